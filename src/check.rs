@@ -1,0 +1,1 @@
+//! The headless check (requirements, section 9).

@@ -1,0 +1,1 @@
+//! The embedded servers of `--demo` (requirement T7).

@@ -1,0 +1,33 @@
+//! The engine: starts, supervises, queries and stops servers. Knows no terminal, no stdout and no
+//! HTTP server; every front end uses it through [`Host`].
+
+pub mod approvals;
+pub mod backoff;
+pub mod breaker;
+pub mod cache;
+pub mod call;
+pub mod capabilities;
+pub mod clock;
+pub mod error;
+pub mod fact;
+pub mod finding;
+pub mod handle;
+pub mod id;
+pub mod logs;
+pub mod metrics;
+pub mod naming;
+pub mod ring;
+pub mod server;
+pub mod traffic;
+pub mod view;
+
+pub use approvals::{Answer, Decider, PendingRequest, RequestKind};
+pub use call::{CallOptions, CallOutcome, Origin, Progress, Validation};
+pub use capabilities::{Capabilities, Prompt, Resource, ResourceTemplate, Tool};
+pub use clock::{Clock, Timestamp};
+pub use error::{Error, ErrorBody, ErrorCode, RpcError, Violation};
+pub use fact::{Fact, Record};
+pub use finding::{Finding, FindingKind};
+pub use handle::{Host, HostBuilder, ShutdownReport, Startup};
+pub use id::{ApprovalId, CallId};
+pub use view::{HostView, ServerState, ServerView};

@@ -1,0 +1,127 @@
+//! Requests of servers to their host (requirements S1, S2): what waits, who answers, and how.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServerName;
+use crate::host::{ApprovalId, CallId, Timestamp};
+use crate::text::SafeText;
+
+/// What a server asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RequestKind {
+    /// `sampling/createMessage`
+    Sampling,
+    /// `elicitation/create`, form mode
+    Elicitation,
+    /// `elicitation/create`, URL mode
+    UrlElicitation,
+    /// `roots/list`
+    Roots,
+    /// Any other method.
+    Other(String),
+}
+
+impl RequestKind {
+    /// The method of the specification.
+    pub fn method(&self) -> &str {
+        match self {
+            Self::Sampling => "sampling/createMessage",
+            Self::Elicitation | Self::UrlElicitation => "elicitation/create",
+            Self::Roots => "roots/list",
+            Self::Other(method) => method,
+        }
+    }
+}
+
+/// A request of a server that is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PendingRequest {
+    /// Its id.
+    pub id: ApprovalId,
+    /// Who asks.
+    pub server: ServerName,
+    /// What for.
+    pub kind: RequestKind,
+    /// The call during which it asks, when known.
+    pub call: Option<CallId>,
+    /// That call's target, to show.
+    pub during: Option<SafeText>,
+    /// `params` exactly as sent.
+    pub params: Arc<Value>,
+    /// Size of the parameters in bytes.
+    pub bytes: usize,
+    /// When it arrived.
+    pub arrived: Timestamp,
+    /// When the host gives up on it ([`crate::config::WireLimits::max_waiting`]).
+    pub deadline: Timestamp,
+    /// Whether it came as `input_required` (2026-07-28 and later) and nothing is open meanwhile.
+    pub deferred: bool,
+}
+
+/// How a request is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Answer {
+    /// The `result` to send: a `CreateMessageResult`, an `ElicitResult` (action `accept`,
+    /// `decline` or `cancel`), a `ListRootsResult`.
+    Result(Value),
+    /// Refused, with the reason the server is told.
+    Refuse {
+        /// JSON-RPC error code; -1 is what the specification shows for a user's refusal.
+        code: i64,
+        /// The reason.
+        message: String,
+    },
+}
+
+/// Who or what decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Decider {
+    /// A person at the dashboard.
+    Person,
+    /// The registered callback.
+    Callback,
+    /// A rule of the configuration or of the session, by its words.
+    Rule(String),
+    /// Nobody: refused by default or withdrawn.
+    Nobody,
+}
+
+/// How a pending request ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Settlement {
+    /// Answered; the answer went out.
+    Answered {
+        /// Who decided.
+        by: Decider,
+        /// Short word for the record: `result`, `accept`, `decline`, `cancel`, `refused`.
+        how: String,
+    },
+    /// Withdrawn before an answer: the server cancelled, died, stopped, or time ran out.
+    Withdrawn {
+        /// Why.
+        reason: SafeText,
+    },
+}
+
+/// The application's answer to servers (requirement S1). One registration serves both eras.
+///
+/// The future may take minutes; the deadline of the call that waits for it stands still. When
+/// `withdrawn` fires the answer is no longer wanted and the future is dropped.
+pub trait RequestHandler: Send + Sync + 'static {
+    /// Answers one request. `None` means "nobody here can": it is refused as the specification
+    /// says.
+    fn handle(
+        &self,
+        request: Arc<PendingRequest>,
+        withdrawn: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>>;
+}

@@ -1,0 +1,147 @@
+//! One operation of a caller: its options, its progress and its outcome (requirement R1).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServerName;
+use crate::host::error::Violation;
+use crate::host::{CallId, Timestamp};
+use crate::text::SafeText;
+
+/// Who calls; permissions and limits are decided on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Origin {
+    /// The program that embeds the library.
+    #[default]
+    Library,
+    /// The person at the dashboard.
+    Dashboard,
+    /// The headless check.
+    Check,
+    /// A command-line verb.
+    Cli,
+    /// A later front end, by name.
+    Other(String),
+}
+
+/// Whether arguments must fit the schema before they are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Validation {
+    /// Refuse what does not fit (requirement R3).
+    #[default]
+    Enforce,
+    /// Send it anyway, to test the server; the outcome is marked `forced`.
+    Force,
+}
+
+/// Options of one call. The default is the server's configuration.
+#[derive(Clone, Debug, Default)]
+pub struct CallOptions {
+    /// Deadline instead of the server's `timeout`. Progress extends it, waiting for a person stops
+    /// it.
+    pub timeout: Option<Duration>,
+    /// Cancels the call; the server is told with `notifications/cancelled`.
+    pub cancel: CancellationToken,
+    /// Receives progress. Overflow policy: the newest is dropped when the channel is full.
+    pub progress: Option<mpsc::Sender<Progress>>,
+    /// Do not answer from the cache.
+    pub bypass_cache: bool,
+    /// Who calls.
+    pub origin: Origin,
+    /// Whether arguments are checked.
+    pub validation: Validation,
+    /// Only this server is meant (`server=` of requirement R2).
+    pub server: Option<ServerName>,
+    /// Use this id, reserved before with [`crate::Host::next_call_id`].
+    pub id: Option<CallId>,
+}
+
+/// One progress notification (MCP, basic, utilities, progress), clamped to finite numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The call.
+    pub call: CallId,
+    /// Progress so far; never decreases.
+    pub progress: f64,
+    /// Total, when known.
+    pub total: Option<f64>,
+    /// What is being done.
+    pub message: Option<SafeText>,
+}
+
+/// A call in flight, as a table shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallView {
+    /// Its id.
+    pub id: CallId,
+    /// The server.
+    pub server: ServerName,
+    /// The method, for example `tools/call`.
+    pub method: String,
+    /// Tool, prompt or URI.
+    pub target: SafeText,
+    /// When it began.
+    pub started: Timestamp,
+    /// Time spent waiting for a person so far.
+    pub waiting: Duration,
+    /// Whether it waits for a person now.
+    pub is_waiting: bool,
+    /// Last progress.
+    pub progress: Option<Progress>,
+}
+
+/// What a successful round gave. A tool error (`isError`) is an outcome, not an error.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallOutcome {
+    /// The call.
+    pub call: CallId,
+    /// The server that answered.
+    pub server: ServerName,
+    /// Tool, prompt or URI as asked.
+    pub target: String,
+    /// The result exactly as sent.
+    pub result: Arc<Value>,
+    /// Whether the tool says that it failed (`isError: true`).
+    pub is_error: bool,
+    /// Where `structuredContent` does not fit `outputSchema`.
+    pub output_violations: Vec<Violation>,
+    /// Suspicious arguments that were let through (R9).
+    pub guard_warnings: Vec<Violation>,
+    /// Whether validation was forced past.
+    pub forced: bool,
+    /// Wall time without the time waiting for a person.
+    pub duration: Duration,
+    /// Time waiting for a person.
+    pub waiting: Duration,
+    /// Where the answer came from.
+    pub source: AnswerSource,
+}
+
+/// Where an answer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AnswerSource {
+    /// From the server.
+    Server,
+    /// From the cache, fresh; its age.
+    Cache(Duration),
+    /// From the cache, expired, because the server is unavailable (R7); its age.
+    Stale(Duration),
+}
+
+impl CallOutcome {
+    /// The result decoded as `T`, for example `rmcp::model::CallToolResult`.
+    ///
+    /// # Errors
+    /// Gives serde's reason when the server sent another shape.
+    pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        T::deserialize(self.result.as_ref())
+    }
+}

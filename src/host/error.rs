@@ -1,0 +1,200 @@
+//! The one error of the engine (requirement R6): a stable code, the server, the request, the cause
+//! and what to do next.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config::{Diagnostic, ServerName};
+
+/// Stable code of an error; the spelling is part of every machine-readable output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ErrorCode {
+    /// The configuration cannot be used.
+    Configuration,
+    /// A server did not start.
+    ServerStartup,
+    /// A server is not ready.
+    ServerUnavailable,
+    /// No such tool, prompt or resource.
+    ToolNotFound,
+    /// The name fits several.
+    Ambiguous,
+    /// Arguments do not fit the schema.
+    Validation,
+    /// No answer in time.
+    Timeout,
+    /// Cancelled by the caller.
+    Cancelled,
+    /// The server answered with a JSON-RPC error or with something that is no answer.
+    Protocol,
+    /// The circuit breaker rejects calls.
+    CircuitOpen,
+    /// Not permitted.
+    PermissionDenied,
+    /// Too many calls; includes a full queue.
+    RateLimited,
+    /// The run's budget is spent.
+    BudgetExceeded,
+    /// A policy refuses the call.
+    PolicyBlocked,
+    /// A fault of the host itself.
+    Internal,
+}
+
+impl ErrorCode {
+    /// The stable spelling.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Configuration => "Configuration",
+            Self::ServerStartup => "ServerStartup",
+            Self::ServerUnavailable => "ServerUnavailable",
+            Self::ToolNotFound => "ToolNotFound",
+            Self::Ambiguous => "Ambiguous",
+            Self::Validation => "Validation",
+            Self::Timeout => "Timeout",
+            Self::Cancelled => "Cancelled",
+            Self::Protocol => "Protocol",
+            Self::CircuitOpen => "CircuitOpen",
+            Self::PermissionDenied => "PermissionDenied",
+            Self::RateLimited => "RateLimited",
+            Self::BudgetExceeded => "BudgetExceeded",
+            Self::PolicyBlocked => "PolicyBlocked",
+            Self::Internal => "Internal",
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One place where a value does not fit its schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    /// JSON pointer of the value that does not fit; empty for the whole.
+    pub pointer: String,
+    /// What is wrong, naming what was expected.
+    pub message: String,
+    /// The keyword that says so, for example `type` or `required`.
+    pub keyword: String,
+}
+
+/// An error of the engine. Clone-able and serialisable, because front ends keep and show it.
+///
+/// One pointer wide, so that results stay small; its fields are those of [`ErrorBody`], reached
+/// through `Deref`. `Display` gives what happened, to which server, and what to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Error(Box<ErrorBody>);
+
+/// The fields of an [`Error`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorBody {
+    /// Stable code.
+    pub code: ErrorCode,
+    /// The server it concerns.
+    pub server: Option<ServerName>,
+    /// The request it concerns, for example `tools/call echo`.
+    pub request: Option<String>,
+    /// What happened, safe to print, secrets masked.
+    pub message: String,
+    /// What to do next.
+    pub help: Option<String>,
+    /// Names that were meant perhaps ([`ErrorCode::Ambiguous`], [`ErrorCode::ToolNotFound`]).
+    pub candidates: Vec<String>,
+    /// All violations ([`ErrorCode::Validation`]).
+    pub violations: Vec<Violation>,
+    /// All problems of the configuration ([`ErrorCode::Configuration`]).
+    pub diagnostics: Vec<Diagnostic>,
+    /// The server's own JSON-RPC error: code and data as sent.
+    pub rpc: Option<RpcError>,
+}
+
+/// A JSON-RPC error object as the server sent it (JSON-RPC 2.0, section 5.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RpcError {
+    /// Its `code`; `None` when it was no integer.
+    pub code: Option<i64>,
+    /// Its `message`, made safe.
+    pub message: String,
+    /// Its `data`.
+    pub data: Option<Value>,
+}
+
+impl Error {
+    /// An error with a code and a message.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self(Box::new(ErrorBody {
+            code,
+            server: None,
+            request: None,
+            message: message.into(),
+            help: None,
+            candidates: Vec::new(),
+            violations: Vec::new(),
+            diagnostics: Vec::new(),
+            rpc: None,
+        }))
+    }
+
+    /// Names the server.
+    #[must_use]
+    pub fn server(mut self, server: &ServerName) -> Self {
+        self.server = Some(server.clone());
+        self
+    }
+
+    /// Names the request.
+    #[must_use]
+    pub fn request(mut self, request: impl Into<String>) -> Self {
+        self.request = Some(request.into());
+        self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl std::ops::Deref for Error {
+    type Target = ErrorBody;
+    fn deref(&self) -> &ErrorBody {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Error {
+    fn deref_mut(&mut self) -> &mut ErrorBody {
+        &mut self.0
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(server) = &self.server {
+            write!(f, "{server}: ")?;
+        }
+        f.write_str(&self.message)?;
+        if !self.candidates.is_empty() {
+            write!(f, " (candidates: {})", self.candidates.join(", "))?;
+        }
+        for violation in &self.violations {
+            let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
+            write!(f, "\n  {at}: {}", violation.message)?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "; {help}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}

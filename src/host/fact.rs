@@ -1,0 +1,172 @@
+//! Facts: what happened, in the past tense. Lossless; folded by [`crate::host::HostView::apply`],
+//! recorded as JSON lines, so that a session can be shown again from its record.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Diagnostic, ServerName, TransportKind};
+use crate::host::approvals::{PendingRequest, Settlement};
+use crate::host::breaker::BreakerView;
+use crate::host::capabilities::{Capabilities, ListChanges};
+use crate::host::view::{ExitView, ServerState, SessionView, StartStep, StepStatus};
+use crate::host::{ApprovalId, Finding, Timestamp};
+use crate::text::SafeText;
+
+/// A fact with its place in the order of all facts of one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// 1, 2, 3, ... without gaps.
+    pub seq: u64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// What happened.
+    #[serde(flatten)]
+    pub fact: Fact,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "fact", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Fact {
+    /// A configuration was taken into use.
+    ConfigLoaded {
+        /// The files it came from.
+        files: Vec<PathBuf>,
+        /// Warnings and notes.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// A changed configuration could not be used; the last good one stays.
+    ConfigRejected {
+        /// What is wrong.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// A reload was applied (requirement C8).
+    Reloaded {
+        /// Servers that are new.
+        added: Vec<ServerName>,
+        /// Servers that are gone.
+        removed: Vec<ServerName>,
+        /// Servers that were restarted, with the fields that differ.
+        changed: Vec<(ServerName, Vec<String>)>,
+        /// Servers that were left alone.
+        kept: Vec<ServerName>,
+    },
+    /// A server was added to the deck.
+    ServerAdded {
+        /// Its name.
+        server: ServerName,
+        /// How it is reached.
+        transport: TransportKind,
+        /// Command line or URL to show, secrets masked.
+        target: SafeText,
+        /// What it depends on.
+        dependencies: Vec<ServerName>,
+    },
+    /// A server left the deck.
+    ServerRemoved {
+        /// Its name.
+        server: ServerName,
+    },
+    /// A server changed its state.
+    StateChanged {
+        /// Its name.
+        server: ServerName,
+        /// The new state.
+        state: ServerState,
+        /// Why.
+        reason: Option<SafeText>,
+        /// Start attempt, from 1, when starting.
+        attempt: u32,
+        /// When the next attempt will be made, when one is planned.
+        retry_at: Option<Timestamp>,
+    },
+    /// A step of a start began or ended.
+    StepChanged {
+        /// Its name.
+        server: ServerName,
+        /// The step.
+        step: StartStep,
+        /// How it stands.
+        status: StepStatus,
+        /// How long it took; `None` while it runs.
+        took: Option<Duration>,
+        /// What was found: a path, a pid, a version, a count, a cause.
+        detail: Option<SafeText>,
+    },
+    /// The process exists.
+    Spawned {
+        /// Its name.
+        server: ServerName,
+        /// Process id (also its session and group on Unix).
+        pid: u32,
+    },
+    /// The handshake succeeded.
+    Connected {
+        /// Its name.
+        server: ServerName,
+        /// What was negotiated.
+        session: Arc<SessionView>,
+    },
+    /// Lists were fetched, first or again.
+    Listed {
+        /// Its name.
+        server: ServerName,
+        /// All lists now.
+        capabilities: Arc<Capabilities>,
+        /// What changed since before; `None` on the first fetch.
+        changes: Option<Arc<ListChanges>>,
+    },
+    /// The process ended.
+    Exited {
+        /// Its name.
+        server: ServerName,
+        /// How.
+        exit: ExitView,
+        /// The last lines of stderr.
+        stderr_tail: Vec<SafeText>,
+    },
+    /// The server did something against the protocol.
+    Found {
+        /// Its name.
+        server: ServerName,
+        /// What.
+        finding: Finding,
+    },
+    /// A circuit breaker changed.
+    BreakerChanged {
+        /// Its name.
+        server: ServerName,
+        /// The tool; `None` for the server's own breaker.
+        tool: Option<SafeText>,
+        /// How it stands.
+        breaker: BreakerView,
+    },
+    /// A server asks for something.
+    RequestArrived {
+        /// What it asks.
+        request: Arc<PendingRequest>,
+    },
+    /// A request of a server is no longer open.
+    RequestSettled {
+        /// Which.
+        id: ApprovalId,
+        /// Who asked.
+        server: ServerName,
+        /// How it ended.
+        settlement: Settlement,
+        /// How long it was open.
+        after: Duration,
+    },
+    /// A task of the host itself failed; it goes on without it.
+    TaskFailed {
+        /// Which task.
+        task: SafeText,
+        /// The panic message or error.
+        message: SafeText,
+    },
+    /// The host is stopping.
+    ShutdownBegan,
+}

@@ -1,0 +1,30 @@
+//! Identifiers the engine hands out. Unique within one host, never reused.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// One operation of a caller: a tool call, a prompt, a resource read, a completion. An
+    /// operation may take several round trips on the wire.
+    CallId
+);
+id!(
+    /// One request of a server that waits for a person or a callback.
+    ApprovalId
+);

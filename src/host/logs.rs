@@ -1,0 +1,43 @@
+//! Log records of the host and of its servers (requirements L6, O1), as the dashboard shows them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{LogLevel, ServerName};
+use crate::host::Timestamp;
+use crate::host::ring::Weighed;
+use crate::text::SafeText;
+
+/// Where a log line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogSource {
+    /// The host itself.
+    Host,
+    /// The server's stderr.
+    Stderr,
+    /// A `notifications/message` of the server.
+    Notification,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogRecord {
+    /// When it was read.
+    pub at: Timestamp,
+    /// Whose it is; `None` for the host itself.
+    pub server: Option<ServerName>,
+    /// Where it came from.
+    pub source: LogSource,
+    /// Level; stderr lines without a recognisable level are `info`.
+    pub level: LogLevel,
+    /// Logger name, target or nothing.
+    pub logger: Option<SafeText>,
+    /// The text, secrets masked.
+    pub text: SafeText,
+}
+
+impl Weighed for LogRecord {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.text.len()
+    }
+}

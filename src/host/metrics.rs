@@ -1,0 +1,177 @@
+//! Metrics per server and tool (requirement M1): counters and an HDR histogram of latency.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::host::{ErrorCode, Timestamp};
+
+/// Counters of one server or one tool. The owner keeps it behind its own lock.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    requests: u64,
+    successes: u64,
+    tool_errors: u64,
+    errors: BTreeMap<ErrorCode, u64>,
+    in_flight: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    last_used: Option<Timestamp>,
+    average: Option<f64>,
+    latency: Option<Box<Histogram<u64>>>,
+}
+
+/// How a request ended, as metrics count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With a result.
+    Success,
+    /// With a result that says `isError`.
+    ToolError,
+    /// With an error.
+    Failed(ErrorCode),
+}
+
+/// What metrics show.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MetricsView {
+    /// Requests begun.
+    pub requests: u64,
+    /// Requests that gave a result.
+    pub successes: u64,
+    /// Results that said `isError`.
+    pub tool_errors: u64,
+    /// Failures by code.
+    pub errors: BTreeMap<ErrorCode, u64>,
+    /// Requests running now.
+    pub in_flight: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Last use.
+    pub last_used: Option<Timestamp>,
+    /// Latency of answered requests.
+    pub latency: Option<LatencyView>,
+}
+
+/// Latency of answered requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyView {
+    /// Shortest.
+    pub min: Duration,
+    /// Arithmetic mean.
+    pub mean: Duration,
+    /// Longest.
+    pub max: Duration,
+    /// Median.
+    pub p50: Duration,
+    /// 95th percentile.
+    pub p95: Duration,
+    /// 99th percentile.
+    pub p99: Duration,
+    /// Exponential moving average, alpha 0.2.
+    pub average: Duration,
+}
+
+/// Metrics of one server with those of its tools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerMetrics {
+    /// All requests of the server.
+    pub total: MetricsView,
+    /// By tool, prompt or resource method; key `tools/call echo`.
+    pub by_target: BTreeMap<String, MetricsView>,
+}
+
+impl Metrics {
+    /// Weight of the newest value in the moving average.
+    pub const ALPHA: f64 = 0.2;
+
+    /// A request begins.
+    pub fn begin(&mut self, now: Timestamp) {
+        self.requests += 1;
+        self.in_flight += 1;
+        self.last_used = Some(now);
+    }
+
+    /// A request ends after `took` (without the time a person held it).
+    pub fn end(&mut self, ending: Ending, took: Duration) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        match ending {
+            Ending::Success => self.successes += 1,
+            Ending::ToolError => self.tool_errors += 1,
+            Ending::Failed(code) => {
+                *self.errors.entry(code).or_default() += 1;
+                return;
+            }
+        }
+        let micros = took.as_micros() as u64;
+        let latency = self.latency.get_or_insert_with(|| Box::new(new_histogram()));
+        latency.saturating_record(micros);
+        let value = micros as f64;
+        let average = self.average.unwrap_or(value);
+        self.average = Some(average + Self::ALPHA * (value - average));
+    }
+
+    /// Bytes went through.
+    pub fn transferred(&mut self, bytes_in: u64, bytes_out: u64) {
+        self.bytes_in += bytes_in;
+        self.bytes_out += bytes_out;
+    }
+
+    /// A snapshot.
+    pub fn view(&self) -> MetricsView {
+        MetricsView {
+            requests: self.requests,
+            successes: self.successes,
+            tool_errors: self.tool_errors,
+            errors: self.errors.clone(),
+            in_flight: self.in_flight,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            last_used: self.last_used,
+            latency: self.latency.as_deref().map(|h| LatencyView {
+                min: Duration::from_micros(h.min()),
+                mean: Duration::from_secs_f64(h.mean() / 1e6),
+                max: Duration::from_micros(h.max()),
+                p50: Duration::from_micros(h.value_at_quantile(0.50)),
+                p95: Duration::from_micros(h.value_at_quantile(0.95)),
+                p99: Duration::from_micros(h.value_at_quantile(0.99)),
+                average: Duration::from_secs_f64(self.average.unwrap_or_default() / 1e6),
+            }),
+        }
+    }
+}
+
+/// Microseconds up to an hour, two significant digits: about 20 kB at its fullest.
+fn new_histogram() -> Histogram<u64> {
+    Histogram::new(2).unwrap_or_else(|_| unreachable!("two digits are within 0 to 5"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_average_and_counts_follow_the_calls() {
+        let mut metrics = Metrics::default();
+        for ms in 1..=100 {
+            metrics.begin(Timestamp(ms));
+            metrics.end(Ending::Success, Duration::from_millis(ms));
+        }
+        metrics.begin(Timestamp(101));
+        metrics.begin(Timestamp(102));
+        metrics.end(Ending::Failed(ErrorCode::Timeout), Duration::from_secs(30));
+        let view = metrics.view();
+        assert_eq!((view.requests, view.successes, view.in_flight), (102, 100, 1));
+        assert_eq!(view.errors[&ErrorCode::Timeout], 1);
+        let latency = view.latency.expect("there were answers");
+        let near = |value: Duration, ms: f64| (value.as_secs_f64() * 1e3 / ms - 1.0).abs() < 0.02;
+        assert!(near(latency.p50, 50.0) && near(latency.p95, 95.0), "{latency:?}");
+        assert!(near(latency.max, 100.0), "failures are not latencies: {latency:?}");
+        assert!(latency.average > Duration::from_millis(90));
+    }
+}

@@ -1,0 +1,118 @@
+//! Names of tools (decision D3): `{server}.{tool}` and what else is accepted. Pure.
+
+use std::sync::Arc;
+
+use crate::config::ServerName;
+use crate::host::{Error, ErrorCode};
+
+/// A tool and its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The server.
+    pub server: ServerName,
+    /// The tool, prompt, ... as its server spells it.
+    pub name: Arc<str>,
+}
+
+/// Resolves `asked` among `known`, an iterator of servers with their names.
+///
+/// A server is matched by the longest known prefix followed by `.`, `:` or `/`; a bare name works
+/// when exactly one server has it.
+///
+/// # Errors
+/// [`ErrorCode::ToolNotFound`] with similar names, or [`ErrorCode::Ambiguous`] with the candidates.
+pub fn resolve<'a>(
+    asked: &str,
+    known: impl IntoIterator<Item = (&'a ServerName, &'a Arc<str>)> + Clone,
+) -> Result<Resolved, Error> {
+    let qualified = known
+        .clone()
+        .into_iter()
+        .filter(|(server, name)| split(asked, server).is_some_and(|rest| rest == &***name))
+        .max_by_key(|(server, _)| server.as_str().len());
+    if let Some((server, name)) = qualified {
+        return Ok(Resolved { server: server.clone(), name: Arc::clone(name) });
+    }
+    let mut bare = known.clone().into_iter().filter(|(_, name)| &***name == asked);
+    match (bare.next(), bare.next()) {
+        (Some((server, name)), None) => {
+            Ok(Resolved { server: server.clone(), name: Arc::clone(name) })
+        }
+        (Some(first), Some(second)) => {
+            let all = [first, second].into_iter().chain(bare);
+            let mut error = Error::new(
+                ErrorCode::Ambiguous,
+                format!("`{asked}` is offered by several servers"),
+            )
+            .help("write it as `server.name`");
+            error.candidates = all.map(|(s, n)| canonical(s, n)).collect();
+            Err(error)
+        }
+        (None, _) => {
+            let mut scored: Vec<(f64, String)> = known
+                .into_iter()
+                .map(|(server, name)| {
+                    let full = canonical(server, name);
+                    let score =
+                        strsim::jaro_winkler(asked, &full).max(strsim::jaro_winkler(asked, name));
+                    (score, full)
+                })
+                .filter(|(score, _)| *score > 0.75)
+                .collect();
+            scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+            let mut error =
+                Error::new(ErrorCode::ToolNotFound, format!("no server offers `{asked}`"));
+            error.candidates = scored.into_iter().take(5).map(|(_, name)| name).collect();
+            Err(error)
+        }
+    }
+}
+
+/// The canonical name.
+pub fn canonical(server: &ServerName, name: &str) -> String {
+    format!("{server}.{name}")
+}
+
+fn split<'a>(asked: &'a str, server: &ServerName) -> Option<&'a str> {
+    asked.strip_prefix(server.as_str())?.strip_prefix(['.', ':', '/'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Vec<(ServerName, Arc<str>)> {
+        [("a", "x"), ("a", "b.x"), ("a.b", "x"), ("git", "status"), ("svn", "status")]
+            .into_iter()
+            .map(|(s, n)| (ServerName::new(s), Arc::from(n)))
+            .collect()
+    }
+
+    fn ask(asked: &str) -> Result<String, Error> {
+        let names = names();
+        resolve(asked, names.iter().map(|(s, n)| (s, n)))
+            .map(|r| format!("{}|{}", r.server, r.name))
+    }
+
+    #[test]
+    fn the_longest_server_prefix_wins_with_any_separator() {
+        assert_eq!(ask("a.b.x").as_deref(), Ok("a.b|x"));
+        assert_eq!(ask("a:x").as_deref(), Ok("a|x"));
+        assert_eq!(ask("git/status").as_deref(), Ok("git|status"));
+    }
+
+    #[test]
+    fn a_bare_name_works_when_it_is_unique_and_lists_candidates_otherwise() {
+        assert_eq!(ask("b.x").as_deref(), Ok("a|b.x"));
+        let error = ask("status").expect_err("two servers have it");
+        assert_eq!(error.code, ErrorCode::Ambiguous);
+        assert_eq!(error.candidates, ["git.status", "svn.status"]);
+    }
+
+    #[test]
+    fn an_unknown_name_suggests_similar_ones() {
+        let error = ask("git.statsu").expect_err("unknown");
+        assert_eq!(error.code, ErrorCode::ToolNotFound);
+        assert_eq!(error.candidates.first().map(String::as_str), Some("git.status"));
+    }
+}

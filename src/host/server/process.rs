@@ -1,0 +1,1 @@
+//! The child process of a stdio server: spawn, watch, stop, sweep.

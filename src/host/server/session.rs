@@ -1,0 +1,237 @@
+//! A session with one server: handshake, requests, notifications, over any transport.
+//!
+//! The contract between the wire (below) and the actor (above): the actor hands over an
+//! [`Endpoint`] and a [`SessionContext`], gets a [`Session`] back and reads [`SessionEvent`]s.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{HttpConfig, LogLevel, ProtocolChoice, ServerName, WireLimits};
+use crate::host::approvals::{Answer, RequestKind};
+use crate::host::capabilities::{ListKind, RejectedEntry};
+use crate::host::logs::LogRecord;
+use crate::host::ring::Ring;
+use crate::host::traffic::TrafficRecord;
+use crate::host::view::{Era, SessionView};
+use crate::host::{CallId, Clock, Error, Finding, Progress};
+use crate::secret::Redactor;
+use crate::text::SafeText;
+
+/// Where the bytes come from and go to.
+pub enum Endpoint {
+    /// stdin and stdout of a child, or an in-memory pipe in tests.
+    Pipe {
+        /// What the server writes.
+        read: Box<dyn AsyncRead + Send + Unpin>,
+        /// What the server reads.
+        write: Box<dyn AsyncWrite + Send + Unpin>,
+    },
+    /// Streamable HTTP.
+    Http(HttpConfig),
+}
+
+/// What a session needs from its owner.
+#[derive(Clone)]
+pub struct SessionContext {
+    /// The server.
+    pub server: ServerName,
+    /// Limits on what it may send.
+    pub limits: WireLimits,
+    /// Level asked of the server's logging, when configured.
+    pub log_level: Option<LogLevel>,
+    /// Time.
+    pub clock: Clock,
+    /// Masks secrets in everything that is kept.
+    pub redactor: Redactor,
+    /// All servers' traffic.
+    pub traffic: Ring<TrafficRecord>,
+    /// This server's newest traffic, kept through restarts (the black box).
+    pub black_box: Ring<TrafficRecord>,
+    /// All servers' logs.
+    pub logs: Ring<LogRecord>,
+    /// What the owner must know. Overflow policy: the session waits, so a noisy server is slowed by
+    /// its own owner and by nothing else.
+    pub events: mpsc::Sender<SessionEvent>,
+    /// Answers the server's requests.
+    pub desk: Arc<dyn Desk>,
+}
+
+/// What a session tells its owner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionEvent {
+    /// The first byte arrived.
+    FirstByte,
+    /// Something against the protocol.
+    Finding(Finding),
+    /// A list changed.
+    ListChanged(ListKind),
+    /// A subscribed resource changed.
+    ResourceUpdated(Arc<str>),
+    /// The connection ended by itself (end of file, transport error).
+    Closed(SafeText),
+}
+
+/// Which era to try; the owner decides the order and remembers what worked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// `initialize` with this version (`None`: the newest that has it).
+    Legacy(Option<String>),
+    /// `server/discover`.
+    Modern,
+}
+
+/// Attempts to make for a choice of the configuration, in order. After a failed attempt that is
+/// not about authorisation the endpoint must be opened anew: servers may lock to an era.
+pub fn attempts(choice: &ProtocolChoice, remembered: Option<Era>) -> Vec<Attempt> {
+    match (choice, remembered) {
+        (ProtocolChoice::Legacy, _) => vec![Attempt::Legacy(None)],
+        (ProtocolChoice::Modern, _) => vec![Attempt::Modern],
+        (ProtocolChoice::Version(v), _) if v.as_str() >= "2026-07-28" => vec![Attempt::Modern],
+        (ProtocolChoice::Version(v), _) => vec![Attempt::Legacy(Some(v.clone()))],
+        (ProtocolChoice::Auto, Some(Era::Legacy)) => vec![Attempt::Legacy(None), Attempt::Modern],
+        (ProtocolChoice::Auto, _) => vec![Attempt::Modern, Attempt::Legacy(None)],
+    }
+}
+
+/// Why a handshake failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectError {
+    /// What happened, with what was seen and what was not.
+    pub error: Error,
+    /// Whether another attempt (same or other era) can help.
+    pub retryable: bool,
+    /// Whether the server asks for authorisation (HTTP 401).
+    pub unauthorized: bool,
+}
+
+/// A request of the host to the server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// `tools/call`
+    CallTool {
+        /// Tool as the server spells it.
+        name: Arc<str>,
+        /// Its arguments.
+        arguments: Value,
+    },
+    /// `prompts/get`
+    GetPrompt {
+        /// Prompt as the server spells it.
+        name: Arc<str>,
+        /// Its arguments: an object of strings.
+        arguments: Value,
+    },
+    /// `resources/read`
+    ReadResource {
+        /// URI.
+        uri: Arc<str>,
+    },
+    /// `completion/complete`
+    Complete {
+        /// `params` as the specification has them.
+        params: Value,
+    },
+    /// `resources/subscribe` (or its modern counterpart)
+    Subscribe {
+        /// URI.
+        uri: Arc<str>,
+    },
+    /// `resources/unsubscribe` (or its modern counterpart)
+    Unsubscribe {
+        /// URI.
+        uri: Arc<str>,
+    },
+    /// `logging/setLevel` (or its modern counterpart)
+    SetLogLevel(LogLevel),
+}
+
+/// What a request carries besides its content.
+#[derive(Clone, Debug)]
+pub struct RequestContext {
+    /// The operation.
+    pub call: CallId,
+    /// Deadline counted while nobody is waited for; progress starts it again.
+    pub timeout: Duration,
+    /// Longest in all, whatever the progress (without waiting for a person).
+    pub max_total: Duration,
+    /// Cancels it.
+    pub cancel: CancellationToken,
+    /// Receives progress; the newest is dropped when full.
+    pub progress: Option<mpsc::Sender<Progress>>,
+    /// Time a person has held it so far, and whether one holds it now; written by the session.
+    pub waiting: watch::Sender<Waiting>,
+}
+
+/// Time a call spent waiting for a person.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Ended spans.
+    pub total: Duration,
+    /// Begin of the running one.
+    pub since: Option<crate::host::Timestamp>,
+}
+
+/// A fetched list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FetchedList {
+    /// Entries as sent, pages joined.
+    pub entries: Vec<Arc<Value>>,
+    /// Entries that were no objects at all.
+    pub rejected: Vec<RejectedEntry>,
+    /// Why it is not complete, when it is not.
+    pub partial: Option<SafeText>,
+}
+
+/// Answers requests of servers; implemented by the approvals desk of the host.
+pub trait Desk: Send + Sync + 'static {
+    /// Gives the answer to one request. Drop the future to withdraw the request.
+    ///
+    /// `deferred` is set for `input_required` results (2026-07-28), where nothing is open on the
+    /// wire while a person thinks.
+    fn ask(&self, request: DeskRequest) -> BoxFuture<'static, Answer>;
+}
+
+/// A request of a server as the session hands it to the desk.
+#[derive(Clone, Debug)]
+pub struct DeskRequest {
+    /// Who asks.
+    pub server: ServerName,
+    /// What for.
+    pub kind: RequestKind,
+    /// The call during which it asks, when it can be told.
+    pub call: Option<CallId>,
+    /// `params` as sent.
+    pub params: Arc<Value>,
+    /// Size of the parameters in bytes.
+    pub bytes: usize,
+    /// Whether it came as `input_required`.
+    pub deferred: bool,
+    /// Fires when the server cancels the request or the session ends; holds the reason afterwards.
+    pub withdrawn: CancellationToken,
+}
+
+/// A connected session. Cheap to clone; all clones speak to the same server.
+pub trait SessionHandle: Send + Sync + 'static {
+    /// What was negotiated.
+    fn view(&self) -> Arc<SessionView>;
+    /// Sends a request and gives the result as sent. Handles progress, cancellation, deadline,
+    /// `input_required` rounds and the stopping of the clock while a person is waited for.
+    fn request(
+        &self,
+        request: Request,
+        context: RequestContext,
+    ) -> BoxFuture<'static, Result<Arc<Value>, Error>>;
+    /// Fetches a whole list with the page and entry limits.
+    fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>>;
+    /// Tells the server that the roots changed.
+    fn roots_changed(&self) -> BoxFuture<'static, ()>;
+    /// Ends the session: no new requests; running ones fail with `reason`. Closes the write half,
+    /// which is what asks a stdio server to exit.
+    fn close(&self, reason: Error) -> BoxFuture<'static, ()>;
+}

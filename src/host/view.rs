@@ -1,0 +1,428 @@
+//! The view: one immutable snapshot of everything a front end needs to draw, folded from facts.
+//!
+//! Changes only in [`HostView::apply`] (invariant 4). Holds an `Arc` per server, so that publishing
+//! copies one map of pointers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Diagnostic, ServerName, TransportKind};
+use crate::host::approvals::PendingRequest;
+use crate::host::breaker::BreakerView;
+use crate::host::capabilities::{Capabilities, ListChanges};
+use crate::host::{ApprovalId, Fact, Finding, FindingKind, Record, Timestamp};
+use crate::text::SafeText;
+
+/// State of a server (requirement L1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerState {
+    /// Not started: its entry says so.
+    Disabled,
+    /// Waits for a dependency.
+    #[default]
+    Waiting,
+    /// Being started.
+    Starting,
+    /// In use.
+    Ready,
+    /// Cannot be used; the reason says why.
+    Unavailable,
+    /// Stopped on purpose, or being stopped.
+    Shutdown,
+}
+
+impl ServerState {
+    /// The word shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Unavailable => "unavailable",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// Steps of a start, in order; the doctor's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StartStep {
+    /// Find the executable.
+    Resolve,
+    /// Start the process, or connect.
+    Spawn,
+    /// First byte on stdout, or first response.
+    FirstByte,
+    /// Negotiate version and capabilities.
+    Handshake,
+    /// Authorisation, where the server asks for it.
+    Authorize,
+    /// `tools/list`
+    Tools,
+    /// `prompts/list`
+    Prompts,
+    /// `resources/list`
+    Resources,
+    /// `resources/templates/list`
+    ResourceTemplates,
+}
+
+/// How a step stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepStatus {
+    /// Running.
+    Running,
+    /// Done.
+    Ok,
+    /// Failed; the detail says why.
+    Failed,
+    /// Not needed here.
+    Skipped,
+}
+
+/// A step of the current or last start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepView {
+    /// Which.
+    pub step: StartStep,
+    /// How it stands.
+    pub status: StepStatus,
+    /// When it began.
+    pub began: Timestamp,
+    /// How long it took; `None` while it runs.
+    pub took: Option<Duration>,
+    /// What was found.
+    pub detail: Option<SafeText>,
+}
+
+/// Protocol era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Era {
+    /// `initialize`, up to 2025-11-25.
+    Legacy,
+    /// `server/discover`, from 2026-07-28.
+    Modern,
+}
+
+/// What the handshake gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// Era.
+    pub era: Era,
+    /// Negotiated version.
+    pub protocol_version: SafeText,
+    /// `serverInfo.name`.
+    pub name: SafeText,
+    /// `serverInfo.version`.
+    pub version: SafeText,
+    /// `serverInfo.title`.
+    pub title: Option<SafeText>,
+    /// `instructions`.
+    pub instructions: Option<SafeText>,
+    /// `capabilities` exactly as sent.
+    pub capabilities: Arc<serde_json::Value>,
+    /// `serverInfo` exactly as sent.
+    pub server_info: Arc<serde_json::Value>,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitView {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Signal number.
+    pub signal: Option<i32>,
+    /// Whether the host asked for it.
+    pub expected: bool,
+    /// How far the stop had to go, when the host asked: `stdin`, `term`, `kill`.
+    pub ladder: Option<SafeText>,
+    /// Processes that outlived the leader and were swept.
+    pub swept: u32,
+    /// How long it had lived.
+    pub lived: Duration,
+}
+
+impl ExitView {
+    /// `exit code 1`, `killed by SIGSEGV`, ...
+    pub fn describe(&self) -> String {
+        match (self.code, self.signal) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("killed by {}", signal_name(signal)),
+            (None, None) => "exit status unknown".to_owned(),
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        1 => "SIGHUP".into(),
+        2 => "SIGINT".into(),
+        4 => "SIGILL".into(),
+        6 => "SIGABRT".into(),
+        7 => "SIGBUS".into(),
+        8 => "SIGFPE".into(),
+        9 => "SIGKILL".into(),
+        11 => "SIGSEGV".into(),
+        13 => "SIGPIPE".into(),
+        15 => "SIGTERM".into(),
+        24 => "SIGXCPU".into(),
+        other => format!("signal {other}"),
+    }
+}
+
+/// Everything about one server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerView {
+    /// Its name.
+    pub name: ServerName,
+    /// How it is reached.
+    pub transport: TransportKind,
+    /// Command line or URL.
+    pub target: SafeText,
+    /// What it depends on.
+    pub dependencies: Vec<ServerName>,
+    /// State.
+    pub state: ServerState,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    pub reason: Option<SafeText>,
+    /// Start attempt, from 1.
+    pub attempt: u32,
+    /// Times it became ready after the first.
+    pub restarts: u32,
+    /// When the next attempt will be made.
+    pub retry_at: Option<Timestamp>,
+    /// Process id while it lives.
+    pub pid: Option<u32>,
+    /// What was negotiated last; kept when the server dies.
+    pub session: Option<Arc<SessionView>>,
+    /// Steps of the current or last start.
+    pub steps: Vec<StepView>,
+    /// Its lists; kept when the server dies.
+    pub capabilities: Arc<Capabilities>,
+    /// Last difference of the lists, and when.
+    pub changes: Option<(Timestamp, Arc<ListChanges>)>,
+    /// How the process ended last.
+    pub exit: Option<ExitView>,
+    /// Last lines of stderr at that time.
+    pub stderr_tail: Vec<SafeText>,
+    /// Newest findings, at most [`ServerView::FINDINGS`].
+    pub findings: VecDeque<Finding>,
+    /// Findings by kind, never forgotten.
+    pub finding_counts: BTreeMap<FindingKind, u64>,
+    /// The server's breaker.
+    pub breaker: BreakerView,
+    /// Breakers of its tools that are not closed.
+    pub tool_breakers: BTreeMap<SafeText, BreakerView>,
+}
+
+impl ServerView {
+    /// Most findings kept.
+    pub const FINDINGS: usize = 64;
+
+    fn new(name: ServerName, at: Timestamp) -> Self {
+        Self {
+            name,
+            transport: TransportKind::Stdio,
+            target: SafeText::default(),
+            dependencies: Vec::new(),
+            state: ServerState::Waiting,
+            since: at,
+            reason: None,
+            attempt: 0,
+            restarts: 0,
+            retry_at: None,
+            pid: None,
+            session: None,
+            steps: Vec::new(),
+            capabilities: Arc::default(),
+            changes: None,
+            exit: None,
+            stderr_tail: Vec::new(),
+            findings: VecDeque::new(),
+            finding_counts: BTreeMap::new(),
+            breaker: BreakerView::default(),
+            tool_breakers: BTreeMap::new(),
+        }
+    }
+}
+
+/// Everything a front end needs to draw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostView {
+    /// Number of the last fact folded in.
+    pub seq: u64,
+    /// Moment of the last fact folded in.
+    pub at: Timestamp,
+    /// Configuration files in use.
+    pub files: Vec<PathBuf>,
+    /// Problems of the configuration in use.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Problems of a newer configuration that was not taken into use.
+    pub rejected: Vec<Diagnostic>,
+    /// Last reload.
+    pub reload: Option<(Timestamp, Fact)>,
+    /// Servers in file order.
+    pub servers: IndexMap<ServerName, Arc<ServerView>>,
+    /// Requests of servers that are open, oldest first.
+    pub pending: IndexMap<ApprovalId, Arc<PendingRequest>>,
+    /// Requests that ended, newest last, at most [`HostView::SETTLED`].
+    pub settled: VecDeque<(Timestamp, Arc<PendingRequest>, crate::host::approvals::Settlement)>,
+    /// Tasks of the host that failed.
+    pub failures: Vec<(Timestamp, SafeText, SafeText)>,
+    /// Whether the host is stopping.
+    pub stopping: bool,
+}
+
+impl HostView {
+    /// Most settled requests kept.
+    pub const SETTLED: usize = 200;
+
+    /// Folds one fact in. The only place where the view changes.
+    pub fn apply(&mut self, record: &Record) {
+        self.seq = record.seq;
+        self.at = record.at;
+        match &record.fact {
+            Fact::ConfigLoaded { files, diagnostics } => {
+                self.files.clone_from(files);
+                self.diagnostics.clone_from(diagnostics);
+                self.rejected.clear();
+            }
+            Fact::ConfigRejected { diagnostics } => self.rejected.clone_from(diagnostics),
+            Fact::Reloaded { .. } => self.reload = Some((record.at, record.fact.clone())),
+            Fact::ServerRemoved { server } => {
+                self.servers.shift_remove(server);
+            }
+            Fact::RequestArrived { request } => {
+                self.pending.insert(request.id, Arc::clone(request));
+            }
+            Fact::RequestSettled { id, settlement, .. } => {
+                if let Some(request) = self.pending.shift_remove(id) {
+                    if self.settled.len() == Self::SETTLED {
+                        self.settled.pop_front();
+                    }
+                    self.settled.push_back((record.at, request, settlement.clone()));
+                }
+            }
+            Fact::TaskFailed { task, message } => {
+                self.failures.push((record.at, task.clone(), message.clone()));
+            }
+            Fact::ShutdownBegan => self.stopping = true,
+            fact => {
+                if let Some(name) = fact.server() {
+                    let entry = self
+                        .servers
+                        .entry(name.clone())
+                        .or_insert_with(|| Arc::new(ServerView::new(name.clone(), record.at)));
+                    Arc::make_mut(entry).apply(record.at, fact);
+                }
+            }
+        }
+    }
+}
+
+impl ServerView {
+    fn apply(&mut self, at: Timestamp, fact: &Fact) {
+        match fact {
+            Fact::ServerAdded { transport, target, dependencies, .. } => {
+                self.transport = *transport;
+                self.target = target.clone();
+                self.dependencies.clone_from(dependencies);
+            }
+            Fact::StateChanged { state, reason, attempt, retry_at, .. } => {
+                if *state == ServerState::Starting {
+                    self.steps.clear();
+                }
+                if *state == ServerState::Ready && self.session_was_ready() {
+                    self.restarts += 1;
+                }
+                self.state = *state;
+                self.since = at;
+                self.reason.clone_from(reason);
+                self.attempt = *attempt;
+                self.retry_at = *retry_at;
+            }
+            Fact::StepChanged { step, status, took, detail, .. } => {
+                let began = took.map_or(at, |took| Timestamp(at.0 - took.as_micros() as u64));
+                match self.steps.iter_mut().find(|s| s.step == *step) {
+                    Some(view) => {
+                        view.status = *status;
+                        view.took = *took;
+                        view.detail.clone_from(detail);
+                    }
+                    None => self.steps.push(StepView {
+                        step: *step,
+                        status: *status,
+                        began,
+                        took: *took,
+                        detail: detail.clone(),
+                    }),
+                }
+            }
+            Fact::Spawned { pid, .. } => self.pid = Some(*pid),
+            Fact::Connected { session, .. } => self.session = Some(Arc::clone(session)),
+            Fact::Listed { capabilities, changes, .. } => {
+                self.capabilities = Arc::clone(capabilities);
+                if let Some(changes) = changes {
+                    self.changes = Some((at, Arc::clone(changes)));
+                }
+            }
+            Fact::Exited { exit, stderr_tail, .. } => {
+                self.pid = None;
+                self.exit = Some(exit.clone());
+                self.stderr_tail.clone_from(stderr_tail);
+            }
+            Fact::Found { finding, .. } => {
+                *self.finding_counts.entry(finding.kind).or_default() += 1;
+                if self.findings.len() == Self::FINDINGS {
+                    self.findings.pop_front();
+                }
+                self.findings.push_back(finding.clone());
+            }
+            Fact::BreakerChanged { tool: None, breaker, .. } => self.breaker = breaker.clone(),
+            Fact::BreakerChanged { tool: Some(tool), breaker, .. } => {
+                if breaker.is_closed() {
+                    self.tool_breakers.remove(tool);
+                } else {
+                    self.tool_breakers.insert(tool.clone(), breaker.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn session_was_ready(&self) -> bool {
+        self.exit.is_some()
+    }
+}
+
+impl Fact {
+    /// The server a fact is about, when it is about one.
+    pub const fn server(&self) -> Option<&ServerName> {
+        match self {
+            Self::ServerAdded { server, .. }
+            | Self::ServerRemoved { server }
+            | Self::StateChanged { server, .. }
+            | Self::StepChanged { server, .. }
+            | Self::Spawned { server, .. }
+            | Self::Connected { server, .. }
+            | Self::Listed { server, .. }
+            | Self::Exited { server, .. }
+            | Self::Found { server, .. }
+            | Self::BreakerChanged { server, .. }
+            | Self::RequestSettled { server, .. } => Some(server),
+            _ => None,
+        }
+    }
+}

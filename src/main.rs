@@ -1,0 +1,5 @@
+//! The binary: hands over to the command line.
+
+fn main() -> std::process::ExitCode {
+    mcpdeck::cli::main()
+}

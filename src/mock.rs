@@ -1,0 +1,1 @@
+//! Servers played from a script, for testing hosts: `mcpdeck mock FILE`.

@@ -1,0 +1,1 @@
+//! Log files and levels of the program (requirement O1).
