@@ -148,7 +148,8 @@ impl Metrics {
 
 /// Microseconds up to an hour, two significant digits: about 20 kB at its fullest.
 fn new_histogram() -> Histogram<u64> {
-    Histogram::new(2).unwrap_or_else(|_| unreachable!("two digits are within 0 to 5"))
+    Histogram::new_with_max(3_600_000_000, 2)
+        .unwrap_or_else(|_| unreachable!("an hour and two digits are within the bounds"))
 }
 
 #[cfg(test)]
