@@ -23,6 +23,10 @@ pub enum RequestKind {
     UrlElicitation,
     /// `roots/list`
     Roots,
+    /// Asked by the host itself: may this call with suspicious arguments go out (requirement R9)?
+    /// `params` holds `tool`, `arguments` and `violations`; the answer is `{"action": "accept"}`
+    /// or anything else, which refuses.
+    Guard,
     /// Any other method.
     Other(String),
 }
@@ -34,6 +38,7 @@ impl RequestKind {
             Self::Sampling => "sampling/createMessage",
             Self::Elicitation | Self::UrlElicitation => "elicitation/create",
             Self::Roots => "roots/list",
+            Self::Guard => "mcpdeck/guard",
             Self::Other(method) => method,
         }
     }

@@ -4,6 +4,7 @@
 //! [`Endpoint`] and a [`SessionContext`], gets a [`Session`] back and reads [`SessionEvent`]s.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -60,6 +61,33 @@ pub struct SessionContext {
     pub events: mpsc::Sender<SessionEvent>,
     /// Answers the server's requests.
     pub desk: Arc<dyn Desk>,
+    /// Counts every byte of every message, both ways; written by the session.
+    pub bytes: Arc<ByteCount>,
+}
+
+/// Bytes that passed, counted by the session and read by metrics.
+#[derive(Debug, Default)]
+pub struct ByteCount {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl ByteCount {
+    /// Notes bytes of a message from the server.
+    pub fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Notes bytes of a message to the server. For a request this is called before the first byte
+    /// is written, so that zero means: the server cannot have seen it (requirement R5).
+    pub fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes received and sent so far.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
+    }
 }
 
 /// What a session tells its owner.
@@ -166,6 +194,8 @@ pub struct RequestContext {
     pub progress: Option<mpsc::Sender<Progress>>,
     /// Time a person has held it so far, and whether one holds it now; written by the session.
     pub waiting: watch::Sender<Waiting>,
+    /// Bytes of this operation's requests and answers; written by the session.
+    pub bytes: Arc<ByteCount>,
 }
 
 /// Time a call spent waiting for a person.
