@@ -1,1 +1,3 @@
 //! The dashboard (requirements, section 8).
+
+pub mod approval;
