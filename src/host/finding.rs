@@ -52,4 +52,28 @@ pub struct Finding {
     pub raw: SafeText,
     /// The request it concerns (`tools/call echo`), when known.
     pub request: Option<SafeText>,
+    /// How many this stands for, itself included: under a flood the repeats are only counted.
+    #[serde(default = "one")]
+    pub count: u64,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+impl Finding {
+    /// Most bytes of raw text that are kept.
+    pub const RAW: usize = 4 << 10;
+
+    /// A single finding without raw text.
+    pub fn new(kind: FindingKind, at: Timestamp, message: impl AsRef<str>) -> Self {
+        Self {
+            kind,
+            at,
+            message: SafeText::line(message.as_ref()),
+            raw: SafeText::default(),
+            request: None,
+            count: 1,
+        }
+    }
 }

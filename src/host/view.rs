@@ -384,7 +384,7 @@ impl ServerView {
                 self.stderr_tail.clone_from(stderr_tail);
             }
             Fact::Found { finding, .. } => {
-                *self.finding_counts.entry(finding.kind).or_default() += 1;
+                *self.finding_counts.entry(finding.kind).or_default() += finding.count;
                 if self.findings.len() == Self::FINDINGS {
                     self.findings.pop_front();
                 }

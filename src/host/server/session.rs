@@ -63,7 +63,16 @@ pub struct SessionContext {
     pub desk: Arc<dyn Desk>,
     /// Counts every byte of every message, both ways; written by the session.
     pub bytes: Arc<ByteCount>,
+    /// What arrived so far; written by the session. [`Seen::describe`] says it in words, for the
+    /// owner whose patience with [`connect`] ends.
+    pub seen: Arc<Seen>,
 }
+
+pub use connect::{Connected, connect};
+pub use seen::Seen;
+
+mod connect;
+mod seen;
 
 /// Bytes that passed, counted by the session and read by metrics.
 #[derive(Debug, Default)]
@@ -112,18 +121,22 @@ pub enum Attempt {
     Legacy(Option<String>),
     /// `server/discover`.
     Modern,
+    /// `server/discover`; a JSON-RPC error to it means a legacy server and is followed by
+    /// `initialize` on the same connection.
+    Auto,
 }
 
 /// Attempts to make for a choice of the configuration, in order. After a failed attempt that is
-/// not about authorisation the endpoint must be opened anew: servers may lock to an era.
+/// not about authorisation the endpoint must be opened anew: servers may lock to an era. The second
+/// attempt is for servers that die of an unknown method, or that lied about the era before.
 pub fn attempts(choice: &ProtocolChoice, remembered: Option<Era>) -> Vec<Attempt> {
     match (choice, remembered) {
         (ProtocolChoice::Legacy, _) => vec![Attempt::Legacy(None)],
         (ProtocolChoice::Modern, _) => vec![Attempt::Modern],
         (ProtocolChoice::Version(v), _) if v.as_str() >= "2026-07-28" => vec![Attempt::Modern],
         (ProtocolChoice::Version(v), _) => vec![Attempt::Legacy(Some(v.clone()))],
-        (ProtocolChoice::Auto, Some(Era::Legacy)) => vec![Attempt::Legacy(None), Attempt::Modern],
-        (ProtocolChoice::Auto, _) => vec![Attempt::Modern, Attempt::Legacy(None)],
+        (ProtocolChoice::Auto, Some(Era::Legacy)) => vec![Attempt::Legacy(None), Attempt::Auto],
+        (ProtocolChoice::Auto, _) => vec![Attempt::Auto, Attempt::Legacy(None)],
     }
 }
 
