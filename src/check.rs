@@ -1,1 +1,11 @@
-//! The headless check (requirements, section 9).
+//! The headless check (requirements, section 9): what is looked at, what is wrong, and how it is
+//! told.
+//!
+//! Rules are functions over plain data ([`subject::Subject`]), reports are functions over
+//! [`model::Report`]; only [`run`] knows the engine.
+
+pub mod model;
+pub mod rule;
+
+pub use crate::config::Severity;
+pub use model::{Finding, Report, ServerReport, Verdict};

@@ -1,1 +1,132 @@
-//! Log files and levels of the program (requirement O1).
+//! Logging (requirements O1, O2): `tracing` as JSON lines in a rotating file.
+//!
+//! Owns the subscriber, the file and the filter. Never writes to the terminal. Secrets are masked
+//! here once more, whatever the caller put into the record.
+
+mod file;
+mod format;
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use crate::secret::Redactor;
+
+/// What is logged unless the user says otherwise: the SDK's own records hold whole messages, so
+/// only its warnings are let through.
+pub const DEFAULT_FILTER: &str = "info,rmcp=warn,hyper=warn,reqwest=warn";
+
+/// Lines that wait for the disk; further ones are dropped and counted, so that a slow disk never
+/// slows a server.
+const QUEUE: usize = 16_384;
+
+/// How to log.
+#[derive(Clone, Debug, Default)]
+pub struct LogOptions {
+    /// The file; nothing is logged without one.
+    pub file: Option<PathBuf>,
+    /// A level or filter; [`DEFAULT_FILTER`] without one.
+    pub filter: Option<String>,
+    /// Whether arguments and results are logged.
+    pub payloads: Payloads,
+}
+
+/// Whether arguments and results go into the log file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Payloads {
+    /// Left out.
+    #[default]
+    Omit,
+    /// Included, secrets masked.
+    Include,
+}
+
+/// The running log. Dropping it writes what is left.
+pub struct Telemetry {
+    filter: reload::Handle<EnvFilter, Registry>,
+    redactor: Arc<RwLock<Redactor>>,
+    payloads: Payloads,
+    _writer: Option<WorkerGuard>,
+}
+
+/// Why logging could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter is not understood.
+    #[error("--log-level: `{0}` is no level or filter: {1}")]
+    Filter(String, String),
+    /// The file cannot be written.
+    #[error("--log-file: {0}: {1}")]
+    File(PathBuf, std::io::Error),
+    /// Another subscriber is in place.
+    #[error("logging was set up twice")]
+    Twice,
+}
+
+impl Telemetry {
+    /// Sets up logging for the whole process.
+    ///
+    /// # Errors
+    /// When the filter or the file cannot be used.
+    pub fn start(options: &LogOptions) -> Result<Self, LogError> {
+        let filter = parse_filter(options.filter.as_deref())?;
+        let (filter, handle) = reload::Layer::new(filter);
+        let redactor = Arc::new(RwLock::new(Redactor::default()));
+        let mut writer = None;
+        let layer = match &options.file {
+            None => None,
+            Some(path) => {
+                let file = file::RotatingFile::open(path)
+                    .map_err(|error| LogError::File(path.clone(), error))?;
+                let (queue, guard) = NonBlockingBuilder::default()
+                    .buffered_lines_limit(QUEUE)
+                    .lossy(true)
+                    .finish(file);
+                writer = Some(guard);
+                Some(format::JsonLines::new(queue, Arc::clone(&redactor), options.payloads))
+            }
+        };
+        let subscriber = Registry::default().with(filter).with(layer);
+        tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
+        Ok(Self { filter: handle, redactor, payloads: options.payloads, _writer: writer })
+    }
+
+    /// Changes the filter while running (requirement O1).
+    ///
+    /// # Errors
+    /// When it is not understood; the old one stays.
+    pub fn set_filter(&self, filter: &str) -> Result<(), LogError> {
+        let parsed = parse_filter(Some(filter))?;
+        self.filter
+            .reload(parsed)
+            .map_err(|error| LogError::Filter(filter.to_owned(), error.to_string()))
+    }
+
+    /// Masks these values in every later line.
+    pub fn mask(&self, redactor: Redactor) {
+        if let Ok(mut current) = self.redactor.write() {
+            *current = redactor;
+        }
+    }
+
+    /// Whether arguments and results are logged.
+    pub const fn payloads(&self) -> Payloads {
+        self.payloads
+    }
+}
+
+fn parse_filter(filter: Option<&str>) -> Result<EnvFilter, LogError> {
+    let text = match filter {
+        None => DEFAULT_FILTER.to_owned(),
+        // A bare level is about this program; the SDK stays at its warnings.
+        Some(level) if !level.contains(['=', ',']) => {
+            format!("{level},rmcp=warn,hyper=warn,reqwest=warn")
+        }
+        Some(filter) => filter.to_owned(),
+    };
+    EnvFilter::try_new(&text)
+        .map_err(|error| LogError::Filter(filter.unwrap_or_default().to_owned(), error.to_string()))
+}

@@ -3,6 +3,8 @@
 //! Owns the sanitiser. Nothing that comes out of it can move the cursor, colour, ring, link, title,
 //! paste or hide; what was there is shown by a visible marker instead of vanishing.
 
+pub mod json;
+
 use std::fmt;
 use std::sync::Arc;
 

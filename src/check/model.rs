@@ -1,0 +1,277 @@
+//! The one model behind every report format. Plain data; its JSON is fixed and has a schema.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::config::{Diagnostic, Position, Severity};
+
+/// What a check says of one server, or of all of them.
+///
+/// Ordered by weight: the worst of several is their maximum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nothing is wrong that weighs enough.
+    #[default]
+    Ok,
+    /// Findings at or above the severity that counts.
+    Violated,
+    /// Nothing could be established: it did not start, was not reachable, or did not answer.
+    Incomplete,
+    /// The arguments or the configuration cannot be used.
+    Usage,
+}
+
+impl Verdict {
+    /// The word shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Violated => "violated",
+            Self::Incomplete => "incomplete",
+            Self::Usage => "usage",
+        }
+    }
+
+    /// The exit code of the program.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Violated => 1,
+            Self::Usage => 2,
+            Self::Incomplete => 3,
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Stable id of the rule.
+    pub rule: Cow<'static, str>,
+    /// How much it weighs, after the settings of the expectations file.
+    pub severity: Severity,
+    /// What is wrong, in a sentence; safe to print.
+    pub message: String,
+    /// Where: `tools/NAME#/json/pointer`, `FILE:LINE:COLUMN`, or empty for the whole server.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What to do about it.
+    pub help: String,
+    /// The place in a file, for formats that point at one.
+    #[serde(skip)]
+    pub at: Option<Position>,
+}
+
+impl Finding {
+    /// Severity first (worst first), then rule, place and message: a stable order.
+    pub fn order(&self, other: &Self) -> std::cmp::Ordering {
+        (other.severity, &self.rule, &self.place, &self.message).cmp(&(
+            self.severity,
+            &other.rule,
+            &other.place,
+            &other.message,
+        ))
+    }
+}
+
+impl From<&Diagnostic> for Finding {
+    fn from(diagnostic: &Diagnostic) -> Self {
+        let mut message = diagnostic.message.clone();
+        if let Some(server) = &diagnostic.server {
+            message = format!("{server}: {message}");
+        }
+        Self {
+            rule: Cow::Owned(diagnostic.rule.clone()),
+            severity: diagnostic.severity,
+            message,
+            place: if diagnostic.at.line == 0 {
+                diagnostic.pointer.clone()
+            } else {
+                diagnostic.at.to_string()
+            },
+            help: diagnostic.help.clone().unwrap_or_default(),
+            at: (diagnostic.at.line > 0).then(|| diagnostic.at.clone()),
+        }
+    }
+}
+
+/// How a step of the connection doctor ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepStatus {
+    /// Done, nothing wrong.
+    Ok,
+    /// Failed.
+    Failed,
+    /// Not needed for this server.
+    Skipped,
+    /// Not reached, because an earlier step failed.
+    Pending,
+}
+
+/// A step of the connection doctor.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// Its name, for example `handshake`.
+    pub name: &'static str,
+    /// How it ended.
+    pub status: StepStatus,
+    /// How long it took, in milliseconds.
+    #[serde(rename = "durationMs", serialize_with = "millis_or_null")]
+    pub took: Option<Duration>,
+    /// What was found.
+    pub detail: String,
+}
+
+/// How many entries a server listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Tools.
+    pub tools: usize,
+    /// Prompts.
+    pub prompts: usize,
+    /// Resources.
+    pub resources: usize,
+    /// Resource templates.
+    pub resource_templates: usize,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Exit {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Signal number.
+    pub signal: Option<i32>,
+}
+
+/// Everything the check says of one server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerReport {
+    /// Its name.
+    pub name: String,
+    /// The verdict on it.
+    pub verdict: Verdict,
+    /// State it reached before it was stopped.
+    pub state: &'static str,
+    /// How it is reached.
+    pub transport: &'static str,
+    /// Negotiated version.
+    pub protocol_version: Option<String>,
+    /// Negotiated era.
+    pub era: Option<&'static str>,
+    /// `serverInfo` as sent.
+    pub server_info: Option<Value>,
+    /// Time from the first step to the end of its stop.
+    #[serde(rename = "durationMs", serialize_with = "millis")]
+    pub took: Duration,
+    /// The connection doctor.
+    pub steps: Vec<Step>,
+    /// What it listed.
+    pub counts: Counts,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// Last lines of stderr, when it failed.
+    pub stderr_tail: Vec<String>,
+    /// How its process ended.
+    pub exit: Option<Exit>,
+}
+
+/// The configuration of a check.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ConfigReport {
+    /// The file, as the user named it; null for a command or URL.
+    pub path: Option<PathBuf>,
+    /// Its problems.
+    pub findings: Vec<Finding>,
+}
+
+/// Everything a check says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Version of this JSON.
+    pub schema_version: u32,
+    /// The worst verdict.
+    pub verdict: Verdict,
+    /// Its exit code.
+    pub exit_code: u8,
+    /// Time of the whole.
+    #[serde(rename = "durationMs", serialize_with = "millis")]
+    pub took: Duration,
+    /// The configuration.
+    pub config: ConfigReport,
+    /// Each server, in the order of the configuration.
+    pub servers: Vec<ServerReport>,
+    /// What is wrong across servers.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Every finding with the server it belongs to, in a stable order.
+    pub fn all(&self) -> impl Iterator<Item = (Option<&ServerReport>, &Finding)> {
+        let config = self.config.findings.iter().map(|f| (None, f));
+        let servers =
+            self.servers.iter().flat_map(|s| s.findings.iter().map(move |f| (Some(s), f)));
+        config.chain(servers).chain(self.findings.iter().map(|f| (None, f)))
+    }
+
+    /// Sorts every list of findings and settles the verdicts: a finding at or above `fail_on`
+    /// violates; what is already worse stays.
+    pub fn settle(&mut self, fail_on: Severity) {
+        let judge = |findings: &mut Vec<Finding>| {
+            findings.sort_by(Finding::order);
+            findings.dedup();
+            if findings.iter().any(|f| f.severity >= fail_on) {
+                Verdict::Violated
+            } else {
+                Verdict::Ok
+            }
+        };
+        for server in &mut self.servers {
+            server.verdict = server.verdict.max(judge(&mut server.findings));
+        }
+        let own = judge(&mut self.findings).max(judge(&mut self.config.findings));
+        let worst = self.servers.iter().map(|s| s.verdict).max().unwrap_or_default();
+        self.verdict = self.verdict.max(own).max(worst);
+        self.exit_code = self.verdict.exit_code();
+    }
+}
+
+fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(span.as_millis() as u64)
+}
+
+#[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
+fn millis_or_null<S: Serializer>(
+    span: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match span {
+        Some(span) => millis(span, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_verdict_wins_in_the_order_usage_incomplete_violated() {
+        let all = [Verdict::Ok, Verdict::Incomplete, Verdict::Usage, Verdict::Violated];
+        assert_eq!(all.iter().max(), Some(&Verdict::Usage));
+        assert_eq!(all[..2].iter().max(), Some(&Verdict::Incomplete));
+        assert!(Verdict::Violated < Verdict::Incomplete);
+        let codes: Vec<u8> = all.iter().map(|v| v.exit_code()).collect();
+        assert_eq!(codes, [0, 3, 2, 1]);
+    }
+}

@@ -1,0 +1,126 @@
+//! Rules about what was agreed before: expectations and the lock file. Data only.
+
+use super::Rule;
+use crate::check::Severity;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "expect/forbidden-tool",
+        severity: Severity::Error,
+        summary: "a forbidden tool is offered",
+        why: "The expectations file names this tool as one that must not exist.",
+        fix: "remove the tool, hide it with `tools.deny`, or take it off `forbidden`",
+    },
+    Rule {
+        id: "expect/missing-prompt",
+        severity: Severity::Error,
+        summary: "an expected prompt is missing",
+        why: "The expectations file says that this prompt must exist.",
+        fix: "restore the prompt, or correct mcp.expect.json",
+    },
+    Rule {
+        id: "expect/missing-resource",
+        severity: Severity::Error,
+        summary: "an expected resource is missing",
+        why: "The expectations file says that this resource or template must exist.",
+        fix: "restore the resource, or correct mcp.expect.json",
+    },
+    Rule {
+        id: "expect/missing-server",
+        severity: Severity::Error,
+        summary: "an expected server is missing",
+        why: "The expectations file names a server that the configuration does not have.",
+        fix: "add the server to the configuration, or correct mcp.expect.json",
+    },
+    Rule {
+        id: "expect/missing-tool",
+        severity: Severity::Error,
+        summary: "an expected tool is missing",
+        why: "The expectations file says that this tool must exist.",
+        fix: "restore the tool, or correct mcp.expect.json",
+    },
+    Rule {
+        id: "expect/parameter",
+        severity: Severity::Error,
+        summary: "a parameter is not as expected",
+        why: "The expectations file says which parameters a tool takes, of which type, and which are required; a caller written for that breaks.",
+        fix: "restore the parameter, or correct mcp.expect.json",
+    },
+    Rule {
+        id: "expect/sample",
+        severity: Severity::Error,
+        summary: "a sample call did not give what was expected",
+        why: "The call is in the expectations file with what its result must be.",
+        fix: "compare the result with the expectation; correct the one that is wrong",
+    },
+    Rule {
+        id: "lock/added",
+        severity: Severity::Warning,
+        summary: "something new that is not in the lock file",
+        why: "A tool, prompt or resource appeared since the lock file was written. Nobody has reviewed it.",
+        fix: "review it, then run `mcpdeck --check --lock`",
+    },
+    Rule {
+        id: "lock/changed",
+        severity: Severity::Warning,
+        summary: "a definition differs from the lock file",
+        why: "The server's definition changed since it was reviewed. The message names the field with its old and new value.",
+        fix: "review the change, then run `mcpdeck --check --lock`",
+    },
+    Rule {
+        id: "lock/hidden-characters",
+        severity: Severity::Error,
+        summary: "a changed text now hides characters",
+        why: "A definition changed since it was reviewed, and the new text holds invisible or control characters that the old one did not: a common way to slip instructions past a reviewer.",
+        fix: "do not accept it before the server's author has explained it",
+    },
+    Rule {
+        id: "lock/hint-flipped",
+        severity: Severity::Error,
+        summary: "a hint about behaviour flipped",
+        why: "A tool that was reviewed as read-only (or not destructive, idempotent, closed) says otherwise now. Approvals given for the old behaviour do not cover the new one.",
+        fix: "review the tool again, then run `mcpdeck --check --lock`",
+    },
+    Rule {
+        id: "lock/instruction",
+        severity: Severity::Error,
+        summary: "a changed text now instructs the model",
+        why: "A definition changed since it was reviewed, and the new text contains words that instruct the model which the old one did not.",
+        fix: "read the new text in full before accepting it with `mcpdeck --check --lock`",
+    },
+    Rule {
+        id: "lock/new-url",
+        severity: Severity::Error,
+        summary: "a changed text now holds a new URL",
+        why: "A definition changed since it was reviewed and names an address that it did not name before.",
+        fix: "make sure that the address is the author's before running `mcpdeck --check --lock`",
+    },
+    Rule {
+        id: "lock/removed",
+        severity: Severity::Error,
+        summary: "something in the lock file is gone",
+        why: "A tool, prompt or resource that was reviewed and is perhaps relied upon is no longer offered.",
+        fix: "restore it, or run `mcpdeck --check --lock` if it was meant to go",
+    },
+    Rule {
+        id: "lock/schema-loosened",
+        severity: Severity::Error,
+        summary: "a schema accepts more than before",
+        why: "A constraint that was reviewed is gone: a required parameter became optional, a type or enum got wider, a limit was lifted, or extra properties became allowed.",
+        fix: "review what the tool does with the wider input, then run `mcpdeck --check --lock`",
+    },
+    Rule {
+        id: "lock/stale",
+        severity: Severity::Warning,
+        summary: "the lock file names a server that is gone",
+        why: "An entry without a server is a promise nobody keeps; it hides that the lock file is out of date.",
+        fix: "run `mcpdeck --check --lock` to write the file anew",
+    },
+    Rule {
+        id: "lock/unlocked",
+        severity: Severity::Warning,
+        summary: "a server is not in the lock file",
+        why: "The lock file exists, so servers are meant to be reviewed; this one was not.",
+        fix: "review it, then run `mcpdeck --check --lock`",
+    },
+];

@@ -1,0 +1,260 @@
+//! The arguments of the command line, as clap sees them. Declares; decides nothing.
+
+mod verbs;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, ValueEnum, ValueHint};
+
+pub use self::verbs::*;
+use crate::check::{Severity, rule::RuleId};
+
+const EXAMPLES: &str = "\
+Examples:
+  mcpdeck                                   the dashboard over the mcp.json found here
+  mcpdeck --config team.json                the dashboard over another file
+  mcpdeck -- npx -y some-mcp-server         one server, no file
+  mcpdeck http://127.0.0.1:3001/mcp         one server by URL
+  mcpdeck --demo                            embedded servers, nothing to install
+  mcpdeck --check                           check every server, for people and for CI
+  mcpdeck --check --format human --format junit=report.xml
+  mcpdeck list                              what every server offers
+  mcpdeck call files.read_file path=/tmp/a  call a tool with typed arguments
+
+Exit codes of --check: 0 ok, 1 findings, 2 wrong arguments or configuration,
+3 a server could not be started or reached.";
+
+const ABOUT: &str =
+    "The flight deck for MCP servers: start, supervise, watch, call and check every \
+server of an mcp.json.
+
+Without arguments the dashboard opens over ./mcp.json, ./.mcp.json, ./.vscode/mcp.json, \
+./.cursor/mcp.json or your own file, whichever is found first.";
+
+/// What the user typed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mcpdeck",
+    version,
+    about = "The flight deck for MCP servers",
+    long_about = ABOUT,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = false,
+    subcommand_help_heading = "Commands",
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// A command instead of the dashboard.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+
+    /// Inspect the one server at this URL.
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub url: Option<String>,
+
+    /// Everywhere.
+    #[command(flatten)]
+    pub common: Common,
+
+    /// The dashboard.
+    #[command(flatten)]
+    pub dashboard: DashboardArgs,
+
+    /// The check.
+    #[command(flatten)]
+    pub check: CheckArgs,
+
+    /// Inspect the one server that this command starts.
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+/// Options every command takes.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Common {
+    /// Configuration to use; may be given several times, the last wins per server.
+    #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
+    pub config: Vec<PathBuf>,
+
+    /// Variables for ${NAME} in the configuration, one NAME=value per line.
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
+    pub env_file: Vec<PathBuf>,
+
+    /// Refuse to start commands that were not approved in the dashboard.
+    #[arg(long, global = true, help_heading = "Configuration")]
+    pub require_trust: bool,
+
+    /// Longest wait for a start and for each request: seconds, or with a unit (1.5, 500ms, 2m).
+    #[arg(long, value_name = "TIME", global = true, value_parser = parse_duration, help_heading = "Configuration")]
+    pub timeout: Option<Duration>,
+
+    /// Write JSON log lines to this file; it rotates at 10 MiB.
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Logging", value_hint = ValueHint::FilePath)]
+    pub log_file: Option<PathBuf>,
+
+    /// What is logged: a level, or a filter such as `info,mcpdeck=debug`.
+    #[arg(long, value_name = "FILTER", global = true, help_heading = "Logging")]
+    pub log_level: Option<String>,
+
+    /// Put arguments and results into the log file; secrets stay masked.
+    #[arg(long, global = true, help_heading = "Logging")]
+    pub log_payloads: bool,
+
+    /// When to use colour.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        global = true,
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    pub color: ColorChoice,
+}
+
+/// Options of the dashboard.
+#[derive(Clone, Debug, Default, Args)]
+pub struct DashboardArgs {
+    /// Run the embedded demo servers.
+    #[arg(long, help_heading = "Dashboard")]
+    pub demo: bool,
+
+    /// Draw with ASCII characters only.
+    #[arg(long, help_heading = "Dashboard")]
+    pub ascii: bool,
+}
+
+/// Options of the check.
+#[derive(Clone, Debug, Default, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct CheckArgs {
+    /// Start every server, check it, stop it, report, and exit with a verdict.
+    #[arg(long, help_heading = "Check")]
+    pub check: bool,
+
+    /// Report format, with `=FILE` to write a file; may be given several times
+    /// (human, json, junit, sarif, github) [default: human].
+    #[arg(long, value_name = "FORMAT[=FILE]", help_heading = "Check", requires = "check")]
+    pub format: Vec<String>,
+
+    /// Only these servers, and what they depend on.
+    #[arg(long, value_name = "NAME", num_args = 1.., help_heading = "Check", requires = "check")]
+    pub server: Vec<String>,
+
+    /// Lowest severity that makes the verdict `violated` [default: warning].
+    #[arg(long, value_name = "SEVERITY", value_parser = parse_severity, help_heading = "Check", requires = "check")]
+    pub fail_on: Option<Severity>,
+
+    /// Do not report this rule (see `mcpdeck explain`); may be given several times.
+    #[arg(long, value_name = "RULE", value_parser = RuleId::parse, value_delimiter = ',', help_heading = "Check", requires = "check")]
+    pub allow: Vec<RuleId>,
+
+    /// Expectations to check [default: mcp.expect.json beside the configuration, when it exists].
+    #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
+    pub expect: Option<PathBuf>,
+
+    /// Write a first file of expectations from what the servers offer.
+    #[arg(long, help_heading = "Check", requires = "check", conflicts_with = "lock")]
+    pub init: bool,
+
+    /// Write the lock file with every definition, so that later changes are findings.
+    #[arg(long, help_heading = "Check", requires = "check")]
+    pub lock: bool,
+
+    /// Lock file [default: mcp.lock.json beside the configuration, when it exists].
+    #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
+    pub lock_file: Option<PathBuf>,
+
+    /// Scripted answers to requests of servers; without it they are denied.
+    #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
+    pub answers: Option<PathBuf>,
+
+    /// Show every step of every server, not only what is wrong.
+    #[arg(long, short = 'v', help_heading = "Check", requires = "check")]
+    pub verbose: bool,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal that has it, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Seconds, fractions allowed, or a number with `ms`, `s`, `m` or `h`.
+///
+/// # Errors
+/// Says what was expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wanted = || format!("`{text}` is no time span: write seconds (1.5) or a unit (500ms, 2m)");
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.trim().parse().map_err(|_| wanted())?;
+    let factor = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wanted()),
+    };
+    let span = Duration::try_from_secs_f64(number * factor).map_err(|_| wanted())?;
+    if span.is_zero() { Err("a time span must be longer than zero".to_owned()) } else { Ok(span) }
+}
+
+fn parse_severity(text: &str) -> Result<Severity, String> {
+    match text {
+        "note" => Ok(Severity::Note),
+        "warning" => Ok(Severity::Warning),
+        "error" => Ok(Severity::Error),
+        _ => Err("write note, warning or error".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_time_span_is_seconds_unless_it_has_a_unit() {
+        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "x", "-1", "1d", "nan", "inf", "0", "1e400"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_command_after_two_dashes_a_url_and_a_verb_are_told_apart() {
+        let parse = |args: &[&str]| {
+            Cli::try_parse_from([&["mcpdeck"], args].concat()).expect("these arguments are valid")
+        };
+        let cli = parse(&["--", "node", "s.js", "--flag"]);
+        assert_eq!(cli.command, ["node", "s.js", "--flag"]);
+        assert_eq!(parse(&["http://127.0.0.1/mcp"]).url.as_deref(), Some("http://127.0.0.1/mcp"));
+        let Some(Verb::Call(call)) =
+            parse(&["call", "a.b", "x=1", "y=2", "--", "sh", "-c", "s"]).verb
+        else {
+            panic!("a verb")
+        };
+        assert_eq!((call.arguments.len(), call.one.command.len()), (2, 3));
+    }
+
+    #[test]
+    fn options_of_the_check_need_the_check() {
+        assert!(Cli::try_parse_from(["mcpdeck", "--lock"]).is_err());
+        assert!(Cli::try_parse_from(["mcpdeck", "--check", "--lock"]).is_ok());
+        assert!(Cli::try_parse_from(["mcpdeck", "--check", "--allow", "no-such-rule"]).is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! The commands and their arguments. Declares; decides nothing.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show what the servers offer.
+    List(ListArgs),
+    /// Call a tool: JSON, key=value pairs typed by its schema, @file, or - for stdin.
+    #[command(after_help = CALL_EXAMPLES)]
+    Call(CallArgs),
+    /// Read a resource.
+    Read(ReadArgs),
+    /// Get a prompt.
+    Prompt(PromptArgs),
+    /// Start the servers and show how each one stands.
+    Status(StatusArgs),
+    /// Explain a rule of the check, or list all of them.
+    Explain(ExplainArgs),
+    /// Print the JSON Schema of a file that mcpdeck reads or writes.
+    Schema {
+        /// Which one.
+        #[arg(default_value = "config")]
+        which: SchemaKind,
+    },
+    /// Show the configuration in effect, secrets masked, with every problem in it.
+    Config(ConfigArgs),
+    /// Find configurations of other MCP hosts and print them as one mcp.json.
+    Import(ImportArgs),
+    /// Print the completion script of a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    Man,
+    /// Play a scripted server, for testing hosts.
+    Mock(MockArgs),
+    /// An embedded server of --demo, over stdio.
+    #[command(hide = true, name = "demo-server")]
+    DemoServer {
+        /// Which one.
+        name: String,
+    },
+}
+
+const CALL_EXAMPLES: &str = "\
+Examples:
+  mcpdeck call time.convert '{\"from\":\"UTC\",\"to\":\"Europe/Rome\"}'
+  mcpdeck call math.add a=1 b=2.5
+  mcpdeck call notes.save title=today tags='[\"a\",\"b\"]' meta.author=me
+  mcpdeck call big.import @arguments.json
+  echo '{}' | mcpdeck call echo -
+  mcpdeck call echo message=hi -- node server.js
+
+Exit codes: 0 a result, 1 a tool error or failed call, 2 refused arguments or
+configuration, 3 the server is unavailable.";
+
+/// The server of a command when no file names it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OneServer {
+    /// Use the one server at this URL.
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub url: Option<String>,
+
+    /// Use the one server that this command starts.
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+/// `mcpdeck list`
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only these servers.
+    #[arg(value_name = "SERVER")]
+    pub servers: Vec<String>,
+    /// Only this kind.
+    #[arg(long, value_name = "KIND")]
+    pub only: Option<Listing>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Without a file.
+    #[command(flatten)]
+    pub one: OneServer,
+}
+
+/// What `mcpdeck list` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Listing {
+    /// Tools.
+    Tools,
+    /// Prompts.
+    Prompts,
+    /// Resources.
+    Resources,
+    /// Resource templates.
+    Templates,
+}
+
+/// `mcpdeck call`
+#[derive(Debug, Args)]
+pub struct CallArgs {
+    /// Tool: `server.tool`, or its bare name when only one server has it.
+    pub name: String,
+    /// A JSON object, key=value pairs, @file with JSON, or - for JSON on stdin.
+    #[arg(value_name = "ARGUMENT")]
+    pub arguments: Vec<String>,
+    /// Send arguments that do not fit the schema, to test the server.
+    #[arg(long)]
+    pub force: bool,
+    /// Scripted answers to requests of the server; without it they are denied.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub answers: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Without a file.
+    #[command(flatten)]
+    pub one: OneServer,
+}
+
+/// `mcpdeck read`
+#[derive(Debug, Args)]
+pub struct ReadArgs {
+    /// URI of the resource.
+    pub uri: String,
+    /// The server to ask, when several could be meant.
+    #[arg(long, value_name = "NAME")]
+    pub server: Option<String>,
+    /// Write the content, decoded, to this file.
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Without a file.
+    #[command(flatten)]
+    pub one: OneServer,
+}
+
+/// `mcpdeck prompt`
+#[derive(Debug, Args)]
+pub struct PromptArgs {
+    /// Prompt: `server.prompt`, or its bare name when only one server has it.
+    pub name: String,
+    /// Arguments as key=value; @file and - as in `call`.
+    #[arg(value_name = "KEY=VALUE")]
+    pub arguments: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Without a file.
+    #[command(flatten)]
+    pub one: OneServer,
+}
+
+/// `mcpdeck status`
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Only these servers, and what they depend on.
+    #[arg(value_name = "SERVER")]
+    pub servers: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Without a file.
+    #[command(flatten)]
+    pub one: OneServer,
+}
+
+/// `mcpdeck explain`
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The rule; all of them when left out.
+    pub rule: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Files with a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaKind {
+    /// mcp.json
+    Config,
+    /// The JSON report of --check.
+    Report,
+    /// mcp.lock.json
+    Lock,
+    /// mcp.expect.json
+    Expect,
+    /// The file of --answers.
+    Answers,
+}
+
+/// `mcpdeck config`
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mcpdeck import`
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Files to import; those of the known hosts on this machine when left out.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+    /// Only say which files were found.
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// `mcpdeck mock`
+#[derive(Debug, Args)]
+pub struct MockArgs {
+    /// The script to play.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Listen here instead of speaking over stdio, for example 127.0.0.1:0.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<std::net::SocketAddr>,
+}

@@ -1,0 +1,96 @@
+//! What the program says about itself: rules, completions, the manual page.
+
+use std::fmt::Write as _;
+
+use clap::CommandFactory;
+
+use super::args::{Cli, ExplainArgs};
+use super::exit::Exit;
+use super::output;
+use crate::check::rule;
+use crate::text::json;
+
+/// `mcpdeck explain [RULE]`
+pub fn explain(args: &ExplainArgs) -> Exit {
+    let Some(wanted) = &args.rule else {
+        return output::print(&if args.json { all_json() } else { all_text() }, Exit::Ok);
+    };
+    let id = match rule::RuleId::parse(wanted) {
+        Ok(id) => id,
+        Err(message) => return output::refuse(&message),
+    };
+    let Some(found) = rule::find(id.as_str()) else {
+        return output::refuse("there is no such rule");
+    };
+    let text = if args.json { json::pretty(&rule_json(found)) + "\n" } else { rule_text(found) };
+    output::print(&text, Exit::Ok)
+}
+
+fn rule_text(rule: &rule::Rule) -> String {
+    let mut text = format!("{} ({})\n  {}\n\n", rule.id, rule.severity, rule.summary);
+    for (head, body) in [("Why", rule.why), ("What to do", rule.fix)] {
+        let _ = writeln!(text, "{head}\n{}\n", wrap(body, 78));
+    }
+    let _ = writeln!(
+        text,
+        "Ignore it once with `--allow {}`, or set its severity under `rules` in mcp.expect.json.",
+        rule.id
+    );
+    text
+}
+
+fn all_text() -> String {
+    let width = rule::all().map(|r| r.id.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for rule in rule::all() {
+        let severity = rule.severity.to_string();
+        let _ = writeln!(text, "{:width$}  {severity:7}  {}", rule.id, rule.summary);
+    }
+    text.push_str("\n`mcpdeck explain RULE` says why it matters and what to do.\n");
+    text
+}
+
+fn all_json() -> String {
+    let rules: Vec<_> = rule::all().map(rule_json).collect();
+    json::pretty(&rules) + "\n"
+}
+
+fn rule_json(rule: &rule::Rule) -> serde_json::Value {
+    serde_json::json!({
+        "rule": rule.id, "severity": rule.severity, "summary": rule.summary,
+        "why": rule.why, "help": rule.fix,
+    })
+}
+
+/// Breaks `text` into lines of at most `width` characters, indented by two.
+fn wrap(text: &str, width: usize) -> String {
+    let mut out = String::from(" ");
+    let mut column = 1;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column + 1 + length > width {
+            out.push_str("\n ");
+            column = 1;
+        }
+        out.push(' ');
+        out.push_str(word);
+        column += 1 + length;
+    }
+    out
+}
+
+/// `mcpdeck completions SHELL`
+pub fn completions(shell: clap_complete::Shell) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "mcpdeck", &mut script);
+    output::print(&String::from_utf8_lossy(&script), Exit::Ok)
+}
+
+/// `mcpdeck man`
+pub fn man() -> Exit {
+    let mut page = Vec::new();
+    match clap_mangen::Man::new(Cli::command()).render(&mut page) {
+        Ok(()) => output::print(&String::from_utf8_lossy(&page), Exit::Ok),
+        Err(error) => output::refuse(&error.to_string()),
+    }
+}

@@ -1,0 +1,32 @@
+//! Writing to stdout and stderr: a closed pipe is quiet, colour only where it is wanted.
+
+use std::io::{self, ErrorKind, Write};
+
+use super::exit::Exit;
+
+/// Writes the answer of a command to stdout and gives `exit`.
+///
+/// A reader that went away (`| head -1`) has what it wanted: no message, same exit code. Any other
+/// failure, such as a full disk behind a redirection, is told and counts as a failure.
+pub fn print(text: &str, exit: Exit) -> Exit {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => exit,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => exit,
+        Err(error) => {
+            complain(&format!("cannot write to stdout: {error}"));
+            if exit == Exit::Ok { Exit::Failed } else { exit }
+        }
+    }
+}
+
+/// Writes one message to stderr.
+pub fn complain(message: &str) {
+    let _ = writeln!(io::stderr().lock(), "mcpdeck: {message}");
+}
+
+/// Says why the arguments or the configuration cannot be used.
+pub fn refuse(message: &str) -> Exit {
+    complain(message);
+    Exit::Usage
+}

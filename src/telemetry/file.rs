@@ -1,0 +1,97 @@
+//! A file that starts anew when it is full and keeps a few old ones.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Size at which a new file is begun, bytes.
+const MAX_BYTES: u64 = 10 << 20;
+/// Old files kept, as `NAME.1` (newest) to `NAME.3`.
+const KEEP: u32 = 3;
+
+/// Appends; moves `NAME` to `NAME.1` when it is full.
+pub(super) struct RotatingFile {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    max: u64,
+}
+
+impl RotatingFile {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, MAX_BYTES)
+    }
+
+    fn open_with(path: &Path, max: u64) -> io::Result<Self> {
+        let file = append(path)?;
+        let size = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, size, max })
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        for n in (1..KEEP).rev() {
+            let _ = fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1));
+        }
+        fs::rename(&self.path, numbered(&self.path, 1))?;
+        self.file = append(&self.path)?;
+        self.size = 0;
+        Ok(())
+    }
+}
+
+impl Write for RotatingFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.size > 0 && self.size + line.len() as u64 > self.max {
+            // A full disk or a read-only directory must not end logging: go on in the old file, and
+            // ask again only after as much has been written once more.
+            if self.rotate().is_err() {
+                self.size = 0;
+            }
+        }
+        self.file.write_all(line)?;
+        self.size += line.len() as u64;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Readable by its owner alone: logs hold names of files and tools.
+fn append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options.open(path)
+}
+
+fn numbered(path: &Path, n: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{n}"));
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_is_moved_aside_and_only_three_old_ones_are_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("log");
+        let mut file = RotatingFile::open_with(&path, 10).expect("writable");
+        for n in 0..8 {
+            writeln!(file, "line {n}").expect("written");
+        }
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+        assert_eq!(read("log"), "line 7\n");
+        assert_eq!(read("log.1"), "line 6\n");
+        assert_eq!(read("log.3"), "line 4\n");
+        assert!(!dir.path().join("log.4").exists());
+    }
+}

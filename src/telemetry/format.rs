@@ -1,0 +1,160 @@
+//! One record as one JSON line with the fields of requirement O1 first.
+
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::sync::{Arc, RwLock};
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Subscriber};
+use tracing_appender::non_blocking::NonBlocking;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+use super::Payloads;
+use crate::host::Timestamp;
+use crate::secret::Redactor;
+
+/// Keys every line has, `null` when they do not apply.
+const FIXED: [&str; 5] = ["server", "request_id", "session_id", "action", "duration_ms"];
+/// Fields that hold what was sent or received.
+const PAYLOADS: [&str; 4] = ["arguments", "result", "payload", "params"];
+
+/// The layer that writes.
+pub(super) struct JsonLines {
+    queue: NonBlocking,
+    redactor: Arc<RwLock<Redactor>>,
+    payloads: Payloads,
+}
+
+impl JsonLines {
+    pub(super) fn new(
+        queue: NonBlocking,
+        redactor: Arc<RwLock<Redactor>>,
+        payloads: Payloads,
+    ) -> Self {
+        Self { queue, redactor, payloads }
+    }
+
+    fn line(&self, event: &Event<'_>, mut fields: Map<String, Value>) -> String {
+        event.record(&mut Fields(&mut fields));
+        let meta = event.metadata();
+        let mut line = Map::new();
+        line.insert("timestamp".into(), now().into());
+        line.insert("level".into(), meta.level().as_str().into());
+        line.insert("target".into(), meta.target().into());
+        for key in FIXED {
+            line.insert(key.into(), fields.shift_remove(key).unwrap_or_default());
+        }
+        if let Some(message) = fields.shift_remove("message") {
+            line.insert("message".into(), message);
+        }
+        if self.payloads == Payloads::Omit {
+            fields.retain(|key, _| !PAYLOADS.contains(&key.as_str()));
+        }
+        line.extend(fields);
+        let mut value = Value::Object(line);
+        if let Ok(redactor) = self.redactor.read() {
+            mask(&mut value, &redactor);
+        }
+        let mut text = crate::text::json::compact(&value);
+        text.push('\n');
+        text
+    }
+}
+
+/// Masks every string on its own, before it is escaped: a secret with a quote in it would not be
+/// found in the finished line.
+fn mask(value: &mut Value, redactor: &Redactor) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(masked) = redactor.redact(text) {
+                *text = masked;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, redactor)),
+        Value::Object(map) => map.values_mut().for_each(|item| mask(item, redactor)),
+        _ => {}
+    }
+}
+
+fn now() -> String {
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(since.as_micros() as u64).to_rfc3339()
+}
+
+impl<S> Layer<S> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id) {
+            let mut fields = Map::new();
+            attributes.record(&mut Fields(&mut fields));
+            span.extensions_mut().insert(SpanFields(fields));
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<SpanFields>()
+        {
+            values.record(&mut Fields(&mut fields.0));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Map::new();
+        for span in
+            context.event_scope(event).into_iter().flatten().collect::<Vec<_>>().into_iter().rev()
+        {
+            if let Some(own) = span.extensions().get::<SpanFields>() {
+                fields.extend(own.0.clone());
+            }
+        }
+        let line = self.line(event, fields);
+        // The queue drops and counts when the disk is slow; nothing to be done about it here.
+        let _ = self.queue.clone().write_all(line.as_bytes());
+    }
+}
+
+struct SpanFields(Map<String, Value>);
+
+struct Fields<'a>(&'a mut Map<String, Value>);
+
+impl Fields<'_> {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = String::new();
+        let _ = write!(text, "{value:?}");
+        self.put(field, text);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+}
