@@ -19,6 +19,7 @@ pub mod naming;
 pub mod ring;
 pub mod server;
 pub mod traffic;
+pub mod validate;
 pub mod view;
 
 pub use approvals::{Answer, Decider, PendingRequest, RequestKind};
@@ -30,4 +31,5 @@ pub use fact::{Fact, Record};
 pub use finding::{Finding, FindingKind};
 pub use handle::{Host, HostBuilder, ShutdownReport, Startup};
 pub use id::{ApprovalId, CallId};
+pub use validate::{SchemaProblem, Validator, Validators, Verdict};
 pub use view::{HostView, ServerState, ServerView};

@@ -1,0 +1,224 @@
+//! Time that really ends: compiling and checking on a thread with a deadline and a deep stack.
+//!
+//! The validator crate cannot be interrupted, so every sub-schema of a guarded schema carries a
+//! keyword of ours that looks at the deadline and leaves by unwinding (without the panic hook).
+//! What cannot be left that way is bounded otherwise: patterns run on a linear-time engine with a
+//! size limit, or with a backtracking limit.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, Keyword, PatternOptions, Retrieve, Uri, ValidationError};
+use serde_json::Value;
+
+use super::explain;
+use super::{Formats, SchemaProblem, SchemaProblemKind};
+
+/// The keyword put into every sub-schema of a guarded schema.
+pub(super) const KEYWORD: &str = "x-mcpdeck-deadline";
+
+const STACK_BYTES: usize = 16 << 20;
+/// Steps of one run; bounds what a hostile schema can allocate within its time.
+const MAX_STEPS: u32 = 2_000_000;
+/// Runs that may go on at once, late ones included.
+const MAX_RUNS: usize = 16;
+const PATTERN_BYTES: usize = 1 << 20;
+const BACKTRACKS: usize = 20_000;
+
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+    static STEPS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Why a run gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Stopped {
+    #[error("checking takes too long (the limit is {} ms)", .0.as_millis())]
+    TimeUp(Duration),
+    #[error("too many slow validations are running; try again")]
+    Busy,
+    #[error("the validation failed")]
+    Failed,
+}
+
+struct TimeUp;
+
+/// Runs `work` on its own thread and waits for it no longer than `time`.
+///
+/// A run that does not end by itself (a long pattern match) is left behind and counted; it ends
+/// because everything outside our keyword is bounded.
+pub(super) fn run<T: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Stopped> {
+    if RUNS.fetch_add(1, Ordering::Relaxed) >= MAX_RUNS {
+        RUNS.fetch_sub(1, Ordering::Relaxed);
+        return Err(Stopped::Busy);
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let spawned = std::thread::Builder::new()
+        .name("validate".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            DEADLINE.set(Some(Instant::now() + time));
+            let result = catch_unwind(AssertUnwindSafe(work));
+            RUNS.fetch_sub(1, Ordering::Relaxed);
+            let _ = sender.send(result.map_err(|payload| {
+                if payload.is::<TimeUp>() { Stopped::TimeUp(time) } else { Stopped::Failed }
+            }));
+        });
+    if spawned.is_err() {
+        RUNS.fetch_sub(1, Ordering::Relaxed);
+        return Err(Stopped::Busy);
+    }
+    match receiver.recv_timeout(time + time / 4) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(Stopped::TimeUp(time)),
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(Stopped::Failed),
+    }
+}
+
+/// Counts a step and leaves by unwinding when the deadline of this thread has passed.
+fn step() {
+    let Some(deadline) = DEADLINE.get() else { return };
+    let steps = STEPS.get() + 1;
+    STEPS.set(steps);
+    if steps >= MAX_STEPS || (steps.is_multiple_of(32) && Instant::now() >= deadline) {
+        resume_unwind(Box::new(TimeUp));
+    }
+}
+
+struct Deadline;
+
+impl<'i> Keyword<'i> for Deadline {
+    fn validate(&self, _: &'i Value) -> Result<(), ValidationError<'i>> {
+        step();
+        Ok(())
+    }
+
+    fn is_valid(&self, _: &'i Value) -> bool {
+        step();
+        true
+    }
+}
+
+/// Refuses every document that is not the schema itself.
+struct NoRetrieval;
+
+impl Retrieve for NoRetrieval {
+    fn retrieve(
+        &self,
+        uri: &Uri<String>,
+    ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        Err(Box::new(Remote(uri.to_string())))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("refers to `{0}` outside the schema")]
+struct Remote(String);
+
+/// Compiles on a thread with a deadline.
+pub(super) fn compile(
+    schema: Value,
+    dialect: Draft,
+    formats: Formats,
+    time: Duration,
+) -> Result<jsonschema::Validator, SchemaProblem> {
+    run(time, move || build(&schema, dialect, formats)).unwrap_or_else(|stopped| Err(slow(stopped)))
+}
+
+/// Every place where `schema` is against its meta-schema.
+pub(super) fn against_meta_schema(
+    schema: Value,
+    dialect: Draft,
+    time: Duration,
+) -> Result<Vec<SchemaProblem>, SchemaProblem> {
+    run(time, move || {
+        let meta = match dialect {
+            Draft::Draft4 => jsonschema::draft4::meta::validator(),
+            Draft::Draft6 => jsonschema::draft6::meta::validator(),
+            Draft::Draft7 => jsonschema::draft7::meta::validator(),
+            Draft::Draft201909 => jsonschema::draft201909::meta::validator(),
+            _ => jsonschema::draft202012::meta::validator(),
+        };
+        meta.iter_errors(&schema).take(100).map(|error| problem(&error)).collect()
+    })
+    .map_err(slow)
+}
+
+fn slow(stopped: Stopped) -> SchemaProblem {
+    let message = format!("the schema cannot be used: {stopped}");
+    SchemaProblem { kind: SchemaProblemKind::TooSlow, pointer: String::new(), message }
+}
+
+/// Compiles in place. First with patterns in linear time; look-around needs the backtracking
+/// engine, which is then limited.
+pub(super) fn build(
+    schema: &Value,
+    dialect: Draft,
+    formats: Formats,
+) -> Result<jsonschema::Validator, SchemaProblem> {
+    let options = || {
+        let options = jsonschema::options()
+            .with_draft(dialect)
+            .with_retriever(NoRetrieval)
+            .with_keyword(KEYWORD, |_, _, _| {
+                step();
+                Ok(Box::new(Deadline))
+            });
+        match formats {
+            Formats::Dialect => options,
+            Formats::Assert => options.should_validate_formats(true),
+        }
+    };
+    let linear = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
+    let first = options().with_pattern_options(linear).build(schema);
+    let error = match first {
+        Ok(validator) => return Ok(validator),
+        Err(error) => error,
+    };
+    if !is_about_a_pattern(&error) {
+        return Err(problem(&error));
+    }
+    let bounded = PatternOptions::fancy_regex()
+        .size_limit(PATTERN_BYTES)
+        .dfa_size_limit(PATTERN_BYTES)
+        .backtrack_limit(BACKTRACKS);
+    options().with_pattern_options(bounded).build(schema).map_err(|error| problem(&error))
+}
+
+fn is_about_a_pattern(error: &ValidationError<'_>) -> bool {
+    matches!(error.kind(), ValidationErrorKind::Format { format } if format == "regex")
+}
+
+fn problem(error: &ValidationError<'_>) -> SchemaProblem {
+    let pointer = error.instance_path().as_str().to_owned();
+    let (kind, message) = match error.kind() {
+        ValidationErrorKind::Referencing(jsonschema::ReferencingError::Unretrievable {
+            uri,
+            ..
+        }) => (
+            SchemaProblemKind::RemoteRef,
+            format!("refers to `{uri}`, which is outside the schema and is not fetched"),
+        ),
+        ValidationErrorKind::Referencing(error) => {
+            (SchemaProblemKind::UnresolvedRef, format!("cannot be resolved: {error}"))
+        }
+        ValidationErrorKind::Format { format } if format == "regex" => (
+            SchemaProblemKind::Pattern,
+            format!("{} is no usable pattern", explain::preview(error.instance())),
+        ),
+        _ => {
+            let violation = explain::violations(error).into_iter().next();
+            (SchemaProblemKind::Invalid, violation.map(|v| v.message).unwrap_or_default())
+        }
+    };
+    SchemaProblem { kind, pointer, message: explain::safe(&message) }
+}

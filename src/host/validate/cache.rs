@@ -1,0 +1,59 @@
+//! Compiled validators by schema, so that a tool's schema is compiled once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use serde_json::Value;
+
+use super::{SchemaProblem, Validator};
+
+type Compiled = Arc<Result<Validator, SchemaProblem>>;
+type Entries = HashMap<usize, (Weak<Value>, Compiled)>;
+
+/// A cache of compiled schemas, by the identity of the shared value. Cheap to clone.
+///
+/// Entries whose schema is gone are dropped when the cache grows.
+#[derive(Clone, Debug, Default)]
+pub struct Validators {
+    entries: Arc<Mutex<Entries>>,
+}
+
+impl Validators {
+    const SWEEP_AT: usize = 256;
+
+    /// The compiled form of `schema`; compiles it when it is new.
+    pub fn get(&self, schema: &Arc<Value>) -> Compiled {
+        if let Some(found) = self.find(schema) {
+            return found;
+        }
+        // Compiled outside the lock: a slow schema must not hold up the others.
+        let compiled = Arc::new(Validator::compile(schema));
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= Self::SWEEP_AT && entries.len().is_power_of_two() {
+            entries.retain(|_, (schema, _)| schema.strong_count() > 0);
+        }
+        let key = Arc::as_ptr(schema) as usize;
+        entries.insert(key, (Arc::downgrade(schema), Arc::clone(&compiled)));
+        compiled
+    }
+
+    /// Like [`Validators::get`], compiling off the executor when the schema is new.
+    pub async fn get_async(&self, schema: &Arc<Value>) -> Compiled {
+        if let Some(found) = self.find(schema) {
+            return found;
+        }
+        let (this, copy) = (self.clone(), Arc::clone(schema));
+        match tokio::task::spawn_blocking(move || this.get(&copy)).await {
+            Ok(compiled) => compiled,
+            Err(_) => self.get(schema),
+        }
+    }
+
+    fn find(&self, schema: &Arc<Value>) -> Option<Compiled> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let (weak, compiled) = entries.get(&(Arc::as_ptr(schema) as usize))?;
+        // An address is reused after the schema is gone; the weak reference tells.
+        let alive = weak.upgrade()?;
+        Arc::ptr_eq(&alive, schema).then(|| Arc::clone(compiled))
+    }
+}

@@ -1,0 +1,314 @@
+//! Violations in words that a person understands, with the pointer of what is wrong.
+
+use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use jsonschema::{JsonType, JsonTypeSet, ValidationError};
+use serde_json::Value;
+
+use super::{Validator, Verdict};
+use crate::host::Violation;
+use crate::text::SafeText;
+
+/// Longest piece of a value or name quoted in a message, in characters.
+const QUOTE: usize = 48;
+const MESSAGE: usize = 600;
+
+/// Checks `value` and explains every violation.
+pub(super) fn verdict(validator: &jsonschema::Validator, value: &Value) -> Verdict {
+    if validator.is_valid(value) {
+        return Verdict::Valid;
+    }
+    let mut found: Vec<Violation> = Vec::new();
+    let mut left_out = 0_usize;
+    for error in validator.iter_errors(value) {
+        if let Some(reason) = unfinished(&error) {
+            return Verdict::Unknown(reason);
+        }
+        for violation in violations(&error) {
+            if found.len() + 1 >= Validator::MAX_VIOLATIONS {
+                left_out += 1;
+            } else if !found.contains(&violation) || found.len() > 64 {
+                found.push(violation);
+            }
+        }
+    }
+    if left_out > 0 {
+        let message = format!("and {left_out} more violations");
+        found.push(Violation { pointer: String::new(), message, keyword: "more".to_owned() });
+    }
+    if found.is_empty() {
+        return Verdict::Valid;
+    }
+    Verdict::Invalid(found)
+}
+
+fn unfinished(error: &ValidationError<'_>) -> Option<String> {
+    let what = match error.kind() {
+        Kind::BacktrackLimitExceeded { .. } => "a pattern takes too long to match",
+        Kind::RegexEngineFailure { .. } => "a pattern cannot be matched",
+        _ => return None,
+    };
+    Some(format!("{what} at {}", place(error.instance_path().as_str())))
+}
+
+fn place(pointer: &str) -> &str {
+    if pointer.is_empty() { "/" } else { pointer }
+}
+
+/// What one error of the validator says, one violation per place.
+pub(super) fn violations(error: &ValidationError<'_>) -> Vec<Violation> {
+    let pointer = error.instance_path().as_str().to_owned();
+    let keyword = error.kind().keyword().to_owned();
+    let at = |pointer: String, message: &str| Violation {
+        pointer,
+        message: safe(message),
+        keyword: keyword.clone(),
+    };
+    match error.kind() {
+        Kind::Required { property } => {
+            let name = property.as_str().unwrap_or_default();
+            vec![at(child(&pointer, name), &format!("{} is required", quoted(name)))]
+        }
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            unexpected
+                .iter()
+                .map(|name| at(child(&pointer, name), &format!("{} is not known", quoted(name))))
+                .collect()
+        }
+        _ => vec![at(pointer, &message(error))],
+    }
+}
+
+fn message(error: &ValidationError<'_>) -> String {
+    let got = || preview(error.instance());
+    match error.kind() {
+        Kind::Type { kind } => format!("expected {}, got {}", types(kind), got()),
+        Kind::Enum { options } => one_of(options, error.instance()),
+        Kind::Constant { expected_value } => {
+            format!("must be {}, got {}", preview(expected_value), got())
+        }
+        Kind::Minimum { limit } => format!("must be at least {limit}, got {}", got()),
+        Kind::Maximum { limit } => format!("must be at most {limit}, got {}", got()),
+        Kind::ExclusiveMinimum { limit } => format!("must be more than {limit}, got {}", got()),
+        Kind::ExclusiveMaximum { limit } => format!("must be less than {limit}, got {}", got()),
+        Kind::MultipleOf { multiple_of } => {
+            format!("must be a multiple of {multiple_of}, got {}", got())
+        }
+        Kind::MinLength { limit } => {
+            format!("must have at least {}, has {}", counted(*limit, "character"), length(error))
+        }
+        Kind::MaxLength { limit } => {
+            format!("must have at most {}, has {}", counted(*limit, "character"), length(error))
+        }
+        Kind::MinItems { limit } => {
+            format!("must have at least {}, has {}", counted(*limit, "item"), length(error))
+        }
+        Kind::MaxItems { limit } => {
+            format!("must have at most {}, has {}", counted(*limit, "item"), length(error))
+        }
+        Kind::MinProperties { limit } => {
+            format!("must have at least {}, has {}", entries(*limit), length(error))
+        }
+        Kind::MaxProperties { limit } => {
+            format!("must have at most {}, has {}", entries(*limit), length(error))
+        }
+        Kind::AdditionalItems { limit } => {
+            format!("must have at most {}, has {}", counted(*limit as u64, "item"), length(error))
+        }
+        Kind::UnevaluatedItems { .. } => "has items that no rule allows".to_owned(),
+        Kind::UniqueItems => "all items must differ".to_owned(),
+        Kind::Contains => "holds too few or too many of the items it must contain".to_owned(),
+        Kind::Pattern { pattern } => format!("{} does not match {}", got(), quoted(pattern)),
+        Kind::Format { format } => format!("{} is no valid {}", got(), format_name(format)),
+        Kind::ContentEncoding { content_encoding } => {
+            format!("is no valid {} text", short(content_encoding))
+        }
+        Kind::ContentMediaType { content_media_type } => {
+            format!("is no valid {}", short(content_media_type))
+        }
+        Kind::FromUtf8 { .. } => "does not decode to UTF-8 text".to_owned(),
+        Kind::FalseSchema => "no value is allowed here".to_owned(),
+        Kind::Not { .. } => format!("{} is what the schema excludes", got()),
+        Kind::PropertyNames { error } => {
+            format!("the name {} is not allowed: {}", preview(error.instance()), message(error))
+        }
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => none_fits(context),
+        Kind::OneOfMultipleValid { context } => {
+            let fits: Vec<String> = context
+                .iter()
+                .enumerate()
+                .filter(|(_, errors)| errors.is_empty())
+                .map(|(i, _)| (i + 1).to_string())
+                .collect();
+            format!("must fit exactly one alternative, fits several ({})", fits.join(", "))
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Names the alternative that came closest: the one that failed deepest, then with fewest errors.
+fn none_fits(context: &[Vec<ValidationError<'static>>]) -> String {
+    let depth = |error: &ValidationError<'_>| error.instance_path().as_str().matches('/').count();
+    let closest = context
+        .iter()
+        .enumerate()
+        .filter(|(_, errors)| !errors.is_empty())
+        .max_by_key(|(i, errors)| {
+            let wrong_type = errors.iter().any(|e| {
+                depth(e) == 0 && matches!(e.kind(), Kind::Type { .. } | Kind::Constant { .. })
+            });
+            (!wrong_type, std::cmp::Reverse(errors.len()), std::cmp::Reverse(*i))
+        })
+        .map(|(i, errors)| (i, &errors[0]));
+    let Some((index, error)) = closest else {
+        return "fits none of the alternatives".to_owned();
+    };
+    if let Some(expected) = only_types(context) {
+        return format!("expected {expected}, got {}", preview(error.instance()));
+    }
+    let first = violations(error).into_iter().next();
+    let Some(first) = first else { return "fits none of the alternatives".to_owned() };
+    let relative = first.pointer.trim_start_matches(error.instance_path().as_str());
+    let deep = !error.instance_path().as_str().is_empty() || !relative.is_empty();
+    let shown = if deep { format!("{}: ", first.pointer) } else { String::new() };
+    format!(
+        "fits none of the {} alternatives; closest is {}: {shown}{}",
+        context.len(),
+        index + 1,
+        first.message
+    )
+}
+
+/// When every alternative failed by its type alone, the types together say it better.
+fn only_types(context: &[Vec<ValidationError<'static>>]) -> Option<String> {
+    let mut set = JsonTypeSet::empty();
+    for errors in context {
+        let [error] = errors.as_slice() else { return None };
+        match error.kind() {
+            Kind::Type { kind: TypeKind::Single(t) }
+                if error.instance_path().as_str().is_empty() =>
+            {
+                set = set.insert(*t);
+            }
+            _ => return None,
+        }
+    }
+    Some(type_list(set.iter()))
+}
+
+fn one_of(options: &Value, instance: &Value) -> String {
+    let options: &[Value] = options.as_array().map_or(&[], Vec::as_slice);
+    let shown: Vec<String> = options.iter().take(12).map(preview).collect();
+    let more = if options.len() > 12 {
+        format!(" and {} more", options.len() - 12)
+    } else {
+        String::new()
+    };
+    format!("must be one of {}{more}, got {}", shown.join(", "), preview(instance))
+}
+
+fn types(kind: &TypeKind) -> String {
+    match kind {
+        TypeKind::Single(one) => type_name(*one).to_owned(),
+        TypeKind::Multiple(set) => type_list(set.iter()),
+    }
+}
+
+fn type_list(types: impl Iterator<Item = JsonType>) -> String {
+    let mut names: Vec<&str> = types.map(type_name).collect();
+    names.sort_by_key(|name| *name == type_name(JsonType::Null));
+    match names.as_slice() {
+        [] => "nothing".to_owned(),
+        [one] => (*one).to_owned(),
+        [all @ .., last] => format!("{} or {last}", all.join(", ")),
+    }
+}
+
+const fn type_name(kind: JsonType) -> &'static str {
+    match kind {
+        JsonType::Array => "list",
+        JsonType::Boolean => "true or false",
+        JsonType::Integer => "whole number",
+        JsonType::Null => "null",
+        JsonType::Number => "number",
+        JsonType::Object => "object",
+        JsonType::String => "text",
+    }
+}
+
+fn format_name(format: &str) -> String {
+    match format {
+        "date-time" => "date and time such as 2026-01-31T09:30:00Z".to_owned(),
+        "date" => "date such as 2026-01-31".to_owned(),
+        "time" => "time such as 09:30:00Z".to_owned(),
+        "email" => "e-mail address".to_owned(),
+        "uri" => "absolute URI".to_owned(),
+        other => short(other),
+    }
+}
+
+/// A value in a few words: its kind and, when short, itself.
+pub(super) fn preview(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(b) => b.to_string(),
+        Value::Number(n) => format!("number {}", short(&n.to_string())),
+        Value::String(text) => format!("text {}", quoted(text)),
+        Value::Array(items) => format!("a list of {}", counted(items.len() as u64, "item")),
+        Value::Object(map) => format!("an object with {}", entries(map.len() as u64)),
+    }
+}
+
+fn length(error: &ValidationError<'_>) -> usize {
+    match error.instance().as_ref() {
+        Value::String(text) => text.chars().count(),
+        Value::Array(items) => items.len(),
+        Value::Object(map) => map.len(),
+        _ => 0,
+    }
+}
+
+fn counted(n: u64, word: &str) -> String {
+    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
+}
+
+fn entries(n: u64) -> String {
+    if n == 1 { "1 entry".to_owned() } else { format!("{n} entries") }
+}
+
+fn short(text: &str) -> String {
+    let mut chars = text.chars();
+    let head: String = chars.by_ref().take(QUOTE).collect();
+    if chars.next().is_some() { format!("{head}…") } else { head }
+}
+
+fn quoted(text: &str) -> String {
+    format!("{:?}", short(text))
+}
+
+/// Makes a message safe to draw and bounds its length: names and patterns come from servers.
+pub(super) fn safe(message: &str) -> String {
+    let mut cut: String = message.chars().take(MESSAGE).collect();
+    if cut.len() < message.len() {
+        cut.push('…');
+    }
+    SafeText::line(&cut).as_str().to_owned()
+}
+
+/// `pointer` extended by one key (RFC 6901).
+fn child(pointer: &str, key: &str) -> String {
+    let mut out = pointer.to_owned();
+    push_token(&mut out, key);
+    out
+}
+
+/// Appends `/key`, escaped, to a JSON pointer (RFC 6901).
+pub(super) fn push_token(pointer: &mut String, key: &str) {
+    pointer.push('/');
+    for c in key.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            c => pointer.push(c),
+        }
+    }
+}
