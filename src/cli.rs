@@ -21,6 +21,11 @@ pub fn main() -> std::process::ExitCode {
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok }.into();
         }
     };
+    // Servers own their standard streams and start in a moment: no logging of ours for them.
+    let cli = match serve(cli) {
+        Ok(code) => return code,
+        Err(cli) => *cli,
+    };
     let telemetry = match Telemetry::start(&log_options(&cli)) {
         Ok(telemetry) => telemetry,
         Err(error) => return output::refuse(&error.to_string()).into(),
@@ -28,6 +33,25 @@ pub fn main() -> std::process::ExitCode {
     let exit = run(cli, &telemetry);
     drop(telemetry);
     exit.into()
+}
+
+/// Plays a server, when that is what was asked for.
+fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
+    match cli.verb {
+        #[cfg(feature = "mock")]
+        Some(Verb::Mock(args)) if args.schema => {
+            let schema = crate::mock::script::Script::json_schema();
+            Ok(output::print(&format!("{schema:#}\n"), Exit::Ok).into())
+        }
+        #[cfg(feature = "mock")]
+        Some(Verb::Mock(args)) => Ok(crate::mock::run(crate::mock::MockOptions {
+            file: args.file,
+            script: args.script,
+            http: args.http,
+            args: args.args,
+        })),
+        verb => Err(Box::new(Cli { verb, ..cli })),
+    }
 }
 
 fn log_options(cli: &Cli) -> LogOptions {

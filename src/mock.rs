@@ -1,1 +1,169 @@
-//! Servers played from a script, for testing hosts: `mcpdeck mock FILE`.
+//! `mcpdeck mock`: an MCP server played from a script, for people who test MCP hosts.
+//!
+//! A script is JSON (comments and trailing commas allowed) and says what the server is and how it
+//! reacts. It works on bytes, so that it can do wrong whatever a server can do wrong: junk, split
+//! writes, wrong, doubled and late answers, floods, silence, death at any step. It speaks over
+//! stdin and stdout, or over Streamable HTTP on loopback (`--http PORT`).
+//!
+//! # A first script
+//! ```json
+//! {
+//!   "serverInfo": {"name": "greeter", "version": "1.0.0"},
+//!   "tools": [{"name": "greet", "description": "Greets", "inputSchema": {"type": "object"}}],
+//!   "calls": {"greet": {"text": "Hello ${arguments.name}!"}}
+//! }
+//! ```
+//! `{}` is a polite server that offers nothing. What a script does not mention is answered as a
+//! polite server would; `mcpdeck mock --schema` prints the JSON Schema of all there is.
+//!
+//! # Reactions
+//! `calls` (by tool), `gets` (by prompt), `reads` (by URI) and `on` (by method or event) hold a
+//! reaction: one action or a list of them. The most particular one is played: `calls.greet`
+//! before `on["tools/call"]` before the polite answer; `on["*"]` is for methods nobody knows.
+//! Events are `start` (before stdin is read; reading begins when it is over), `stdinClosed`
+//! (without it the server exits with 0), `SIGTERM`, `SIGINT` (without them it dies), `badLine`
+//! and `answer`; over HTTP also `POST`, `GET`, `DELETE` and any path, which come first and may
+//! answer instead. An empty list means: do nothing, say nothing.
+//!
+//! Actions: [`Action`](action::Action). Reactions run side by side; a reaction's own actions run
+//! one after the other.
+//!
+//! # Templates
+//! Values are templates. `${id}`, `${method}`, `${params.…}`, `${arguments.…}`, `${name}`,
+//! `${uri}`, `${token}` (progress token), `${message.…}`, `${header.NAME}` come from the message
+//! at hand; `${count}` says how often its kind came; `${i}` is the counter of a repetition;
+//! `${saved.…}` what was kept; `${env.NAME}`, `${env}`, `${pid}`, `${cwd}`, `${argv.N}` come from
+//! the process. A string that is one placeholder becomes the value itself, of any type. `$${` is
+//! a literal `${`.
+//!
+//! An object with one of these keys alone stands for something generated:
+//!
+//! | generator | gives |
+//! | --- | --- |
+//! | `{"$text": {"of": "x", "times": 9}}` | a text repeated |
+//! | `{"$list": {"of": …, "times": 9}}` | an array; spread when it stands in a list |
+//! | `{"$map": {"key": "k${i}", "of": …, "times": 9}}` | an object; keys may be equal |
+//! | `{"$nest": {"open": "[", "close": "]", "depth": 9, "inner": …}}` | nesting |
+//! | `{"$raw": "1e999"}` | this text as it is, JSON or not |
+//! | `{"$json": …}` | a string that holds JSON |
+
+pub mod action;
+mod answers;
+mod flood;
+mod http;
+mod os;
+mod play;
+pub mod script;
+mod sink;
+mod stage;
+mod stdio;
+mod template;
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::mock::script::{Script, ScriptError};
+use crate::mock::stage::Stage;
+
+/// What to play, and how.
+#[derive(Clone, Debug, Default)]
+pub struct MockOptions {
+    /// The script: a file.
+    pub file: Option<PathBuf>,
+    /// The script: its text, instead of a file.
+    pub script: Option<String>,
+    /// Serve HTTP on this loopback port (0 picks one) instead of the standard streams.
+    pub http: Option<u16>,
+    /// Further arguments: `${argv.N}`.
+    pub args: Vec<String>,
+}
+
+/// Plays a script in this process; gives its exit code (2 when the script cannot be played).
+pub fn run(options: MockOptions) -> ExitCode {
+    match play_here(options) {
+        Ok(code) => ExitCode::from(code as u8),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "mcpdeck mock: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
+    let script = load(&options)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    let code = local.block_on(&runtime, async move {
+        let port = options.http.or((script.http.port > 0).then_some(script.http.port));
+        let stage = Stage::new(script, options.args);
+        match port {
+            None => Ok::<i32, std::io::Error>(stdio::play(stage).await),
+            Some(port) => {
+                let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+                let address = listener.local_addr()?;
+                writeln!(std::io::stdout(), "listening on http://{address}/mcp")?;
+                Ok(http::serve(stage, listener).await)
+            }
+        }
+    })?;
+    // A read of stdin may still be under way on a helper thread: nobody waits for it.
+    runtime.shutdown_background();
+    Ok(code)
+}
+
+fn load(options: &MockOptions) -> Result<Script, ScriptError> {
+    match (&options.script, &options.file) {
+        (Some(text), _) => Script::parse(text, "script"),
+        (None, Some(path)) => Script::read(path),
+        (None, None) => Ok(Script::default()),
+    }
+}
+
+/// A mock server over HTTP inside this process, for tests of hosts. Ends when dropped.
+#[derive(Debug)]
+pub struct HttpMock {
+    address: SocketAddr,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl HttpMock {
+    /// Starts to play a script on a free loopback port.
+    ///
+    /// # Errors
+    /// When there is no port or no thread to be had.
+    pub fn start(script: Script) -> std::io::Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, script.http.port))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new().name("mock-http".to_owned()).spawn(move || {
+            tokio::task::LocalSet::new().block_on(&runtime, async move {
+                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+                let stage = Stage::new(script, Vec::new());
+                tokio::select! {
+                    _ = http::serve(stage, listener) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens, for example `http://127.0.0.1:4711/mcp`.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+}
+
+impl Drop for HttpMock {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

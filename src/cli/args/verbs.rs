@@ -219,10 +219,23 @@ pub struct ImportArgs {
 /// `mcpdeck mock`
 #[derive(Debug, Args)]
 pub struct MockArgs {
-    /// The script to play.
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
-    /// Listen here instead of speaking over stdio, for example 127.0.0.1:0.
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<std::net::SocketAddr>,
+    /// The script (`mcpdeck mock --schema` prints its JSON Schema).
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["script", "schema"])]
+    pub file: Option<PathBuf>,
+
+    /// The script itself, instead of a file.
+    #[arg(long, value_name = "JSON", conflicts_with = "file")]
+    pub script: Option<String>,
+
+    /// Serve Streamable HTTP on this loopback port (0 picks one) instead of stdin and stdout.
+    #[arg(long, value_name = "PORT")]
+    pub http: Option<u16>,
+
+    /// Print the JSON Schema of scripts.
+    #[arg(long)]
+    pub schema: bool,
+
+    /// Arguments the script can use as ${argv.N}.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
+    pub args: Vec<String>,
 }

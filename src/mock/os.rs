@@ -1,0 +1,199 @@
+//! What the operating system is needed for: signals, sessions, children, terminals, greed.
+//! The one place of the mock server that differs by platform.
+
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::mock::action::Spawn;
+
+/// Starts a process: a program, or this one performing actions.
+pub(crate) fn spawn(spawn: &Spawn, command: &[String]) -> io::Result<Child> {
+    let mut process = match (command, &spawn.actions) {
+        ([program, args @ ..], _) => {
+            let mut process = Command::new(program);
+            process.args(args);
+            process
+        }
+        ([], actions) => {
+            let script = serde_json::json!({
+                "on": {"start": [actions, {"exit": 0}]},
+            });
+            let mut process = Command::new(std::env::current_exe()?);
+            process.args(["mock", "--script"]).arg(flat(script).to_string());
+            process
+        }
+    };
+    let keep = |keep: bool| if keep { Stdio::inherit() } else { Stdio::null() };
+    process.stdin(Stdio::null());
+    process.stdout(keep(spawn.keep_stdout));
+    process.stderr(keep(spawn.keep_stderr));
+    process.spawn()
+}
+
+/// `on.start` may be one action or a list; a list inside the list becomes part of it.
+fn flat(mut script: serde_json::Value) -> serde_json::Value {
+    if let Some(start) = script["on"]["start"].as_array_mut() {
+        let items = std::mem::take(start);
+        for item in items {
+            match item {
+                serde_json::Value::Array(inner) => start.extend(inner),
+                serde_json::Value::Null => {}
+                other => start.push(other),
+            }
+        }
+    }
+    script
+}
+
+/// Keeps a processor busy.
+pub(crate) fn burn(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Memory that is really used, page by page.
+pub(crate) fn allocate(bytes: u64) -> Box<dyn std::any::Any> {
+    let mut memory = vec![0_u8; bytes as usize];
+    for page in memory.chunks_mut(4096) {
+        page[0] = 1;
+    }
+    Box::new(memory)
+}
+
+/// Opens files until it has so many or the system refuses.
+pub(crate) fn open_files(count: u64) -> (Box<dyn std::any::Any>, Option<String>) {
+    let path = if cfg!(windows) { "NUL" } else { "/dev/null" };
+    let mut files = Vec::new();
+    for number in 0..count {
+        match std::fs::File::open(path) {
+            Ok(file) => files.push(file),
+            Err(error) => {
+                return (Box::new(files), Some(format!("file {number} cannot be opened: {error}")));
+            }
+        }
+    }
+    (Box::new(files), None)
+}
+
+/// Writes to the controlling terminal; says what came of it.
+pub(crate) fn write_tty(text: &str) -> String {
+    use std::io::Write;
+    let opened = std::fs::OpenOptions::new().write(true).open("/dev/tty");
+    match opened.and_then(|mut tty| tty.write_all(text.as_bytes())) {
+        Ok(()) => "written".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(unix)]
+fn signal_number(name: &str) -> Option<rustix::process::Signal> {
+    use rustix::process::Signal;
+    Some(match name.trim_start_matches("SIG") {
+        "HUP" => Signal::HUP,
+        "INT" => Signal::INT,
+        "QUIT" => Signal::QUIT,
+        "ILL" => Signal::ILL,
+        "ABRT" => Signal::ABORT,
+        "BUS" => Signal::BUS,
+        "FPE" => Signal::FPE,
+        "KILL" => Signal::KILL,
+        "USR1" => Signal::USR1,
+        "SEGV" => Signal::SEGV,
+        "PIPE" => Signal::PIPE,
+        "TERM" => Signal::TERM,
+        "STOP" => Signal::STOP,
+        "XCPU" => Signal::XCPU,
+        _ => return None,
+    })
+}
+
+/// Sends this process a signal. Twice, because Rust's own handler of `SEGV` and `BUS` takes the
+/// first one to look for a stack overflow, and only puts the default back.
+#[cfg(unix)]
+pub(crate) fn signal_self(name: &str) {
+    if let Some(signal) = signal_number(name) {
+        for _ in 0..2 {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+        }
+    }
+}
+
+/// Ignores a signal from now on. A handler that does nothing, and not `SIG_IGN`, so that children
+/// do not inherit it.
+#[cfg(unix)]
+pub(crate) fn ignore(name: &str) {
+    use tokio::signal::unix::{SignalKind, signal};
+    if let Some(number) = signal_number(name)
+        && let Ok(mut stream) = signal(SignalKind::from_raw(number.as_raw()))
+    {
+        tokio::task::spawn_local(async move { while stream.recv().await.is_some() {} });
+    }
+}
+
+/// Calls `on.SIGTERM` and `on.SIGINT` when they come, if the script has them.
+#[cfg(unix)]
+pub(crate) fn handle_signals(stage: &std::rc::Rc<crate::mock::stage::Stage>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    for (event, kind) in [("SIGTERM", SignalKind::terminate()), ("SIGINT", SignalKind::interrupt())]
+    {
+        if !stage.script.on.contains_key(event) {
+            continue;
+        }
+        let Ok(mut stream) = signal(kind) else { continue };
+        let stage = std::rc::Rc::clone(stage);
+        tokio::task::spawn_local(async move {
+            while stream.recv().await.is_some() {
+                let sink = stage.main.borrow().clone();
+                if let Some(sink) = sink {
+                    stage.event(event, &sink).await;
+                }
+            }
+        });
+    }
+}
+
+/// Becomes the leader of a new session.
+#[cfg(unix)]
+pub(crate) fn setsid() {
+    let _ = rustix::process::setsid();
+}
+
+/// Puts nothing in the place of a standard stream, so that its other end sees it closed.
+#[cfg(unix)]
+pub(crate) fn close(stream: crate::mock::action::Stream) -> io::Result<()> {
+    use crate::mock::action::Stream;
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    match stream {
+        Stream::Stdin => rustix::stdio::dup2_stdin(&null)?,
+        Stream::Stdout => rustix::stdio::dup2_stdout(&null)?,
+        Stream::Stderr => rustix::stdio::dup2_stderr(&null)?,
+    }
+    Ok(())
+}
+
+/// Not available here: the process exits instead.
+#[cfg(not(unix))]
+pub(crate) fn signal_self(_: &str) {
+    std::process::abort();
+}
+
+/// Not available here.
+#[cfg(not(unix))]
+pub(crate) fn ignore(_: &str) {}
+
+/// Not available here.
+#[cfg(not(unix))]
+pub(crate) fn handle_signals(_: &std::rc::Rc<crate::mock::stage::Stage>) {}
+
+/// Not available here.
+#[cfg(not(unix))]
+pub(crate) fn setsid() {}
+
+/// Not available here.
+#[cfg(not(unix))]
+pub(crate) fn close(_: crate::mock::action::Stream) -> io::Result<()> {
+    Ok(())
+}

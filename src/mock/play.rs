@@ -1,0 +1,427 @@
+//! Performs the actions of a script, one after the other.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::LocalBoxFuture;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::mock::action::{
+    Action, Ask, Lists, Notify, Part, Progress, Repeat, Spawn, Switch, Until, Write,
+};
+use crate::mock::answers::{self, Refusal};
+use crate::mock::script::{Cancellation, Reaction};
+use crate::mock::sink::Sink;
+use crate::mock::stage::Stage;
+use crate::mock::template::{self, Scope};
+use crate::mock::{flood, os};
+
+/// What a reaction plays in: the stage, the message it reacts to, where its output goes.
+#[derive(Clone)]
+pub(crate) struct Cx {
+    pub(crate) stage: Rc<Stage>,
+    pub(crate) sink: Sink,
+    pub(crate) request: Option<Rc<Value>>,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) count: u64,
+    index: Option<u64>,
+}
+
+/// Whether the reaction goes on.
+pub(crate) type Flow = ControlFlow<()>;
+const GO_ON: Flow = ControlFlow::Continue(());
+const OVER: Flow = ControlFlow::Break(());
+
+impl Cx {
+    pub(crate) fn new(stage: &Rc<Stage>, sink: &Sink, request: Option<Value>) -> Self {
+        Self {
+            stage: Rc::clone(stage),
+            sink: sink.clone(),
+            request: request.map(Rc::new),
+            cancelled: CancellationToken::new(),
+            count: 0,
+            index: None,
+        }
+    }
+
+    /// A text with its placeholders replaced.
+    pub(crate) fn text(&self, text: &str) -> String {
+        template::text(&Value::String(text.to_owned()), self)
+    }
+
+    pub(crate) fn counting(&self, index: u64) -> Self {
+        Self { index: Some(index), ..self.clone() }
+    }
+
+    fn id(&self) -> String {
+        self.lookup("id").unwrap_or_default().to_string()
+    }
+
+    async fn answer(&self, result: &str) {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, self.id());
+        self.sink.answer(text).await;
+    }
+
+    async fn refuse(&self, error: &str) {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id());
+        self.sink.answer(text).await;
+    }
+
+    /// Waits; `OVER` when the host cancelled meanwhile and the script obeys.
+    async fn pause(&self, millis: u64) -> Flow {
+        let sleep = tokio::time::sleep(Duration::from_millis(millis));
+        if self.stage.script.cancellation == Cancellation::Ignore {
+            sleep.await;
+            return GO_ON;
+        }
+        tokio::select! {
+            () = sleep => GO_ON,
+            () = self.cancelled.cancelled() => OVER,
+        }
+    }
+}
+
+impl Scope for Cx {
+    fn lookup(&self, path: &str) -> Option<Value> {
+        let (root, rest) = path.split_once('.').unwrap_or((path, ""));
+        let request = self.request.as_deref();
+        let params = || request.map(|request| &request["params"]);
+        match root {
+            "i" => self.index.map(Value::from),
+            "count" => Some(self.count.into()),
+            "id" | "method" => request?.get(root).cloned(),
+            "message" => template::follow(request?, rest),
+            "params" => template::follow(params()?, rest),
+            "arguments" => template::follow(&params()?["arguments"], rest),
+            "header" => self.sink.asked_header(rest),
+            "name" | "uri" => params()?.get(root).cloned(),
+            "token" => params()?["_meta"].get("progressToken").cloned(),
+            _ => self.stage.lookup(path),
+        }
+    }
+}
+
+/// Plays a reaction.
+pub(crate) async fn play(cx: &Cx, actions: &[Action]) {
+    let _ = run(cx, actions).await;
+}
+
+fn run<'a>(cx: &'a Cx, actions: &'a [Action]) -> LocalBoxFuture<'a, Flow> {
+    Box::pin(async move {
+        for action in actions {
+            perform(cx, action).await?;
+        }
+        GO_ON
+    })
+}
+
+async fn perform(cx: &Cx, action: &Action) -> Flow {
+    match action {
+        Action::Default => default(cx).await,
+        Action::Answer(result) => cx.answer(&template::json(result, cx)).await,
+        Action::Error(error) => cx.refuse(&template::json(error, cx)).await,
+        Action::Text(text) => cx.answer(&answers::text_result(cx, &cx.text(text), false)).await,
+        Action::ToolError(text) => {
+            cx.answer(&answers::text_result(cx, &cx.text(text), true)).await;
+        }
+        Action::Send(message) => send(cx, message).await,
+        Action::Line(text) => {
+            let line = cx.text(text) + "\n";
+            cx.sink.bytes(crate::mock::action::Stream::Stdout, line.as_bytes(), 0, 0).await;
+        }
+        Action::Write(write) => self::write(cx, write).await,
+        Action::Stderr(text) => {
+            let line = cx.text(text) + "\n";
+            cx.sink.bytes(crate::mock::action::Stream::Stderr, line.as_bytes(), 0, 0).await;
+        }
+        Action::Notify(notify) => self::notify(cx, notify).await,
+        Action::Progress(progress) => return self::progress(cx, progress).await,
+        Action::Ask(ask) => return self::ask(cx, ask).await,
+        Action::Set(lists) => set(cx, lists),
+        Action::Save(values) => {
+            for (name, value) in values {
+                let value = template::value(value, cx);
+                cx.stage.saved.borrow_mut().insert(name.clone(), value);
+            }
+        }
+        Action::Delay(millis) => return cx.pause(*millis).await,
+        Action::Wait(until) => return wait(cx, *until).await,
+        Action::Repeat(repeat) => return self::repeat(cx, repeat).await,
+        Action::Turns(turns) => return self::turns(cx, turns).await,
+        Action::Switch(switch) => return self::switch(cx, switch).await,
+        Action::Background(reaction) => background(cx, reaction),
+        Action::Flood(flood) => return flood::flood(cx, flood).await,
+        Action::Respond(respond) => {
+            let body = respond.body.as_ref().map(|body| template::text(body, cx));
+            if respond.body.as_ref().is_some_and(|body| !body.is_string()) {
+                cx.sink.header("content-type", "application/json");
+            }
+            cx.sink.respond(respond, body.unwrap_or_default());
+        }
+        Action::Headers(headers) => {
+            for (name, value) in headers {
+                cx.sink.header(name, &cx.text(value));
+            }
+        }
+        Action::Sse(text) => cx.sink.event_text(&cx.text(text)).await,
+        Action::EndStream => cx.sink.end(),
+        Action::Disconnect => cx.sink.disconnect(),
+        process => return on_process(cx, process).await,
+    }
+    GO_ON
+}
+
+/// Actions that concern the process rather than the protocol.
+async fn on_process(cx: &Cx, action: &Action) -> Flow {
+    match action {
+        Action::Close(stream) => cx.sink.close(*stream).await,
+        Action::StopReading => {
+            cx.stage.reading.send_replace(false);
+        }
+        Action::Exit(code) => {
+            cx.stage.exit(*code);
+            std::future::pending::<()>().await;
+        }
+        Action::Signal(name) => os::signal_self(name),
+        Action::Ignore(name) => os::ignore(name),
+        Action::Spawn(spawn) => self::spawn(cx, spawn).await,
+        Action::Setsid => os::setsid(),
+        Action::Tty(text) => {
+            let outcome = os::write_tty(&cx.text(text));
+            cx.stage.saved.borrow_mut().insert("tty".to_owned(), outcome.into());
+        }
+        Action::WriteFile(file) => {
+            if let Err(error) = std::fs::write(cx.text(&file.path), cx.text(&file.text)) {
+                complain(cx, &format!("{}: {error}", file.path)).await;
+            }
+        }
+        Action::Allocate(bytes) => cx.stage.hoard.borrow_mut().push(os::allocate(*bytes)),
+        Action::OpenFiles(count) => {
+            let (files, error) = os::open_files(*count);
+            cx.stage.hoard.borrow_mut().push(files);
+            if let Some(error) = error {
+                complain(cx, &error).await;
+            }
+        }
+        Action::Burn(millis) => os::burn(Duration::from_millis(*millis)),
+        _ => {}
+    }
+    GO_ON
+}
+
+async fn complain(cx: &Cx, text: &str) {
+    let line = format!("mock: {text}\n");
+    cx.sink.bytes(crate::mock::action::Stream::Stderr, line.as_bytes(), 0, 0).await;
+}
+
+async fn default(cx: &Cx) {
+    let Some(request) = cx.request.as_deref().filter(|request| request.get("id").is_some()) else {
+        return;
+    };
+    let method = request["method"].as_str().unwrap_or_default();
+    if method == "subscriptions/listen" && !cx.stage.script.modern_versions().is_empty() {
+        let id = request["id"].clone();
+        cx.sink.message(answers::listen_begin(&id, &request["params"])).await;
+        cx.stage.listeners.borrow_mut().push((id, cx.sink.clone()));
+        return;
+    }
+    if method == "initialize" && !cx.stage.script.http.session.is_empty() {
+        cx.sink.header("mcp-session-id", &cx.stage.script.http.session);
+    }
+    let outcome: Result<String, Refusal> = answers::result(cx, method);
+    match outcome {
+        Ok(result) => cx.answer(&result).await,
+        Err(refusal) => cx.refuse(&refusal.to_json().to_string()).await,
+    }
+}
+
+async fn send(cx: &Cx, message: &Value) {
+    let text = template::json(message, cx);
+    if message.get("result").is_some() || message.get("error").is_some() {
+        cx.sink.answer(text).await;
+    } else {
+        cx.sink.message(text).await;
+    }
+}
+
+async fn write(cx: &Cx, write: &Write) {
+    let mut bytes = Vec::new();
+    for part in &write.parts {
+        match part {
+            Part::Text(text) => bytes.extend_from_slice(cx.text(text).as_bytes()),
+            Part::Json { json } => bytes.extend_from_slice(template::json(json, cx).as_bytes()),
+            Part::Times { text, times } => {
+                let unit = cx.text(text);
+                bytes.reserve(unit.len() * *times as usize);
+                for _ in 0..*times {
+                    bytes.extend_from_slice(unit.as_bytes());
+                }
+            }
+            Part::Hex { hex } => {
+                let digits: Vec<u8> =
+                    hex.chars().filter_map(|c| c.to_digit(16)).map(|d| d as u8).collect();
+                bytes.extend(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]));
+            }
+        }
+    }
+    cx.sink.bytes(write.to, &bytes, write.chunk, write.pause).await;
+}
+
+async fn notify(cx: &Cx, notify: &Notify) {
+    let params = notify.params.as_ref();
+    let listeners = cx.stage.listeners.borrow().clone();
+    let subscribed = notify.method.ends_with("_changed") || notify.method.ends_with("/updated");
+    if subscribed && !listeners.is_empty() {
+        for (id, sink) in listeners {
+            let params = params.map(|params| template::value(params, cx)).unwrap_or_default();
+            let params = answers::for_listener(params, &id);
+            let message = json!({"jsonrpc": "2.0", "method": notify.method, "params": params});
+            sink.message(message.to_string()).await;
+        }
+        return;
+    }
+    let method = Value::String(notify.method.clone());
+    let rest = params.map(|params| format!(r#","params":{}"#, template::json(params, cx)));
+    let text = format!(r#"{{"jsonrpc":"2.0","method":{method}{}}}"#, rest.unwrap_or_default());
+    cx.sink.message(text).await;
+}
+
+async fn progress(cx: &Cx, progress: &Progress) -> Flow {
+    let token = match &progress.token {
+        Some(token) => template::json(token, cx),
+        None => cx.lookup("token").unwrap_or_default().to_string(),
+    };
+    for step in 1..=progress.steps {
+        let cx = cx.counting(step);
+        let value = progress.value.as_ref().map(|value| template::json(value, &cx));
+        let value = value.unwrap_or_else(|| step.to_string());
+        let mut params = format!(r#"{{"progressToken":{token},"progress":{value}"#);
+        if let Some(total) = &progress.total {
+            let _ = write!(params, r#","total":{}"#, template::json(total, &cx));
+        }
+        if let Some(message) = &progress.message {
+            let _ = write!(params, r#","message":{}"#, Value::String(cx.text(message)));
+        }
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}}}"#);
+        cx.sink.message(text).await;
+        if progress.every > 0 {
+            cx.pause(progress.every).await?;
+        }
+    }
+    GO_ON
+}
+
+async fn ask(cx: &Cx, ask: &Ask) -> Flow {
+    let number = cx.stage.asked.get() + 1;
+    cx.stage.asked.set(number);
+    let id = match &ask.id {
+        Some(id) => template::json(id, cx),
+        None => format!("\"mock-{number}\""),
+    };
+    let (answered, answer) = tokio::sync::oneshot::channel();
+    cx.stage.asks.borrow_mut().insert(id.clone(), answered);
+    let method = Value::String(ask.method.clone());
+    let params = ask.params.as_ref().map(|params| template::json(params, cx));
+    let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
+    cx.sink.message(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method}{params}}}"#)).await;
+    let got = match ask.wait {
+        Some(0) => return GO_ON,
+        Some(millis) => tokio::time::timeout(Duration::from_millis(millis), answer).await.ok(),
+        None => tokio::select! {
+            got = answer => Some(got),
+            () = cx.cancelled.cancelled() => return OVER,
+        },
+    };
+    let got = got.and_then(Result::ok);
+    if let (None, Some(reason)) = (&got, &ask.cancel) {
+        let reason = Value::String(cx.text(reason));
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":{reason}}}}}"#
+        );
+        cx.sink.message(text).await;
+    }
+    let name = ask.save_as.clone().unwrap_or_else(|| "answer".to_owned());
+    cx.stage.saved.borrow_mut().insert(name, got.unwrap_or_default());
+    GO_ON
+}
+
+fn set(cx: &Cx, new: &Lists) {
+    fn replace(slot: &mut Option<Value>, value: Option<&Value>) {
+        if value.is_some() {
+            *slot = value.cloned();
+        }
+    }
+    let mut now = cx.stage.lists.borrow_mut();
+    replace(&mut now.tools, new.tools.as_ref());
+    replace(&mut now.prompts, new.prompts.as_ref());
+    replace(&mut now.resources, new.resources.as_ref());
+    replace(&mut now.resource_templates, new.resource_templates.as_ref());
+    replace(&mut now.instructions, new.instructions.as_ref());
+}
+
+async fn wait(cx: &Cx, until: Until) -> Flow {
+    match until {
+        Until::Cancelled => cx.cancelled.cancelled().await,
+        Until::StdinClosed => cx.stage.stdin_closed.cancelled().await,
+        Until::Forever => std::future::pending().await,
+    }
+    GO_ON
+}
+
+async fn repeat(cx: &Cx, repeat: &Repeat) -> Flow {
+    for index in 0..repeat.times.unwrap_or(u64::MAX) {
+        if index > 0 && repeat.every > 0 {
+            cx.pause(repeat.every).await?;
+        }
+        run(&cx.counting(index), repeat.actions.actions()).await?;
+    }
+    GO_ON
+}
+
+/// Scripts never move once they play, so the address of a `turns` names it.
+async fn turns(cx: &Cx, turns: &[Reaction]) -> Flow {
+    let key = turns.as_ptr() as usize;
+    let turn = {
+        let mut seen = cx.stage.turns.borrow_mut();
+        let next = seen.entry(key).or_default();
+        *next += 1;
+        *next - 1
+    };
+    match turns.get(turn).or(turns.last()) {
+        Some(reaction) => run(cx, reaction.actions()).await,
+        None => GO_ON,
+    }
+}
+
+async fn switch(cx: &Cx, switch: &Switch) -> Flow {
+    let value = cx.text(&switch.on);
+    match switch.cases.get(&value).or(switch.otherwise.as_ref()) {
+        Some(reaction) => run(cx, reaction.actions()).await,
+        None => GO_ON,
+    }
+}
+
+fn background(cx: &Cx, reaction: &Arc<Reaction>) {
+    let (cx, reaction) = (cx.clone(), Arc::clone(reaction));
+    tokio::task::spawn_local(async move { play(&cx, reaction.actions()).await });
+}
+
+async fn spawn(cx: &Cx, spawn: &Spawn) {
+    let command: Vec<String> = spawn.command.iter().map(|part| cx.text(part)).collect();
+    match os::spawn(spawn, &command) {
+        Ok(mut child) if spawn.wait => {
+            let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+        }
+        Ok(child) => {
+            let saved = json!({"pid": child.id()});
+            cx.stage.saved.borrow_mut().insert("child".to_owned(), saved);
+            cx.stage.hoard.borrow_mut().push(Box::new(child));
+        }
+        Err(error) => complain(cx, &format!("cannot spawn: {error}")).await,
+    }
+}

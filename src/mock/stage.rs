@@ -1,0 +1,268 @@
+//! The stage: what a playing server knows, and which reaction an incoming message gets.
+//!
+//! Everything runs on one thread; a reaction is a local task, so that one that waits does not hold
+//! up the others. Transports own how bytes travel.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::mock::action::{Action, Lists};
+use crate::mock::answers;
+use crate::mock::play::{Cx, play};
+use crate::mock::script::{Reaction, Script};
+use crate::mock::sink::Sink;
+
+/// What a playing server knows.
+pub(crate) struct Stage {
+    pub(crate) script: Script,
+    /// The lists as they are now.
+    pub(crate) lists: RefCell<Lists>,
+    /// `${saved.*}`
+    pub(crate) saved: RefCell<Map<String, Value>>,
+    /// Arguments after the script on the command line: `${argv.N}`.
+    pub(crate) argv: Vec<String>,
+    /// Requests we sent, by their id as JSON text.
+    pub(crate) asks: RefCell<HashMap<String, oneshot::Sender<Value>>>,
+    pub(crate) asked: Cell<u64>,
+    /// Open `subscriptions/listen` requests: their id and where they are answered.
+    pub(crate) listeners: RefCell<Vec<(Value, Sink)>>,
+    /// How often each `turns` was reached, by its address in the script.
+    pub(crate) turns: RefCell<HashMap<usize, usize>>,
+    /// How often each method was received: `${count}`.
+    counts: RefCell<HashMap<String, u64>>,
+    /// Requests of the host under way, by their id as JSON text.
+    running: RefCell<HashMap<String, CancellationToken>>,
+    /// Memory and files taken on purpose.
+    pub(crate) hoard: RefCell<Vec<Box<dyn std::any::Any>>>,
+    pub(crate) stdin_closed: CancellationToken,
+    /// Whether stdin is still read.
+    pub(crate) reading: watch::Sender<bool>,
+    /// Exit code, once the play is over.
+    pub(crate) exit: watch::Sender<Option<i32>>,
+    /// Where a message goes that belongs to no request.
+    pub(crate) main: RefCell<Option<Sink>>,
+}
+
+/// Which reaction of the script is meant.
+#[derive(Clone, Debug)]
+pub(crate) enum Cue {
+    Call(String),
+    Read(String),
+    Get(String),
+    On(String),
+}
+
+impl Stage {
+    pub(crate) fn new(script: Script, argv: Vec<String>) -> Rc<Self> {
+        let lists = Lists {
+            tools: script.tools.clone().or_else(|| answers::tools_of_calls(&script)),
+            prompts: script.prompts.clone(),
+            resources: script.resources.clone(),
+            resource_templates: script.resource_templates.clone(),
+            instructions: script.instructions.clone(),
+        };
+        Rc::new(Self {
+            script,
+            lists: RefCell::new(lists),
+            saved: RefCell::default(),
+            argv,
+            asks: RefCell::default(),
+            asked: Cell::new(0),
+            listeners: RefCell::default(),
+            turns: RefCell::default(),
+            counts: RefCell::default(),
+            running: RefCell::default(),
+            hoard: RefCell::default(),
+            stdin_closed: CancellationToken::new(),
+            reading: watch::Sender::new(true),
+            exit: watch::Sender::new(None),
+            main: RefCell::default(),
+        })
+    }
+
+    /// The reaction for a cue, if the script has one.
+    pub(crate) fn reaction(&self, cue: &Cue) -> Option<&Reaction> {
+        match cue {
+            Cue::Call(name) => self.script.calls.get(name),
+            Cue::Read(uri) => self.script.reads.get(uri),
+            Cue::Get(name) => self.script.gets.get(name),
+            Cue::On(what) => self.script.on.get(what),
+        }
+    }
+
+    /// Plays `on.WHAT` to its end, if the script has it; says whether it has.
+    pub(crate) async fn event(self: &Rc<Self>, what: &str, sink: &Sink) -> bool {
+        let cue = Cue::On(what.to_owned());
+        let Some(reaction) = self.reaction(&cue) else { return false };
+        play(&Cx::new(self, sink, None), reaction.actions()).await;
+        true
+    }
+
+    /// Takes one line or body of the host.
+    pub(crate) fn receive(self: &Rc<Self>, bytes: &[u8], sink: &Sink) {
+        self.record(bytes);
+        match serde_json::from_slice::<Value>(bytes) {
+            Ok(Value::Array(batch)) => {
+                for message in batch {
+                    self.message(message, sink);
+                }
+            }
+            Ok(message) => self.message(message, sink),
+            Err(error) => {
+                let (stage, sink) = (Rc::clone(self), sink.clone());
+                tokio::task::spawn_local(async move {
+                    if !stage.event("badLine", &sink).await {
+                        let message = Value::String(error.to_string());
+                        let text = format!(
+                            r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32700,"message":{message}}}}}"#
+                        );
+                        sink.answer(text).await;
+                    }
+                });
+            }
+        }
+    }
+
+    fn record(&self, bytes: &[u8]) {
+        use std::io::Write;
+        if let Some(path) = &self.script.record {
+            let path = crate::mock::template::text(&Value::String(path.clone()), self);
+            let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+            if let Ok(mut file) = file {
+                let mut line = bytes.to_vec();
+                line.push(b'\n');
+                let _ = file.write_all(&line);
+            }
+        }
+    }
+
+    fn message(self: &Rc<Self>, message: Value, sink: &Sink) {
+        match message["method"].as_str().map(str::to_owned) {
+            None => self.answered(message, sink),
+            Some(method) => self.asked_for(method, message, sink),
+        }
+    }
+
+    /// A response of the host to something we asked.
+    fn answered(self: &Rc<Self>, mut message: Value, sink: &Sink) {
+        let key = message["id"].to_string();
+        let waiting = self.asks.borrow_mut().remove(&key);
+        let (stage, owned) = (Rc::clone(self), sink.clone());
+        if let Some(map) = message.as_object_mut() {
+            map.remove("jsonrpc");
+        }
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(message.clone());
+        }
+        tokio::task::spawn_local(async move {
+            let cue = Cue::On("answer".to_owned());
+            if let Some(reaction) = stage.reaction(&cue) {
+                let cx = Cx::new(&stage, &owned, Some(message));
+                play(&cx, reaction.actions()).await;
+            }
+            owned.finish(false).await;
+        });
+    }
+
+    fn asked_for(self: &Rc<Self>, method: String, message: Value, sink: &Sink) {
+        if method == "notifications/cancelled" {
+            self.cancel(&message["params"]["requestId"]);
+        }
+        let cue = self.cue(&method, &message);
+        *self.counts.borrow_mut().entry(count_key(&cue)).or_default() += 1;
+        let key = message.get("id").map(Value::to_string);
+        let mut cx = Cx::new(self, sink, Some(message));
+        cx.count = self.counts.borrow()[&count_key(&cue)];
+        if let Some(key) = &key {
+            self.running.borrow_mut().insert(key.clone(), cx.cancelled.clone());
+        }
+        tokio::task::spawn_local(async move {
+            match cx.stage.reaction(&cue) {
+                Some(reaction) => play(&cx, reaction.actions()).await,
+                None => play(&cx, &[Action::Default]).await,
+            }
+            if let Some(key) = &key {
+                cx.stage.running.borrow_mut().remove(key);
+            }
+            cx.sink.finish(key.is_some()).await;
+        });
+    }
+
+    /// The most particular reaction there is: tool, method, then `*`.
+    fn cue(&self, method: &str, message: &Value) -> Cue {
+        let params = &message["params"];
+        let named = |key: &str| params[key].as_str().unwrap_or_default().to_owned();
+        let particular = match method {
+            "tools/call" => Some(Cue::Call(named("name"))),
+            "resources/read" => Some(Cue::Read(named("uri"))),
+            "prompts/get" => Some(Cue::Get(named("name"))),
+            _ => None,
+        };
+        let exact = Cue::On(method.to_owned());
+        match particular.filter(|cue| self.reaction(cue).is_some()) {
+            Some(cue) => cue,
+            None if self.reaction(&exact).is_some() || answers::knows(method) => exact,
+            None => Cue::On("*".to_owned()),
+        }
+    }
+
+    fn cancel(self: &Rc<Self>, id: &Value) {
+        let key = id.to_string();
+        if let Some(token) = self.running.borrow().get(&key) {
+            token.cancel();
+        }
+        let ended = {
+            let mut listeners = self.listeners.borrow_mut();
+            let at = listeners.iter().position(|(listener, _)| listener == id);
+            at.map(|at| listeners.remove(at))
+        };
+        if let Some((id, sink)) = ended {
+            tokio::task::spawn_local(async move {
+                sink.answer(answers::listen_end(&id)).await;
+            });
+        }
+    }
+
+    /// Ends the play with this exit code; what is queued is written first.
+    pub(crate) fn exit(&self, code: i32) {
+        self.exit.send_replace(Some(code));
+    }
+}
+
+fn count_key(cue: &Cue) -> String {
+    match cue {
+        Cue::Call(name) => format!("call {name}"),
+        Cue::Read(uri) => format!("read {uri}"),
+        Cue::Get(name) => format!("get {name}"),
+        Cue::On(what) => what.clone(),
+    }
+}
+
+impl crate::mock::template::Scope for Stage {
+    fn lookup(&self, path: &str) -> Option<Value> {
+        let (root, rest) = path.split_once('.').unwrap_or((path, ""));
+        match root {
+            "pid" => Some(std::process::id().into()),
+            "env" if rest.is_empty() => {
+                Some(std::env::vars().map(|(key, value)| (key, Value::String(value))).collect())
+            }
+            "env" => std::env::var(rest).ok().map(Value::String),
+            "cwd" => {
+                std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned().into())
+            }
+            "argv" if rest.is_empty() => Some(self.argv.clone().into()),
+            "argv" => self.argv.get(rest.parse::<usize>().ok()?).cloned().map(Value::String),
+            "saved" => {
+                let saved = self.saved.borrow();
+                let (name, rest) = rest.split_once('.').unwrap_or((rest, ""));
+                crate::mock::template::follow(saved.get(name)?, rest)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Templates: JSON with `${...}` placeholders and generators, rendered straight to JSON text.
+//!
+//! Text, not a value, because a script must be able to say what no JSON value can hold: duplicate
+//! keys, numbers out of range, nesting a parser refuses, a hundred megabytes. Knows nothing of
+//! servers; where names come from is the [`Scope`]'s business.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Where `${name.path}` is looked up.
+pub(crate) trait Scope {
+    /// The value of a dotted path, `None` when there is none.
+    fn lookup(&self, path: &str) -> Option<Value>;
+}
+
+/// A scope with the counter `${i}` of a generator on top.
+struct Counted<'a> {
+    outer: &'a dyn Scope,
+    index: u64,
+}
+
+impl Scope for Counted<'_> {
+    fn lookup(&self, path: &str) -> Option<Value> {
+        if path == "i" { Some(self.index.into()) } else { self.outer.lookup(path) }
+    }
+}
+
+/// Puts `${i}` over a scope.
+pub(crate) fn counted(outer: &dyn Scope, index: u64) -> impl Scope {
+    Counted { outer, index }
+}
+
+/// Follows a dotted path into a value; a number selects an array element.
+pub(crate) fn follow(value: &Value, path: &str) -> Option<Value> {
+    let mut at = value;
+    for step in path.split('.').filter(|step| !step.is_empty()) {
+        at = match at {
+            Value::Array(items) => items.get(step.parse::<usize>().ok()?)?,
+            Value::Object(map) => map.get(step)?,
+            _ => return None,
+        };
+    }
+    Some(at.clone())
+}
+
+/// Renders a template as JSON text.
+pub(crate) fn json(template: &Value, scope: &dyn Scope) -> String {
+    let mut out = String::new();
+    render(template, scope, &mut out);
+    out
+}
+
+/// Renders a template as a JSON value; what is no valid JSON becomes a string.
+pub(crate) fn value(template: &Value, scope: &dyn Scope) -> Value {
+    let text = json(template, scope);
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+/// Renders a template as plain text: a string without its quotes, anything else as JSON.
+pub(crate) fn text(template: &Value, scope: &dyn Scope) -> String {
+    match template {
+        Value::String(text) => interpolate(text, scope),
+        Value::Object(_) => match value(template, scope) {
+            Value::String(text) => text,
+            other => other.to_string(),
+        },
+        other => json(other, scope),
+    }
+}
+
+/// The entries of a list template, each as JSON text; `$list` is spread in place.
+pub(crate) fn entries(template: &Value, scope: &dyn Scope) -> Vec<String> {
+    let one = std::slice::from_ref(template);
+    let items = template.as_array().map_or(one, Vec::as_slice);
+    let mut out = Vec::with_capacity(items.len());
+    for item in items {
+        match item.as_object().and_then(|map| map.get("$list")) {
+            Some(list) => {
+                for index in 0..times(list) {
+                    out.push(json(&list["of"], &counted(scope, index)));
+                }
+            }
+            None => out.push(json(item, scope)),
+        }
+    }
+    out
+}
+
+fn times(generator: &Value) -> u64 {
+    generator["times"].as_u64().unwrap_or(1)
+}
+
+fn render(template: &Value, scope: &dyn Scope, out: &mut String) {
+    match template {
+        Value::String(text) => render_string(text, scope, out),
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                render(item, scope, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            if let Some((key, body)) = map.iter().next()
+                && map.len() == 1
+                && generate(key, body, scope, out)
+            {
+                return;
+            }
+            out.push('{');
+            for (index, (key, item)) in map.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                quote(&interpolate(key, scope), out);
+                out.push(':');
+                render(item, scope, out);
+            }
+            out.push('}');
+        }
+        other => {
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
+/// A string that is one placeholder gives the value itself, so that `"${id}"` keeps its type.
+fn render_string(text: &str, scope: &dyn Scope, out: &mut String) {
+    let whole = text
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+        .filter(|path| !path.contains(['$', '}']));
+    match whole {
+        Some(path) => {
+            let _ = write!(out, "{}", scope.lookup(path).unwrap_or(Value::Null));
+        }
+        None => quote(&interpolate(text, scope), out),
+    }
+}
+
+fn quote(text: &str, out: &mut String) {
+    let _ = write!(out, "{}", Value::String(text.to_owned()));
+}
+
+/// Replaces `${path}` in a text; `$${` stands for a literal `${`.
+fn interpolate(text: &str, scope: &dyn Scope) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            out.push_str(&rest[..at - 1]);
+            out.push_str("${");
+            rest = &rest[at + 2..];
+            continue;
+        }
+        out.push_str(&rest[..at]);
+        let Some(end) = rest[at..].find('}') else {
+            out.push_str(&rest[at..]);
+            return out;
+        };
+        match scope.lookup(&rest[at + 2..at + end]) {
+            Some(Value::String(text)) => out.push_str(&text),
+            Some(other) => {
+                let _ = write!(out, "{other}");
+            }
+            None => {}
+        }
+        rest = &rest[at + end + 1..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Writes what `{"$name": body}` stands for; false when there is no such generator.
+fn generate(name: &str, body: &Value, scope: &dyn Scope, out: &mut String) -> bool {
+    match name {
+        "$text" => {
+            let unit = text(&body["of"], scope);
+            let mut whole = String::with_capacity(unit.len() * times(body) as usize);
+            for _ in 0..times(body) {
+                whole.push_str(&unit);
+            }
+            quote(&whole, out);
+        }
+        "$list" => {
+            out.push('[');
+            repeat(body, out, |index, out| render(&body["of"], &counted(scope, index), out));
+            out.push(']');
+        }
+        "$map" => {
+            out.push('{');
+            repeat(body, out, |index, out| {
+                let scope = counted(scope, index);
+                quote(&text(&body["key"], &scope), out);
+                out.push(':');
+                render(&body["of"], &scope, out);
+            });
+            out.push('}');
+        }
+        "$nest" => {
+            let open = body["open"].as_str().unwrap_or("[");
+            let close = body["close"].as_str().unwrap_or("]");
+            let depth = body["depth"].as_u64().unwrap_or(1) as usize;
+            out.push_str(&open.repeat(depth));
+            match &body["inner"] {
+                Value::Null => out.push('0'),
+                inner => render(inner, scope, out),
+            }
+            out.push_str(&close.repeat(depth));
+        }
+        "$raw" => out.push_str(&text(body, scope)),
+        "$json" => {
+            let inner = json(body, scope);
+            quote(&inner, out);
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn repeat(generator: &Value, out: &mut String, mut each: impl FnMut(u64, &mut String)) {
+    for index in 0..times(generator) {
+        if index > 0 {
+            out.push(',');
+        }
+        each(index, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json as j;
+
+    use super::*;
+
+    impl Scope for Value {
+        fn lookup(&self, path: &str) -> Option<Value> {
+            follow(self, path)
+        }
+    }
+
+    fn scope() -> Value {
+        j!({"id": 7, "arguments": {"text": "hi \"you\"", "list": [1, 2]}})
+    }
+
+    #[test]
+    fn a_string_that_is_one_placeholder_keeps_the_type() {
+        assert_eq!(json(&j!({"id": "${id}"}), &scope()), r#"{"id":7}"#);
+        assert_eq!(json(&j!("${arguments.list.1}"), &scope()), "2");
+        assert_eq!(json(&j!("${nothing.here}"), &scope()), "null");
+    }
+
+    #[test]
+    fn placeholders_inside_text_are_escaped_as_json() {
+        assert_eq!(json(&j!("say ${arguments.text}!"), &scope()), r#""say hi \"you\"!""#);
+        assert_eq!(json(&j!("$${id} is ${id}"), &scope()), r#""${id} is 7""#);
+        assert_eq!(json(&j!("open ${id"), &scope()), r#""open ${id""#);
+    }
+
+    #[test]
+    fn generators_write_what_no_value_can_hold() {
+        let twice = j!({"$map": {"times": 2, "key": "same", "of": "${i}"}});
+        assert_eq!(json(&twice, &scope()), r#"{"same":0,"same":1}"#);
+        assert_eq!(json(&j!({"$raw": "1e999"}), &scope()), "1e999");
+        assert_eq!(json(&j!({"$nest": {"depth": 3}}), &scope()), "[[[0]]]");
+        assert_eq!(json(&j!({"$text": {"of": "ab", "times": 3}}), &scope()), r#""ababab""#);
+        assert_eq!(json(&j!({"$json": {"a": "${id}"}}), &scope()), r#""{\"a\":7}""#);
+    }
+
+    #[test]
+    fn lists_spread_their_generators() {
+        let template = j!([{"name": "first"}, {"$list": {"times": 2, "of": {"name": "t${i}"}}}]);
+        assert_eq!(
+            entries(&template, &scope()),
+            [r#"{"name":"first"}"#, r#"{"name":"t0"}"#, r#"{"name":"t1"}"#]
+        );
+    }
+}
