@@ -79,6 +79,12 @@ impl Redactor {
         self.values.is_empty()
     }
 
+    /// Length in bytes of the longest value: text must not be cut closer than this to a place where
+    /// one may begin, before it is redacted.
+    pub fn longest(&self) -> usize {
+        self.values.first().map_or(0, |value| value.expose().len())
+    }
+
     /// `text` with every known value masked; borrowed when nothing was found.
     pub fn redact<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
         let mut out = std::borrow::Cow::Borrowed(text);

@@ -1,0 +1,101 @@
+//! How well a server's processes are held: which promise of "nothing is left behind" is active.
+//!
+//! Owns the words only; the means are in `unix`, `guardian` and `windows`.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+/// What holds the processes of servers on this machine, strongest first.
+///
+/// In every case a normal stop, a crash of a server and a dropped handle sweep the whole family;
+/// the levels differ in what happens when the *host* is killed with SIGKILL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Containment {
+    /// Windows: a job object that is closed, and so killed, with the host.
+    Job,
+    /// Linux: own session, parent-death signal, and a guardian process that ends every session and
+    /// every process carrying the host's mark, also daemons that left their session.
+    Marked,
+    /// Other Unix: own session and a guardian that ends every session; a daemon that left its
+    /// session outlives a killed host.
+    Guarded,
+    /// Linux without a usable `/bin/sh`: the parent-death signal ends each server itself;
+    /// its children only end when their stdin closes.
+    Leader,
+    /// Own session only: a killed host leaves servers that ignore the end of their stdin.
+    Session,
+}
+
+impl Containment {
+    /// The stable word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::Marked => "marked",
+            Self::Guarded => "guarded",
+            Self::Leader => "leader",
+            Self::Session => "session",
+        }
+    }
+
+    /// One sentence for a person.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Job => "job object: every process of every server ends with the host",
+            Self::Marked => {
+                "session, parent-death signal and guardian: every process of every server ends \
+                 within a second of the host, daemons included"
+            }
+            Self::Guarded => {
+                "session and guardian: servers and their children end within a second of the \
+                 host; daemons that left the session do not"
+            }
+            Self::Leader => {
+                "session and parent-death signal: servers end with the host; their children only \
+                 when they notice that stdin closed (no usable /bin/sh for the guardian)"
+            }
+            Self::Session => {
+                "session only: if the host is killed, servers end when they notice that stdin closed"
+            }
+        }
+    }
+
+    const fn with_guardian() -> Self {
+        if cfg!(windows) {
+            Self::Job
+        } else if cfg!(target_os = "linux") {
+            Self::Marked
+        } else {
+            Self::Guarded
+        }
+    }
+
+    const fn without_guardian() -> Self {
+        if cfg!(windows) {
+            Self::Job
+        } else if cfg!(target_os = "linux") {
+            Self::Leader
+        } else {
+            Self::Session
+        }
+    }
+}
+
+/// 0: not tried yet; 1: the guardian runs or ran; 2: it could not be started.
+static GUARDIAN: AtomicU8 = AtomicU8::new(0);
+
+/// Notes whether the guardian could be started.
+#[cfg(unix)]
+pub(super) fn note_guardian(running: bool) {
+    GUARDIAN.store(if running { 1 } else { 2 }, Ordering::Relaxed);
+}
+
+/// The level that is active, or would be once a server is started.
+pub fn containment() -> Containment {
+    match GUARDIAN.load(Ordering::Relaxed) {
+        2 => Containment::without_guardian(),
+        _ => Containment::with_guardian(),
+    }
+}

@@ -1,0 +1,45 @@
+# Started by the host with one end of a pipe as stdin; $1 is the host's mark.
+# Reads "+ GROUP" and "- GROUP"; "bye" ends it. End of file without "bye" means that the host is
+# gone: every group and every marked process is asked to end, and what is left half a second later
+# is killed.
+trap '' HUP INT QUIT TERM USR1 USR2 TSTP TTIN TTOU
+PATH=/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin
+export PATH
+mark=$1
+live=' '
+while read -r verb group; do
+    case $verb in
+    +) live="$live$group " ;;
+    -) case $live in *" $group "*) live="${live%% "$group" *} ${live#* "$group" }" ;; esac ;;
+    bye) exit 0 ;;
+    esac
+done
+look() {
+    found=
+    for file in $(grep -lsaF -e "$mark" /proc/[0-9]*/environ 2>/dev/null); do
+        file=${file#/proc/}
+        found="$found ${file%/environ}"
+    done
+    left=$found
+    for group in $live; do
+        kill -s 0 -- "-$group" 2>/dev/null && left="$left $group"
+    done
+}
+send() {
+    for group in $live; do kill -s "$1" -- "-$group" 2>/dev/null; done
+    for pid in $found; do kill -s "$1" "$pid" 2>/dev/null; done
+}
+look
+send CONT
+send TERM
+for tick in 1 2 3 4 5; do
+    look
+    [ -n "$left" ] || exit 0
+    sleep 0.1 2>/dev/null || sleep 1
+done
+for round in 1 2 3 4 5 6 7 8 9 10; do
+    send KILL
+    look
+    [ -n "$left" ] || exit 0
+    sleep 0.05 2>/dev/null || sleep 1
+done

@@ -1,0 +1,172 @@
+//! The server's stdin and stdout, with a gate each: the owner of the process can close them even
+//! while somebody reads or writes.
+//!
+//! stdin has to be closable while a write is blocked (a server that stopped reading); stdout must
+//! report its end when the server is dead although a process that escaped keeps it open.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::process::{ChildStdin, ChildStdout};
+
+/// A pipe end that can be taken away from its user.
+struct Slot<T> {
+    pipe: Option<T>,
+    /// Who waits on the pipe; dropping the pipe alone would never wake it.
+    waiting: Option<Waker>,
+}
+
+type Shared<T> = Arc<Mutex<Slot<T>>>;
+
+fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, Slot<T>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn close<T>(shared: &Shared<T>) {
+    let (pipe, waiting) = {
+        let mut slot = lock(shared);
+        (slot.pipe.take(), slot.waiting.take())
+    };
+    drop(pipe);
+    if let Some(waker) = waiting {
+        waker.wake();
+    }
+}
+
+impl<T> Slot<T> {
+    /// Polls the pipe; `None` when it was closed.
+    fn poll<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut T, &mut Context<'_>) -> Poll<R>,
+    ) -> Option<Poll<R>> {
+        let result = poll(self.pipe.as_mut()?, cx);
+        if result.is_pending() {
+            match &mut self.waiting {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+        } else {
+            self.waiting = None;
+        }
+        Some(result)
+    }
+}
+
+/// What the server reads. Shutting it down or dropping it closes the server's stdin.
+pub struct ServerStdin(Shared<ChildStdin>);
+
+/// Closes a [`ServerStdin`] from outside.
+#[derive(Clone)]
+pub(super) struct StdinGate(Shared<ChildStdin>);
+
+/// What the server writes.
+pub struct ServerStdout(Shared<ChildStdout>);
+
+/// Ends a [`ServerStdout`] from outside.
+#[derive(Clone)]
+pub(super) struct StdoutGate(Shared<ChildStdout>);
+
+fn share<T>(pipe: T) -> Shared<T> {
+    Arc::new(Mutex::new(Slot { pipe: Some(pipe), waiting: None }))
+}
+
+pub(super) fn stdin(pipe: ChildStdin) -> (ServerStdin, StdinGate) {
+    let shared = share(pipe);
+    (ServerStdin(Arc::clone(&shared)), StdinGate(shared))
+}
+
+pub(super) fn stdout(pipe: ChildStdout) -> (ServerStdout, StdoutGate) {
+    let shared = share(pipe);
+    (ServerStdout(Arc::clone(&shared)), StdoutGate(shared))
+}
+
+impl StdinGate {
+    pub(super) fn close(&self) {
+        close(&self.0);
+    }
+}
+
+impl StdoutGate {
+    /// Whether the reader saw the end by itself, or was closed.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.0).pipe.is_none()
+    }
+
+    pub(super) fn close(&self) {
+        close(&self.0);
+    }
+}
+
+impl Drop for ServerStdin {
+    fn drop(&mut self) {
+        close(&self.0);
+    }
+}
+
+impl Drop for ServerStdout {
+    fn drop(&mut self) {
+        close(&self.0);
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the server's stdin is closed")
+}
+
+impl AsyncWrite for ServerStdin {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        lock(&self.0)
+            .poll(cx, |pipe, cx| Pin::new(pipe).poll_write(cx, buf))
+            .unwrap_or_else(|| Poll::Ready(Err(closed())))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        lock(&self.0)
+            .poll(cx, |pipe, cx| Pin::new(pipe).poll_write_vectored(cx, bufs))
+            .unwrap_or_else(|| Poll::Ready(Err(closed())))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        close(&self.0);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for ServerStdout {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let room = buf.remaining();
+        let mut slot = lock(&self.0);
+        let Some(result) = slot.poll(cx, |pipe, cx| Pin::new(pipe).poll_read(cx, buf)) else {
+            return Poll::Ready(Ok(()));
+        };
+        if matches!(result, Poll::Ready(Ok(()))) && room > 0 && buf.filled().len() == before {
+            slot.pipe = None;
+        }
+        result
+    }
+}

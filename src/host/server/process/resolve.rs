@@ -1,0 +1,489 @@
+//! From an entry's `command` to something that can be started: the executable is found and looked
+//! at first, so that every reason it cannot run has a message of its own (requirement L4).
+//!
+//! Starts nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::config::{ProcessLimits, StdioConfig};
+use crate::host::server::process::environment;
+use crate::host::{Error, ErrorCode};
+use crate::text::SafeText;
+
+/// Why a process could not be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpawnErrorKind {
+    /// No such command on PATH, or no such file.
+    NotFound,
+    /// The file exists but may not be executed.
+    NotExecutable,
+    /// The command names a directory.
+    Directory,
+    /// The file is no program: unknown format, no shebang, or a shebang whose interpreter is missing.
+    Format,
+    /// The file system it is on forbids execution.
+    NoExec,
+    /// The working directory is missing or is no directory.
+    Cwd,
+    /// Command or argument that cannot be passed (empty, NUL, too long).
+    Arguments,
+    /// Environment entry that cannot be passed.
+    Environment,
+    /// The operating system has no room for it now (processes, files, memory, file being written).
+    Busy,
+    /// Anything else the operating system said.
+    Os,
+}
+
+/// Why a process could not be started, as the error to show and what to make of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpawnError {
+    /// The kind.
+    pub kind: SpawnErrorKind,
+    /// Code [`ErrorCode::ServerStartup`], what happened, what to do.
+    pub error: Error,
+}
+
+impl SpawnError {
+    pub(super) fn new(kind: SpawnErrorKind, message: impl AsRef<str>) -> Self {
+        let message = SafeText::line(message.as_ref());
+        Self { kind, error: Error::new(ErrorCode::ServerStartup, message.as_str()) }
+    }
+
+    pub(super) fn help(mut self, help: impl AsRef<str>) -> Self {
+        self.error = self.error.help(SafeText::line(help.as_ref()).as_str());
+        self
+    }
+
+    /// Whether the same start may succeed a moment later. Nothing about a missing file does.
+    pub fn retryable(&self) -> bool {
+        matches!(self.kind, SpawnErrorKind::Busy | SpawnErrorKind::Os)
+    }
+}
+
+/// A program that was found and looks startable, with everything it will be given.
+#[derive(Clone)]
+pub struct Launch {
+    /// The executable: absolute, symbolic links not resolved (shims look at their own name).
+    pub program: PathBuf,
+    /// Arguments, passed literally.
+    pub args: Vec<OsString>,
+    /// Working directory.
+    pub cwd: PathBuf,
+    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) limits: ProcessLimits,
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("cwd", &self.cwd)
+            .field("env", &self.env.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Finds the executable of an entry and checks what it would be given.
+///
+/// A bare name is searched on the PATH the child will have; a name with a separator is taken
+/// relative to the entry's working directory. Reads a few bytes of the file.
+///
+/// # Errors
+/// [`SpawnError`] with a kind and words of its own for each reason.
+pub fn resolve(config: &StdioConfig) -> Result<Launch, SpawnError> {
+    let command = config.command.as_str();
+    if command.trim().is_empty() {
+        return Err(SpawnError::new(SpawnErrorKind::Arguments, "the command is empty")
+            .help("name a program in `command`"));
+    }
+    if let Some(bad) = std::iter::once(command)
+        .chain(config.args.iter().map(String::as_str))
+        .position(|text| text.contains('\0'))
+    {
+        let what = if bad == 0 { "the command".into() } else { format!("argument {bad}") };
+        return Err(SpawnError::new(SpawnErrorKind::Arguments, format!("{what} contains NUL")));
+    }
+    let cwd = working_directory(config)?;
+    let env = environment::build(config)?;
+    let path = env.iter().find(|(name, _)| is_path(name)).map(|(_, value)| value.as_os_str());
+    let program =
+        if has_separator(command) { cwd.join(command) } else { search(command, path, &cwd)? };
+    inspect(command, &program, path, &cwd)?;
+    Ok(Launch {
+        program,
+        args: config.args.iter().map(Into::into).collect(),
+        cwd,
+        env,
+        limits: config.limits.clone(),
+    })
+}
+
+fn is_path(name: &OsStr) -> bool {
+    if cfg!(windows) { name.eq_ignore_ascii_case("PATH") } else { name == "PATH" }
+}
+
+fn has_separator(command: &str) -> bool {
+    command.contains(std::path::is_separator)
+}
+
+fn working_directory(config: &StdioConfig) -> Result<PathBuf, SpawnError> {
+    let here = std::env::current_dir().map_err(|error| {
+        SpawnError::new(
+            SpawnErrorKind::Cwd,
+            format!("the directory the host runs in is gone ({error})"),
+        )
+        .help("start the host from a directory that exists")
+    });
+    let Some(cwd) = &config.cwd else { return here };
+    let cwd = if cwd.is_absolute() { cwd.clone() } else { here?.join(cwd) };
+    let problem = match fs::metadata(&cwd) {
+        Ok(meta) if meta.is_dir() => return Ok(cwd),
+        Ok(_) => "is not a directory".to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(error) => format!("cannot be used: {error}"),
+    };
+    Err(SpawnError::new(
+        SpawnErrorKind::Cwd,
+        format!("the working directory {} {problem}", cwd.display()),
+    )
+    .help("correct `cwd` of the entry, or create the directory"))
+}
+
+/// Looks `command` up on `path`. Remembers what was found but cannot be used, for the message.
+fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, SpawnError> {
+    let mut unusable = None;
+    for dir in path.map(std::env::split_paths).into_iter().flatten() {
+        // An empty element means the working directory, as it does for a shell.
+        let candidate = cwd.join(dir).join(command);
+        match fs::metadata(&candidate) {
+            Ok(meta) if meta.is_file() && executable(&candidate) => return Ok(candidate),
+            Ok(meta) if meta.is_file() => unusable = unusable.or(Some(candidate)),
+            _ => {}
+        }
+    }
+    #[cfg(windows)]
+    if let Ok(found) = which::which_in(command, path, cwd) {
+        return Ok(found);
+    }
+    if let Some(file) = unusable {
+        return Err(not_executable(&file));
+    }
+    let searched = match path {
+        Some(path) if !path.is_empty() => format!("searched PATH={}", path.display()),
+        _ => "the server's environment has no PATH".to_owned(),
+    };
+    Err(SpawnError::new(
+        SpawnErrorKind::NotFound,
+        format!("command not found: {command} ({searched})"),
+    )
+    .help(suggestion(command, path, cwd)))
+}
+
+#[cfg(unix)]
+fn executable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+fn executable(_: &Path) -> bool {
+    true
+}
+
+fn not_executable(file: &Path) -> SpawnError {
+    SpawnError::new(
+        SpawnErrorKind::NotExecutable,
+        format!("{} exists but may not be executed by this user", file.display()),
+    )
+    .help(format!("chmod +x {}", file.display()))
+}
+
+/// What to do about a command that is not there.
+fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
+    if let Some((first, rest)) = command.split_once(char::is_whitespace) {
+        return format!(
+            "put the program in `command` ({first:?}) and the rest ({rest:?}) in `args`: no shell \
+             splits them"
+        );
+    }
+    let beside = cwd.join(command);
+    if fs::metadata(&beside).is_ok_and(|meta| meta.is_file()) {
+        return format!("write \"./{command}\" to start the file in the working directory");
+    }
+    let name = Path::new(command).file_stem().and_then(OsStr::to_str).unwrap_or(command);
+    let known = match name {
+        "npx" | "npm" | "node" => {
+            Some("install Node.js, or add its `bin` directory to PATH in the entry's `env`")
+        }
+        "uvx" | "uv" => Some("install uv, or add its directory to PATH in the entry's `env`"),
+        "python" => Some("try \"python3\", or the python of the server's virtual environment"),
+        "pipx" | "python3" | "pip" => Some("install Python 3, or give the interpreter's full path"),
+        "docker" | "podman" => Some("install the container engine, or give its full path"),
+        "bun" | "bunx" => Some("install Bun, or add its directory to PATH in the entry's `env`"),
+        "deno" => Some("install Deno, or add its directory to PATH in the entry's `env`"),
+        _ => None,
+    };
+    if let Some(known) = known {
+        return known.to_owned();
+    }
+    match nearest(command, path) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => "install it, give its full path, or set PATH in the entry's `env`".to_owned(),
+    }
+}
+
+/// The command on PATH that looks most like `command`.
+fn nearest(command: &str, path: Option<&OsStr>) -> Option<String> {
+    /// Most directory entries looked at: a help must not take longer than the error is worth.
+    const ENTRIES: usize = 20_000;
+    path.map(std::env::split_paths)
+        .into_iter()
+        .flatten()
+        .filter_map(|dir| fs::read_dir(dir).ok())
+        .flatten()
+        .take(ENTRIES)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .map(|name| (strsim::normalized_damerau_levenshtein(command, &name), name))
+        .filter(|(likeness, _)| *likeness >= 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// Looks at the file itself.
+fn inspect(
+    command: &str,
+    program: &Path,
+    path: Option<&OsStr>,
+    cwd: &Path,
+) -> Result<(), SpawnError> {
+    let meta = fs::metadata(program).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            let how = if Path::new(command).is_absolute() {
+                String::new()
+            } else {
+                format!(" ({command:?} is relative to the working directory {})", cwd.display())
+            };
+            SpawnError::new(
+                SpawnErrorKind::NotFound,
+                format!("no such file: {}{how}", program.display()),
+            )
+            .help("correct `command` or `cwd` of the entry")
+        }
+        _ => SpawnError::new(
+            SpawnErrorKind::NotExecutable,
+            format!("{} cannot be looked at: {error}", program.display()),
+        ),
+    })?;
+    if meta.is_dir() {
+        return Err(SpawnError::new(
+            SpawnErrorKind::Directory,
+            format!("{} is a directory, not a program", program.display()),
+        )
+        .help("name the executable inside it"));
+    }
+    if !executable(program) {
+        // `access` says no on a noexec mount too, whatever the mode bits say.
+        return Err(if forbids_execution(program) {
+            no_exec(program)
+        } else {
+            not_executable(program)
+        });
+    }
+    #[cfg(unix)]
+    check_format(program, path)?;
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
+fn no_exec(program: &Path) -> SpawnError {
+    SpawnError::new(
+        SpawnErrorKind::NoExec,
+        format!("{} is on a file system mounted noexec", program.display()),
+    )
+    .help("move the program, or name an interpreter in `command` and the file in `args`")
+}
+
+#[cfg(unix)]
+fn forbids_execution(program: &Path) -> bool {
+    rustix::fs::statvfs(program)
+        .is_ok_and(|fs| fs.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+}
+
+#[cfg(not(unix))]
+fn forbids_execution(_: &Path) -> bool {
+    false
+}
+
+/// A script's interpreter must exist: the kernel's own message for a missing one is the misleading
+/// "no such file or directory" about the script.
+#[cfg(unix)]
+fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> {
+    let mut head = Vec::with_capacity(256);
+    match fs::File::open(program) {
+        Ok(file) => {
+            let _ = file.take(256).read_to_end(&mut head);
+        }
+        // Executable but not readable is legal; the kernel will say.
+        Err(_) => return Ok(()),
+    }
+    let bad = |message: String| SpawnError::new(SpawnErrorKind::Format, message);
+    let name = program.display();
+    if head.is_empty() {
+        return Err(bad(format!("{name} is an empty file")));
+    }
+    let Some(rest) = head.strip_prefix(b"#!") else {
+        if looks_binary(&head) {
+            return check_binary(program, &head);
+        }
+        return Err(bad(format!("{name} is a text file without a shebang line"))
+            .help("begin it with a line such as #!/bin/sh, or name the interpreter in `command`"));
+    };
+    let line = rest.split(|b| *b == b'\n').next().unwrap_or_default();
+    if line.ends_with(b"\r") {
+        return Err(bad(format!(
+            "{name} has Windows line endings, so its shebang names no program"
+        ))
+        .help("save it with LF line endings"));
+    }
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_whitespace();
+    let Some(interpreter) = words.next() else {
+        return Err(bad(format!("the shebang line of {name} is empty")));
+    };
+    if fs::metadata(interpreter).is_err() {
+        return Err(bad(format!("{name} needs {interpreter}, which does not exist"))
+            .help("install that interpreter, or correct the first line of the file"));
+    }
+    if Path::new(interpreter).file_name() == Some(OsStr::new("env"))
+        && let Some(wanted) = words.find(|word| !word.starts_with('-') && !word.contains('='))
+        && !on_path(wanted, path)
+    {
+        let searched = path.map_or_else(|| "none".into(), |p| p.display().to_string());
+        return Err(bad(format!("{name} needs {wanted}, which is not on PATH={searched}"))
+            .help(suggestion(wanted, path, Path::new("/"))));
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn on_path(command: &str, path: Option<&OsStr>) -> bool {
+    has_separator(command)
+        || path
+            .map(std::env::split_paths)
+            .into_iter()
+            .flatten()
+            .any(|dir| executable(&dir.join(command)))
+}
+
+/// Anything that no text file has.
+#[cfg(unix)]
+fn looks_binary(head: &[u8]) -> bool {
+    head.starts_with(ELF)
+        || head.contains(&0)
+        || std::str::from_utf8(head).is_err_and(|e| e.error_len().is_some())
+}
+
+#[cfg(unix)]
+const ELF: &[u8] = b"\x7fELF";
+
+/// A binary must be one the kernel knows: `execvp` of the C library hands any other file to a shell,
+/// which would run garbage and report a syntax error.
+#[cfg(target_os = "linux")]
+fn check_binary(program: &Path, head: &[u8]) -> Result<(), SpawnError> {
+    /// Class, byte order and machine of an ELF header: what must equal our own.
+    fn kind(head: &[u8]) -> Option<(&[u8], &[u8])> {
+        head.starts_with(ELF).then_some((head.get(4..6)?, head.get(18..20)?))
+    }
+    let mut own = [0; 20];
+    let read = fs::File::open("/proc/self/exe").and_then(|mut file| file.read_exact(&mut own));
+    if read.is_err() || kind(head) == kind(&own) || foreign_formats() {
+        return Ok(());
+    }
+    let what = if kind(head).is_some() {
+        "is built for another kind of machine"
+    } else {
+        "is not in a format this machine can execute"
+    };
+    Err(SpawnError::new(SpawnErrorKind::Format, format!("{} {what}", program.display()))
+        .help("install the program for this machine, or name its interpreter in `command`"))
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn check_binary(_: &Path, _: &[u8]) -> Result<(), SpawnError> {
+    Ok(())
+}
+
+/// Whether the kernel was taught more formats (`binfmt_misc`: emulators, Java, Wine).
+#[cfg(target_os = "linux")]
+fn foreign_formats() -> bool {
+    fs::read_dir("/proc/sys/fs/binfmt_misc").is_ok_and(|dir| {
+        dir.flatten().any(|entry| entry.file_name() != "register" && entry.file_name() != "status")
+    })
+}
+
+/// Words for what the operating system said when the start itself failed.
+pub(super) fn refused(launch: &Launch, error: &io::Error) -> SpawnError {
+    let name = launch.program.display();
+    let new = |kind, message: String| SpawnError::new(kind, message);
+    #[cfg(unix)]
+    if let Some(errno) = rustix::io::Errno::from_io_error(error) {
+        use rustix::io::Errno;
+        match errno {
+            Errno::NOENT => {
+                return new(
+                    SpawnErrorKind::Format,
+                    format!("{name} exists, but the loader or interpreter it names does not"),
+                )
+                .help("it was built for another system (for example musl against glibc)");
+            }
+            Errno::NOEXEC => {
+                return new(
+                    SpawnErrorKind::Format,
+                    format!("{name} is not in a format this machine can execute"),
+                )
+                .help("wrong architecture, or a script without a shebang line");
+            }
+            Errno::ACCESS | Errno::PERM if forbids_execution(&launch.program) => {
+                return no_exec(&launch.program);
+            }
+            Errno::ACCESS | Errno::PERM => {
+                return new(
+                    SpawnErrorKind::NotExecutable,
+                    format!("{name} may not be executed: {error}"),
+                );
+            }
+            Errno::TOOBIG => {
+                return new(
+                    SpawnErrorKind::Arguments,
+                    "arguments and environment together are too long for the system".to_owned(),
+                )
+                .help("pass the data in a file, or drop `inheritEnv`");
+            }
+            Errno::TXTBSY => {
+                return new(SpawnErrorKind::Busy, format!("{name} is being written to"));
+            }
+            Errno::AGAIN => {
+                return new(SpawnErrorKind::Busy, "the limit of processes is reached".to_owned())
+                    .help("see `ulimit -u`, or the pids limit of the container");
+            }
+            Errno::MFILE | Errno::NFILE => {
+                return new(SpawnErrorKind::Busy, "the limit of open files is reached".to_owned())
+                    .help("see `ulimit -n`");
+            }
+            Errno::NOMEM => {
+                return new(
+                    SpawnErrorKind::Busy,
+                    "there is no memory for a new process".to_owned(),
+                );
+            }
+            _ => {}
+        }
+    }
+    new(SpawnErrorKind::Os, format!("{name} could not be started: {error}"))
+}

@@ -1,0 +1,77 @@
+//! The one thread that starts processes.
+//!
+//! Linux sends the parent-death signal when the *thread* that forked ends, not the process. So
+//! every server is started from one thread that never ends; it also owns the guardian, which needs
+//! no lock for that reason. Jobs are short: a fork and an exec, or a line to the guardian.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::guardian::Guardian;
+
+type Job = Box<dyn FnOnce(&mut Guardian) + Send>;
+
+/// How often the guardian is looked after while there is something to guard.
+const WATCH: Duration = Duration::from_secs(5);
+
+/// Most jobs waiting. Beyond that the caller is told that the system is busy.
+const QUEUE: usize = 1024;
+
+static JOBS: Mutex<Option<SyncSender<Job>>> = Mutex::new(None);
+
+/// Runs `work` on the spawner thread.
+///
+/// # Errors
+/// When the thread cannot be started or its queue is full.
+pub(super) async fn run<T: Send + 'static>(
+    work: impl FnOnce(&mut Guardian) -> T + Send + 'static,
+) -> io::Result<T> {
+    let (reply, answer) = oneshot::channel();
+    post(Box::new(move |guardian| {
+        let _ = reply.send(work(guardian));
+    }))?;
+    answer.await.map_err(|_| io::Error::other("the thread that starts processes failed"))
+}
+
+/// The same without waiting, for a place that cannot await.
+pub(super) fn post(job: Job) -> io::Result<()> {
+    let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
+    let sender = match &*jobs {
+        Some(sender) => sender,
+        none => {
+            debug_assert!(none.is_none());
+            let (sender, receiver) = sync_channel(QUEUE);
+            std::thread::Builder::new()
+                .name("mcpdeck-spawn".into())
+                .stack_size(256 << 10)
+                .spawn(move || serve(&receiver))?;
+            jobs.insert(sender)
+        }
+    };
+    sender.try_send(job).map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))
+}
+
+/// Never ends while the host lives: the sender is a static.
+fn serve(jobs: &Receiver<Job>) {
+    let mut guardian = Guardian::default();
+    loop {
+        let job = if guardian.is_idle() {
+            jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            jobs.recv_timeout(WATCH)
+        };
+        match job {
+            // A panic in a job must not end the thread: that would signal every child.
+            Ok(job) => {
+                let work = std::panic::AssertUnwindSafe(|| job(&mut guardian));
+                let _ = std::panic::catch_unwind(work);
+            }
+            Err(RecvTimeoutError::Timeout) => guardian.look_after(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}

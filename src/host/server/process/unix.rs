@@ -1,0 +1,282 @@
+//! Starting and ending a process on Unix.
+//!
+//! The one place with `unsafe`: what the child does between `fork` and `exec`.
+//!
+//! The leader is watched without being reaped (`waitid` with `WNOWAIT`). A zombie keeps its process id, and with it the id of its session and group, so that every signal
+//! sent before [`Leader::reap`] reaches the right processes or none.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,
+};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::family::{self, Family, Row};
+use super::resolve::{Launch, SpawnError, refused};
+use super::{ProcessContext, environment, guardian::Guardian, spawner};
+use crate::config::ProcessLimits;
+
+/// A process that was just started.
+pub(super) struct Started {
+    pub(super) leader: Leader,
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
+/// A server's first process. Dropping one that was not reaped kills its family.
+pub(super) struct Leader {
+    pid: Pid,
+    child: Option<Child>,
+    family: Arc<Family>,
+}
+
+/// Starts a program in a session of its own.
+pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started, SpawnError> {
+    let (launch, result) = spawner::run(move |guardian| {
+        let result = fork(&launch, guardian);
+        (launch, result)
+    })
+    .await
+    .map_err(|error| SpawnError::new(super::SpawnErrorKind::Busy, error.to_string()))?;
+    let (mut leader, mut child) = result.map_err(|error| refused(&launch, &error))?;
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    leader.child = Some(child);
+    let convert = || -> io::Result<_> {
+        let missing = || io::Error::other("a pipe of the child is missing");
+        Ok((
+            ChildStdin::from_std(pipes.0.ok_or_else(missing)?)?,
+            ChildStdout::from_std(pipes.1.ok_or_else(missing)?)?,
+            ChildStderr::from_std(pipes.2.ok_or_else(missing)?)?,
+        ))
+    };
+    let (stdin, stdout, stderr) = convert().map_err(|error| refused(&launch, &error))?;
+    Ok(Started { leader, stdin, stdout, stderr })
+}
+
+/// Runs on the spawner thread.
+fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Child)> {
+    let guarded = guardian.ensure();
+    let mark = family::new_mark();
+    let mut command = Command::new(&launch.program);
+    command
+        .args(&launch.args)
+        .current_dir(&launch.cwd)
+        .env_clear()
+        .envs(launch.env.iter().map(|(name, value)| (name, value)))
+        .env(environment::MARK, &mark)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // With a guardian a dead host means SIGTERM, and SIGKILL half a second later: a server may
+    // finish the file it is writing. Without one nobody would send the second signal.
+    let farewell = if guarded { Signal::TERM } else { Signal::KILL };
+    prepare(&mut command, Some(farewell), limits(&launch.limits));
+    let child = command.spawn()?;
+    let pid = child.id();
+    guardian.guard(pid);
+    let leader =
+        Leader { pid: Pid::from_child(&child), child: None, family: Family::new(pid, &mark) };
+    Ok((leader, child))
+}
+
+/// Makes `command` start in a session of its own, without a controlling terminal.
+pub(super) fn own_session(command: &mut Command) {
+    prepare(command, None, Vec::new());
+}
+
+/// Sets what the child does to itself between `fork` and `exec`.
+fn prepare(command: &mut Command, farewell: Option<Signal>, limits: Vec<(Resource, Rlimit)>) {
+    let host = rustix::process::getpid();
+    let before_exec = move || {
+        rustix::process::setsid()?;
+        #[cfg(target_os = "linux")]
+        if farewell.is_some() {
+            rustix::process::set_parent_process_death_signal(farewell)?;
+            // The host may have died before the line above; then nobody would ever tell us.
+            if rustix::process::getppid() != Some(host) {
+                return Err(rustix::io::Errno::SRCH.into());
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (farewell, host);
+        for (resource, limit) in &limits {
+            setrlimit(*resource, *limit)?;
+        }
+        Ok(())
+    };
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe way to act between fork and exec; the closure makes system calls \
+                  only: no allocation, no lock, no panic"
+    )]
+    unsafe {
+        command.pre_exec(before_exec);
+    }
+}
+
+/// The limits to set, never above what the host itself may have: asking for more is an error, and
+/// the smaller limit is what the entry asked for anyway.
+fn limits(config: &ProcessLimits) -> Vec<(Resource, Rlimit)> {
+    let mut limits = Vec::new();
+    let mut add = |resource, soft: u64, hard: u64| {
+        let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Rlimit { current: Some(soft.min(most)), maximum: Some(hard.min(most)) };
+        limits.push((resource, limit));
+    };
+    if let Some(bytes) = config.memory {
+        add(MEMORY, bytes, bytes);
+    }
+    if let Some(time) = config.cpu_time {
+        // Whole seconds, upwards. SIGXCPU at the soft limit, SIGKILL a second later.
+        let seconds = time.as_millis().div_ceil(1000).max(1) as u64;
+        add(Resource::Cpu, seconds, seconds + 1);
+    }
+    if let Some(files) = config.open_files {
+        add(Resource::Nofile, files, files);
+    }
+    limits
+}
+
+/// Linux counts private writable memory under `RLIMIT_DATA`; the address space itself would be the
+/// wrong measure, because Node.js and other runtimes reserve tens of gigabytes they never touch.
+#[cfg(target_os = "linux")]
+const MEMORY: Resource = Resource::Data;
+/// Elsewhere the address space is what there is (macOS accepts it and does not enforce it).
+#[cfg(not(target_os = "linux"))]
+const MEMORY: Resource = Resource::As;
+
+impl Leader {
+    pub(super) fn pid(&self) -> u32 {
+        self.family.leader()
+    }
+
+    pub(super) fn family(&self) -> Arc<Family> {
+        Arc::clone(&self.family)
+    }
+
+    /// Waits until the leader is dead. Does not reap it. Cancel-safe.
+    ///
+    /// Every SIGCHLD of the host is a reason to look; looking costs one system call. (A pidfd would
+    /// wake this task alone, but registering one with the runtime is `unsafe` and Linux only.)
+    pub(super) async fn dead(&self) {
+        let mut children = signal(SignalKind::child());
+        while !self.is_dead() {
+            match &mut children {
+                Ok(children) => {
+                    children.recv().await;
+                }
+                // No handler could be installed.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        !matches!(rustix::process::waitid(WaitId::Pid(self.pid), options), Ok(None))
+    }
+
+    /// Asks the whole family to end: SIGCONT, because a stopped process takes no notice, SIGTERM.
+    pub(super) fn terminate(&self, members: &[Row]) {
+        self.signal(members, Signal::CONT);
+        self.signal(members, Signal::TERM);
+    }
+
+    /// Kills the whole family.
+    pub(super) fn kill(&self, members: &[Row]) {
+        self.signal(members, Signal::KILL);
+    }
+
+    fn signal(&self, members: &[Row], signal: Signal) {
+        // One call reaches every process of the group, also those forked a moment ago.
+        let _ = kill_process_group(self.pid, signal);
+        for row in members.iter().filter(|row| row.group != self.pid()) {
+            send(*row, signal);
+        }
+    }
+
+    /// The living members besides the leader; empty where the platform cannot list them.
+    pub(super) async fn members(&self) -> Vec<Row> {
+        let family = self.family();
+        tokio::task::spawn_blocking(move || family.members(&family::table()))
+            .await
+            .unwrap_or_default()
+    }
+
+    /// Takes the exit status; the process id is free afterwards. Only call when it is dead.
+    pub(super) async fn reap(&mut self) -> Option<ExitStatus> {
+        let group = self.pid();
+        // Waits for the guardian to forget, so that nothing of ours is left when the last server is.
+        let _ = spawner::run(move |guardian| guardian.release(group)).await;
+        self.child.take()?.wait().ok()
+    }
+
+    /// Gives a leader up that cannot be killed (uninterruptible in the kernel). It is reaped when
+    /// it ends after all.
+    pub(super) fn abandon(&mut self) {
+        if let Some(child) = self.child.take() {
+            bury(child, Arc::clone(&self.family));
+        }
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+        self.abandon();
+    }
+}
+
+/// Kills and reaps without an async runtime, which may be gone.
+fn bury(mut child: Child, family: Arc<Family>) {
+    let group = family.leader();
+    let work = move || {
+        for _ in 0..4 {
+            let members = family.members(&family::table());
+            for row in &members {
+                send(*row, Signal::KILL);
+            }
+            if members.is_empty() {
+                break;
+            }
+        }
+        let _ = child.wait();
+        let _ = spawner::post(Box::new(move |guardian| guardian.release(group)));
+    };
+    // Without a thread the zombie stays until the host ends; the guardian still knows the group.
+    let _ = std::thread::Builder::new().name("mcpdeck-bury".into()).spawn(work);
+}
+
+/// Signals one process, not one that got its id later.
+#[cfg(target_os = "linux")]
+fn send(row: Row, signal: Signal) {
+    use rustix::process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
+    let Some(pid) = i32::try_from(row.process.pid).ok().and_then(Pid::from_raw) else { return };
+    let handle = pidfd_open(pid, PidfdFlags::empty());
+    // The descriptor pins the process; only then is it certain that the row is about it.
+    if family::row(row.process.pid).is_none_or(|now| now.process != row.process) {
+        return;
+    }
+    let _ = match handle {
+        Ok(handle) => pidfd_send_signal(handle, signal),
+        Err(_) => kill_process(pid, signal),
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send(_: Row, _: Signal) {}
+
+/// Exit code and signal number of a status.
+pub(super) fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) {
+    use std::os::unix::process::ExitStatusExt;
+    (status.code(), status.signal())
+}
