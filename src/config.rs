@@ -4,9 +4,32 @@
 //! `discover`, `load` and `watch`.
 
 pub mod diagnostics;
+mod entry;
+mod env_file;
+pub mod environment;
+mod expand;
+mod file;
+pub mod graph;
+pub mod hazards;
+pub mod json_schema;
+mod keys;
+pub mod load;
+pub mod mask;
 pub mod name;
+pub mod names;
+pub mod origin;
+mod problems;
+pub mod render;
 pub mod schema;
+mod shape;
+pub mod source;
+mod syntax;
 
-pub use diagnostics::{Diagnostic, Position, Severity};
+pub use diagnostics::{Diagnostic, Mark, Position, Severity};
+pub use environment::{Environment, input_variable};
+pub use json_schema::json_schema;
+pub use load::{InputNeed, Loaded, load, load_text};
 pub use name::ServerName;
+pub use origin::{Origin, Origins};
+pub use render::{Colour, render, render_all};
 pub use schema::*;

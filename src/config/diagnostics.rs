@@ -46,6 +46,15 @@ impl fmt::Display for Position {
     }
 }
 
+/// A span of a snippet, in characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Mark {
+    /// First character, counted from 0.
+    pub start: u32,
+    /// How many; 0 when there is nothing to underline.
+    pub len: u32,
+}
+
 /// One problem of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
@@ -61,8 +70,33 @@ pub struct Diagnostic {
     pub server: Option<ServerName>,
     /// What is wrong, in one sentence, secrets masked.
     pub message: String,
-    /// The offending source line(s), secrets masked, safe to print.
+    /// The offending source line, secrets masked, safe to print; windowed when it is very long.
     pub snippet: String,
+    /// Which characters of `snippet` are meant.
+    #[serde(default)]
+    pub mark: Mark,
     /// What to do, for example "did you mean `command`?".
     pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A problem that belongs to no place in a file.
+    pub fn new(rule: &str, severity: Severity, message: impl Into<String>) -> Self {
+        Self {
+            rule: rule.to_owned(),
+            severity,
+            at: Position::default(),
+            pointer: String::new(),
+            server: None,
+            message: message.into(),
+            snippet: String::new(),
+            mark: Mark::default(),
+            help: None,
+        }
+    }
+
+    /// Whether it keeps the file, or the server it names, from being used.
+    pub const fn is_error(&self) -> bool {
+        matches!(self.severity, Severity::Error)
+    }
 }

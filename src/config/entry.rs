@@ -1,0 +1,201 @@
+//! One server's entry: from a checked tree to a [`ServerConfig`].
+//!
+//! The structural check has reported every wrong type already; here what does not fit is passed
+//! over, and what only the content can tell (addresses, names, globs, references) is reported.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::expand::{Cause, Expanded, Scope, expand, has_reference};
+use crate::config::origin::{Origin, Origins};
+use crate::config::problems::{Problems, child};
+use crate::config::syntax::{Node, NodeKind};
+use crate::config::{Diagnostic, ServerConfig, ServerName, TransportConfig};
+
+pub(crate) mod settings;
+pub(crate) mod transport;
+
+/// What reading an entry needs, and what it leaves behind.
+pub(crate) struct Reader<'a, 'p> {
+    pub(crate) problems: &'p mut Problems<'a>,
+    pub(crate) scope: &'p Scope<'p>,
+    pub(crate) origins: &'p mut Origins,
+    /// Inputs without an answer, with where they are used.
+    pub(crate) unanswered: Vec<(String, Diagnostic)>,
+    /// Files read besides the configuration.
+    pub(crate) reads: Vec<PathBuf>,
+    /// Folder that relative paths start from.
+    pub(crate) folder: PathBuf,
+}
+
+/// An entry with its two pointers: where it stands in the file, and in the effective document.
+pub(crate) struct Entry<'n> {
+    pub(crate) name: ServerName,
+    pub(crate) node: &'n Node,
+    pub(crate) pointer: String,
+    pub(crate) effective: String,
+}
+
+impl<'n> Entry<'n> {
+    pub(crate) fn new(name: ServerName, node: &'n Node, pointer: String) -> Self {
+        let effective = child("/servers", name.as_str());
+        Self { name, node, pointer, effective }
+    }
+
+    /// The value of a key, or of its other spelling, with the spelling used.
+    pub(crate) fn either(
+        &self,
+        key: &'static str,
+        other: &'static str,
+    ) -> Option<(&'static str, &'n Node)> {
+        let found = |k: &'static str| self.node.get(k).map(|node| (k, node));
+        found(key).or_else(|| found(other))
+    }
+}
+
+impl Reader<'_, '_> {
+    /// Text at a key, expanded.
+    pub(crate) fn text(&mut self, entry: &Entry<'_>, key: &str) -> Option<String> {
+        let node = entry.node.get(key)?;
+        self.expanded(node, &child(&entry.pointer, key), &child(&entry.effective, key))
+    }
+
+    /// A list of texts at a key, expanded; `None` when there is none or one cannot be expanded.
+    pub(crate) fn texts(&mut self, entry: &Entry<'_>, key: &str) -> Option<Vec<String>> {
+        let node = entry.node.get(key)?;
+        let (pointer, effective) = (child(&entry.pointer, key), child(&entry.effective, key));
+        let all: Vec<Option<String>> = node
+            .elements()
+            .iter()
+            .enumerate()
+            .map(|(i, e)| self.expanded(e, &format!("{pointer}/{i}"), &format!("{effective}/{i}")))
+            .collect();
+        all.into_iter().collect()
+    }
+
+    /// Expands a text, reports what cannot be, and remembers where it came from.
+    pub(crate) fn expanded(
+        &mut self,
+        node: &Node,
+        pointer: &str,
+        effective: &str,
+    ) -> Option<String> {
+        let written = node.text()?;
+        let Expanded { text, via } = self.expand_at(written, node, pointer)?;
+        if text.contains('\0') {
+            let message = "a NUL character cannot be passed to a program";
+            self.problems.error("config/nul", &node.range, pointer, message);
+            return None;
+        }
+        self.trace(effective, node, via);
+        Some(text)
+    }
+
+    /// Expands `written`, the text of `node`.
+    pub(crate) fn expand_at(
+        &mut self,
+        written: &str,
+        node: &Node,
+        pointer: &str,
+    ) -> Option<Expanded> {
+        if !has_reference(written) {
+            return Some(Expanded { text: written.to_owned(), via: Vec::new() });
+        }
+        match expand(written, self.scope) {
+            Ok(expanded) => Some(expanded),
+            Err(refusals) => {
+                // Offsets count in the text; in the file they do only where nothing is escaped.
+                let raw = self.problems.source.text().get(node.range.clone()).unwrap_or_default();
+                let exact = raw.len() == written.len() + 2;
+                for refusal in refusals {
+                    let range = if exact {
+                        let base = node.range.start + 1;
+                        base + refusal.range.start..base + refusal.range.end
+                    } else {
+                        node.range.clone()
+                    };
+                    let (rule, message, help) = refusal.cause.words();
+                    self.problems.error(rule, &range, pointer, message).help(help);
+                    // A question to the user is not a mistake of the file.
+                    if let Cause::Unanswered(id) = refusal.cause
+                        && let Some(question) = self.problems.list.pop()
+                    {
+                        self.unanswered.push((id, question));
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// Remembers where an effective value comes from.
+    pub(crate) fn trace(&mut self, effective: &str, node: &Node, via: Vec<String>) {
+        let at = self.problems.source.position(node.range.start);
+        self.origins.insert(effective.to_owned(), Origin { at, via });
+    }
+
+    /// A duration from a key in seconds or its spelling in milliseconds.
+    pub(crate) fn duration(
+        &mut self,
+        entry: &Entry<'_>,
+        seconds: &'static str,
+        millis: &'static str,
+    ) -> Option<Duration> {
+        let (key, node) = entry.either(seconds, millis)?;
+        let number = number(node)?;
+        self.trace(&child(&entry.effective, seconds), node, Vec::new());
+        let in_seconds = if key == millis { number / 1e3 } else { number };
+        Duration::try_from_secs_f64(in_seconds).ok()
+    }
+
+    /// A flag.
+    pub(crate) fn flag(&mut self, entry: &Entry<'_>, key: &str) -> Option<bool> {
+        let node = entry.node.get(key)?;
+        let NodeKind::Bool(value) = node.kind else { return None };
+        self.trace(&child(&entry.effective, key), node, Vec::new());
+        Some(value)
+    }
+
+    /// A whole number.
+    pub(crate) fn integer(&mut self, entry: &Entry<'_>, key: &str) -> Option<u64> {
+        let node = entry.node.get(key)?;
+        let value = number(node).filter(|n| n.fract() == 0.0 && *n >= 0.0)?;
+        self.trace(&child(&entry.effective, key), node, Vec::new());
+        Some(value as u64)
+    }
+
+    /// A word of a fixed set; never expanded.
+    pub(crate) fn word<'n>(&mut self, entry: &Entry<'n>, key: &str) -> Option<&'n str> {
+        let node = entry.node.get(key)?;
+        let word = node.text()?;
+        self.trace(&child(&entry.effective, key), node, Vec::new());
+        Some(word)
+    }
+}
+
+/// A number as written.
+pub(crate) fn number(node: &Node) -> Option<f64> {
+    if let NodeKind::Number(written) = &node.kind { written.parse().ok() } else { None }
+}
+
+/// Reads one entry. `None` when it cannot be used; why has been reported, or an input is missing.
+pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<ServerConfig> {
+    let before = reader.problems.list.len();
+    let unanswered = reader.unanswered.len();
+    let transport: Option<TransportConfig> = transport::read(entry, reader);
+    let mut server = transport.map(|transport| ServerConfig::new(entry.name.clone(), transport));
+    // The settings are read without a transport too, so that their problems are reported.
+    let mut blank = None;
+    let target = match &mut server {
+        Some(server) => server,
+        None => blank.insert(ServerConfig::new(
+            entry.name.clone(),
+            TransportConfig::Stdio(transport::blank()),
+        )),
+    };
+    settings::read(entry, reader, target);
+    target.at = reader.problems.source.position(entry.node.range.start);
+    reader.trace(&entry.effective, entry.node, Vec::new());
+    let failed = reader.problems.list.iter().skip(before).any(Diagnostic::is_error);
+    if failed || reader.unanswered.len() > unanswered { None } else { server }
+}

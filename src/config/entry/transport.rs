@@ -1,0 +1,416 @@
+//! How an entry's server is reached: its process, or its address.
+
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use url::Url;
+
+use crate::config::entry::{Entry, Reader, settings};
+use crate::config::env_file::{self, EnvProblem};
+use crate::config::hazards::{is_clear_text, is_hidden, is_hook};
+use crate::config::origin::Origin;
+use crate::config::problems::child;
+use crate::config::source::Source;
+use crate::config::syntax::{Node, NodeKind};
+use crate::config::{
+    Diagnostic, HttpConfig, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind,
+};
+use crate::secret::Secret;
+
+/// Reads the transport. `None` when it cannot be told or used.
+pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportConfig> {
+    let kind = kind(entry, reader)?;
+    unused_keys(entry, reader, kind);
+    match kind {
+        TransportKind::Stdio => stdio(entry, reader).map(TransportConfig::Stdio),
+        TransportKind::Http => http(entry, reader, kind).map(TransportConfig::Http),
+        TransportKind::Sse => http(entry, reader, kind).map(TransportConfig::Sse),
+        TransportKind::WebSocket => http(entry, reader, kind).map(TransportConfig::WebSocket),
+    }
+}
+
+/// A process that is never run: a place for settings while the transport is not known.
+pub(crate) fn blank() -> StdioConfig {
+    StdioConfig {
+        command: String::new(),
+        args: Vec::new(),
+        env: IndexMap::new(),
+        cwd: None,
+        inherit_env: false,
+        limits: ProcessLimits::default(),
+    }
+}
+
+fn transport_word(word: &str) -> Option<TransportKind> {
+    Some(match word {
+        "stdio" | "local" => TransportKind::Stdio,
+        "http" | "streamable-http" | "streamableHttp" | "remote" => TransportKind::Http,
+        "sse" => TransportKind::Sse,
+        "websocket" | "ws" => TransportKind::WebSocket,
+        _ => return None,
+    })
+}
+
+/// The spellings of an address.
+const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+
+fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind> {
+    let node = entry.node;
+    let brace = node.range.start..node.range.start + 1;
+    let url = URLS.iter().find(|key| node.get(key).is_some());
+    let command = node.get("command");
+    let declared = match (reader.word(entry, "type"), reader.word(entry, "transport")) {
+        // `local` and `remote` say where; `transport` says how.
+        (Some("local" | "remote") | None, Some(how)) => Some((how, "transport")),
+        (Some(kind), _) => Some((kind, "type")),
+        (None, None) => None,
+    };
+    let Some((word, key)) = declared else {
+        return match (command, url) {
+            (Some(_), None) => Some(TransportKind::Stdio),
+            (None, Some(_)) => Some(TransportKind::Http),
+            (Some(_), Some(url)) => {
+                let message = format!("both `command` and `{url}` are given");
+                reader
+                    .problems
+                    .error("config/transport", &brace, &entry.pointer, message)
+                    .help("keep one, or say which with `type`");
+                None
+            }
+            (None, None) => {
+                let message = "the entry needs `command` or `url`";
+                reader
+                    .problems
+                    .error("config/missing-key", &brace, &entry.pointer, message)
+                    .help("`command` starts a process, `url` connects to a server");
+                None
+            }
+        };
+    };
+    // A word that is not known has been reported by the structural check.
+    let kind = transport_word(word)?;
+    let (needed, there) = match kind {
+        TransportKind::Stdio => ("command", command.is_some()),
+        _ => ("url", url.is_some()),
+    };
+    if there {
+        return Some(kind);
+    }
+    let message = format!("`{key}` is `{word}`, but `{needed}` is missing");
+    reader.problems.error("config/missing-key", &brace, &entry.pointer, message);
+    None
+}
+
+/// Keys of the other kind of transport: probably a mistake.
+fn unused_keys(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, kind: TransportKind) {
+    let unused: &[&str] = match kind {
+        TransportKind::Stdio => &["url", "httpUrl", "serverUrl", "headers"],
+        _ => &["command", "args", "env", "envFile", "cwd", "inheritEnv"],
+    };
+    for m in entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
+        let message = format!("`{}` means nothing to a server of type `{}`", m.key, kind.as_str());
+        let pointer = child(&entry.pointer, &m.key);
+        reader.problems.warn("config/unused-key", &m.key_range, &pointer, message);
+    }
+}
+
+fn stdio(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<StdioConfig> {
+    let command = reader.text(entry, "command");
+    if let (Some(command), Some(node)) = (&command, entry.node.get("command")) {
+        check_command(command, node, entry, reader);
+    }
+    let args = match entry.node.get("args") {
+        Some(_) => reader.texts(entry, "args"),
+        None => Some(Vec::new()),
+    };
+    let cwd = match entry.node.get("cwd") {
+        Some(_) => reader.text(entry, "cwd").map(|cwd| reader.folder.join(cwd)),
+        None => Some(reader.folder.clone()),
+    };
+    let cwd = cwd.map(|cwd| crate::config::environment::clean(&cwd));
+    if let (Some(cwd), Some(node)) = (&cwd, entry.node.get("cwd"))
+        && !cwd.is_dir()
+    {
+        let pointer = child(&entry.pointer, "cwd");
+        // It may be made later, by a build for example; the start would say so again.
+        let message = "the working directory does not exist";
+        reader.problems.warn("config/cwd", &node.range, &pointer, message);
+    }
+    let env = environment(entry, reader);
+    let inherit_env = reader.flag(entry, "inheritEnv").unwrap_or(false);
+    let limits = process_limits(entry, reader);
+    Some(StdioConfig { command: command?, args: args?, env: env?, cwd, inherit_env, limits })
+}
+
+fn check_command(command: &str, node: &Node, entry: &Entry<'_>, reader: &mut Reader<'_, '_>) {
+    let pointer = child(&entry.pointer, "command");
+    if command.trim().is_empty() {
+        let message = "`command` is empty";
+        reader.problems.error("config/empty", &node.range, &pointer, message);
+        return;
+    }
+    let mut words = command.split_whitespace();
+    let (program, more) = (words.next().unwrap_or_default(), words.count());
+    let has_args = entry.node.get("args").is_some_and(|args| !args.elements().is_empty());
+    if more > 0 && !has_args && !command.contains(['/', '\\']) {
+        let message = "`command` looks like a whole command line";
+        reader
+            .problems
+            .warn("config/command-line", &node.range, &pointer, message)
+            .help(format!("write \"command\": \"{program}\" and the rest as `args`"));
+    }
+}
+
+fn process_limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> ProcessLimits {
+    let Some(node) = entry.node.get("limits") else { return ProcessLimits::default() };
+    let of = Entry {
+        name: entry.name.clone(),
+        node,
+        pointer: child(&entry.pointer, "limits"),
+        effective: child(&entry.effective, "limits"),
+    };
+    ProcessLimits {
+        memory: settings::bytes(&of, reader, "memory"),
+        cpu_time: reader.duration(&of, "cpu", "cpu"),
+        open_files: reader.integer(&of, "openFiles"),
+    }
+}
+
+/// `envFile` and `env` together. `None` when a value cannot be used.
+fn environment(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMap<String, Secret>> {
+    let mut env = IndexMap::new();
+    let mut sound = true;
+    if entry.node.get("envFile").is_some() {
+        sound &= env_file(entry, reader, &mut env);
+    }
+    let pointer = child(&entry.pointer, "env");
+    let effective = child(&entry.effective, "env");
+    for m in entry.node.get("env").map(Node::members).unwrap_or_default() {
+        let at = child(&pointer, &m.key);
+        if let Some(wrong) = bad_name(&m.key) {
+            // What stands behind an `=` in the name may be the secret itself.
+            let at = if m.key.contains('=') { pointer.clone() } else { at };
+            reader.problems.error("config/env-name", &m.key_range, &at, wrong);
+            sound = false;
+            continue;
+        }
+        if is_hook(&m.key) {
+            let message = format!("`{}` makes a loader or interpreter run other code", m.key);
+            reader.problems.warn("config/env-hook", &m.key_range, &at, message);
+        }
+        match scalar(&m.value, &at, &child(&effective, &m.key), reader) {
+            Some(Some(value)) => {
+                env.insert(m.key.clone(), Secret::new(value));
+            }
+            Some(None) => {
+                env.shift_remove(&m.key);
+            }
+            None => sound = false,
+        }
+    }
+    sound.then_some(env)
+}
+
+/// An environment value as text; the inner `None` is null.
+#[expect(clippy::option_option, reason = "unusable and absent are different answers")]
+fn scalar(
+    node: &Node,
+    pointer: &str,
+    effective: &str,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Option<String>> {
+    let text = match &node.kind {
+        NodeKind::Null => return Some(None),
+        NodeKind::Number(written) => written.clone(),
+        NodeKind::Bool(value) => value.to_string(),
+        _ => return reader.expanded(node, pointer, effective).map(Some),
+    };
+    reader.trace(effective, node, Vec::new());
+    Some(Some(text))
+}
+
+/// What is wrong with the name of a variable (C10).
+fn bad_name(name: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("the name of a variable is empty".to_owned());
+    }
+    if let Some((name, _)) = name.split_once('=') {
+        return Some(format!("`{name}=` has an `=` in the name of a variable"));
+    }
+    if name.chars().any(is_hidden) {
+        return Some("the name of a variable holds a control or invisible character".to_owned());
+    }
+    name.contains(char::is_whitespace)
+        .then(|| format!("`{name}` has white space in the name of a variable"))
+}
+
+fn env_file(
+    entry: &Entry<'_>,
+    reader: &mut Reader<'_, '_>,
+    env: &mut IndexMap<String, Secret>,
+) -> bool {
+    let Some(node) = entry.node.get("envFile") else { return true };
+    let pointer = child(&entry.pointer, "envFile");
+    let Some(named) = reader.text(entry, "envFile") else { return false };
+    let path: PathBuf = crate::config::environment::clean(&reader.folder.join(&named));
+    reader.reads.push(path.clone());
+    let source = match Source::read_env_file(&path) {
+        Ok(source) => source,
+        Err(problem) => {
+            let message = format!("the env file cannot be used: {}", problem.message);
+            let help = problem.help.unwrap_or_else(|| format!("looked for {}", shown(&path)));
+            reader.problems.error("config/env-file", &node.range, &pointer, message).help(help);
+            return false;
+        }
+    };
+    let (lines, problems) = env_file::parse(&source, reader.scope.env);
+    let sound = problems.is_empty();
+    for problem in problems {
+        let mut diagnostic = env_problem(&source, problem);
+        diagnostic.pointer.clone_from(&pointer);
+        diagnostic.server = Some(entry.name.clone());
+        reader.problems.list.push(diagnostic);
+    }
+    for line in lines {
+        if is_hook(&line.name) {
+            let message = format!("`{}` makes a loader or interpreter run other code", line.name);
+            let mut warning = source.diagnostic(
+                "config/env-hook",
+                Severity::Warning,
+                line.range.clone(),
+                message,
+            );
+            warning.pointer.clone_from(&pointer);
+            warning.server = Some(entry.name.clone());
+            reader.problems.list.push(warning);
+        }
+        let at = source.position(line.range.start);
+        let effective = child(&child(&entry.effective, "env"), &line.name);
+        reader.origins.insert(effective, Origin { at, via: line.via });
+        env.insert(line.name, Secret::new(line.value));
+    }
+    sound
+}
+
+fn env_problem(source: &Source, problem: EnvProblem) -> Diagnostic {
+    let (rule, range, message, help) = match problem {
+        EnvProblem::NoEquals(range) => (
+            "config/env-file",
+            range,
+            "this line has no `=`".to_owned(),
+            "write NAME=value".to_owned(),
+        ),
+        EnvProblem::BadName(range) => (
+            "config/env-name",
+            range,
+            "this is not the name of a variable".to_owned(),
+            "write NAME=value".to_owned(),
+        ),
+        EnvProblem::Unclosed(range) => (
+            "config/env-file",
+            range,
+            "this quote is never closed".to_owned(),
+            "close it, or leave it out".to_owned(),
+        ),
+        EnvProblem::Reference(range, cause) => {
+            let (rule, message, help) = cause.words();
+            (rule, range, message, help)
+        }
+    };
+    let mut diagnostic = source.diagnostic(rule, Severity::Error, range, message);
+    diagnostic.help = Some(help);
+    diagnostic
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn http(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {
+    let key = URLS.iter().find(|key| entry.node.get(key).is_some())?;
+    let node = entry.node.get(key)?;
+    let pointer = child(&entry.pointer, key);
+    let text = reader.expanded(node, &pointer, &child(&entry.effective, "url"));
+    let url = text.and_then(|text| address(&text, node, &pointer, (reader, kind)));
+    let headers = headers(entry, reader);
+    if let (Some(url), Some(headers)) = (&url, &headers)
+        && is_clear_text(url)
+        && (!headers.is_empty() || url.password().is_some())
+    {
+        let message = "secrets would be sent without encryption";
+        reader.problems.warn("config/clear-text", &node.range, &pointer, message).help("use https");
+    }
+    Some(HttpConfig { url: url?, headers: headers? })
+}
+
+fn address(
+    text: &str,
+    node: &Node,
+    pointer: &str,
+    (reader, kind): (&mut Reader<'_, '_>, TransportKind),
+) -> Option<Url> {
+    let schemes: &[&str] = match kind {
+        TransportKind::WebSocket => &["ws", "wss"],
+        _ => &["http", "https"],
+    };
+    let wanted = schemes.join("://, ");
+    let refused = match Url::parse(text) {
+        Ok(url) if !schemes.contains(&url.scheme()) => {
+            format!("`{}:` is no scheme for a server of type `{}`", url.scheme(), kind.as_str())
+        }
+        Ok(url) if url.host_str().is_none_or(str::is_empty) => "the address has no host".to_owned(),
+        Ok(url) => return Some(url),
+        Err(error) => format!("this is not an address: {error}"),
+    };
+    reader
+        .problems
+        .error("config/url", &node.range, pointer, refused)
+        .help(format!("it starts with {wanted}://"));
+    None
+}
+
+/// Names of headers the client itself has to set.
+const OWN_HEADERS: [&str; 6] =
+    ["content-length", "transfer-encoding", "connection", "host", "mcp-session-id", "content-type"];
+
+fn headers(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMap<String, Secret>> {
+    let mut headers: IndexMap<String, Secret> = IndexMap::new();
+    let mut sound = true;
+    let pointer = child(&entry.pointer, "headers");
+    let effective = child(&entry.effective, "headers");
+    for m in entry.node.get("headers").map(Node::members).unwrap_or_default() {
+        let at = child(&pointer, &m.key);
+        let Ok(name) = http::HeaderName::from_bytes(m.key.as_bytes()) else {
+            let message = format!("`{}` is not the name of a header", m.key.escape_debug());
+            reader.problems.error("config/header", &m.key_range, &at, message);
+            sound = false;
+            continue;
+        };
+        if OWN_HEADERS.contains(&name.as_str()) {
+            let message = format!("`{}` is set by the client itself", m.key);
+            reader.problems.error("config/header", &m.key_range, &at, message);
+            sound = false;
+            continue;
+        }
+        if headers.keys().any(|known| known.eq_ignore_ascii_case(&m.key)) {
+            let message = format!("the header `{}` is given twice", m.key);
+            reader.problems.error("config/header", &m.key_range, &at, message);
+            sound = false;
+        }
+        match reader.expanded(&m.value, &at, &child(&effective, &m.key)) {
+            Some(value) if http::HeaderValue::from_str(&value).is_err() => {
+                let message = format!("the value of `{}` holds characters no header may", m.key);
+                reader
+                    .problems
+                    .error("config/header", &m.value.range, &at, message)
+                    .help("line breaks and control characters are not allowed");
+                sound = false;
+            }
+            Some(value) => {
+                headers.insert(m.key.clone(), Secret::new(value));
+            }
+            None => sound = false,
+        }
+    }
+    sound.then_some(headers)
+}

@@ -1,0 +1,230 @@
+//! `envFile`: lines of `NAME=value`, as dotenv files have them. Pure but for reading the file.
+//!
+//! `#` starts a comment, `export ` is allowed, single quotes keep everything, double quotes know
+//! `\n`, `\r`, `\t`, `\"`, `\\` and `\$` and may span lines. `${NAME}` is expanded outside single
+//! quotes from earlier lines and the environment.
+
+use std::ops::Range;
+
+use crate::config::Environment;
+use crate::config::expand::{Cause, Scope, expand};
+use crate::config::source::Source;
+
+/// A variable of an env file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EnvLine {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// Bytes of the name.
+    pub(crate) range: Range<usize>,
+    /// Where its parts come from.
+    pub(crate) via: Vec<String>,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EnvProblem {
+    /// No `=`.
+    NoEquals(Range<usize>),
+    /// No usable name before the `=`.
+    BadName(Range<usize>),
+    /// A quote that is never closed.
+    Unclosed(Range<usize>),
+    /// A reference that cannot be expanded.
+    Reference(Range<usize>, Cause),
+}
+
+/// What may be shown of an env file: the names alone. A line without `=` may be a part of a value.
+pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
+    let mut hidden = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let from = line.find('=').map_or(0, |i| i + 1);
+        let to = line.trim_end().len();
+        if from < to {
+            hidden.push(at + from..at + to);
+        }
+        at += line.len();
+    }
+    hidden
+}
+
+/// Reads the lines of a source.
+pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<EnvProblem>) {
+    let text = source.text();
+    let mut lines: Vec<EnvLine> = Vec::new();
+    let mut problems = Vec::new();
+    let mut local: Vec<(String, String)> = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let end = line_end(text, at);
+        let line = text.get(at..end).unwrap_or_default();
+        let indent = line.len() - line.trim_start().len();
+        let body = line.trim();
+        if body.is_empty() || body.starts_with('#') {
+            at = end + 1;
+            continue;
+        }
+        let Some(eq) = line.find('=') else {
+            problems.push(EnvProblem::NoEquals(at + indent..at + indent + body.len()));
+            at = end + 1;
+            continue;
+        };
+        let before = line.get(..eq).unwrap_or_default().trim();
+        let name = before.strip_prefix("export ").unwrap_or(before).trim();
+        let start = at + line.find(name).unwrap_or(indent);
+        let range = start..start + name.len().max(1);
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            problems.push(EnvProblem::BadName(range));
+            at = end + 1;
+            continue;
+        }
+        let (value, next) = match value(text, at + eq + 1) {
+            Ok(found) => found,
+            Err(open) => {
+                problems.push(EnvProblem::Unclosed(open..open + 1));
+                break;
+            }
+        };
+        at = next;
+        match expanded(&value, env, &local) {
+            Ok((value, via)) => {
+                local.push((name.to_owned(), value.clone()));
+                lines.push(EnvLine { name: name.to_owned(), value, range, via });
+            }
+            Err(causes) => {
+                problems
+                    .extend(causes.into_iter().map(|c| EnvProblem::Reference(range.clone(), c)));
+            }
+        }
+    }
+    (lines, problems)
+}
+
+enum Raw {
+    /// As it is.
+    Literal(String),
+    /// To be expanded.
+    Open(String),
+}
+
+fn expanded(
+    raw: &Raw,
+    env: &Environment,
+    local: &[(String, String)],
+) -> Result<(String, Vec<String>), Vec<Cause>> {
+    match raw {
+        Raw::Literal(text) => Ok((text.clone(), Vec::new())),
+        Raw::Open(text) => {
+            let scope =
+                Scope { env, workspace: env.cwd.clone(), inputs: &[], commands: &[], local };
+            expand(text, &scope)
+                .map(|e| (e.text, e.via))
+                .map_err(|all| all.into_iter().map(|r| r.cause).collect())
+        }
+    }
+}
+
+fn line_end(text: &str, from: usize) -> usize {
+    text.get(from..).and_then(|rest| rest.find('\n')).map_or(text.len(), |i| from + i)
+}
+
+/// The value that starts after the `=`, and where the next line starts; the offset of a quote
+/// that is never closed otherwise.
+fn value(text: &str, from: usize) -> Result<(Raw, usize), usize> {
+    let end = line_end(text, from);
+    let line = text.get(from..end).unwrap_or_default();
+    let start = from + (line.len() - line.trim_start_matches([' ', '\t']).len());
+    match text.as_bytes().get(start) {
+        Some(b'\'') => {
+            let rest = text.get(start + 1..).unwrap_or_default();
+            let close = rest.find('\'').ok_or(start)?;
+            let value = rest.get(..close).unwrap_or_default().to_owned();
+            Ok((Raw::Literal(value), line_end(text, start + 1 + close) + 1))
+        }
+        Some(b'"') => double_quoted(text, start),
+        _ => {
+            // A `#` after white space starts a comment; one inside a word does not.
+            let mut value = text.get(start..end).unwrap_or_default();
+            if value.starts_with('#') {
+                value = "";
+            } else if let Some(i) = value.find(" #").or_else(|| value.find("\t#")) {
+                value = value.get(..i).unwrap_or_default();
+            }
+            Ok((Raw::Open(value.trim().to_owned()), end + 1))
+        }
+    }
+}
+
+fn double_quoted(text: &str, start: usize) -> Result<(Raw, usize), usize> {
+    let mut out = String::new();
+    let mut chars = text.get(start + 1..).unwrap_or_default().chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => {
+                return Ok((Raw::Open(out), line_end(text, text.len() - chars.as_str().len()) + 1));
+            }
+            '\\' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('r') => out.push('\r'),
+                Some('t') => out.push('\t'),
+                // Kept as an escape when it would open a reference.
+                Some('$') if chars.as_str().starts_with('{') => out.push_str("$$"),
+                Some('$') => out.push('$'),
+                Some(c @ ('"' | '\\')) => out.push(c),
+                Some(c) => out.extend(['\\', c]),
+                None => break,
+            },
+            c => out.push(c),
+        }
+    }
+    Err(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+
+    fn read(text: &str) -> (Vec<(String, String)>, Vec<EnvProblem>) {
+        let mut env = Environment::default();
+        env.vars.insert("HOST".into(), Secret::new("h"));
+        let (lines, problems) = parse(&Source::new(".env", text), &env);
+        (lines.into_iter().map(|l| (l.name, l.value)).collect(), problems)
+    }
+
+    #[test]
+    fn the_usual_spellings_are_read() {
+        let text = "# c\n\nexport A=1\nB = two words # c\nC='${A} #x'\nD=\"l1\\nl2 ${A}${HOST}\"\r\n\
+                    E=a#b\nF=\nG=\"two\nlines\"\nH=${NO:-d}\nI=\"\\${A}\"\n";
+        let (lines, problems) = read(text);
+        assert_eq!(problems, []);
+        let expected = [
+            ("A", "1"),
+            ("B", "two words"),
+            ("C", "${A} #x"),
+            ("D", "l1\nl2 1h"),
+            ("E", "a#b"),
+            ("F", ""),
+            ("G", "two\nlines"),
+            ("H", "d"),
+            ("I", "${A}"),
+        ];
+        assert_eq!(lines, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+
+    #[test]
+    fn every_bad_line_is_reported_and_the_others_are_read() {
+        let (lines, problems) = read("novalue\n=x\nA=${NOPE}\nB=1\nC=\"open\n");
+        assert_eq!(lines, [("B".to_owned(), "1".to_owned())]);
+        assert!(matches!(
+            problems.as_slice(),
+            [
+                EnvProblem::NoEquals(_),
+                EnvProblem::BadName(_),
+                EnvProblem::Reference(_, Cause::Unset(_)),
+                EnvProblem::Unclosed(_)
+            ]
+        ));
+    }
+}

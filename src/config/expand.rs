@@ -1,0 +1,410 @@
+//! Expansion of `${...}` in text (requirement C3). Pure.
+//!
+//! | written | becomes |
+//! | --- | --- |
+//! | `${NAME}`, `${env:NAME}` | the variable; unset or empty is an error |
+//! | `${NAME:-text}` | the variable, or `text` (expanded too) when it is unset or empty |
+//! | `${input:id}` | the answer to an input |
+//! | `${workspaceFolder}`, `${workspaceFolderBasename}`, `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}` | folders and the separator |
+//! | `$${` | a literal `${` |
+//!
+//! A `$` that is not followed by `{` is an ordinary character. What a variable holds is data and
+//! is never expanded again. Nothing that could not be expanded is passed on as it was written.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use crate::config::Environment;
+
+/// Deepest nesting of defaults.
+const MAX_DEPTH: usize = 8;
+
+/// Longest result in bytes; nested defaults must not grow without end.
+const MAX_LEN: usize = 1 << 20;
+
+/// Where the words of an expansion come from.
+pub(crate) struct Scope<'a> {
+    pub(crate) env: &'a Environment,
+    pub(crate) workspace: PathBuf,
+    /// Ids of declared inputs that can be asked for.
+    pub(crate) inputs: &'a [String],
+    /// Ids of declared inputs that run an editor's command: used when answered, never asked for.
+    pub(crate) commands: &'a [String],
+    /// Variables set earlier in an env file; they win over the environment.
+    pub(crate) local: &'a [(String, String)],
+}
+
+/// Expanded text with where its parts come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expanded {
+    pub(crate) text: String,
+    pub(crate) via: Vec<String>,
+}
+
+/// Why text cannot be expanded, and which bytes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) range: Range<usize>,
+    pub(crate) cause: Cause,
+}
+
+/// The kinds of refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The variable is not set.
+    Unset(String),
+    /// The variable is set and empty.
+    Empty(String),
+    /// The input waits for an answer.
+    Unanswered(String),
+    /// The input runs a command of an editor.
+    CommandInput(String),
+    /// No such input is declared.
+    UnknownInput(String),
+    /// No closing brace.
+    Unclosed,
+    /// Nothing between the braces, or no name.
+    NoName(String),
+    /// A word before the colon that nothing here provides.
+    UnknownScheme(String),
+    /// The home folder is not known.
+    NoHome,
+    /// Defaults nested too deep, or the result too long.
+    TooMuch,
+}
+
+/// Expands `text`.
+///
+/// # Errors
+/// Every part that cannot be expanded, in order.
+pub(crate) fn expand(text: &str, scope: &Scope<'_>) -> Result<Expanded, Vec<Refusal>> {
+    let mut work = Work { scope, out: Expanded::default(), refused: Vec::new() };
+    work.run(text, 0, 0);
+    if work.refused.is_empty() { Ok(work.out) } else { Err(work.refused) }
+}
+
+/// Whether there is anything to expand.
+pub(crate) fn has_reference(text: &str) -> bool {
+    text.contains("${")
+}
+
+struct Work<'a> {
+    scope: &'a Scope<'a>,
+    out: Expanded,
+    refused: Vec<Refusal>,
+}
+
+impl Work<'_> {
+    fn run(&mut self, text: &str, base: usize, depth: usize) {
+        let mut at = 0;
+        while let Some(found) = text.get(at..).and_then(|rest| rest.find("${")) {
+            let open = at + found;
+            if open > at && text.as_bytes().get(open - 1) == Some(&b'$') {
+                self.push(text.get(at..open - 1).unwrap_or_default());
+                self.push("${");
+                at = open + 2;
+                continue;
+            }
+            self.push(text.get(at..open).unwrap_or_default());
+            let Some(close) = closing(text, open + 2) else {
+                self.refuse(base + open..base + text.len(), Cause::Unclosed);
+                return;
+            };
+            let whole = base + open..base + close + 1;
+            let inside = text.get(open + 2..close).unwrap_or_default();
+            self.reference(inside, whole, base + open + 2, depth);
+            at = close + 1;
+        }
+        self.push(text.get(at..).unwrap_or_default());
+    }
+
+    fn push(&mut self, text: &str) {
+        if self.out.text.len() + text.len() <= MAX_LEN {
+            self.out.text.push_str(text);
+        } else if !self.refused.iter().any(|r| r.cause == Cause::TooMuch) {
+            self.refuse(0..0, Cause::TooMuch);
+        }
+    }
+
+    fn refuse(&mut self, range: Range<usize>, cause: Cause) {
+        self.refused.push(Refusal { range, cause });
+    }
+
+    fn reference(&mut self, inside: &str, whole: Range<usize>, base: usize, depth: usize) {
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        };
+        if let Some(variable) = name.strip_prefix("env:") {
+            return self.variable(variable, default, whole, (base + name.len() + 2, depth));
+        }
+        if let Some(id) = inside.strip_prefix("input:") {
+            return self.input(id, whole);
+        }
+        match self.builtin(name) {
+            Some(Ok(value)) => {
+                self.push(&value);
+                self.out.via.push(name.to_owned());
+            }
+            Some(Err(cause)) => self.refuse(whole, cause),
+            None => match name.split_once(':') {
+                Some((scheme, _)) => self.refuse(whole, Cause::UnknownScheme(scheme.to_owned())),
+                None => self.variable(name, default, whole, (base + name.len() + 2, depth)),
+            },
+        }
+    }
+
+    fn builtin(&self, name: &str) -> Option<Result<String, Cause>> {
+        let shown = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        Some(Ok(match name {
+            "workspaceFolder" => shown(&self.scope.workspace),
+            "workspaceFolderBasename" => {
+                self.scope.workspace.file_name().unwrap_or_default().to_string_lossy().into_owned()
+            }
+            "userHome" => match &self.scope.env.home {
+                Some(home) => shown(home),
+                None => return Some(Err(Cause::NoHome)),
+            },
+            "cwd" => shown(&self.scope.env.cwd),
+            "pathSeparator" | "/" => std::path::MAIN_SEPARATOR.to_string(),
+            _ => return None,
+        }))
+    }
+
+    fn variable(
+        &mut self,
+        name: &str,
+        default: Option<&str>,
+        whole: Range<usize>,
+        (base, depth): (usize, usize),
+    ) {
+        if !is_variable(name) {
+            return self.refuse(whole, Cause::NoName(name.to_owned()));
+        }
+        let local = self.scope.local.iter().rev().find(|(n, _)| n == name);
+        let value = local.map(|(_, v)| v.as_str()).or_else(|| self.scope.env.var(name));
+        match (value, default) {
+            (Some(value), _) if !value.is_empty() => {
+                self.push(value);
+                self.out.via.push(format!("env:{name}"));
+            }
+            (_, Some(_)) if depth >= MAX_DEPTH => self.refuse(whole, Cause::TooMuch),
+            (_, Some(default)) => {
+                self.out.via.push(format!("default of {name}"));
+                self.run(default, base, depth + 1);
+            }
+            (Some(_), None) => self.refuse(whole, Cause::Empty(name.to_owned())),
+            (None, None) => self.refuse(whole, Cause::Unset(name.to_owned())),
+        }
+    }
+
+    fn input(&mut self, id: &str, whole: Range<usize>) {
+        let declared = |ids: &[String]| ids.iter().any(|known| known == id);
+        let command = declared(self.scope.commands);
+        if !command && !declared(self.scope.inputs) {
+            return self.refuse(whole, Cause::UnknownInput(id.to_owned()));
+        }
+        match self.scope.env.input(id) {
+            Some(value) => {
+                self.push(value.expose());
+                self.out.via.push(format!("input:{id}"));
+            }
+            None if command => self.refuse(whole, Cause::CommandInput(id.to_owned())),
+            None => self.refuse(whole, Cause::Unanswered(id.to_owned())),
+        }
+    }
+}
+
+/// Letters, digits and `_` as everywhere; also what Windows has, such as `ProgramFiles(x86)`.
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '(' | ')' | '.' | '-'))
+}
+
+/// The brace that closes the reference whose inside starts at `from`; inner references nest.
+fn closing(text: &str, from: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    let bytes = text.as_bytes();
+    let mut at = from;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'$' if bytes.get(at + 1) == Some(&b'{') => {
+                depth += 1;
+                at += 1;
+            }
+            b'}' if depth == 0 => return Some(at),
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+impl Cause {
+    /// Rule, message and help.
+    pub(crate) fn words(&self) -> (&'static str, String, String) {
+        match self {
+            Self::Unset(name) => (
+                "config/unset-variable",
+                format!("the variable `{name}` is not set"),
+                format!("set {name}, or give a default: `${{{name}:-value}}`"),
+            ),
+            Self::Empty(name) => (
+                "config/empty-variable",
+                format!("the variable `{name}` is set but empty"),
+                format!("give it a value, or allow it: `${{{name}:-}}`"),
+            ),
+            Self::Unanswered(id) => (
+                "config/input-needed",
+                format!("the input `{id}` has no answer yet"),
+                format!("set {}, or answer it in the dashboard", crate::config::input_variable(id)),
+            ),
+            Self::CommandInput(id) => (
+                "config/input-command",
+                format!("the input `{id}` runs a command of an editor, which cannot be done here"),
+                format!(
+                    "set {}, or declare it as `promptString`",
+                    crate::config::input_variable(id)
+                ),
+            ),
+            Self::UnknownInput(id) => (
+                "config/unknown-input",
+                format!("no input `{id}` is declared"),
+                format!("add {{ \"id\": \"{id}\", \"type\": \"promptString\" }} to `inputs`"),
+            ),
+            Self::Unclosed => (
+                "config/expansion",
+                "`${` is never closed".to_owned(),
+                "add `}`, or write `$${` for a literal `${`".to_owned(),
+            ),
+            Self::NoName(name) => (
+                "config/expansion",
+                if name.is_empty() {
+                    "nothing is named between `${` and `}`".to_owned()
+                } else {
+                    format!("`{name}` is not the name of a variable")
+                },
+                "write `$${` for a literal `${`".to_owned(),
+            ),
+            Self::UnknownScheme(scheme) => (
+                "config/expansion",
+                format!("`${{{scheme}:...}}` cannot be expanded here"),
+                match scheme.as_str() {
+                    "command" | "config" => "only an editor can; use `${env:NAME}` or an input",
+                    _ => "known are `env` and `input`; `$${` is a literal `${`",
+                }
+                .to_owned(),
+            ),
+            Self::NoHome => (
+                "config/expansion",
+                "the home folder is not known".to_owned(),
+                "set HOME, or write the path out".to_owned(),
+            ),
+            Self::TooMuch => (
+                "config/expansion",
+                "this expands too deep or too far".to_owned(),
+                "use fewer nested defaults".to_owned(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+
+    fn ask(text: &str) -> Result<String, Vec<Cause>> {
+        let mut env = Environment {
+            cwd: "/here".into(),
+            home: Some("/home/u".into()),
+            ..Environment::default()
+        };
+        for (name, value) in [("A", "1"), ("NESTED", "${A}"), ("EMPTY", ""), ("DOLLAR", "$$")] {
+            env.vars.insert(name.into(), Secret::new(value));
+        }
+        env.inputs.insert("key".into(), Secret::new("typed"));
+        let inputs = ["key".to_owned(), "open".to_owned()];
+        let scope = Scope {
+            env: &env,
+            workspace: "/w/p".into(),
+            inputs: &inputs,
+            commands: &[],
+            local: &[],
+        };
+        expand(text, &scope)
+            .map(|e| e.text)
+            .map_err(|all| all.into_iter().map(|r| r.cause).collect())
+    }
+
+    #[test]
+    fn every_form_expands() {
+        for (text, expected) in [
+            ("x${A}y", "x1y"),
+            ("${env:A}${A}", "11"),
+            ("${NO:-d}", "d"),
+            ("${env:NO:-d:-e}", "d:-e"),
+            ("${NO:-${A}/${NO2:-z}}", "1/z"),
+            ("${EMPTY:-d}", "d"),
+            ("${NO:-}", ""),
+            ("${workspaceFolder}|${workspaceFolderBasename}", "/w/p|p"),
+            ("${userHome}${/}${cwd}", "/home/u//here"),
+            ("${input:key}", "typed"),
+        ] {
+            assert_eq!(ask(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn dollars_that_open_nothing_are_ordinary_characters() {
+        for text in ["pa$$word", "$", "$A", "$(id)", "a$", "{}", "; $( ) | > *"] {
+            assert_eq!(ask(text).as_deref(), Ok(text));
+        }
+        assert_eq!(ask("$${A}").as_deref(), Ok("${A}"));
+        assert_eq!(ask("$$${A}").as_deref(), Ok("$${A}"));
+    }
+
+    #[test]
+    fn what_a_variable_holds_is_never_expanded_again() {
+        assert_eq!(ask("${NESTED}").as_deref(), Ok("${A}"));
+        assert_eq!(ask("${DOLLAR}{A}").as_deref(), Ok("$${A}"));
+    }
+
+    #[test]
+    fn every_part_that_fails_is_named() {
+        assert_eq!(
+            ask("${NO}${A}${EMPTY}${input:open}${input:none}${command:x}${1a}${}"),
+            Err(vec![
+                Cause::Unset("NO".into()),
+                Cause::Empty("EMPTY".into()),
+                Cause::Unanswered("open".into()),
+                Cause::UnknownInput("none".into()),
+                Cause::UnknownScheme("command".into()),
+                Cause::NoName("1a".into()),
+                Cause::NoName(String::new()),
+            ])
+        );
+        assert_eq!(ask("a${A"), Err(vec![Cause::Unclosed]));
+        assert_eq!(ask("${NO:-${ALSO_NO}}"), Err(vec![Cause::Unset("ALSO_NO".into())]));
+    }
+
+    #[test]
+    fn the_place_of_a_nested_failure_is_exact() {
+        let env = Environment::default();
+        let scope =
+            Scope { env: &env, workspace: PathBuf::new(), inputs: &[], commands: &[], local: &[] };
+        let text = "ab${X:-${Y}}";
+        let refused = expand(text, &scope).expect_err("unset");
+        assert_eq!(text.get(refused[0].range.clone()), Some("${Y}"));
+    }
+
+    #[test]
+    fn nested_defaults_end_somewhere() {
+        let text = format!("{}x{}", "${N:-".repeat(50), "}".repeat(50));
+        assert_eq!(ask(&text), Err(vec![Cause::TooMuch]));
+    }
+}

@@ -1,0 +1,386 @@
+//! One file: parse, check, find its servers and inputs, read each entry.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use crate::config::entry::{self, Entry, Reader};
+use crate::config::environment::project_of;
+use crate::config::expand::Scope;
+use crate::config::hazards::is_hidden;
+use crate::config::keys::FILE;
+use crate::config::origin::Origins;
+use crate::config::problems::{Problems, child, closest};
+use crate::config::shape::{Shape, check};
+use crate::config::source::Source;
+use crate::config::syntax::{Node, NodeKind, parse};
+use crate::config::{
+    Diagnostic, Environment, InputConfig, InputKind, ReloadMode, ServerConfig, ServerName,
+    Severity, names,
+};
+
+/// What one file says.
+#[derive(Default)]
+pub(crate) struct FileContent {
+    pub(crate) servers: Vec<ParsedServer>,
+    pub(crate) inputs: Vec<InputConfig>,
+    pub(crate) reload: Option<ReloadMode>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) origins: Origins,
+    pub(crate) reads: Vec<PathBuf>,
+    /// Nothing of it can be used.
+    pub(crate) fatal: bool,
+}
+
+/// One server of a file.
+pub(crate) struct ParsedServer {
+    pub(crate) name: ServerName,
+    /// `None` when the entry cannot be used, or not yet.
+    pub(crate) config: Option<ServerConfig>,
+    /// Inputs it waits for, with where they are used.
+    pub(crate) unanswered: Vec<(String, Diagnostic)>,
+    pub(crate) disabled: bool,
+    /// As written, for the graph: known even when the entry cannot be used.
+    pub(crate) dependencies: Vec<(ServerName, Place)>,
+    pub(crate) key: Place,
+}
+
+/// A place in a file that outlives its source.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) diagnostic: Option<Box<Diagnostic>>,
+}
+
+impl Place {
+    fn new(source: &Source, range: &Range<usize>, pointer: &str, server: &ServerName) -> Self {
+        let mut diagnostic = source.diagnostic("", Severity::Error, range.clone(), "");
+        pointer.clone_into(&mut diagnostic.pointer);
+        diagnostic.server = Some(server.clone());
+        Self { diagnostic: Some(Box::new(diagnostic)) }
+    }
+
+    /// A diagnostic at this place.
+    pub(crate) fn problem(&self, rule: &str, severity: Severity, message: String) -> Diagnostic {
+        let base = self.diagnostic.as_deref().cloned();
+        let mut out = base.unwrap_or_else(|| Diagnostic::new(rule, severity, ""));
+        rule.clone_into(&mut out.rule);
+        out.severity = severity;
+        out.message = message;
+        out
+    }
+}
+
+/// An entry that was found, before it is read.
+struct Found<'n> {
+    name: ServerName,
+    key_range: Range<usize>,
+    node: &'n Node,
+    pointer: String,
+}
+
+/// Reads one source.
+pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
+    let mut out =
+        FileContent { reads: vec![source.file().to_path_buf()], ..FileContent::default() };
+    let (root, syntax) = parse(source);
+    out.fatal = !syntax.is_empty();
+    out.diagnostics = syntax;
+    let Some(root) = root else { return out };
+    let mut problems = Problems::new(source);
+    let found = structure(&root, &mut problems);
+    out.fatal |= problems.list.iter().any(Diagnostic::is_error);
+    if out.fatal {
+        check_entries(&found, &mut problems);
+        out.diagnostics.append(&mut problems.list);
+        return out;
+    }
+    out.reload = root.get("reload").and_then(Node::text).map(|word| match word {
+        "ask" => ReloadMode::Ask,
+        _ => ReloadMode::Auto,
+    });
+    let (inputs, commands) = inputs(&root, &mut problems);
+    let ids: Vec<String> = inputs.iter().map(|input| input.id.clone()).collect();
+    let scope = Scope {
+        env,
+        workspace: env.workspace_of(source.file()),
+        inputs: &ids,
+        commands: &commands,
+        local: &[],
+    };
+    let folder = env.absolute(&project_of(source.file()));
+    for entry in found {
+        let server = server(&entry, &mut problems, (&scope, &folder), &mut out);
+        out.servers.push(server);
+    }
+    out.inputs = inputs;
+    out.diagnostics.append(&mut problems.list);
+    out
+}
+
+/// Checks everything but the entries; gives the entries.
+fn structure<'n>(root: &'n Node, problems: &mut Problems<'_>) -> Vec<Found<'n>> {
+    if !matches!(root.kind, NodeKind::Object(_)) {
+        check(&Shape::Object(&FILE), root, "", problems);
+        return Vec::new();
+    }
+    // The entries are checked one by one later, each under its own name.
+    let mut shallow = root.clone();
+    if let NodeKind::Object(members) = &mut shallow.kind {
+        for m in members.iter_mut().filter(|m| is_servers(&m.key)) {
+            match &mut m.value.kind {
+                NodeKind::Object(inner) => inner.clear(),
+                NodeKind::List(inner) => inner.clear(),
+                _ => {}
+            }
+        }
+    }
+    check(&Shape::Object(&FILE), &shallow, "", problems);
+    let mut found = Vec::new();
+    let containers = root.members().iter().filter(|m| is_servers(&m.key));
+    let mut some = false;
+    for m in containers {
+        some = true;
+        let pointer = child("", &m.key);
+        if root.members().iter().filter(|o| o.key == m.key).count() > 1 {
+            let message = format!("`{}` is given twice", m.key);
+            problems.error("config/duplicate-key", &m.key_range, &pointer, message);
+        }
+        entries(&m.value, &pointer, problems, &mut found);
+    }
+    if !some {
+        no_servers(root, problems);
+    }
+    check_names(&found, problems);
+    found
+}
+
+fn is_servers(key: &str) -> bool {
+    matches!(key, "servers" | "mcpServers")
+}
+
+fn no_servers(root: &Node, problems: &mut Problems<'_>) {
+    let near = root
+        .members()
+        .iter()
+        .find(|m| closest(&m.key, ["servers", "mcpServers", "mcp_servers"]).is_some());
+    let brace = root.range.start..root.range.start + 1;
+    let problem = problems.error("config/missing-key", &brace, "", "`servers` is missing");
+    let foreign = |key: &str| root.get(key).is_some();
+    if let Some(near) = near {
+        problem.help(format!("`{}` may be meant to be it", near.key));
+    } else if foreign("context_servers") || foreign("mcp") || foreign("projects") {
+        problem.help("this is another program's file: `mcpdeck import` reads it");
+    } else {
+        problem.help("write { \"servers\": { \"NAME\": { \"command\": \"...\" } } }");
+    }
+}
+
+/// Finds the entries of an object, or of a list of the older spelling.
+fn entries<'n>(
+    node: &'n Node,
+    pointer: &str,
+    problems: &mut Problems<'_>,
+    out: &mut Vec<Found<'n>>,
+) {
+    for m in node.members() {
+        out.push(Found {
+            name: ServerName::new(&m.key),
+            key_range: m.key_range.clone(),
+            node: &m.value,
+            pointer: child(pointer, &m.key),
+        });
+    }
+    for (i, element) in node.elements().iter().enumerate() {
+        let pointer = format!("{pointer}/{i}");
+        let Some((id, name)) = element.get("id").and_then(|id| Some((id, id.text()?))) else {
+            let brace = element.range.start..element.range.start + 1;
+            problems
+                .error("config/missing-key", &brace, &pointer, "`id` is missing")
+                .help("in a list of servers, `id` is the name");
+            continue;
+        };
+        let (name, key_range) = (ServerName::new(name), id.range.clone());
+        out.push(Found { name, key_range, node: element, pointer });
+    }
+}
+
+/// Equal names (C4), empty ones, and ones that fool the eye.
+fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
+    for (i, entry) in found.iter().enumerate() {
+        let name = entry.name.as_str();
+        problems.server = Some(entry.name.clone());
+        if name.is_empty() {
+            let message = "the name of a server is empty";
+            problems.error("config/server-name", &entry.key_range, &entry.pointer, message);
+        } else if name.chars().any(is_hidden) {
+            let message = "the name of a server holds a control or invisible character";
+            problems.error("config/server-name", &entry.key_range, &entry.pointer, message);
+        }
+        if let Some(first) = found.iter().take(i).find(|o| o.name == entry.name) {
+            let line = problems.source.position(first.key_range.start).line;
+            let message = format!("the server `{name}` is defined twice");
+            problems
+                .error("config/duplicate-server", &entry.key_range, &entry.pointer, message)
+                .help(format!("rename or remove one; the first is in line {line}"));
+        }
+        duplicate_id(found, i, problems);
+    }
+    let all: Vec<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
+    for (first, second) in names::look_alikes(&all) {
+        let (first, second) = (&found[first], &found[second]);
+        problems.server = Some(second.name.clone());
+        let message = format!("the name `{}` is easily taken for `{}`", second.name, first.name);
+        problems
+            .warn("config/look-alike-name", &second.key_range, &second.pointer, message)
+            .help("choose names that differ at a glance");
+    }
+    problems.server = None;
+}
+
+/// An `id` within an object of servers: the key is the name, equal ids are refused all the same.
+fn duplicate_id(found: &[Found<'_>], i: usize, problems: &mut Problems<'_>) {
+    let id_of = |entry: &Found<'_>| entry.node.get("id").and_then(Node::text).map(str::to_owned);
+    let entry = &found[i];
+    let Some(id) = id_of(entry) else { return };
+    let Some(node) = entry.node.get("id") else { return };
+    let pointer = child(&entry.pointer, "id");
+    if let Some(first) =
+        found.iter().take(i).find(|o| id_of(o).as_ref() == Some(&id) && o.name != entry.name)
+    {
+        let message = format!("the id `{id}` is also that of `{}`", first.name);
+        problems.error("config/duplicate-server", &node.range, &pointer, message);
+    } else if id.trim() != entry.name.as_str() {
+        let message = format!("the key `{}` is the name, `id` is not used", entry.name);
+        problems.warn("config/unused-key", &node.range, &pointer, message);
+    }
+}
+
+fn check_entries(found: &[Found<'_>], problems: &mut Problems<'_>) {
+    for entry in found {
+        problems.server = Some(entry.name.clone());
+        check(&Shape::Object(&crate::config::keys::SERVER), entry.node, &entry.pointer, problems);
+    }
+    problems.server = None;
+}
+
+fn server(
+    found: &Found<'_>,
+    problems: &mut Problems<'_>,
+    (scope, folder): (&Scope<'_>, &PathBuf),
+    out: &mut FileContent,
+) -> ParsedServer {
+    let before = problems.list.len();
+    check_entries(std::slice::from_ref(found), problems);
+    problems.server = Some(found.name.clone());
+    let sound = !problems.list.iter().skip(before).any(Diagnostic::is_error);
+    let entry = Entry::new(found.name.clone(), found.node, found.pointer.clone());
+    let mut reader = Reader {
+        problems,
+        scope,
+        origins: &mut out.origins,
+        unanswered: Vec::new(),
+        reads: Vec::new(),
+        folder: folder.clone(),
+    };
+    // What is no object at all has been reported; to miss its keys would say it twice.
+    let config = matches!(found.node.kind, NodeKind::Object(_))
+        .then(|| entry::read(&entry, &mut reader))
+        .flatten();
+    let (mut unanswered, reads) = (reader.unanswered, reader.reads);
+    out.reads.extend(reads);
+    let disabled =
+        matches!(found.node.get("disabled").map(|n| &n.kind), Some(NodeKind::Bool(true)));
+    if disabled {
+        // What is switched off may wait for its variables and answers.
+        unanswered.clear();
+        for problem in problems.list.iter_mut().skip(before) {
+            if matches!(
+                problem.rule.as_str(),
+                "config/unset-variable" | "config/empty-variable" | "config/env-file"
+            ) {
+                problem.severity = Severity::Warning;
+            }
+        }
+    }
+    problems.server = None;
+    let place = |range: &Range<usize>, pointer: &str| {
+        Place::new(problems.source, range, pointer, &found.name)
+    };
+    ParsedServer {
+        name: found.name.clone(),
+        config: config.filter(|_| sound),
+        unanswered,
+        disabled,
+        dependencies: dependencies(found, &place),
+        key: place(&found.key_range, &found.pointer),
+    }
+}
+
+fn dependencies(
+    found: &Found<'_>,
+    place: &dyn Fn(&Range<usize>, &str) -> Place,
+) -> Vec<(ServerName, Place)> {
+    let key = if found.node.get("dependencies").is_some() { "dependencies" } else { "dependsOn" };
+    let pointer = child(&found.pointer, key);
+    let elements = found.node.get(key).map(Node::elements).unwrap_or_default();
+    elements
+        .iter()
+        .enumerate()
+        .filter_map(|(i, e)| {
+            Some((ServerName::new(e.text()?), place(&e.range, &format!("{pointer}/{i}"))))
+        })
+        .collect()
+}
+
+/// The declared inputs, and the ids of those that run an editor's command.
+fn inputs(root: &Node, problems: &mut Problems<'_>) -> (Vec<InputConfig>, Vec<String>) {
+    let mut out: Vec<InputConfig> = Vec::new();
+    let mut commands = Vec::new();
+    for (i, node) in root.get("inputs").map(Node::elements).unwrap_or_default().iter().enumerate() {
+        let pointer = format!("/inputs/{i}");
+        let text = |key: &str| node.get(key).and_then(Node::text).map(str::to_owned);
+        let (Some(id), Some(kind)) = (text("id"), text("type")) else { continue };
+        let id_range = node.get("id").map_or(node.range.clone(), |n| n.range.clone());
+        if out.iter().any(|o| o.id == id) || commands.contains(&id) {
+            let message = format!("the input `{id}` is declared twice; the first one counts");
+            problems.warn("config/duplicate-input", &id_range, &child(&pointer, "id"), message);
+            continue;
+        }
+        if kind == "command" {
+            let message =
+                format!("the input `{id}` runs a command of an editor, which cannot be done here");
+            problems
+                .warn("config/input-command", &id_range, &pointer, message)
+                .help(format!("set {}", crate::config::input_variable(&id)));
+            commands.push(id);
+            continue;
+        }
+        let kind = if kind == "pickString" {
+            InputKind::PickString { options: options(node, &pointer, problems) }
+        } else {
+            let password =
+                matches!(node.get("password").map(|n| &n.kind), Some(NodeKind::Bool(true)));
+            InputKind::PromptString { password }
+        };
+        let description = text("description").unwrap_or_else(|| id.clone());
+        out.push(InputConfig { id, description, kind, default: text("default") });
+    }
+    (out, commands)
+}
+
+fn options(node: &Node, pointer: &str, problems: &mut Problems<'_>) -> Vec<String> {
+    let options: Vec<String> = node
+        .get("options")
+        .map(Node::elements)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|o| o.text().or_else(|| o.get("value").and_then(Node::text)))
+        .map(str::to_owned)
+        .collect();
+    if options.is_empty() {
+        let brace = node.range.start..node.range.start + 1;
+        problems
+            .warn("config/missing-key", &brace, pointer, "there is nothing to pick from")
+            .help("add `options`");
+    }
+    options
+}

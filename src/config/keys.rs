@@ -1,0 +1,438 @@
+//! Every key of an `mcp.json`, with its shape, meaning and default: the one table behind the
+//! check, the suggestions, `mcpdeck schema` and the documentation.
+
+use crate::config::shape::{Key, ObjectShape, Shape};
+
+const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+    Key::new(name, shape, doc)
+}
+
+/// A plain duration in seconds and its spelling in milliseconds (decision D6).
+macro_rules! duration {
+    ($name:literal, $millis:literal, $default:literal, $doc:literal) => {
+        (
+            key($name, Shape::Seconds, concat!($doc, ", in seconds")).default($default),
+            key($millis, Shape::Millis, concat!($doc, ", in milliseconds")).alias($name),
+        )
+    };
+}
+
+const TIMEOUT: (Key, Key) =
+    duration!("timeout", "timeoutMs", "30", "Default deadline of a request");
+const STARTUP: (Key, Key) =
+    duration!("startupTimeout", "startupTimeoutMs", "30", "Deadline of one attempt to start");
+const SHUTDOWN: (Key, Key) =
+    duration!("shutdownTimeout", "shutdownTimeoutMs", "10", "Deadline of a graceful stop");
+
+/// Most of a delay in milliseconds: an hour.
+const DELAY: Shape = Shape::Number { min: 0.0, max: 3_600_000.0 };
+/// The same in seconds.
+const DELAY_SECONDS: Shape = Shape::Number { min: 0.0, max: 3_600.0 };
+const COUNT: Shape = Shape::Integer { min: 0, max: 1_000 };
+const AMOUNT: Shape = Shape::Integer { min: 1, max: 1_000_000_000 };
+
+/// The whole file.
+pub(crate) static FILE: ObjectShape = ObjectShape {
+    name: "file",
+    doc: "the configuration",
+    keys: &[
+        key("servers", SERVERS, "The servers, by name"),
+        key("mcpServers", SERVERS, "The servers, by name (spelling of other hosts)"),
+        key(
+            "inputs",
+            Shape::List(&Shape::Object(&INPUT)),
+            "Values that are asked for when they are first needed",
+        ),
+        key(
+            "reload",
+            Shape::Word(&[
+                ("auto", "a changed file is applied as soon as it is stable and valid"),
+                ("ask", "the plan is shown first"),
+            ]),
+            "What happens when the file changes",
+        )
+        .default("\"auto\""),
+        key("$schema", Shape::Text, "Address of this schema, for editors"),
+    ],
+    required: &[],
+    foreign: &[
+        ("sandbox", "the sandbox settings of another host"),
+        ("version", "mcpdeck has one version of the file"),
+        ("trust", "trust is never read from a file, only given by its user"),
+        ("trusted", "trust is never read from a file, only given by its user"),
+    ],
+};
+
+const SERVERS: Shape =
+    Shape::Either(&[Shape::Map(&Shape::Object(&SERVER)), Shape::List(&Shape::Object(&LISTED))]);
+
+/// One server.
+pub(crate) static SERVER: ObjectShape = ObjectShape {
+    name: "server",
+    doc: "a server",
+    keys: SERVER_KEYS,
+    required: &[],
+    foreign: FOREIGN,
+};
+
+/// One server where the servers are a list.
+static LISTED: ObjectShape = ObjectShape {
+    name: "listedServer",
+    doc: "a server",
+    keys: SERVER_KEYS,
+    required: &["id"],
+    foreign: FOREIGN,
+};
+
+const SERVER_KEYS: &[Key] = &[
+    key(
+        "type",
+        Shape::Word(TYPES),
+        "How the server is reached; `command` means stdio, `url` means http",
+    ),
+    key(
+        "transport",
+        Shape::Word(TRANSPORTS),
+        "Transport of an entry of type `local` or `remote` (older spelling)",
+    ),
+    key("id", Shape::Text, "Name of the server where the servers are a list (older spelling)"),
+    key("command", Shape::Text, "Program to run, found on PATH; never passed to a shell"),
+    key("args", Shape::List(&Shape::Text), "Arguments, passed as they are"),
+    key(
+        "env",
+        Shape::Map(&Shape::Scalar),
+        "Environment of the process, in addition to the safe list; null takes a variable of `envFile` out",
+    ),
+    key("envFile", Shape::Text, "File of NAME=value lines added to the environment; `env` wins"),
+    key("cwd", Shape::Text, "Working directory; the folder of the file when not given"),
+    key("inheritEnv", Shape::Flag, "Pass the whole environment instead of the safe list")
+        .default("false"),
+    key("url", Shape::Text, "Address of a server that already runs"),
+    key("httpUrl", Shape::Text, "Address, Streamable HTTP (spelling of Gemini CLI)").alias("url"),
+    key("serverUrl", Shape::Text, "Address (spelling of Windsurf)").alias("url"),
+    key("headers", Shape::Map(&Shape::Text), "Extra HTTP headers"),
+    TIMEOUT.0,
+    TIMEOUT.1,
+    STARTUP.0,
+    STARTUP.1,
+    SHUTDOWN.0,
+    SHUTDOWN.1,
+    key("dependencies", Shape::List(&Shape::Text), "Servers that must be ready first"),
+    key("dependsOn", Shape::List(&Shape::Text), "Servers that must be ready first")
+        .alias("dependencies"),
+    key("disabled", Shape::Flag, "Listed but not started").default("false"),
+    key("restart", RESTART_SETTING, "What happens when the process ends unasked"),
+    key("onTimeout", Shape::Word(ON_TIMEOUT), "What a request without an answer in time means")
+        .default("\"unavailable\""),
+    key(
+        "retry",
+        Shape::Object(&RETRY),
+        "Attempts to start, and to repeat requests that may be repeated",
+    ),
+    key("cache", CACHE_SETTING, "Cache of resources and prompts"),
+    key("limits", Shape::Object(&LIMITS), "Limits of the process and of what it may send"),
+    key("roots", Shape::List(&ROOT), "Folders shared with the server as roots"),
+    key(
+        "protocol",
+        Shape::Version(PROTOCOLS),
+        "Protocol version to speak: a choice or a date such as `2025-11-25`",
+    )
+    .default("\"auto\""),
+    key("logLevel", Shape::Word(LOG_LEVELS), "Level asked of the server's own logging"),
+    key("tools", Shape::Object(&TOOLS), "Which tools are offered"),
+    key("dev", Shape::Object(&DEV), "Development: restart when sources change"),
+    key("guard", GUARD_SETTING, "What happens to suspicious arguments").default("\"warn\""),
+    key("approvals", Shape::Object(&APPROVALS), "What happens to requests of the server"),
+];
+
+const RESTART_SETTING: Shape =
+    Shape::Either(&[Shape::Word(RESTART_POLICIES), Shape::Object(&RESTART)]);
+const CACHE_SETTING: Shape = Shape::Either(&[Shape::Flag, Shape::Object(&CACHE)]);
+const GUARD_SETTING: Shape = Shape::Either(&[Shape::Word(GUARD_MODES), Shape::Object(&GUARD)]);
+
+const TYPES: &[(&str, &str)] = &[
+    ("stdio", "a child process"),
+    ("http", "Streamable HTTP"),
+    ("sse", "HTTP+SSE of 2024-11-05"),
+    ("websocket", "WebSocket"),
+    ("local", "older spelling: a child process"),
+    ("remote", "older spelling: by address"),
+    ("streamable-http", "Streamable HTTP"),
+    ("streamableHttp", "Streamable HTTP"),
+    ("ws", "WebSocket"),
+];
+
+const TRANSPORTS: &[(&str, &str)] = &[
+    ("stdio", "a child process"),
+    ("http", "Streamable HTTP"),
+    ("sse", "HTTP+SSE of 2024-11-05"),
+    ("websocket", "WebSocket"),
+    ("streamable-http", "Streamable HTTP"),
+    ("streamableHttp", "Streamable HTTP"),
+    ("ws", "WebSocket"),
+];
+
+const RESTART_POLICIES: &[(&str, &str)] =
+    &[("never", "it stays down until it is asked for"), ("on-failure", "it is started again")];
+
+const ON_TIMEOUT: &[(&str, &str)] = &[
+    ("unavailable", "the server leaves the active list until it is reconnected"),
+    ("breaker", "it counts as a failure of the circuit breakers"),
+];
+
+const PROTOCOLS: &[(&str, &str)] = &[
+    ("auto", "the newest that both sides know"),
+    ("legacy", "the newest with `initialize`"),
+    ("modern", "the newest with `server/discover`"),
+];
+
+pub(crate) const LOG_LEVELS: &[(&str, &str)] = &[
+    ("debug", ""),
+    ("info", ""),
+    ("notice", ""),
+    ("warning", ""),
+    ("error", ""),
+    ("critical", ""),
+    ("alert", ""),
+    ("emergency", ""),
+];
+
+const GUARD_MODES: &[(&str, &str)] = &[
+    ("off", "do not look"),
+    ("warn", "record and show"),
+    ("ask", "ask before sending"),
+    ("deny", "refuse"),
+];
+
+const RULES: &[(&str, &str)] =
+    &[("ask", "a person or the application decides"), ("deny", "refused at once")];
+
+static RESTART: ObjectShape = ObjectShape {
+    name: "restart",
+    doc: "`restart`",
+    keys: &[
+        key("policy", Shape::Word(RESTART_POLICIES), "When").default("\"never\""),
+        key("max", COUNT, "Restarts in a row before giving up").default("3"),
+        key("backoff", DELAY_SECONDS, "First delay in seconds; grows with each attempt")
+            .default("2"),
+        key("backoffMs", DELAY, "First delay in milliseconds").alias("backoff"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+static RETRY: ObjectShape = ObjectShape {
+    name: "retry",
+    doc: "`retry`",
+    keys: &[
+        key("maxRetries", COUNT, "Retries after the first attempt").default("3"),
+        key("initial", DELAY_SECONDS, "First delay in seconds").default("1"),
+        key("initialMs", DELAY, "First delay in milliseconds").alias("initial"),
+        key("factor", Shape::Number { min: 1.0, max: 100.0 }, "Growth of the delay").default("2"),
+        key("maxDelay", DELAY_SECONDS, "Longest delay in seconds").default("30"),
+        key("maxDelayMs", DELAY, "Longest delay in milliseconds").alias("maxDelay"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+static CACHE: ObjectShape = ObjectShape {
+    name: "cache",
+    doc: "`cache`",
+    keys: &[
+        key("enabled", Shape::Flag, "Keep answers at all").default("true"),
+        key("ttl", Shape::Seconds, "Time to live in seconds, without a hint of the server")
+            .default("300"),
+        key("ttlMs", Shape::Millis, "Time to live in milliseconds").alias("ttl"),
+        key("staleIfUnavailable", Shape::Flag, "Serve an old answer when the server is down")
+            .default("true"),
+        key("maxEntries", AMOUNT, "Most entries").default("512"),
+        key("maxBytes", Shape::Bytes, "Most bytes").default("16777216"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+static LIMITS: ObjectShape = ObjectShape {
+    name: "limits",
+    doc: "`limits`",
+    keys: &[
+        key("memory", Shape::Bytes, "Address space of the process"),
+        key("cpu", Shape::Seconds, "CPU time of the process in seconds"),
+        key("openFiles", Shape::Integer { min: 16, max: 1_048_576 }, "Open files of the process"),
+        key("lineBytes", Shape::Integer { min: 1_024, max: 16 << 20 }, "Longest message in bytes")
+            .default("4194304"),
+        key("depth", Shape::Integer { min: 8, max: 512 }, "Deepest nesting of a message")
+            .default("128"),
+        key("nodes", Shape::Integer { min: 100, max: 10_000_000 }, "Most JSON values in a message")
+            .default("500000"),
+        key(
+            "stderrLineBytes",
+            Shape::Integer { min: 80, max: 1 << 20 },
+            "Longest line of stderr in bytes",
+        )
+        .default("16384"),
+        key("maxCall", Shape::Seconds, "Longest call in seconds, whatever its progress")
+            .default("600"),
+        key("maxCallMs", Shape::Millis, "Longest call in milliseconds").alias("maxCall"),
+        key("listPages", Shape::Integer { min: 1, max: 10_000 }, "Most pages of a list")
+            .default("100"),
+        key("listEntries", Shape::Integer { min: 1, max: 1_000_000 }, "Most entries of a list")
+            .default("5000"),
+        key(
+            "approvals",
+            Shape::Integer { min: 1, max: 10_000 },
+            "Most open requests of the server",
+        )
+        .default("32"),
+        key("maxWaiting", Shape::Seconds, "Longest time a person may hold a call, in seconds")
+            .default("3600"),
+        key(
+            "maxWaitingMs",
+            Shape::Millis,
+            "Longest time a person may hold a call, in milliseconds",
+        )
+        .alias("maxWaiting"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+const ROOT: Shape = Shape::Either(&[Shape::Text, Shape::Object(&ROOT_OBJECT)]);
+
+static ROOT_OBJECT: ObjectShape = ObjectShape {
+    name: "root",
+    doc: "a root",
+    keys: &[
+        key("uri", Shape::Text, "A folder, or a `file://` URI"),
+        key("name", Shape::Text, "A name to show"),
+    ],
+    required: &["uri"],
+    foreign: &[],
+};
+
+static TOOLS: ObjectShape = ObjectShape {
+    name: "tools",
+    doc: "`tools`",
+    keys: &[
+        key("allow", Shape::List(&Shape::Text), "Globs; a tool must match one; none allows all"),
+        key("deny", Shape::List(&Shape::Text), "Globs; a tool must match none; wins over `allow`"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+static DEV: ObjectShape = ObjectShape {
+    name: "dev",
+    doc: "`dev`",
+    keys: &[
+        key(
+            "watch",
+            Shape::Either(&[Shape::List(&Shape::Text), Shape::Text]),
+            "Globs below the working directory; a change restarts the server",
+        ),
+        key(
+            "build",
+            Shape::Either(&[Shape::List(&Shape::Text), Shape::Text]),
+            "Program and arguments to run before the restart",
+        ),
+        key("rerun", Shape::Flag, "Run the last call again after the restart").default("false"),
+        key("debug", Shape::Any, "Debugger settings of VS Code"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+static GUARD: ObjectShape = ObjectShape {
+    name: "guard",
+    doc: "`guard`",
+    keys: &[
+        key("default", Shape::Word(GUARD_MODES), "For every tool").default("\"warn\""),
+        key("tools", Shape::Map(&Shape::Word(GUARD_MODES)), "For the named tools"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+static APPROVALS: ObjectShape = ObjectShape {
+    name: "approvals",
+    doc: "`approvals`",
+    keys: &[
+        key("sampling", RULE, "For sampling/createMessage").default("\"ask\""),
+        key("elicitation", RULE, "For elicitation/create").default("\"ask\""),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+const RULE: Shape = Shape::Either(&[Shape::Word(RULES), Shape::Object(&CANNED)]);
+
+static CANNED: ObjectShape = ObjectShape {
+    name: "canned",
+    doc: "a canned answer",
+    keys: &[key("canned", Shape::Any, "The result every request is answered with")],
+    required: &["canned"],
+    foreign: &[],
+};
+
+static INPUT: ObjectShape = ObjectShape {
+    name: "input",
+    doc: "an input",
+    keys: &[
+        key("id", Shape::Text, "Its name in `${input:id}`"),
+        key(
+            "type",
+            Shape::Word(&[
+                ("promptString", "free text"),
+                ("pickString", "one of `options`"),
+                ("command", "refused: it runs a command of an editor"),
+            ]),
+            "How it is asked for",
+        ),
+        key("description", Shape::Text, "What is asked"),
+        key("default", Shape::Text, "Offered value"),
+        key("password", Shape::Flag, "Hide what is typed").default("false"),
+        key("options", Shape::List(&OPTION), "The choices of `pickString`"),
+    ],
+    required: &["id", "type"],
+    foreign: &[
+        ("command", "inputs of type `command` run inside an editor"),
+        ("args", "inputs of type `command` run inside an editor"),
+    ],
+};
+
+const OPTION: Shape = Shape::Either(&[Shape::Text, Shape::Object(&OPTION_OBJECT)]);
+
+static OPTION_OBJECT: ObjectShape = ObjectShape {
+    name: "option",
+    doc: "an option",
+    keys: &[key("label", Shape::Text, "Shown"), key("value", Shape::Text, "Used")],
+    required: &["value"],
+    foreign: &[],
+};
+
+/// Keys other hosts write into an entry.
+const FOREIGN: &[(&str, &str)] = &[
+    ("alwaysAllow", "Cline's list of approved tools; see `tools`"),
+    ("autoApprove", "Cline's list of approved tools; see `tools`"),
+    ("networkTimeout", "a setting of Cline"),
+    ("trust", "trust is never read from a file, only given by its user"),
+    ("trusted", "trust is never read from a file, only given by its user"),
+    ("includeTools", "Gemini CLI's list of tools; see `tools`"),
+    ("excludeTools", "Gemini CLI's list of tools; see `tools`"),
+    ("disabledTools", "Windsurf's list of tools; see `tools`"),
+    ("disabled_tools", "Codex's list of tools; see `tools`"),
+    ("enabled_tools", "Codex's list of tools; see `tools`"),
+    ("oauth", "authorisation is negotiated with the server"),
+    ("auth", "authorisation is negotiated with the server"),
+    ("authProviderType", "authorisation is negotiated with the server"),
+    ("gallery", "a setting of VS Code"),
+    ("version", "a setting of VS Code"),
+    ("sandbox", "a setting of VS Code"),
+    ("sandboxEnabled", "a setting of VS Code"),
+    ("description", "a comment of another host"),
+    ("icon", "a setting of another host"),
+    ("source", "a setting of Zed"),
+    ("settings", "a setting of Zed"),
+    ("name", "the key is the name"),
+];

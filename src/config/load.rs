@@ -1,0 +1,251 @@
+//! Loading: one or several files become one configuration (requirements C1 to C6).
+//!
+//! A problem of the file as a whole (it cannot be read or parsed, a server is defined twice)
+//! leaves nothing to use. A problem of one entry takes that server out, and those that depend on
+//! it; whether the rest is used is the caller's decision: [`Loaded::config`] holds the rest,
+//! [`Loaded::complete`] refuses it.
+
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+
+use crate::config::file::{self, FileContent, ParsedServer};
+use crate::config::graph;
+use crate::config::origin::Origins;
+use crate::config::source::Source;
+use crate::config::{Diagnostic, Environment, InputConfig, McpConfig, ServerName, Severity};
+
+/// A configuration with everything found out about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loaded {
+    /// What can be used now.
+    pub config: McpConfig,
+    /// Every problem, in file order, the errors of servers that were left out included.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Inputs that have to be answered first. Put the answers into [`Environment::inputs`] and
+    /// load again.
+    pub needs: Vec<InputNeed>,
+    /// Servers of the files that are not in `config`: their entry has an error, waits for an
+    /// input, or depends on one that does.
+    pub left_out: Vec<ServerName>,
+    /// Where each value comes from.
+    pub origins: Origins,
+    /// Every file that was read, env files included: what has to be watched.
+    pub reads: Vec<PathBuf>,
+}
+
+/// An input without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputNeed {
+    /// The input.
+    pub input: InputConfig,
+    /// Servers that wait for it.
+    pub servers: Vec<ServerName>,
+    /// The missing answer as an error: where it is used first, and how to answer it.
+    pub problem: Diagnostic,
+}
+
+impl Loaded {
+    /// The configuration when nothing is wrong and nothing is missing.
+    ///
+    /// # Errors
+    /// All diagnostics when one of them is an error or an input has no answer; the inputs are
+    /// then among them, each as an error that names its variable.
+    pub fn complete(self) -> Result<McpConfig, Vec<Diagnostic>> {
+        let mut all = self.diagnostics;
+        all.extend(self.needs.into_iter().map(|need| need.problem));
+        if all.iter().any(Diagnostic::is_error) { Err(all) } else { Ok(self.config) }
+    }
+
+    /// Whether an entry has an error.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}
+
+/// Loads files, the last of them with the highest precedence: it replaces entries of the same
+/// name as a whole.
+///
+/// # Errors
+/// Every diagnostic when nothing can be used: a file that cannot be read or parsed, a server
+/// defined twice, or no file at all.
+pub fn load(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
+    let contents = files.iter().map(|file| match Source::read(file) {
+        Ok(source) => file::read(&source, env),
+        Err(problem) => {
+            FileContent { diagnostics: vec![*problem], fatal: true, ..FileContent::default() }
+        }
+    });
+    merge(files, contents.collect())
+}
+
+/// Loads one configuration from text; `file` is the name shown and the folder paths start from.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_text(file: &Path, text: &str, env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
+    let content = file::read(&Source::new(file, text), env);
+    merge(&[file.to_path_buf()], vec![content])
+}
+
+fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Diagnostic>> {
+    if files.is_empty() {
+        let mut nothing =
+            Diagnostic::new("config/read", Severity::Error, "no configuration was named or found");
+        nothing.help = Some("write an mcp.json, or run `mcpdeck -- COMMAND ARGS...`".to_owned());
+        return Err(vec![nothing]);
+    }
+    let fatal = contents.iter().any(|content| content.fatal);
+    let mut out = Loaded::default();
+    out.config.files = files.to_vec();
+    let mut servers: IndexMap<ServerName, ParsedServer> = IndexMap::new();
+    let mut inputs: IndexMap<String, InputConfig> = IndexMap::new();
+    for content in contents {
+        for server in content.servers {
+            if let Some(earlier) = servers.get(&server.name) {
+                out.diagnostics.push(overridden(earlier, &server));
+                let prefix = crate::config::problems::child("/servers", server.name.as_str());
+                let inside = format!("{prefix}/");
+                out.origins
+                    .retain(|pointer, _| *pointer != prefix && !pointer.starts_with(&inside));
+            }
+            servers.insert(server.name.clone(), server);
+        }
+        inputs.extend(content.inputs.into_iter().map(|input| (input.id.clone(), input)));
+        out.config.reload = content.reload.unwrap_or(out.config.reload);
+        out.origins.extend(content.origins);
+        out.reads.extend(content.reads);
+        out.diagnostics.extend(content.diagnostics);
+    }
+    if fatal {
+        return Err(sorted(out.diagnostics, files));
+    }
+    out.reads.sort();
+    out.reads.dedup();
+    out.needs = needs(&servers, &inputs);
+    out.config.inputs = inputs.into_values().collect();
+    let sound = sound_servers(&servers, &mut out.diagnostics);
+    for (name, server) in servers {
+        match server.config {
+            Some(config) if sound.contains(&name) => {
+                out.config.servers.insert(name, config);
+            }
+            _ => out.left_out.push(name),
+        }
+    }
+    out.diagnostics = sorted(out.diagnostics, files);
+    out.config.warnings = out.diagnostics.iter().filter(|d| !d.is_error()).cloned().collect();
+    Ok(out)
+}
+
+/// In the order of the files, then of their lines.
+fn sorted(mut all: Vec<Diagnostic>, files: &[PathBuf]) -> Vec<Diagnostic> {
+    let rank = |d: &Diagnostic| files.iter().position(|f| *f == d.at.file).unwrap_or(files.len());
+    all.sort_by_key(|d| (rank(d), d.at.clone()));
+    all
+}
+
+fn overridden(earlier: &ParsedServer, later: &ParsedServer) -> Diagnostic {
+    let file = earlier.key.diagnostic.as_ref().map(|d| d.at.to_string()).unwrap_or_default();
+    let message = format!("`{}` replaces the entry of {file}", later.name);
+    later.key.problem("config/overridden", Severity::Note, message)
+}
+
+fn needs(
+    servers: &IndexMap<ServerName, ParsedServer>,
+    inputs: &IndexMap<String, InputConfig>,
+) -> Vec<InputNeed> {
+    let mut out: Vec<InputNeed> = Vec::new();
+    for server in servers.values() {
+        for (id, problem) in &server.unanswered {
+            let Some(input) = inputs.get(id) else { continue };
+            match out.iter_mut().find(|need| need.input.id == *id) {
+                Some(need) if need.servers.contains(&server.name) => {}
+                Some(need) => need.servers.push(server.name.clone()),
+                None => out.push(InputNeed {
+                    input: input.clone(),
+                    servers: vec![server.name.clone()],
+                    problem: problem.clone(),
+                }),
+            }
+        }
+    }
+    out
+}
+
+/// The servers whose entry is usable and whose dependencies are; reports those that are not.
+fn sound_servers(
+    servers: &IndexMap<ServerName, ParsedServer>,
+    out: &mut Vec<Diagnostic>,
+) -> Vec<ServerName> {
+    let mut sound: Vec<ServerName> =
+        servers.values().filter(|s| s.config.is_some()).map(|s| s.name.clone()).collect();
+    let mut broken: Vec<ServerName> = Vec::new();
+    for server in servers.values() {
+        for (needed, place) in &server.dependencies {
+            let message = match servers.get(needed) {
+                None => format!("`{}` depends on `{needed}`, which is not defined", server.name),
+                Some(on) if on.disabled && !server.disabled => {
+                    format!("`{}` depends on `{needed}`, which is disabled", server.name)
+                }
+                Some(_) => continue,
+            };
+            let severity = if server.disabled { Severity::Warning } else { Severity::Error };
+            let mut problem = place.problem("config/dependency", severity, message);
+            let known = servers.keys().map(ServerName::as_str);
+            if !servers.contains_key(needed) {
+                problem.help = crate::config::problems::closest(needed.as_str(), known)
+                    .map(|meant| format!("did you mean `{meant}`?"));
+            }
+            out.push(problem);
+            broken.push(server.name.clone());
+        }
+    }
+    broken.extend(report_cycles(servers, out));
+    sound.retain(|name| !broken.contains(name));
+    leave_out_dependents(servers, &mut sound, out);
+    sound
+}
+
+fn report_cycles(
+    servers: &IndexMap<ServerName, ParsedServer>,
+    out: &mut Vec<Diagnostic>,
+) -> Vec<ServerName> {
+    let edges: Vec<(ServerName, Vec<ServerName>)> = servers
+        .values()
+        .map(|s| (s.name.clone(), s.dependencies.iter().map(|(n, _)| n.clone()).collect()))
+        .collect();
+    let cycles = graph::cycles(&edges);
+    for cycle in &cycles {
+        let Some(first) = cycle.first().and_then(|name| servers.get(name)) else { continue };
+        let next = cycle.get(1).or(cycle.first());
+        let place = first
+            .dependencies
+            .iter()
+            .find(|(name, _)| Some(name) == next)
+            .map_or(&first.key, |(_, place)| place);
+        let message = format!("the dependencies form a cycle: {}", graph::in_words(cycle));
+        let mut problem = place.problem("config/cycle", Severity::Error, message);
+        problem.help = Some("remove one of these dependencies".to_owned());
+        out.push(problem);
+    }
+    cycles.into_iter().flatten().collect()
+}
+
+/// Takes out what depends on something that is left out, as far as it reaches.
+fn leave_out_dependents(
+    servers: &IndexMap<ServerName, ParsedServer>,
+    sound: &mut Vec<ServerName>,
+    out: &mut Vec<Diagnostic>,
+) {
+    loop {
+        let lost = servers.values().filter(|s| sound.contains(&s.name)).find_map(|s| {
+            let (needed, place) = s.dependencies.iter().find(|(n, _)| !sound.contains(n))?;
+            Some((s, needed, place))
+        });
+        let Some((server, needed, place)) = lost else { return };
+        let message = format!("`{}` is left out: it depends on `{needed}`", server.name);
+        out.push(place.problem("config/left-out", Severity::Note, message));
+        sound.retain(|name| *name != server.name);
+    }
+}

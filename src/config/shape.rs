@@ -1,0 +1,400 @@
+//! The shape of a configuration as data: one table drives the structural check, the suggestions
+//! and the JSON Schema, so that the three cannot disagree.
+
+use std::ops::Range;
+
+use crate::config::problems::{Problems, child, closest};
+use crate::config::syntax::{Member, Node, NodeKind};
+
+/// What a value may be.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    /// A string; expanded.
+    Text,
+    /// A string, number, boolean or null: an environment value.
+    Scalar,
+    /// One of these words, with what each means.
+    Word(&'static [(&'static str, &'static str)]),
+    /// A date as protocol versions have it, or one of these words.
+    Version(&'static [(&'static str, &'static str)]),
+    /// `true` or `false`.
+    Flag,
+    /// A duration above zero in seconds, at most a week.
+    Seconds,
+    /// The same in milliseconds.
+    Millis,
+    /// A number, limits included.
+    Number { min: f64, max: f64 },
+    /// A whole number, limits included.
+    Integer { min: u64, max: u64 },
+    /// A whole number of bytes, or text such as `512MiB`.
+    Bytes,
+    /// A list of one shape.
+    List(&'static Shape),
+    /// An object with free keys.
+    Map(&'static Shape),
+    /// An object with known keys.
+    Object(&'static ObjectShape),
+    /// One of several, told apart by their JSON type.
+    Either(&'static [Shape]),
+    /// Any JSON value.
+    Any,
+}
+
+/// An object with known keys.
+#[derive(Debug)]
+pub(crate) struct ObjectShape {
+    /// Its name in the schema.
+    pub(crate) name: &'static str,
+    pub(crate) doc: &'static str,
+    pub(crate) keys: &'static [Key],
+    pub(crate) required: &'static [&'static str],
+    /// Keys of other hosts that are known and not used, with who writes them.
+    pub(crate) foreign: &'static [(&'static str, &'static str)],
+}
+
+/// A known key.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) doc: &'static str,
+    /// Its default as JSON text.
+    pub(crate) default: Option<&'static str>,
+    /// The key it is another spelling of.
+    pub(crate) alias_of: Option<&'static str>,
+}
+
+impl Key {
+    pub(crate) const fn new(name: &'static str, shape: Shape, doc: &'static str) -> Self {
+        Self { name, shape, doc, default: None, alias_of: None }
+    }
+
+    pub(crate) const fn default(mut self, json: &'static str) -> Self {
+        self.default = Some(json);
+        self
+    }
+
+    pub(crate) const fn alias(mut self, of: &'static str) -> Self {
+        self.alias_of = Some(of);
+        self
+    }
+}
+
+/// Longest duration that is taken, in seconds.
+pub(crate) const MAX_SECONDS: f64 = 604_800.0;
+
+impl Shape {
+    /// What is expected, with its article.
+    pub(crate) fn expected(&self) -> String {
+        match self {
+            Self::Text | Self::Word(_) | Self::Version(_) | Self::Scalar => "a string".into(),
+            Self::Flag => "true or false".into(),
+            Self::Seconds => "a number of seconds".into(),
+            Self::Millis => "a number of milliseconds".into(),
+            Self::Number { .. } => "a number".into(),
+            Self::Integer { .. } => "a whole number".into(),
+            Self::Bytes => "a number of bytes, or text such as \"512MiB\"".into(),
+            Self::List(of) => match of {
+                Self::Text => "a list of strings".into(),
+                _ => "a list".into(),
+            },
+            Self::Map(_) | Self::Object(_) => "an object".into(),
+            Self::Either(shapes) => {
+                let mut words: Vec<String> = shapes.iter().map(Self::expected).collect();
+                words.dedup();
+                words.join(" or ")
+            }
+            Self::Any => "any value".into(),
+        }
+    }
+
+    /// Whether a value has the JSON type of this shape, whatever its content.
+    fn takes(&self, node: &Node) -> bool {
+        match (self, &node.kind) {
+            (Self::Any, _)
+            | (Self::Text | Self::Word(_) | Self::Version(_) | Self::Bytes, NodeKind::Text(_))
+            | (
+                Self::Scalar,
+                NodeKind::Text(_) | NodeKind::Number(_) | NodeKind::Bool(_) | NodeKind::Null,
+            )
+            | (Self::Flag, NodeKind::Bool(_))
+            | (
+                Self::Seconds
+                | Self::Millis
+                | Self::Number { .. }
+                | Self::Integer { .. }
+                | Self::Bytes,
+                NodeKind::Number(_),
+            )
+            | (Self::List(_), NodeKind::List(_))
+            | (Self::Map(_) | Self::Object(_), NodeKind::Object(_)) => true,
+            (Self::Either(shapes), _) => shapes.iter().any(|s| s.takes(node)),
+            _ => false,
+        }
+    }
+}
+
+/// Checks a value against a shape and reports everything that does not fit.
+pub(crate) fn check(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>) {
+    if !shape.takes(node) {
+        wrong_type(shape, node, pointer, out);
+        return;
+    }
+    match (shape, &node.kind) {
+        (Shape::Either(shapes), _) => {
+            if let Some(shape) = shapes.iter().find(|s| s.takes(node)) {
+                check(shape, node, pointer, out);
+            }
+        }
+        (Shape::Word(words), NodeKind::Text(text)) if !is_word(words, text) => {
+            not_a_word(shape, node, pointer, out);
+        }
+        (Shape::Version(words), NodeKind::Text(text))
+            if !is_date(text) && !is_word(words, text) =>
+        {
+            not_a_word(shape, node, pointer, out);
+        }
+        (_, NodeKind::Number(written)) => check_number(shape, written, node, pointer, out),
+        (Shape::Bytes, NodeKind::Text(text)) if parse_bytes(text).is_none() => {
+            out.error("config/value", &node.range, pointer, "this is not a size")
+                .help("write bytes as a number, or text such as \"512MiB\" or \"2GB\"");
+        }
+        (Shape::List(of), NodeKind::List(elements)) => {
+            for (i, element) in elements.iter().enumerate() {
+                check(of, element, &format!("{pointer}/{i}"), out);
+            }
+        }
+        (Shape::Map(of), NodeKind::Object(members)) => {
+            repeated(members, pointer, out);
+            for m in members {
+                check(of, &m.value, &child(pointer, &m.key), out);
+            }
+        }
+        (Shape::Object(object), NodeKind::Object(members)) => {
+            check_object(object, node, members, pointer, out);
+        }
+        _ => {}
+    }
+}
+
+fn check_object(
+    object: &ObjectShape,
+    node: &Node,
+    members: &[Member],
+    pointer: &str,
+    out: &mut Problems<'_>,
+) {
+    repeated(members, pointer, out);
+    for m in members {
+        let at = child(pointer, &m.key);
+        if let Some(key) = object.keys.iter().find(|k| k.name == m.key) {
+            check(&key.shape, &m.value, &at, out);
+            if let Some(main) = key.alias_of
+                && let Some(other) = members.iter().find(|o| o.key == main)
+            {
+                let message = format!("`{}` and `{}` are the same setting", main, key.name);
+                let line = out.source.position(other.key_range.start).line;
+                out.error("config/conflict", &m.key_range, &at, message)
+                    .help(format!("keep one of them; the other is in line {line}"));
+            }
+        } else {
+            unknown_key(object, m, &at, out);
+        }
+    }
+    for required in object.required {
+        if !members.iter().any(|m| m.key == *required) {
+            let brace = node.range.start..node.range.start + 1;
+            let message = format!("`{required}` is missing");
+            out.error("config/missing-key", &brace, pointer, message);
+        }
+    }
+}
+
+/// Words people write for a key, too far from its spelling to be found by likeness.
+const SYNONYMS: [(&str, &str); 10] = [
+    ("cmd", "command"),
+    ("exec", "command"),
+    ("program", "command"),
+    ("arguments", "args"),
+    ("environment", "env"),
+    ("dir", "cwd"),
+    ("workingDirectory", "cwd"),
+    ("uri", "url"),
+    ("endpoint", "url"),
+    ("requires", "dependencies"),
+];
+
+fn unknown_key(object: &ObjectShape, member: &Member, pointer: &str, out: &mut Problems<'_>) {
+    let key = member.key.as_str();
+    if key.starts_with('_') || key.starts_with('$') || key.starts_with("//") {
+        return;
+    }
+    if let Some((_, whose)) = object.foreign.iter().find(|(name, _)| *name == key) {
+        let message = format!("`{key}` is not used: {whose}");
+        out.note("config/foreign-key", &member.key_range, pointer, message);
+        return;
+    }
+    let message = format!("`{key}` is not a known key of {}", object.doc);
+    let known = |name: &str| object.keys.iter().any(|k| k.name == name);
+    let meant = SYNONYMS
+        .iter()
+        .find(|(other, ours)| other.eq_ignore_ascii_case(key) && known(ours))
+        .map(|(_, ours)| *ours)
+        .or_else(|| closest(key, object.keys.iter().map(|k| k.name)));
+    let problem = out.warn("config/unknown-key", &member.key_range, pointer, message);
+    if let Some(meant) = meant {
+        problem.help(format!("did you mean `{meant}`?"));
+    }
+}
+
+/// Equal keys in one object: legal JSON, and never meant.
+fn repeated(members: &[Member], pointer: &str, out: &mut Problems<'_>) {
+    for (i, m) in members.iter().enumerate() {
+        if let Some(first) = members.iter().take(i).find(|o| o.key == m.key) {
+            let line = out.source.position(first.key_range.start).line;
+            let message = format!("`{}` is given twice; the last one counts", m.key);
+            out.warn("config/duplicate-key", &m.key_range, &child(pointer, &m.key), message)
+                .help(format!("remove one of them; the first is in line {line}"));
+        }
+    }
+}
+
+fn wrong_type(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>) {
+    let expected = shape.expected();
+    let name = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+    let what = match name.parse::<usize>() {
+        Ok(index) => format!("element {} of the list", index + 1),
+        Err(_) if name.is_empty() => "the configuration".to_owned(),
+        Err(_) => format!("`{name}`"),
+    };
+    let help = conversion(shape, node);
+    let message = format!("{what} must be {expected}, not {}", node.type_name());
+    let problem = out.error("config/type", &first_line(node), pointer, message);
+    if let Some(help) = help {
+        problem.help(help);
+    }
+}
+
+/// Objects and lists are shown by their bracket, not by all they hold.
+fn first_line(node: &Node) -> Range<usize> {
+    match node.kind {
+        NodeKind::List(_) | NodeKind::Object(_) => node.range.start..node.range.start + 1,
+        _ => node.range.clone(),
+    }
+}
+
+/// How the value would have to be written, when that can be told.
+fn conversion(shape: &Shape, node: &Node) -> Option<String> {
+    let numeric = matches!(
+        shape,
+        Shape::Seconds | Shape::Millis | Shape::Number { .. } | Shape::Integer { .. }
+    );
+    match (shape, &node.kind) {
+        (_, NodeKind::Text(t)) if numeric && t.trim().parse::<f64>().is_ok() => {
+            Some("write it without quotes".to_owned())
+        }
+        (Shape::Flag, NodeKind::Text(t)) if matches!(t.as_str(), "true" | "false") => {
+            Some("write it without quotes".to_owned())
+        }
+        // The value itself is not repeated: it may be a secret.
+        (Shape::Text, NodeKind::Number(_) | NodeKind::Bool(_)) => {
+            Some("put it in quotes".to_owned())
+        }
+        (Shape::Text, NodeKind::List(_)) if node.elements().iter().all(|e| e.text().is_some()) => {
+            Some("a program and its arguments are written as `command` and `args`".to_owned())
+        }
+        (Shape::List(_), NodeKind::Text(_)) => {
+            Some("put it in square brackets, one element per argument".to_owned())
+        }
+        (Shape::Map(_), NodeKind::List(_)) => {
+            Some("write it as { \"NAME\": \"value\" }".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn is_word(words: &[(&str, &str)], text: &str) -> bool {
+    words.iter().any(|(word, _)| *word == text)
+}
+
+fn not_a_word(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>) {
+    let (Shape::Word(words) | Shape::Version(words)) = shape else { return };
+    let shape_takes_date = matches!(shape, Shape::Version(_));
+    let text = node.text().unwrap_or_default();
+    let name = pointer.rsplit('/').next().unwrap_or_default();
+    let shown: String = text.chars().take(40).collect();
+    let message = format!("`{name}` cannot be `{}`", crate::text::SafeText::line(&shown));
+    let all: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+    let help = match closest(text, words.iter().map(|(word, _)| *word)) {
+        Some(meant) => format!("did you mean `{meant}`? It may be {}", all.join(", ")),
+        None if shape_takes_date => {
+            format!("it may be {}, or a date such as `2025-11-25`", all.join(", "))
+        }
+        None => format!("it may be {}", all.join(", ")),
+    };
+    out.error("config/value", &node.range, pointer, message).help(help);
+}
+
+fn check_number(shape: &Shape, written: &str, node: &Node, pointer: &str, out: &mut Problems<'_>) {
+    let Ok(value) = written.parse::<f64>() else { return };
+    let wrong = match shape {
+        Shape::Seconds if value <= 0.0 => Some("must be more than 0 seconds".to_owned()),
+        Shape::Seconds if value > MAX_SECONDS => Some("must be at most a week".to_owned()),
+        Shape::Millis if value <= 0.0 => Some("must be more than 0 milliseconds".to_owned()),
+        Shape::Millis if value > MAX_SECONDS * 1e3 => Some("must be at most a week".to_owned()),
+        Shape::Number { min, max } if value < *min || value > *max => {
+            Some(format!("must be from {min} to {max}"))
+        }
+        Shape::Integer { min, max } if value < *min as f64 || value > *max as f64 => {
+            Some(format!("must be from {min} to {max}"))
+        }
+        Shape::Integer { .. } | Shape::Bytes if value.fract() != 0.0 => {
+            Some("must be a whole number".to_owned())
+        }
+        Shape::Bytes if value < 1.0 || value > MAX_BYTES as f64 => {
+            Some("must be at least one byte and below 2^53".to_owned())
+        }
+        _ => None,
+    };
+    if let Some(wrong) = wrong {
+        let name = pointer.rsplit('/').next().unwrap_or_default();
+        let problem = out.error("config/range", &node.range, pointer, format!("`{name}` {wrong}"));
+        if matches!(shape, Shape::Seconds) && value > MAX_SECONDS {
+            problem.help(format!("it is in seconds; milliseconds are `{name}Ms`"));
+        }
+    }
+}
+
+/// Largest size: what JSON numbers hold exactly.
+pub(crate) const MAX_BYTES: u64 = (1 << 53) - 1;
+
+/// A size in bytes from text such as `512MiB`, `2 GB` or `65536`.
+pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor).filter(|n| (1..=MAX_BYTES).contains(n))
+}
+
+/// The pattern of [`Shape::Bytes`] text in the schema.
+pub(crate) const BYTES_PATTERN: &str = r"^\s*0*[1-9][0-9]{0,14}\s*([bB]|[kKmMgG]([iI]?[bB])?)?\s*$";
+
+fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() == 10
+        && bytes.iter().enumerate().all(|(i, b)| match i {
+            4 | 7 => *b == b'-',
+            _ => b.is_ascii_digit(),
+        })
+}

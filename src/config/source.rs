@@ -1,0 +1,255 @@
+//! The text of one file, and the way back from a byte offset to a line, a column and a snippet.
+//!
+//! Owns reading with limits and decoding. Must not interpret the content.
+
+use std::fs;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::config::diagnostics::Mark;
+use crate::config::{Diagnostic, Position, Severity};
+use crate::config::{env_file, mask};
+use crate::secret::MASK;
+use crate::text::SafeText;
+
+/// Largest file that is read, in bytes.
+pub const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// A line of at most this many characters is shown whole.
+const WHOLE: usize = 140;
+
+/// Characters of a longer line kept before the mark, in it, and after it.
+const WINDOW: (usize, usize, usize) = (60, 80, 60);
+
+/// One file's text with its lines and its hidden ranges.
+#[derive(Clone, Debug)]
+pub struct Source {
+    file: PathBuf,
+    text: String,
+    lines: Vec<usize>,
+    hidden: Vec<Range<usize>>,
+}
+
+impl Source {
+    /// Reads a file: regular, at most [`MAX_FILE_BYTES`], UTF-8 with or without a byte order mark.
+    ///
+    /// # Errors
+    /// One diagnostic of rule `config/read`, `config/too-large` or `config/encoding`.
+    pub fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
+        let bytes = read_limited(path)?;
+        let text = String::from_utf8(bytes).map_err(|e| Box::new(bad_encoding(path, &e)))?;
+        Ok(Self::new(path, text))
+    }
+
+    /// Reads an env file; its snippets show names alone.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub fn read_env_file(path: &Path) -> Result<Self, Box<Diagnostic>> {
+        let mut source = Self::read(path)?;
+        source.hidden = env_file::hidden_ranges(&source.text);
+        Ok(source)
+    }
+
+    /// A source from text in memory; `file` is the name shown.
+    pub fn new(file: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        let mut text: String = text.into();
+        if text.starts_with('\u{feff}') {
+            text.drain(..'\u{feff}'.len_utf8());
+        }
+        let lines = std::iter::once(0)
+            .chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1))
+            .collect();
+        let hidden = mask::hidden_ranges(&text);
+        Self { file: file.into(), text, lines, hidden }
+    }
+
+    /// The name of the file as the user gave it.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The text, without a byte order mark.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Line and column of a byte offset; an offset beyond the end is the end.
+    pub fn position(&self, offset: usize) -> Position {
+        let offset = self.floor(offset);
+        let line = self.lines.partition_point(|start| *start <= offset).saturating_sub(1);
+        let start = self.lines.get(line).copied().unwrap_or(0);
+        let column = self.text.get(start..offset).map_or(0, |s| s.chars().count());
+        Position { file: self.file.clone(), line: line as u32 + 1, column: column as u32 + 1 }
+    }
+
+    /// The line that holds `range.start`, secrets masked, with the part of it that is meant.
+    pub fn excerpt(&self, range: Range<usize>) -> (String, Mark) {
+        let start = self.floor(range.start);
+        let line = self.lines.partition_point(|s| *s <= start).saturating_sub(1);
+        let from = self.lines.get(line).copied().unwrap_or(0);
+        let to = self.lines.get(line + 1).map_or(self.text.len(), |next| next - 1);
+        let end = self.floor(range.end).clamp(start, to.max(start));
+        let before = self.shown(from..start);
+        let meant = self.shown(start..end);
+        let after = self.shown(end..to.max(end));
+        window(before.trim_start(), &meant, after.trim_end())
+    }
+
+    /// A diagnostic about a range of this file.
+    pub fn diagnostic(
+        &self,
+        rule: &str,
+        severity: Severity,
+        range: Range<usize>,
+        message: impl Into<String>,
+    ) -> Diagnostic {
+        let at = self.position(range.start);
+        let (snippet, mark) = self.excerpt(range);
+        Diagnostic { at, snippet, mark, ..Diagnostic::new(rule, severity, message) }
+    }
+
+    fn floor(&self, offset: usize) -> usize {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        offset
+    }
+
+    /// A range as it may be shown: hidden parts replaced, control characters made visible.
+    fn shown(&self, range: Range<usize>) -> String {
+        let mut out = String::new();
+        let mut at = range.start;
+        for hidden in self.hidden.iter().filter(|h| h.start < range.end && h.end > range.start) {
+            let from = hidden.start.max(range.start);
+            out.push_str(self.text.get(at..from).unwrap_or_default());
+            out.push_str(MASK);
+            at = hidden.end.min(range.end);
+        }
+        out.push_str(self.text.get(at..range.end).unwrap_or_default());
+        SafeText::line(out.trim_end_matches(['\r', '\n'])).as_str().to_owned()
+    }
+}
+
+/// Joins the three parts, cutting each to its share of the window.
+fn window(before: &str, meant: &str, after: &str) -> (String, Mark) {
+    let length = |part: &str| part.chars().count();
+    if length(before) + length(meant) + length(after) <= WHOLE {
+        let mark = Mark { start: length(before) as u32, len: length(meant).max(1) as u32 };
+        return (format!("{before}{meant}{after}"), mark);
+    }
+    let skipped = length(before).saturating_sub(WINDOW.0);
+    let mut out = String::new();
+    if skipped > 0 {
+        out.push('…');
+    }
+    out.extend(before.chars().skip(skipped));
+    let start = out.chars().count();
+    push_cut(&mut out, meant, WINDOW.1);
+    let len = (out.chars().count() - start).max(1);
+    push_cut(&mut out, after, WINDOW.2);
+    (out, Mark { start: start as u32, len: len as u32 })
+}
+
+fn push_cut(out: &mut String, part: &str, most: usize) {
+    out.extend(part.chars().take(most));
+    if part.chars().nth(most).is_some() {
+        out.push('…');
+    }
+}
+
+fn read_limited(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
+    let fail = |rule: &str, message: String, help: &str| {
+        let mut problem = Diagnostic::new(rule, Severity::Error, message);
+        problem.at.file = path.to_path_buf();
+        problem.help = (!help.is_empty()).then(|| help.to_owned());
+        Box::new(problem)
+    };
+    let unreadable = |e: std::io::Error| {
+        let (message, help) = match e.kind() {
+            std::io::ErrorKind::NotFound => ("the file does not exist".to_owned(), ""),
+            std::io::ErrorKind::PermissionDenied => {
+                ("the file may not be read".to_owned(), "check its permissions")
+            }
+            _ => (format!("the file cannot be read: {e}"), ""),
+        };
+        fail("config/read", message, help)
+    };
+    // Looked at before opening: opening a pipe that nobody writes to would wait for ever.
+    let meta = fs::metadata(path).map_err(unreadable)?;
+    if !meta.is_file() {
+        let what = if meta.is_dir() { "a directory" } else { "not a regular file" };
+        return Err(fail("config/read", format!("this is {what}"), "name an mcp.json file"));
+    }
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::with_capacity(meta.len().min(MAX_FILE_BYTES) as usize);
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let message = format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20);
+        return Err(fail("config/too-large", message, "a configuration is a few kilobytes"));
+    }
+    Ok(bytes)
+}
+
+fn bad_encoding(path: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
+    let bytes = error.as_bytes();
+    let good = error.utf8_error().valid_up_to();
+    let line = bytes.iter().take(good).filter(|b| **b == b'\n').count() as u32 + 1;
+    let start = bytes.iter().take(good).rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
+    let valid = bytes.get(start..good).unwrap_or_default();
+    let column = String::from_utf8_lossy(valid).chars().count() as u32 + 1;
+    let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+    let message = if utf16 { "the file is UTF-16" } else { "the file is not valid UTF-8" };
+    let mut problem = Diagnostic::new("config/encoding", Severity::Error, message);
+    problem.at = Position { file: path.to_path_buf(), line, column };
+    problem.help = Some("save it as UTF-8".to_owned());
+    problem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_characters_and_survive_offsets_inside_one_or_beyond_the_end() {
+        let source = Source::new("f", "a\r\nüb\n");
+        let at = |offset| {
+            let p = source.position(offset);
+            (p.line, p.column)
+        };
+        assert_eq!(at(0), (1, 1));
+        assert_eq!(at(3), (2, 1));
+        assert_eq!(at(4), (2, 1));
+        assert_eq!(at(5), (2, 2));
+        assert_eq!(at(999), (3, 1));
+    }
+
+    #[test]
+    fn a_byte_order_mark_does_not_shift_columns() {
+        let source = Source::new("f", "\u{feff}{}");
+        assert_eq!(source.text(), "{}");
+        assert_eq!(source.position(1).column, 2);
+    }
+
+    #[test]
+    fn the_mark_follows_what_is_left_after_masking() {
+        let text = r#"{"servers":{"a":{"env":{"K":"hunter2hunter2"},"cmmand":"x"}}}"#;
+        let source = Source::new("f", text);
+        let start = text.find("\"cmmand\"").expect("there");
+        let (snippet, mark) = source.excerpt(start..start + 8);
+        assert!(!snippet.contains("hunter2"), "{snippet}");
+        let meant: String =
+            snippet.chars().skip(mark.start as usize).take(mark.len as usize).collect();
+        assert_eq!(meant, "\"cmmand\"");
+    }
+
+    #[test]
+    fn a_line_of_a_megabyte_gives_a_short_snippet() {
+        let text = format!("{}X{}", "a".repeat(500_000), "b".repeat(500_000));
+        let (snippet, mark) = Source::new("f", text).excerpt(500_000..500_001);
+        assert!(snippet.chars().count() < 200);
+        assert_eq!(snippet.chars().nth(mark.start as usize), Some('X'));
+    }
+}

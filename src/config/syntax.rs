@@ -1,0 +1,330 @@
+//! From text to a tree with positions: JSON with comments and trailing commas, as editors write it.
+//!
+//! Owns the tree, the depth limit and the words for syntax errors. Must not know any key.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use jsonc_parser::ast::{ObjectPropName, Value};
+use jsonc_parser::common::Ranged;
+use jsonc_parser::errors::{ParseError, ParseErrorKind};
+use jsonc_parser::{
+    CollectOptions, ParseOptions, ParseStringErrorKind, Scanner, ScannerOptions, parse_to_ast,
+};
+
+use crate::config::source::Source;
+use crate::config::{Diagnostic, Severity};
+
+/// Deepest nesting of a configuration.
+pub const MAX_DEPTH: usize = 64;
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) range: Range<usize>,
+    pub(crate) kind: NodeKind,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeKind {
+    Null,
+    Bool(bool),
+    /// As written.
+    Number(String),
+    Text(String),
+    List(Vec<Node>),
+    /// Members in file order; equal keys are all kept.
+    Object(Vec<Member>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) key: String,
+    pub(crate) key_range: Range<usize>,
+    pub(crate) value: Node,
+}
+
+impl Node {
+    /// The last value of a key, as JSON parsers commonly choose.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        self.members().iter().rev().find(|m| m.key == key).map(|m| &m.value)
+    }
+
+    /// The members, none when it is no object.
+    pub(crate) fn members(&self) -> &[Member] {
+        if let NodeKind::Object(members) = &self.kind { members } else { &[] }
+    }
+
+    /// The elements, none when it is no list.
+    pub(crate) fn elements(&self) -> &[Node] {
+        if let NodeKind::List(elements) = &self.kind { elements } else { &[] }
+    }
+
+    /// The text, when it is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        if let NodeKind::Text(text) = &self.kind { Some(text) } else { None }
+    }
+
+    /// What it is, with its article, for messages.
+    pub(crate) const fn type_name(&self) -> &'static str {
+        match self.kind {
+            NodeKind::Null => "null",
+            NodeKind::Bool(_) => "true or false",
+            NodeKind::Number(_) => "a number",
+            NodeKind::Text(_) => "a string",
+            NodeKind::List(_) => "a list",
+            NodeKind::Object(_) => "an object",
+        }
+    }
+
+    /// The same value without places. A number that JSON cannot hold becomes null.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match &self.kind {
+            NodeKind::Null => Json::Null,
+            NodeKind::Bool(b) => Json::Bool(*b),
+            NodeKind::Number(n) => serde_json::from_str(n).unwrap_or(Json::Null),
+            NodeKind::Text(t) => Json::String(t.clone()),
+            NodeKind::List(elements) => elements.iter().map(Self::to_json).collect(),
+            NodeKind::Object(members) => {
+                members.iter().map(|m| (m.key.clone(), m.value.to_json())).collect()
+            }
+        }
+    }
+}
+
+/// Parses a source. Gives the tree as far as one can be made of it, so that the rest of the file
+/// is checked too, and every syntax error found; with an error the tree must not be used.
+pub(crate) fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
+    if let Some(problem) = too_deep(source) {
+        return (None, vec![problem]);
+    }
+    match parse_with(source, &strict()) {
+        Ok(Some(root)) => (Some(root), Vec::new()),
+        Ok(None) => {
+            let mut empty = source.diagnostic(
+                "config/syntax",
+                Severity::Error,
+                0..0,
+                "the file holds no configuration",
+            );
+            empty.help = Some("start with `{ \"servers\": {} }`".to_owned());
+            (None, vec![empty])
+        }
+        Err(error) => {
+            let mut problems = vec![syntax_error(source, &error)];
+            let root = match parse_with(source, &lenient()) {
+                Ok(root) => root,
+                Err(second) => {
+                    problems.push(syntax_error(source, &second));
+                    None
+                }
+            };
+            if let Some(root) = &root {
+                liberties(source, root, &mut problems);
+            }
+            problems.sort_by_key(|p| (p.at.line, p.at.column));
+            problems.dedup_by_key(|p| (p.at.line, p.at.column));
+            (root, problems)
+        }
+    }
+}
+
+fn parse_with(source: &Source, options: &ParseOptions) -> Result<Option<Node>, ParseError> {
+    let parsed = parse_to_ast(source.text(), &CollectOptions::default(), options)?;
+    Ok(parsed.value.map(convert))
+}
+
+fn strict() -> ParseOptions {
+    ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    }
+}
+
+fn lenient() -> ParseOptions {
+    ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: true,
+        allow_missing_commas: true,
+        allow_single_quoted_strings: true,
+        allow_hexadecimal_numbers: true,
+        allow_unary_plus_numbers: true,
+        allow_bare_decimal_point_numbers: true,
+        allow_non_finite_numbers: true,
+        allow_extended_string_escapes: true,
+    }
+}
+
+fn convert(value: Value<'_>) -> Node {
+    let range = value.range();
+    let range = range.start..range.end;
+    let kind = match value {
+        Value::NullKeyword(_) => NodeKind::Null,
+        Value::BooleanLit(b) => NodeKind::Bool(b.value),
+        Value::NumberLit(n) => NodeKind::Number(n.value.to_owned()),
+        Value::StringLit(s) => NodeKind::Text(s.value.into_owned()),
+        Value::Array(a) => NodeKind::List(a.elements.into_iter().map(convert).collect()),
+        Value::Object(o) => NodeKind::Object(o.properties.into_iter().map(member).collect()),
+    };
+    Node { range, kind }
+}
+
+fn member(prop: jsonc_parser::ast::ObjectProp<'_>) -> Member {
+    let (key, range) = match prop.name {
+        ObjectPropName::String(lit) => (lit.value, lit.range),
+        ObjectPropName::Word(word) => (Cow::Borrowed(word.value), word.range),
+    };
+    Member { key: key.into_owned(), key_range: range.start..range.end, value: convert(prop.value) }
+}
+
+/// Looks at brackets only, before anything recursive sees the text.
+fn too_deep(source: &Source) -> Option<Diagnostic> {
+    use jsonc_parser::tokens::Token;
+    let mut scanner = Scanner::new(source.text(), &ScannerOptions::default());
+    let mut depth = 0_usize;
+    while let Ok(Some(token)) = scanner.scan() {
+        match token {
+            Token::OpenBrace | Token::OpenBracket => depth += 1,
+            Token::CloseBrace | Token::CloseBracket => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            let range = scanner.token_start()..scanner.token_end();
+            let message = format!("nested deeper than {MAX_DEPTH} levels");
+            return Some(source.diagnostic("config/too-deep", Severity::Error, range, message));
+        }
+    }
+    None
+}
+
+fn syntax_error(source: &Source, error: &ParseError) -> Diagnostic {
+    let range = error.range();
+    let (message, help) = words(error.kind());
+    // An open bracket is best shown where it was opened, which is where the range starts.
+    let range = match error.kind() {
+        ParseErrorKind::UnterminatedObject | ParseErrorKind::UnterminatedArray => {
+            range.start..range.start + 1
+        }
+        _ => range.start..range.end,
+    };
+    let mut problem = source.diagnostic("config/syntax", Severity::Error, range, message);
+    problem.help = (!help.is_empty()).then(|| help.to_owned());
+    problem
+}
+
+/// What happened and what to do, in this program's words.
+fn words(kind: &ParseErrorKind) -> (&'static str, &'static str) {
+    use ParseErrorKind as K;
+    use ParseStringErrorKind as S;
+    match kind {
+        K::ExpectedComma => ("a comma is missing here", "put `,` after this value"),
+        K::ExpectedColonAfterObjectKey => {
+            ("a colon is missing after the key", "write `\"key\": value`")
+        }
+        K::ExpectedObjectValue => ("the key has no value", "put a value after the colon"),
+        K::ExpectedStringObjectProperty => ("the key has no quotes", "put it in double quotes"),
+        K::SingleQuotedStringsNotAllowed => ("single quotes are not JSON", "use double quotes"),
+        K::UnterminatedObject => ("this `{` is never closed", "add the missing `}`"),
+        K::UnterminatedArray => ("this `[` is never closed", "add the missing `]`"),
+        K::UnterminatedCommentBlock => ("this comment is never closed", "add `*/`"),
+        K::MultipleRootJsonValues => (
+            "there is text after the end of the configuration",
+            "remove it, or a `}` too many before it",
+        ),
+        K::UnexpectedCloseBrace => ("a `}` too many, or a value is missing before it", ""),
+        K::UnexpectedCloseBracket => ("a `]` too many, or a value is missing before it", ""),
+        K::UnexpectedComma => ("a comma without a value before it", "remove it"),
+        K::UnexpectedColon => ("a colon is not expected here", "keys are strings, in objects only"),
+        K::UnexpectedWord => ("this word is not JSON", "put text in double quotes"),
+        K::UnexpectedTokenInObject => ("a key is expected here", "write `\"key\": value`"),
+        K::HexadecimalNumbersNotAllowed => {
+            ("hexadecimal numbers are not JSON", "write it in decimal")
+        }
+        K::UnaryPlusNumbersNotAllowed => ("a number has no plus sign", "remove the `+`"),
+        K::BareDecimalPointNumbersNotAllowed => {
+            ("a number needs digits on both sides of its point", "write `0.5`, `1.0`")
+        }
+        K::NonFiniteNumbersNotAllowed => ("`Infinity` and `NaN` are not JSON", ""),
+        K::ExpectedDigit
+        | K::ExpectedDigitFollowingNegativeSign
+        | K::ExpectedPlusMinusOrDigitInNumberLiteral => ("this number is not complete", ""),
+        K::NestingDepthExceeded => ("nested too deep", ""),
+        K::String(S::UnterminatedStringLiteral) => {
+            ("this string is never closed", "add the missing `\"`")
+        }
+        K::String(S::InvalidUnicodeEscapeSequence(_) | S::ExpectedFourHexDigits) => {
+            ("this `\\u` escape is not a character", "write four hexadecimal digits")
+        }
+        K::String(_) => ("this backslash is not a JSON escape", "write `\\\\` for one backslash"),
+        _ => ("this is not expected here", "a quote, a comma or a colon may be missing before it"),
+    }
+}
+
+/// Reports what only the lenient parser accepts, beyond the one error the strict one stopped at.
+fn liberties(source: &Source, node: &Node, out: &mut Vec<Diagnostic>) {
+    let mut report = |range: Range<usize>, kind: &ParseErrorKind| {
+        let (message, help) = words(kind);
+        let mut problem = source.diagnostic("config/syntax", Severity::Error, range, message);
+        problem.help = Some(help.to_owned());
+        out.push(problem);
+    };
+    let starts_with = |range: &Range<usize>, c: char| {
+        source.text().get(range.clone()).is_some_and(|s| s.starts_with(c))
+    };
+    let mut ends: Vec<(usize, usize)> = Vec::new();
+    match &node.kind {
+        NodeKind::Text(_) if starts_with(&node.range, '\'') => {
+            report(node.range.clone(), &ParseErrorKind::SingleQuotedStringsNotAllowed);
+        }
+        NodeKind::Object(members) => {
+            for m in members {
+                if starts_with(&m.key_range, '\'') {
+                    report(m.key_range.clone(), &ParseErrorKind::SingleQuotedStringsNotAllowed);
+                } else if !starts_with(&m.key_range, '"') {
+                    report(m.key_range.clone(), &ParseErrorKind::ExpectedStringObjectProperty);
+                }
+            }
+            ends =
+                members.windows(2).map(|w| (w[0].value.range.end, w[1].key_range.start)).collect();
+        }
+        NodeKind::List(elements) => {
+            ends = elements.windows(2).map(|w| (w[0].range.end, w[1].range.start)).collect();
+        }
+        _ => {}
+    }
+    for (end, next) in ends {
+        if !source.text().get(end..next).is_some_and(has_comma) {
+            report(end..end, &ParseErrorKind::ExpectedComma);
+        }
+    }
+    for child in node.elements() {
+        liberties(source, child, out);
+    }
+    for child in node.members() {
+        liberties(source, &child.value, out);
+    }
+}
+
+/// Whether the text between two values holds a comma outside comments.
+fn has_comma(between: &str) -> bool {
+    use jsonc_parser::tokens::Token;
+    let mut scanner = Scanner::new(between, &ScannerOptions::default());
+    while let Ok(Some(token)) = scanner.scan() {
+        if token == Token::Comma {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,178 @@
+//! Every file of `fixtures/configs` through the public door: what it means, or what is wrong with
+//! it, is written down beside it and compared whole.
+//!
+//! `MCPDECK_WRITE_EXPECTED=1` writes the expectations anew; read the difference before keeping it.
+
+use std::path::{Path, PathBuf};
+
+use jsonc_parser::{CollectOptions, ParseOptions};
+use mcpdeck::config::{self, Diagnostic, Environment, Loaded};
+use mcpdeck::secret::Secret;
+use serde_json::{Value, json};
+
+fn folder(kind: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/configs").join(kind)
+}
+
+fn environment(kind: &str) -> Environment {
+    let mut env = Environment {
+        cwd: folder(kind),
+        home: Some("/home/user".into()),
+        workspace: Some("/work/shop".into()),
+        ..Environment::default()
+    };
+    for (name, value) in [("A", "a-value"), ("TOKEN", "hunter2hunter2"), ("EMPTY", "")] {
+        env.vars.insert(name.into(), Secret::new(value));
+    }
+    if kind == "valid" {
+        env.inputs.insert("key".into(), Secret::new("typed-key"));
+        env.vars.insert("MCPDECK_INPUT_REGION".into(), Secret::new("us"));
+    }
+    env
+}
+
+fn files(kind: &str) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = std::fs::read_dir(folder(kind))
+        .expect("the folder of fixtures")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .filter(|path| !path.to_string_lossy().ends_with(".expected.json"))
+        .collect();
+    all.sort();
+    assert!(all.len() > 8, "fixtures of {kind} are missing");
+    all
+}
+
+/// Loads a fixture under its bare name, as a user in its folder would.
+fn load(kind: &str, path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
+    let text = std::fs::read_to_string(path).expect("readable");
+    let name = path.file_name().expect("a name");
+    config::load_text(Path::new(name), &text, &environment(kind))
+}
+
+fn told(diagnostics: &[Diagnostic]) -> Value {
+    let here = folder("invalid");
+    let here = here.to_str().expect("UTF-8");
+    diagnostics
+        .iter()
+        .map(|d| {
+            let meant: String =
+                d.snippet.chars().skip(d.mark.start as usize).take(d.mark.len as usize).collect();
+            json!({
+                "rule": d.rule,
+                "severity": d.severity,
+                "at": format!("{}:{}:{}", d.at.file.display(), d.at.line, d.at.column),
+                "pointer": d.pointer,
+                "server": d.server,
+                "message": d.message,
+                "snippet": d.snippet,
+                "meant": meant,
+                "help": d.help.as_ref().map(|help| help.replace(here, "<folder>")),
+            })
+        })
+        .collect()
+}
+
+/// Compares with the expectation beside the fixture, or writes it.
+fn compare(path: &Path, actual: &Value, failures: &mut Vec<String>) {
+    let beside = path.with_extension("expected.json");
+    let pretty = serde_json::to_string_pretty(actual).expect("JSON") + "\n";
+    if std::env::var_os("MCPDECK_WRITE_EXPECTED").is_some() {
+        std::fs::write(&beside, pretty).expect("writable");
+        return;
+    }
+    let expected = std::fs::read_to_string(&beside).unwrap_or_default();
+    if expected != pretty {
+        failures.push(format!("{}:\n{pretty}\ninstead of\n{expected}", path.display()));
+    }
+}
+
+#[test]
+fn every_valid_file_loads_without_a_problem() {
+    for path in files("valid") {
+        let loaded = load("valid", &path).unwrap_or_else(|d| panic!("{}: {d:#?}", path.display()));
+        assert_eq!(loaded.diagnostics, [], "{}", path.display());
+        loaded.complete().unwrap_or_else(|d| panic!("{}: {d:#?}", path.display()));
+    }
+}
+
+#[test]
+fn every_mistake_is_reported_at_its_place_with_a_way_out() {
+    let mut failures = Vec::new();
+    for path in files("invalid") {
+        let loaded = load("invalid", &path);
+        let all = match loaded.clone() {
+            Ok(loaded) => loaded.complete().expect_err("an error"),
+            Err(all) => all,
+        };
+        assert!(all.iter().any(Diagnostic::is_error), "{}", path.display());
+        let usable: Vec<String> = loaded
+            .map(|l| l.config.servers.keys().map(ToString::to_string).collect())
+            .unwrap_or_default();
+        compare(&path, &json!({ "usable": usable, "diagnostics": told(&all) }), &mut failures);
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn what_is_only_suspicious_is_a_warning_and_the_file_is_used() {
+    let mut failures = Vec::new();
+    for path in files("warning") {
+        let loaded = load("warning", &path).expect("usable");
+        assert!(!loaded.diagnostics.is_empty(), "{}", path.display());
+        assert!(!loaded.has_errors(), "{}: {:#?}", path.display(), loaded.diagnostics);
+        assert_eq!(loaded.config.warnings, loaded.diagnostics);
+        compare(&path, &told(&loaded.diagnostics), &mut failures);
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn no_secret_of_a_broken_file_is_in_its_diagnostics() {
+    for kind in ["invalid", "warning"] {
+        for path in files(kind) {
+            let all = match load(kind, &path) {
+                Ok(loaded) => loaded.diagnostics,
+                Err(all) => all,
+            };
+            let shown = config::render_all(&all, config::Colour::Never);
+            assert!(!shown.contains("hunter2"), "{}:\n{shown}", path.display());
+            assert!(!format!("{all:?}").contains("hunter2"), "{}", path.display());
+        }
+    }
+}
+
+fn json_of(text: &str) -> Option<Value> {
+    let text = text.trim_start_matches('\u{feff}');
+    let (collect, parse) = (CollectOptions::default(), ParseOptions::default());
+    jsonc_parser::parse_to_ast(text, &collect, &parse).ok()?.value.map(Value::from)
+}
+
+/// Rules that say something about the structure alone: the schema must refuse such a file too.
+const STRUCTURAL: [&str; 5] =
+    ["config/type", "config/value", "config/range", "config/missing-key", "config/conflict"];
+
+#[test]
+fn the_schema_accepts_every_valid_file_and_refuses_every_structural_mistake() {
+    let schema = jsonschema::validator_for(&config::json_schema()).expect("a valid schema");
+    for kind in ["valid", "warning", "invalid"] {
+        for path in files(kind) {
+            let text = std::fs::read_to_string(&path).expect("readable");
+            let Some(value) = json_of(&text) else { continue };
+            let all = match load(kind, &path) {
+                Ok(loaded) => loaded.diagnostics,
+                Err(all) => all,
+            };
+            if all.iter().any(|d| d.rule == "config/syntax") {
+                continue;
+            }
+            let structural =
+                all.iter().any(|d| d.is_error() && STRUCTURAL.contains(&d.rule.as_str()));
+            let errors: Vec<String> = schema
+                .iter_errors(&value)
+                .map(|e| format!("{e} at {}", e.instance_path()))
+                .collect();
+            assert_eq!(errors.is_empty(), !structural, "{}: {errors:#?}", path.display());
+        }
+    }
+}
