@@ -50,6 +50,8 @@ fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
             http: args.http,
             args: args.args,
         })),
+        #[cfg(feature = "demo")]
+        Some(Verb::DemoServer { name }) => Ok(crate::demo::run(&name)),
         verb => Err(Box::new(Cli { verb, ..cli })),
     }
 }

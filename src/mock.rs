@@ -33,8 +33,8 @@
 //! `${uri}`, `${token}` (progress token), `${message.…}`, `${header.NAME}` come from the message
 //! at hand; `${count}` says how often its kind came; `${i}` is the counter of a repetition;
 //! `${saved.…}` what was kept; `${env.NAME}`, `${env}`, `${pid}`, `${cwd}`, `${argv.N}` come from
-//! the process. A string that is one placeholder becomes the value itself, of any type. `$${` is
-//! a literal `${`.
+//! the process. A string that is one placeholder becomes the value itself, of any type.
+//! `${path:-default}` has a default; `$${` is a literal `${`.
 //!
 //! An object with one of these keys alone stands for something generated:
 //!

@@ -44,8 +44,8 @@ pub enum Action {
     Set(Lists),
     /// Keep values as `${saved.NAME}`.
     Save(BTreeMap<String, Value>),
-    /// Do nothing for so many milliseconds.
-    Delay(u64),
+    /// Do nothing for so many milliseconds (a number, or a placeholder for one).
+    Delay(Value),
     /// Do nothing until something happens.
     Wait(Until),
     /// Do something several times; `${i}` counts from 0.
@@ -62,8 +62,8 @@ pub enum Action {
     Close(Stream),
     /// Read nothing more from stdin.
     StopReading,
-    /// Exit with this code.
-    Exit(i32),
+    /// Exit with this code (a number, or a placeholder for one).
+    Exit(Value),
     /// Send oneself this signal, for example `SEGV`.
     Signal(String),
     /// Ignore this signal from now on, for example `TERM`.
@@ -233,8 +233,8 @@ pub enum Until {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// How often; without end when absent.
-    pub times: Option<u64>,
+    /// How often (a number, or a placeholder for one); without end when absent.
+    pub times: Option<Value>,
     /// Milliseconds between two times.
     #[serde(default)]
     pub every: u64,

@@ -53,6 +53,13 @@ impl Cx {
         template::text(&Value::String(text.to_owned()), self)
     }
 
+    /// A number written as such, as a placeholder, or as text; 0 when it is none.
+    fn number(&self, template: &Value) -> u64 {
+        let value = template::value(template, self);
+        let text = value.as_str().and_then(|text| text.trim().parse().ok());
+        value.as_f64().or(text).unwrap_or(0.0) as u64
+    }
+
     pub(crate) fn counting(&self, index: u64) -> Self {
         Self { index: Some(index), ..self.clone() }
     }
@@ -148,7 +155,7 @@ async fn perform(cx: &Cx, action: &Action) -> Flow {
                 cx.stage.saved.borrow_mut().insert(name.clone(), value);
             }
         }
-        Action::Delay(millis) => return cx.pause(*millis).await,
+        Action::Delay(millis) => return cx.pause(cx.number(millis)).await,
         Action::Wait(until) => return wait(cx, *until).await,
         Action::Repeat(repeat) => return self::repeat(cx, repeat).await,
         Action::Turns(turns) => return self::turns(cx, turns).await,
@@ -183,7 +190,7 @@ async fn on_process(cx: &Cx, action: &Action) -> Flow {
             cx.stage.reading.send_replace(false);
         }
         Action::Exit(code) => {
-            cx.stage.exit(*code);
+            cx.stage.exit(cx.number(code) as i32);
             std::future::pending::<()>().await;
         }
         Action::Signal(name) => os::signal_self(name),
@@ -295,6 +302,8 @@ async fn progress(cx: &Cx, progress: &Progress) -> Flow {
         Some(token) => template::json(token, cx),
         None => cx.lookup("token").unwrap_or_default().to_string(),
     };
+    // A host that gave no token wants no progress; the work takes its time all the same.
+    let wanted = token != "null";
     for step in 1..=progress.steps {
         let cx = cx.counting(step);
         let value = progress.value.as_ref().map(|value| template::json(value, &cx));
@@ -308,7 +317,9 @@ async fn progress(cx: &Cx, progress: &Progress) -> Flow {
         }
         let text =
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}}}"#);
-        cx.sink.message(text).await;
+        if wanted {
+            cx.sink.message(text).await;
+        }
         if progress.every > 0 {
             cx.pause(progress.every).await?;
         }
@@ -374,7 +385,7 @@ async fn wait(cx: &Cx, until: Until) -> Flow {
 }
 
 async fn repeat(cx: &Cx, repeat: &Repeat) -> Flow {
-    for index in 0..repeat.times.unwrap_or(u64::MAX) {
+    for index in 0..repeat.times.as_ref().map_or(u64::MAX, |times| cx.number(times)) {
         if index > 0 && repeat.every > 0 {
             cx.pause(repeat.every).await?;
         }

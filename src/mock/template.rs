@@ -31,6 +31,16 @@ pub(crate) fn counted(outer: &dyn Scope, index: u64) -> impl Scope {
     Counted { outer, index }
 }
 
+/// What a placeholder stands for; `path:-default` has a default, as JSON or as bare text.
+fn resolve(placeholder: &str, scope: &dyn Scope) -> Option<Value> {
+    match placeholder.split_once(":-") {
+        None => scope.lookup(placeholder),
+        Some((path, default)) => scope.lookup(path).or_else(|| {
+            Some(serde_json::from_str(default).unwrap_or_else(|_| default.to_owned().into()))
+        }),
+    }
+}
+
 /// Follows a dotted path into a value; a number selects an array element.
 pub(crate) fn follow(value: &Value, path: &str) -> Option<Value> {
     let mut at = value;
@@ -136,7 +146,7 @@ fn render_string(text: &str, scope: &dyn Scope, out: &mut String) {
         .filter(|path| !path.contains(['$', '}']));
     match whole {
         Some(path) => {
-            let _ = write!(out, "{}", scope.lookup(path).unwrap_or(Value::Null));
+            let _ = write!(out, "{}", resolve(path, scope).unwrap_or(Value::Null));
         }
         None => quote(&interpolate(text, scope), out),
     }
@@ -162,7 +172,7 @@ fn interpolate(text: &str, scope: &dyn Scope) -> String {
             out.push_str(&rest[at..]);
             return out;
         };
-        match scope.lookup(&rest[at + 2..at + end]) {
+        match resolve(&rest[at + 2..at + end], scope) {
             Some(Value::String(text)) => out.push_str(&text),
             Some(other) => {
                 let _ = write!(out, "{other}");
@@ -259,6 +269,8 @@ mod tests {
         assert_eq!(json(&j!("say ${arguments.text}!"), &scope()), r#""say hi \"you\"!""#);
         assert_eq!(json(&j!("$${id} is ${id}"), &scope()), r#""${id} is 7""#);
         assert_eq!(json(&j!("open ${id"), &scope()), r#""open ${id""#);
+        assert_eq!(json(&j!("${no:-5} ${no:-five}"), &scope()), r#""5 five""#);
+        assert_eq!(json(&j!("${no:-5}"), &scope()), "5");
     }
 
     #[test]
