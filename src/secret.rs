@@ -2,10 +2,14 @@
 //!
 //! Owns the rule "names are shown, values are not" (requirement C9). Must not log anything.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+mod spelling;
 
 /// What a secret prints as, everywhere.
 pub const MASK: &str = "***";
@@ -52,47 +56,87 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Replaces known secret values in text by [`MASK`].
+/// Replaces known secret values in text by [`MASK`], in every spelling they are likely to appear in.
+///
+/// Looked for: the value; as JSON writes it (also inside a string of a string); percent-encoded;
+/// base64 in both alphabets and at any alignment, so also inside `Basic` credentials; the token of
+/// `Bearer TOKEN`; the password inside a URL or a `Basic` value; each line of a value of several.
 ///
 /// Cheap to clone. Values shorter than [`Redactor::MIN_LEN`] bytes are not searched for: masking
 /// every `1` or `true` would destroy the text without protecting anything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Redactor {
-    values: Arc<[Secret]>,
+    search: Option<Arc<AhoCorasick>>,
+    longest: usize,
 }
 
 impl Redactor {
     /// Shortest value, in bytes, that is searched for.
     pub const MIN_LEN: usize = 6;
 
-    /// A redactor for `values`, longest first so that a value inside another cannot leave a rest.
+    /// A redactor for `values`.
     pub fn new(values: impl IntoIterator<Item = Secret>) -> Self {
-        let mut values: Vec<Secret> =
-            values.into_iter().filter(|v| v.expose().len() >= Self::MIN_LEN).collect();
-        values.sort_by_key(|v| std::cmp::Reverse(v.expose().len()));
-        values.dedup();
-        Self { values: values.into() }
+        let mut patterns = spelling::Patterns::default();
+        for value in values {
+            patterns.add(value.expose());
+        }
+        let patterns = patterns.into_sorted();
+        let longest = patterns.iter().map(String::len).max().unwrap_or(0);
+        if patterns.is_empty() {
+            return Self::default();
+        }
+        // Building fails only beyond 2^31 states, gigabytes of secrets.
+        let search = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(&patterns)
+            .ok()
+            .map(Arc::new);
+        Self { search, longest }
     }
 
-    /// Whether there is anything to mask.
+    /// Whether there is nothing to mask.
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.search.is_none()
     }
 
-    /// Length in bytes of the longest value: text must not be cut closer than this to a place where
-    /// one may begin, before it is redacted.
+    /// Length in bytes of the longest spelling: text must not be cut closer than this to a place
+    /// where one may begin, before it is redacted.
     pub fn longest(&self) -> usize {
-        self.values.first().map_or(0, |value| value.expose().len())
+        self.longest
     }
 
     /// `text` with every known value masked; borrowed when nothing was found.
-    pub fn redact<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
-        let mut out = std::borrow::Cow::Borrowed(text);
-        for value in self.values.iter() {
-            if out.contains(value.expose()) {
-                out = std::borrow::Cow::Owned(out.replace(value.expose(), MASK));
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(search) = &self.search else { return Cow::Borrowed(text) };
+        let mut out = String::new();
+        let mut copied = 0;
+        // Overlapping matches come ordered by their end. Joined, they leave no rest of a value that
+        // overlaps another.
+        let mut spans: Vec<(usize, usize)> = Vec::new();
+        for found in search.find_overlapping_iter(text) {
+            let mut span = (found.start(), found.end());
+            while let Some(last) = spans.last().copied().filter(|last| last.1 > span.0) {
+                span.0 = span.0.min(last.0);
+                spans.pop();
             }
+            spans.push(span);
         }
-        out
+        if spans.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        for (start, end) in spans {
+            out.push_str(&text[copied..start]);
+            out.push_str(MASK);
+            copied = end;
+        }
+        out.push_str(&text[copied..]);
+        Cow::Owned(out)
+    }
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spellings = self.search.as_ref().map_or(0, |search| search.patterns_len());
+        f.debug_struct("Redactor").field("spellings", &spellings).finish_non_exhaustive()
     }
 }

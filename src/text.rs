@@ -1,31 +1,89 @@
 //! Text from outside, made safe once where it enters (invariant 8).
 //!
 //! Owns the sanitiser. Nothing that comes out of it can move the cursor, colour, ring, link, title,
-//! paste or hide; what was there is shown by a visible marker instead of vanishing.
+//! paste or hide; what was there is shown by a visible marker instead of vanishing, because the
+//! person who approves a text must see that something was in it.
+//!
+//! # Markers
+//! | was | becomes |
+//! | --- | --- |
+//! | C0 control, DEL | its picture: `␛`, `␇`, `␀`, `␡` |
+//! | C1, bidi, zero-width and other invisible characters | a name: `⟨CSI⟩`, `⟨RLO⟩`, `⟨ZWSP⟩`, `⟨U+1D173⟩` |
+//! | a run of the same | counted: `⟨ZWSP×12⟩` |
+//! | tag characters | what they spell: `⟨tags "ignore"⟩` |
+//! | a pile of marks on one character | `⟨+496 marks⟩` |
+//! | a mark without a base, a cluster that never ends | `◌` and what follows |
+//!
+//! Kept as they are: every visible character of every script, up to eight marks on each, and one
+//! emoji presentation selector after an emoji. Sanitising is idempotent.
 
-pub mod json;
-
-use std::fmt;
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub mod json;
+mod names;
+mod scan;
+
+pub use scan::HiddenKind;
+use scan::{Piece, Scanner};
+
 /// Text that is safe to draw: no control, bidi, tag or zero-width characters are left in it.
 ///
-/// Made by [`SafeText::line`] (one line; line breaks become `⏎`) or [`SafeText::block`] (keeps
-/// `\n`, expands tabs). Sanitising is idempotent. Cheap to clone.
+/// Made by [`SafeText::line`] (one line; line breaks become `⏎`), [`SafeText::block`] (keeps `\n`,
+/// expands tabs) or [`SafeText::cut`] (one line of limited length). Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SafeText(Arc<str>);
+
+/// Whether line breaks are kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lines {
+    Keep,
+    Mark,
+}
 
 impl SafeText {
     /// Sanitises `raw` to a single line.
     pub fn line(raw: &str) -> Self {
-        Self(sanitise(raw, false).into())
+        Self(sanitise(raw, Lines::Mark).into())
     }
 
     /// Sanitises `raw`, keeping its line breaks.
     pub fn block(raw: &str) -> Self {
-        Self(sanitise(raw, true).into())
+        Self(sanitise(raw, Lines::Keep).into())
+    }
+
+    /// Sanitises `raw` to a single line of at most `max_chars` characters; a longer one ends in
+    /// `…`. Looks at no more of `raw` than it needs.
+    pub fn cut(raw: &str, max_chars: usize) -> Self {
+        Self::cut_as(raw, max_chars, Lines::Mark)
+    }
+
+    /// The same, keeping line breaks.
+    pub fn cut_block(raw: &str, max_chars: usize) -> Self {
+        Self::cut_as(raw, max_chars, Lines::Keep)
+    }
+
+    fn cut_as(raw: &str, max_chars: usize, lines: Lines) -> Self {
+        // A piece of raw text may shrink to a marker, so the prefix looked at has some to spare.
+        let end =
+            raw.char_indices().nth(max_chars.saturating_mul(2)).map_or(raw.len(), |(at, _)| at);
+        let safe = sanitise(&raw[..end], lines);
+        let over = safe.char_indices().nth(max_chars);
+        if over.is_none() && end == raw.len() {
+            return Self(safe.into());
+        }
+        let keep = max_chars.saturating_sub(1);
+        let end = safe.char_indices().nth(keep).map_or(safe.len(), |(at, _)| at);
+        // Half a marker would be no marker.
+        let end = match (safe[..end].rfind('⟨'), safe[..end].rfind('⟩')) {
+            (Some(open), close) if close.is_none_or(|close| close < open) => open,
+            _ => end,
+        };
+        let dots = if max_chars == 0 { "" } else { "…" };
+        Self(format!("{}{dots}", &safe[..end]).into())
     }
 
     /// The safe text.
@@ -37,22 +95,122 @@ impl SafeText {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// How many characters, or runs of them, are shown by markers. Counts markers, so a text that
+    /// spells one itself counts too: a forged marker is no less remarkable than a real one.
+    pub fn hidden(&self) -> usize {
+        if self.0.is_ascii() {
+            return 0;
+        }
+        let mark = |c: &char| matches!(c, '\u{2400}'..='\u{2426}' | '⟨' | '◌');
+        self.0.chars().filter(mark).count()
+    }
 }
 
-fn sanitise(raw: &str, keep_lines: bool) -> String {
-    let mut out = String::with_capacity(raw.len());
-    for c in raw.chars() {
-        match c {
-            '\n' if keep_lines => out.push('\n'),
-            '\n' => out.push('⏎'),
-            '\t' => out.push_str("    "),
-            '\u{0}'..='\u{1f}' => out.push(char::from_u32(0x2400 + c as u32).unwrap_or('␦')),
-            '\u{7f}' => out.push('␡'),
-            c if c.is_control() => out.push('␦'),
-            c => out.push(c),
+/// A run of characters of one kind that are not drawn as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HiddenChar {
+    /// Byte offset in the raw text.
+    pub at: usize,
+    /// Why.
+    pub kind: HiddenKind,
+    /// The first of them.
+    pub first: char,
+    /// How many there are.
+    pub count: usize,
+    /// What they are called: `RLO`, `ESC`, `U+1D173`; for tags what they spell.
+    pub name: String,
+}
+
+/// Everything in `raw` that a reader would not see, in order. Line breaks and tabs are not listed.
+pub fn inspect(raw: &str) -> Vec<HiddenChar> {
+    if is_plain(raw, Lines::Keep) {
+        return Vec::new();
+    }
+    Scanner::new(raw)
+        .filter_map(|piece| match piece {
+            Piece::Hidden { kind, at, text } => Some(HiddenChar {
+                at,
+                kind,
+                first: text.chars().next().unwrap_or_default(),
+                count: text.chars().count(),
+                name: names::of_run(kind, text),
+            }),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Most text is printable ASCII, which needs no second look.
+fn is_plain(raw: &str, lines: Lines) -> bool {
+    let newline = if lines == Lines::Keep { b'\n' } else { b' ' };
+    // Counting instead of leaving at the first lets the compiler look at many bytes at once.
+    raw.as_bytes().chunks(64).all(|chunk| {
+        let odd = |b: &&u8| !(b' '..=b'~').contains(b) && **b != newline;
+        chunk.iter().filter(odd).count() == 0
+    })
+}
+
+fn sanitise(raw: &str, lines: Lines) -> Cow<'_, str> {
+    if is_plain(raw, lines) {
+        return Cow::Borrowed(raw);
+    }
+    let mut out = String::with_capacity(raw.len() + 16);
+    for piece in Scanner::new(raw) {
+        match piece {
+            Piece::Plain(text) => out.push_str(text),
+            Piece::Break if lines == Lines::Keep => out.push('\n'),
+            Piece::Break => out.push('⏎'),
+            Piece::Tab => out.push_str("    "),
+            Piece::Dotted => out.push('◌'),
+            Piece::Hidden { kind, text, .. } => mark(&mut out, kind, text),
         }
     }
-    out
+    Cow::Owned(out)
+}
+
+fn mark(out: &mut String, kind: HiddenKind, text: &str) {
+    match kind {
+        HiddenKind::Control => {
+            for c in text.chars() {
+                match c {
+                    '\0'..='\u{1f}' => out.push(picture(c)),
+                    '\u{7f}' => out.push('␡'),
+                    _ => {
+                        let _ = write!(out, "⟨{}⟩", names::of(c));
+                    }
+                }
+            }
+        }
+        HiddenKind::Tag => {
+            let _ = write!(out, "⟨tags {:?}⟩", names::spelt(text));
+        }
+        HiddenKind::Marks => {
+            let _ = write!(out, "⟨+{} marks⟩", text.chars().count());
+        }
+        HiddenKind::VariationSelector => {
+            let _ = write!(out, "⟨VS{}⟩", times(text.chars().count()));
+        }
+        _ => {
+            let mut rest = text.chars().peekable();
+            while let Some(c) = rest.next() {
+                let mut count = 1;
+                while rest.next_if_eq(&c).is_some() {
+                    count += 1;
+                }
+                let _ = write!(out, "⟨{}{}⟩", names::of(c), times(count));
+            }
+        }
+    }
+}
+
+/// Control pictures stand in the order of the controls (U+2400 to U+241F).
+fn picture(c: char) -> char {
+    char::from_u32(0x2400 + u32::from(c)).unwrap_or('␦')
+}
+
+fn times(count: usize) -> String {
+    if count == 1 { String::new() } else { format!("×{count}") }
 }
 
 impl Default for SafeText {

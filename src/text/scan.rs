@@ -1,0 +1,371 @@
+//! Cuts text into what can be drawn as it is and what cannot: the one judgement on characters,
+//! used by the sanitiser and by [`super::inspect`] alike.
+//!
+//! Classes come from the Unicode tables of `regex-syntax`. Decides; does not write any marker.
+
+use std::sync::OnceLock;
+
+use regex_syntax::hir::{Class, HirKind};
+
+/// Marks kept on one base character. Vietnamese needs two, Hebrew with cantillation four, a
+/// Tibetan stack seven.
+const MARKS: usize = 8;
+/// Letters kept in one cluster that a renderer may join without end (conjuncts, Hangul jamo).
+const JOINED: usize = 8;
+
+/// Why a character is not drawn as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HiddenKind {
+    /// C0 control other than line break and tab, DEL, C1: escape sequences begin with these.
+    Control,
+    /// Changes the direction text is shown in.
+    Bidi,
+    /// Takes no room: zero-width space and joiners, soft hyphen, byte order mark.
+    ZeroWidth,
+    /// An invisible copy of ASCII (U+E0000 to U+E007F).
+    Tag,
+    /// A variation selector that selects nothing.
+    VariationSelector,
+    /// Marks beyond what any script puts on one character.
+    Marks,
+    /// A character that is drawn as nothing, such as the Hangul fillers.
+    Filler,
+    /// Line and paragraph separator, which some programs break lines at.
+    Separator,
+    /// Other format characters.
+    Format,
+    /// Private use: what it looks like is up to the font.
+    PrivateUse,
+    /// Unassigned or a non-character.
+    Unassigned,
+}
+
+impl HiddenKind {
+    /// The stable word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Bidi => "bidi",
+            Self::ZeroWidth => "zero-width",
+            Self::Tag => "tag",
+            Self::VariationSelector => "variation-selector",
+            Self::Marks => "marks",
+            Self::Filler => "filler",
+            Self::Separator => "separator",
+            Self::Format => "format",
+            Self::PrivateUse => "private-use",
+            Self::Unassigned => "unassigned",
+        }
+    }
+}
+
+/// A piece of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// Drawn as it is.
+    Plain(&'a str),
+    /// A line break: LF or CR LF.
+    Break,
+    /// A tab.
+    Tab,
+    /// What follows has to be kept off what stands before it: a mark without a base, which would
+    /// sit on something of ours, or a letter of a cluster that never ends.
+    Dotted,
+    /// Not drawn: a run of one kind.
+    Hidden { kind: HiddenKind, at: usize, text: &'a str },
+}
+
+/// What stands before the next character in the output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Nothing a mark may sit on.
+    Gap,
+    /// A base with this many marks, in a cluster of this many joined letters.
+    Base { marks: usize, joined: usize, emoji: bool, linked: bool, jamo: bool },
+}
+
+const BASE: Before = Before::Base { marks: 0, joined: 1, emoji: false, linked: false, jamo: false };
+
+/// A base that may be an emoji: `©`, `1` and `#` count, as the standard has it.
+const EMOJI: Before = Before::Base { marks: 0, joined: 1, emoji: true, linked: false, jamo: false };
+
+/// Iterates over the pieces of a text.
+pub(super) struct Scanner<'a> {
+    raw: &'a str,
+    at: usize,
+    before: Before,
+}
+
+/// The verdict on one character.
+enum Verdict {
+    Keep(Before),
+    Break(usize),
+    Tab,
+    Dot,
+    Hide(HiddenKind),
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) const fn new(raw: &'a str) -> Self {
+        Self { raw, at: 0, before: Before::Gap }
+    }
+
+    fn judge(&self, c: char, rest: &str) -> Verdict {
+        match c {
+            '0'..='9' | '#' | '*' => return Verdict::Keep(EMOJI),
+            // Our own markers end in these; a mark must not sit on them.
+            ' ' | '⟩' => return Verdict::Keep(Before::Gap),
+            '!'..='~' => return Verdict::Keep(BASE),
+            '\n' => return Verdict::Break(1),
+            '\r' if rest.starts_with("\r\n") => return Verdict::Break(2),
+            '\t' => return Verdict::Tab,
+            _ => {}
+        }
+        if let Some(kind) = hidden(c) {
+            return Verdict::Hide(kind);
+        }
+        if matches!(c, '\u{fe0e}' | '\u{fe0f}') {
+            // One selector after an emoji chooses how it is drawn; that one is meant to be there.
+            return match self.before {
+                Before::Base { emoji: true, marks, joined, .. } => Verdict::Keep(Before::Base {
+                    marks,
+                    joined,
+                    emoji: false,
+                    linked: false,
+                    jamo: false,
+                }),
+                _ => Verdict::Hide(HiddenKind::VariationSelector),
+            };
+        }
+        if c < '\u{300}' {
+            return Verdict::Keep(if c.is_whitespace() { Before::Gap } else { EMOJI });
+        }
+        if tables().marks.has(c) || extends(c) {
+            return self.judge_mark(c);
+        }
+        self.judge_letter(c)
+    }
+
+    fn judge_mark(&self, c: char) -> Verdict {
+        match self.before {
+            // These are drawn when they stand alone.
+            Before::Gap if extends(c) => Verdict::Keep(BASE),
+            Before::Gap => Verdict::Dot,
+            Before::Base { marks, .. } if marks >= MARKS => Verdict::Hide(HiddenKind::Marks),
+            Before::Base { marks, joined, .. } => Verdict::Keep(Before::Base {
+                marks: marks + 1,
+                joined,
+                emoji: false,
+                linked: is_linker(c),
+                jamo: false,
+            }),
+        }
+    }
+
+    fn judge_letter(&self, c: char) -> Verdict {
+        let jamo = matches!(c, '\u{1100}'..='\u{115e}' | '\u{a960}'..='\u{a97c}')
+            || matches!(c, '\u{1161}'..='\u{11ff}' | '\u{d7b0}'..='\u{d7fb}' | '\u{16d63}' | '\u{16d67}'..='\u{16d6a}');
+        let joins = match self.before {
+            Before::Base { joined, linked, jamo: after, .. } if linked || (after && jamo) => joined,
+            _ => 0,
+        };
+        if joins >= JOINED && c != '◌' {
+            return Verdict::Dot;
+        }
+        if c.is_whitespace() || ('\u{2400}'..='\u{2426}').contains(&c) {
+            return Verdict::Keep(Before::Gap);
+        }
+        let emoji = tables().emoji.has(c);
+        let linked = is_prepended(c);
+        Verdict::Keep(Before::Base { marks: 0, joined: joins + 1, emoji, linked, jamo })
+    }
+
+    /// Extends a hidden run over everything of the same kind.
+    fn run(&mut self, kind: HiddenKind, start: usize) -> Piece<'a> {
+        while let Some(c) = self.raw[self.at..].chars().next() {
+            match self.judge(c, &self.raw[self.at..]) {
+                Verdict::Hide(next) if next == kind => self.at += c.len_utf8(),
+                _ => break,
+            }
+        }
+        self.before = Before::Gap;
+        Piece::Hidden { kind, at: start, text: &self.raw[start..self.at] }
+    }
+}
+
+impl<'a> Iterator for Scanner<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let start = self.at;
+        while let Some(c) = self.raw[self.at..].chars().next() {
+            let verdict = self.judge(c, &self.raw[self.at..]);
+            if let Verdict::Keep(before) = verdict {
+                self.before = before;
+                self.at += c.len_utf8();
+                continue;
+            }
+            if self.at > start {
+                break;
+            }
+            return Some(match verdict {
+                Verdict::Break(bytes) => {
+                    self.at += bytes;
+                    self.before = Before::Gap;
+                    Piece::Break
+                }
+                Verdict::Tab => {
+                    self.at += 1;
+                    self.before = Before::Gap;
+                    Piece::Tab
+                }
+                Verdict::Dot => {
+                    // What was judged follows as plain text, on the base that is put there.
+                    self.before = BASE;
+                    Piece::Dotted
+                }
+                Verdict::Hide(kind) => {
+                    self.at += c.len_utf8();
+                    self.run(kind, start)
+                }
+                Verdict::Keep(_) => continue,
+            });
+        }
+        (self.at > start).then(|| Piece::Plain(&self.raw[start..self.at]))
+    }
+}
+
+/// Characters that are hidden wherever they stand.
+fn hidden(c: char) -> Option<HiddenKind> {
+    let kind = match c {
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => HiddenKind::Control,
+        '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => {
+            HiddenKind::ZeroWidth
+        }
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => {
+            HiddenKind::Bidi
+        }
+        '\u{2028}' | '\u{2029}' => HiddenKind::Separator,
+        '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}' | '\u{17b4}'
+        | '\u{17b5}' => HiddenKind::Filler,
+        '\u{fe00}'..='\u{fe0d}' | '\u{e0100}'..='\u{e01ef}' | '\u{180b}'..='\u{180f}' => {
+            HiddenKind::VariationSelector
+        }
+        // Judged by what stands before them.
+        ' '..='~' | '\u{fe0e}' | '\u{fe0f}' => return None,
+        '\u{e0000}'..='\u{e007f}' => HiddenKind::Tag,
+        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}' => {
+            HiddenKind::PrivateUse
+        }
+        c if c < '\u{300}' => return None,
+        c if tables().format.has(c) => HiddenKind::Format,
+        c if tables().unassigned.has(c) => HiddenKind::Unassigned,
+        _ => return None,
+    };
+    Some(kind)
+}
+
+/// Marks that join the letters on both sides into one cluster (`Indic_Conjunct_Break=Linker`).
+const fn is_linker(c: char) -> bool {
+    matches!(
+        c,
+        '\u{94d}'
+            | '\u{9cd}'
+            | '\u{acd}'
+            | '\u{b4d}'
+            | '\u{c4d}'
+            | '\u{d4d}'
+            | '\u{1039}'
+            | '\u{17d2}'
+            | '\u{1a60}'
+            | '\u{1b44}'
+            | '\u{1bab}'
+            | '\u{a9c0}'
+            | '\u{aaf6}'
+            | '\u{10a3f}'
+            | '\u{11133}'
+            | '\u{113d0}'
+            | '\u{1193e}'
+            | '\u{11a47}'
+            | '\u{11a99}'
+    )
+}
+
+/// Letters that join the one behind them (`Grapheme_Cluster_Break=Prepend`).
+const fn is_prepended(c: char) -> bool {
+    matches!(
+        c,
+        '\u{d4e}'
+            | '\u{111c2}'
+            | '\u{111c3}'
+            | '\u{113d1}'
+            | '\u{1193f}'
+            | '\u{11941}'
+            | '\u{11a3a}'
+            | '\u{11a84}'..='\u{11a89}' | '\u{11d46}' | '\u{11f02}'
+    )
+}
+
+/// Extends the character before it without being a mark: emoji skin tones, half-width voicing
+/// signs, Thai and Lao `am`.
+const fn extends(c: char) -> bool {
+    matches!(c, '\u{1f3fb}'..='\u{1f3ff}' | '\u{ff9e}' | '\u{ff9f}' | '\u{e33}' | '\u{eb3}')
+}
+
+/// A set of characters as sorted ranges.
+struct Ranges(Box<[(char, char)]>);
+
+impl Ranges {
+    /// The set a bracket expression of `regex` syntax names.
+    fn of(class: &str) -> Self {
+        let ranges = match regex_syntax::parse(class).map(regex_syntax::hir::Hir::into_kind) {
+            Ok(HirKind::Class(Class::Unicode(set))) => {
+                set.ranges().iter().map(|range| (range.start(), range.end())).collect()
+            }
+            // The expressions are constants, and a test parses them all.
+            _ => Box::default(),
+        };
+        Self(ranges)
+    }
+
+    fn has(&self, c: char) -> bool {
+        let after = self.0.partition_point(|(start, _)| *start <= c);
+        after > 0 && c <= self.0[after - 1].1
+    }
+}
+
+struct Tables {
+    marks: Ranges,
+    format: Ranges,
+    unassigned: Ranges,
+    emoji: Ranges,
+}
+
+const MARKS_CLASS: &str = r"[\p{M}]";
+const FORMAT_CLASS: &str = r"[\p{Cf}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}]";
+const UNASSIGNED_CLASS: &str = r"[\p{Cn}]";
+const EMOJI_CLASS: &str = r"[\p{Emoji}]";
+
+fn tables() -> &'static Tables {
+    static TABLES: OnceLock<Tables> = OnceLock::new();
+    TABLES.get_or_init(|| Tables {
+        marks: Ranges::of(MARKS_CLASS),
+        format: Ranges::of(FORMAT_CLASS),
+        unassigned: Ranges::of(UNASSIGNED_CLASS),
+        emoji: Ranges::of(EMOJI_CLASS),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_is_known_to_the_tables() {
+        for class in [MARKS_CLASS, FORMAT_CLASS, UNASSIGNED_CLASS, EMOJI_CLASS] {
+            assert!(Ranges::of(class).0.len() > 10, "{class}");
+        }
+        assert!(tables().marks.has('\u{301}') && !tables().marks.has('a'));
+        assert!(tables().unassigned.has('\u{fffe}') && tables().emoji.has('❤'));
+    }
+}

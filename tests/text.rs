@@ -1,0 +1,221 @@
+//! Text from outside: what comes out can be drawn anywhere, and shows what was hidden in it.
+
+use mcpdeck::text::{HiddenKind, SafeText, inspect};
+use proptest::prelude::*;
+use unicode_segmentation::UnicodeSegmentation;
+
+fn line(raw: &str) -> String {
+    SafeText::line(raw).to_string()
+}
+
+/// Whether a terminal or a renderer does something with `c` other than drawing it.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}'
+            | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e000}'..='\u{f8ff}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{10ffff}')
+}
+
+#[test]
+fn ordinary_text_of_every_script_is_left_alone() {
+    for text in [
+        "plain ASCII ~!@#",
+        "naïve café – “quotes” … €",
+        "Привет",
+        "日本語テキスト",
+        "한국어 글",
+        "हिन्दी में क्षत्रिय",
+        "ภาษาไทยน้ำ",
+        "العربية",
+        "שָׁלוֹם",
+        "Tiếng Việt e\u{302}\u{301}",
+        "👍🏽 ❤\u{fe0f} ⚠\u{fe0f} 1\u{fe0f}\u{20e3} 🇩🇪",
+        "ཀྵྨླྺྼྻྂ",
+        "ကျွန်ုပ်",
+        "ｶﾞ",
+        "➜ ✔ ├── │",
+        "",
+    ] {
+        assert_eq!(line(text), text);
+        assert_eq!(SafeText::line(text).hidden(), 0, "{text}");
+        assert!(inspect(text).is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn each_attack_leaves_a_visible_marker() {
+    for (raw, safe) in [
+        ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m"),
+        ("\x1b]52;c;cHduZWQ=\x07", "␛]52;c;cHduZWQ=␇"),
+        ("\u{9b}2J", "⟨CSI⟩2J"),
+        ("a\rb", "a␍b"),
+        ("a\r\nb\nc", "a⏎b⏎c"),
+        ("a\tb", "a    b"),
+        ("\0\x7f", "␀␡"),
+        ("abc\u{202e}fed\u{202c}", "abc⟨RLO⟩fed⟨PDF⟩"),
+        ("a\u{200b}\u{200b}\u{200b}\u{200d}b", "a⟨ZWSP×3⟩⟨ZWJ⟩b"),
+        ("hi\u{e0049}\u{e0067}\u{e006e}\u{e0020}\u{e0022}", "hi⟨tags \"Ign \\\"\"⟩"),
+        ("a\u{fe00}\u{e0100}\u{e0101}", "a⟨VS×3⟩"),
+        ("❤\u{fe0f}\u{fe0f}\u{fe0e}", "❤\u{fe0f}⟨VS×2⟩"),
+        ("soft\u{ad}hyphen\u{3164}x", "soft⟨SHY⟩hyphen⟨HANGUL FILLER⟩x"),
+        ("a\u{2028}b", "a⟨LS⟩b"),
+        ("\u{301}x \u{301}", "◌\u{301}x ◌\u{301}"),
+        ("\x1b\u{301}", "␛◌\u{301}"),
+        ("\u{e0b0}", "⟨U+E0B0⟩"),
+        ("\u{fdd0}\u{378}", "⟨U+FDD0⟩⟨U+0378⟩"),
+    ] {
+        assert_eq!(line(raw), safe, "{raw:?}");
+        assert_eq!(line(safe), safe, "idempotent");
+        if raw.contains(|c: char| c != '\n' && c != '\r' && c != '\t' && acts(c)) {
+            assert!(SafeText::line(raw).hidden() > 0, "{raw:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pile_of_marks_is_cut_and_counted() {
+    let safe = line(&format!("Z{}algo", "\u{301}".repeat(500)));
+    assert_eq!(safe, format!("Z{}⟨+492 marks⟩algo", "\u{301}".repeat(8)));
+}
+
+#[test]
+fn blocks_keep_their_lines_and_nothing_else() {
+    assert_eq!(SafeText::block("a\r\n\tb\u{85}\x0bc").as_str(), "a\n    b⟨NEL⟩␋c");
+}
+
+#[test]
+fn a_limited_text_has_at_most_that_many_characters_and_no_half_marker() {
+    assert_eq!(SafeText::cut("abcdef", 6).as_str(), "abcdef");
+    assert_eq!(SafeText::cut("abcdefg", 6).as_str(), "abcde…");
+    assert_eq!(SafeText::cut("ab\u{202e}cdefgh", 6).as_str(), "ab…");
+    assert_eq!(SafeText::cut("abc", 0).as_str(), "");
+    assert_eq!(SafeText::cut(&"x".repeat(10_000_000), 3).as_str(), "xx…");
+}
+
+#[test]
+fn inspection_names_what_and_where() {
+    let found = inspect("ok\u{202e}\n\u{200b}\u{200b}e\u{e0061}\u{e0062}");
+    let short: Vec<_> = found.iter().map(|h| (h.at, h.kind, h.count, h.name.as_str())).collect();
+    assert_eq!(
+        short,
+        [
+            (2, HiddenKind::Bidi, 1, "RLO"),
+            (6, HiddenKind::ZeroWidth, 2, "ZWSP"),
+            (13, HiddenKind::Tag, 2, "tags \"ab\""),
+        ]
+    );
+}
+
+#[test]
+fn no_character_can_grow_a_cluster_without_end() {
+    // Every character that joins itself, after a letter; linkers between letters.
+    let mut texts: Vec<String> = ('\u{80}'..=char::MAX)
+        .filter(|c| !acts(*c) && format!("{c}{c}").graphemes(true).count() == 1)
+        .map(|c| format!("क{}", c.to_string().repeat(40)))
+        .collect();
+    texts.push("क्".repeat(1000));
+    texts.push("\u{1100}".repeat(1000));
+    texts.push(format!("\u{ac00}{}", "\u{11a8}".repeat(1000)));
+    texts.push("\u{600}".repeat(1000));
+    for raw in texts {
+        let safe = line(&raw);
+        for cluster in safe.graphemes(true) {
+            assert!(cluster.chars().count() <= 24, "{raw:?}: {cluster:?}");
+        }
+    }
+}
+
+/// Text with a good chance of being nasty.
+fn nasty() -> impl Strategy<Value = String> {
+    let special = prop::sample::select(vec![
+        '\x1b',
+        '\u{9b}',
+        '\x07',
+        '\r',
+        '\n',
+        '\t',
+        '\0',
+        '\u{7f}',
+        '\u{202e}',
+        '\u{200b}',
+        '\u{200d}',
+        '\u{fe0f}',
+        '\u{fe0e}',
+        '\u{e0041}',
+        '\u{e0100}',
+        '\u{301}',
+        '\u{489}',
+        '\u{94d}',
+        'क',
+        '\u{1100}',
+        '\u{11a8}',
+        '◌',
+        '⟨',
+        '⟩',
+        '␛',
+        '⏎',
+        '…',
+        '1',
+        '❤',
+        '👍',
+        '\u{1f3fb}',
+        '\u{ff9e}',
+        ' ',
+        'a',
+        '\u{3164}',
+        '\u{2028}',
+        '\u{e0b0}',
+        '\u{378}',
+    ]);
+    prop::collection::vec(prop_oneof![3 => special, 1 => any::<char>()], 0..40)
+        .prop_map(String::from_iter)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn nothing_that_comes_out_acts(raw in nasty()) {
+        let safe = line(&raw);
+        prop_assert!(!safe.contains(acts), "{safe:?}");
+        let block = SafeText::block(&raw);
+        prop_assert!(!block.contains(|c| c != '\n' && acts(c)), "{block:?}");
+    }
+
+    #[test]
+    fn sanitising_twice_changes_nothing(raw in nasty()) {
+        let once = SafeText::line(&raw);
+        prop_assert_eq!(&SafeText::line(&once), &once);
+        let once = SafeText::block(&raw);
+        prop_assert_eq!(&SafeText::block(&once), &once);
+    }
+
+    #[test]
+    fn what_is_inspected_is_what_is_marked(raw in nasty()) {
+        let found = inspect(&raw);
+        let acting = raw.replace("\r\n", "\n").chars().any(|c| c != '\n' && c != '\t' && acts(c));
+        prop_assert!(!acting || !found.is_empty());
+        prop_assert!(found.is_empty() || SafeText::line(&raw).hidden() > 0);
+        for hidden in found {
+            prop_assert!(raw[hidden.at..].starts_with(hidden.first));
+        }
+    }
+
+    #[test]
+    fn a_limit_is_kept(raw in nasty(), max in 0_usize..30) {
+        let safe = SafeText::cut(&raw, max);
+        prop_assert!(safe.chars().count() <= max);
+        prop_assert!(!safe.contains(acts));
+        prop_assert_eq!(&SafeText::cut(&safe, max), &safe);
+    }
+
+    #[test]
+    fn clusters_stay_short(raw in nasty()) {
+        let safe = line(&raw);
+        for cluster in safe.graphemes(true) {
+            prop_assert!(cluster.chars().count() <= 24, "{cluster:?}");
+        }
+    }
+}
