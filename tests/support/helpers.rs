@@ -1,0 +1,289 @@
+//! Helpers of the integration tests: the built binary, scratch folders with an `mcp.json`, waiting
+//! for conditions, and looking at processes. Use with
+//! `#[path = "support/helpers.rs"] mod support;`.
+#![allow(dead_code, reason = "every test file uses its own part of these")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// The program under test.
+pub fn bin() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_mcpdeck"))
+}
+
+/// A file of the repository.
+pub fn repo(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Lets other threads run for a moment. Only for use between two looks at a condition.
+pub fn breathe() {
+    std::thread::park_timeout(Duration::from_millis(10));
+}
+
+/// Looks until there is something, at most so long; fails with what was waited for.
+pub fn wait_for<T>(what: &str, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < at_most, "waited {at_most:?} in vain for {what}");
+        breathe();
+    }
+}
+
+/// A scratch folder with an `mcp.json`, and a mark by which its processes are known.
+pub struct Bench {
+    folder: tempfile::TempDir,
+    mark: String,
+}
+
+/// The environment variable that marks every process of a [`Bench`].
+pub const MARK: &str = "MCPDECK_TEST_MARK";
+
+impl Bench {
+    /// A folder without a configuration.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mark = format!("bench-{}-{}", std::process::id(), folder.path().display());
+        Self { folder, mark }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The value of [`MARK`] in every process started from here.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Writes a file into the folder; gives its path.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).expect("a file in the temporary folder");
+        path
+    }
+
+    /// Writes `mcp.json` with these servers; gives its path.
+    pub fn servers(&self, servers: &Value) -> PathBuf {
+        self.write("mcp.json", &format!("{:#}", json!({"servers": servers})))
+    }
+
+    /// An entry of `mcp.json` that plays a mock script, with more keys of the entry beside.
+    pub fn mock(&self, name: &str, script: &Value, more: &Value) -> Value {
+        let path = self.write(&format!("{name}.mock.json"), &script.to_string());
+        let mut entry = json!({
+            "command": bin(),
+            "args": ["mock", path],
+            "env": {MARK: self.mark},
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            if key == "env" {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    entry["env"][name] = value.clone();
+                }
+            } else {
+                entry[key] = value.clone();
+            }
+        }
+        entry
+    }
+
+    /// The program with these arguments, in this folder, with nothing of the user's own.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(bin());
+        command
+            .args(args)
+            .current_dir(self.path())
+            .env("HOME", self.path())
+            .env("XDG_CONFIG_HOME", self.path().join(".config"))
+            .env("XDG_STATE_HOME", self.path().join(".state"))
+            .env("XDG_CACHE_HOME", self.path().join(".cache"))
+            .env("XDG_DATA_HOME", self.path().join(".data"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end; stops it and fails when it takes longer.
+    pub fn run(&self, args: &[&str], at_most: Duration) -> Finished {
+        finish(self.command(args), at_most)
+    }
+
+    /// Processes that bear the mark of this bench and live.
+    pub fn processes(&self) -> Vec<Process> {
+        marked(&self.mark)
+    }
+
+    /// Fails unless every process of this bench is gone, or goes within the time.
+    pub fn expect_nothing_left(&self, at_most: Duration) {
+        let begun = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            assert!(begun.elapsed() < at_most, "left behind after {at_most:?}: {left:#?}");
+            breathe();
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for process in self.processes() {
+            kill(process.pid, "KILL");
+        }
+    }
+}
+
+/// What a program did.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// How long it ran.
+    pub took: Duration,
+    /// Largest resident set seen, bytes; 0 where the system does not say.
+    pub peak: u64,
+}
+
+impl Finished {
+    /// The JSON it printed.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("no JSON ({error}) from {self:#?}"))
+    }
+}
+
+/// Runs a command to its end; kills it and fails when it takes longer.
+pub fn finish(mut command: Command, at_most: Duration) -> Finished {
+    let begun = Instant::now();
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let stdout = collect(child.stdout.take().expect("piped"));
+    let stderr = collect(child.stderr.take().expect("piped"));
+    let mut peak = 0;
+    let status = loop {
+        peak = peak.max(memory(child.id(), "VmHWM"));
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            break Some(status);
+        }
+        if begun.elapsed() > at_most {
+            let _ = child.kill();
+            let _ = child.wait();
+            break None;
+        }
+        breathe();
+    };
+    let took = begun.elapsed();
+    let text = |bytes: std::thread::JoinHandle<Vec<u8>>| {
+        String::from_utf8_lossy(&bytes.join().expect("a reader")).into_owned()
+    };
+    let finished = Finished {
+        code: status.and_then(|status| status.code()),
+        stdout: text(stdout),
+        stderr: text(stderr),
+        took,
+        peak,
+    };
+    assert!(status.is_some(), "still running after {at_most:?}: {command:?}\n{finished:#?}");
+    finished
+}
+
+fn collect(mut from: impl std::io::Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// A child that is killed when it goes out of scope.
+pub struct Guarded(pub Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its command line.
+    pub command: String,
+}
+
+/// Processes with this value of [`MARK`] in their environment that live, zombies left out.
+pub fn marked(mark: &str) -> Vec<Process> {
+    let wanted = format!("{MARK}={mark}");
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
+        if !environment.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes()) {
+            continue;
+        }
+        if is_zombie(pid) {
+            continue;
+        }
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&line).replace('\0', " ");
+        found.push(Process { pid, command });
+    }
+    found
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    status.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+}
+
+/// A figure of `/proc/PID/status` in bytes, for example `VmRSS` or `VmHWM`; 0 when unknown.
+pub fn memory(pid: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+    let kilobytes = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// Sends a signal (`TERM`, `KILL`, `INT` ...) to one process.
+pub fn kill(pid: u32, signal: &str) {
+    let _ = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status();
+}
+
+/// The folder of the installed published servers: `MCPDECK_REAL_SERVERS`, or
+/// `fixtures/real-servers` when they are installed there. `None` means that the test is skipped,
+/// which it says; with `MCPDECK_REQUIRE_REAL_SERVERS` set it fails instead.
+pub fn real_servers() -> Option<PathBuf> {
+    let folder = std::env::var_os("MCPDECK_REAL_SERVERS")
+        .map_or_else(|| repo("fixtures/real-servers"), PathBuf::from);
+    if folder.join("node_modules/.mcpdeck-stamp").exists() {
+        return Some(folder);
+    }
+    assert!(
+        std::env::var_os("MCPDECK_REQUIRE_REAL_SERVERS").is_none(),
+        "the published servers are not installed in {}",
+        folder.display()
+    );
+    let _ = writeln!(
+        std::io::stderr(),
+        "SKIPPED: no published servers; fixtures/real-servers/install.sh installs them"
+    );
+    None
+}
