@@ -1,3 +1,4 @@
 //! The dashboard (requirements, section 8).
 
 pub mod approval;
+pub mod form;

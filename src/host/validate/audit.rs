@@ -19,8 +19,8 @@ const BOUNDED: u32 = 20_000;
 pub(super) struct Cost {
     /// Its dialect.
     pub(super) dialect: Draft,
-    /// Sub-schemas with every reference inlined; `None` when that has no bound.
-    inlined: Option<u32>,
+    /// Steps it takes, references inlined; `None` when that has no bound.
+    price: Option<Price>,
     /// Whether text is matched against patterns.
     patterns: bool,
 }
@@ -28,13 +28,14 @@ pub(super) struct Cost {
 impl Cost {
     /// Whether the schema has a bound of its own, so that only the value decides.
     pub(super) const fn is_bounded(&self) -> bool {
-        self.inlined.is_some()
+        self.price.is_some()
     }
 
     /// Whether `value` can be checked within the steps allowed on the caller's thread.
     pub(super) fn is_cheap_for(&self, value: &Value) -> bool {
-        let Some(cost) = self.inlined else { return false };
-        let mut left = CHEAP_STEPS / (cost.max(1) as usize);
+        let Some(price) = self.price else { return false };
+        let left = CHEAP_STEPS.saturating_sub(price.here as usize);
+        let mut left = left / (price.below.max(1) as usize);
         let bytes_per_step = if self.patterns { 16 } else { 1024 };
         spend(value, bytes_per_step, 0, &mut left)
     }
@@ -149,8 +150,8 @@ pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Cost, SchemaProbl
         Ok(())
     })?;
     let mut reckoning = Reckoning { root: schema, known: HashMap::new(), patterns: false };
-    let inlined = reckoning.cost(schema, 0).filter(|cost| *cost <= BOUNDED);
-    Ok(Cost { dialect, inlined, patterns: reckoning.patterns })
+    let price = reckoning.price(schema, 0).filter(|price| price.here.max(price.below) <= BOUNDED);
+    Ok(Cost { dialect, price, patterns: reckoning.patterns })
 }
 
 /// Rough size of the compact text; false when it exceeds `max` or nests too deep to recurse into.
@@ -210,16 +211,31 @@ fn walk(
     Ok(())
 }
 
+/// Steps that one application of a schema can take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Price {
+    /// At the value itself.
+    here: u32,
+    /// At each value below it, at most.
+    below: u32,
+}
+
+impl Price {
+    const fn at_most(self) -> u32 {
+        if self.here > self.below { self.here } else { self.below }
+    }
+}
+
 struct Reckoning<'a> {
     root: &'a Value,
     /// By address; `None` while it is being reckoned (a cycle).
-    known: HashMap<*const Value, Option<u32>>,
+    known: HashMap<*const Value, Option<Price>>,
     patterns: bool,
 }
 
 impl<'a> Reckoning<'a> {
-    fn cost(&mut self, schema: &'a Value, depth: usize) -> Option<u32> {
-        let Value::Object(map) = schema else { return Some(1) };
+    fn price(&mut self, schema: &'a Value, depth: usize) -> Option<Price> {
+        let Value::Object(map) = schema else { return Some(Price { here: 1, below: 0 }) };
         if let Some(known) = self.known.get(&std::ptr::from_ref(schema)) {
             return *known;
         }
@@ -227,41 +243,69 @@ impl<'a> Reckoning<'a> {
             return None;
         }
         self.known.insert(schema, None);
-        let mut total: u32 = 1 + map.len() as u32;
+        let mut total = Price { here: 1 + map.len() as u32, below: 0 };
         for (keyword, value) in map {
-            total = total.saturating_add(self.own(keyword, value, depth)?);
+            let own = self.own(keyword, value, depth)?;
+            total.here = total.here.saturating_add(own.here);
+            total.below = total.below.saturating_add(own.below);
         }
+        // Of `properties` and `prefixItems` only one applies to a given value below.
+        let mut one_of_many = 0;
         for (keyword, _, child) in children(map) {
-            if !matches!(keyword, "$defs" | "definitions") {
-                total = total.saturating_add(self.cost(child, depth + 1)?);
+            if matches!(keyword, "$defs" | "definitions") {
+                continue;
+            }
+            let price = self.price(child, depth + 1)?;
+            match keyword {
+                "properties" | "prefixItems" => {
+                    total.here = total.here.saturating_add(1);
+                    one_of_many = one_of_many.max(price.at_most());
+                }
+                "items"
+                | "additionalItems"
+                | "additionalProperties"
+                | "patternProperties"
+                | "unevaluatedItems"
+                | "unevaluatedProperties"
+                | "contains"
+                | "propertyNames" => {
+                    total.below = total.below.saturating_add(price.at_most());
+                }
+                _ => {
+                    total.here = total.here.saturating_add(price.here);
+                    total.below = total.below.saturating_add(price.below);
+                }
             }
         }
+        total.below = total.below.saturating_add(one_of_many);
         self.known.insert(schema, Some(total));
         Some(total)
     }
 
     /// What a keyword costs besides its sub-schemas.
-    fn own(&mut self, keyword: &str, value: &'a Value, depth: usize) -> Option<u32> {
+    fn own(&mut self, keyword: &str, value: &'a Value, depth: usize) -> Option<Price> {
+        let here = |here: u32| Some(Price { here, below: 0 });
         match (keyword, value) {
             ("$ref", Value::String(target)) => {
                 let pointer = target.strip_prefix('#')?;
                 let pointer = percent_decoded(pointer)?;
-                self.cost(self.root.pointer(&pointer)?, depth + 1)
+                self.price(self.root.pointer(&pointer)?, depth + 1)
             }
             ("$dynamicRef" | "$recursiveRef", _) => None,
             // A nested base URI changes what `#` means.
             ("$id", _) if depth > 0 => None,
-            ("pattern", Value::String(pattern)) => self.pattern(pattern),
+            ("pattern", Value::String(pattern)) => here(self.pattern(pattern)?),
             ("patternProperties", Value::Object(map)) => {
-                map.keys().try_fold(0, |sum: u32, p| Some(sum.saturating_add(self.pattern(p)?)))
+                let sum = |sum: u32, p: &String| Some(sum.saturating_add(self.pattern(p)?));
+                Some(Price { here: 0, below: map.keys().try_fold(0, sum)? })
             }
             ("format", _) => {
                 self.patterns = true;
-                Some(4)
+                here(4)
             }
-            ("enum" | "required", Value::Array(items)) => Some(items.len() as u32 / 4),
-            ("enum" | "const" | "multipleOf", _) => Some(4),
-            _ => Some(0),
+            ("enum" | "required", Value::Array(items)) => here(items.len() as u32 / 4),
+            ("enum" | "const" | "multipleOf", _) => here(4),
+            _ => here(0),
         }
     }
 

@@ -353,3 +353,12 @@ proptest::proptest! {
         proptest::prop_assert_eq!(validator.check(&value), validator.check_guarded(&value));
     }
 }
+
+#[test]
+fn a_wide_flat_schema_is_still_checked_in_place() {
+    let property = |i: usize| (format!("p{i}"), json!({"type": "string"}));
+    let schema = json!({"properties": (0..2_000).map(property).collect::<serde_json::Map<_, _>>()});
+    let value: Value =
+        (0..2_000).map(|i| (format!("p{i}"), json!("x"))).collect::<serde_json::Map<_, _>>().into();
+    assert!(Validator::compile(&schema).expect("compiles").is_cheap(&value));
+}

@@ -1,0 +1,29 @@
+//! The form: any JSON Schema as fields, over one JSON value that is the only truth.
+//!
+//! The value lives in [`FormState`]; rows are derived from schema and value, so that form and JSON
+//! are two views of the same thing and nothing is lost by switching. Owns no server and no call.
+
+pub mod command;
+pub mod draw;
+pub mod edit;
+pub mod field;
+mod fit;
+mod hint;
+pub mod input;
+pub mod json;
+mod merge;
+pub mod pointer;
+pub mod popup;
+pub mod problem;
+pub mod row;
+pub mod schema;
+mod seed;
+pub mod state;
+#[cfg(test)]
+mod tests;
+
+pub use command::FormCommand;
+pub use field::FieldKind;
+pub use problem::Problem;
+pub use row::{Row, RowKind};
+pub use state::FormState;

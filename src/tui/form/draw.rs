@@ -1,0 +1,365 @@
+//! Drawing of a form: only visible rows are built. Reads the state, changes nothing.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::widgets::{Clear, Widget};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+use super::field::Field;
+use super::hint::{ghost, shown};
+use super::input::Edits;
+use super::pointer;
+use super::popup::{Chooses, Popup};
+use super::problem::Weight;
+use super::row::{Row, RowKind};
+use super::state::FormState;
+use crate::text::SafeText;
+
+/// Styles and signs of a form; made from the theme.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// Ordinary text.
+    pub text: Style,
+    /// Labels of less weight, units.
+    pub muted: Style,
+    /// Hints and what is not set.
+    pub faint: Style,
+    /// Names of fields.
+    pub label: Style,
+    /// The one accent.
+    pub accent: Style,
+    /// The row where the keys go.
+    pub selection: Style,
+    /// Where text is typed.
+    pub input: Style,
+    /// Wants a look.
+    pub warning: Style,
+    /// Failed.
+    pub error: Style,
+    /// Works.
+    pub ok: Style,
+    /// Words of a server.
+    pub foreign: Style,
+    /// Rules.
+    pub rule: Style,
+    /// JSON: names of members.
+    pub json_key: Style,
+    /// JSON: strings.
+    pub json_string: Style,
+    /// JSON: numbers.
+    pub json_number: Style,
+    /// JSON: `true`, `false`, `null`.
+    pub json_literal: Style,
+    /// Found by a search.
+    pub matched: Style,
+    /// Added by a change.
+    pub added: Style,
+    /// Removed by a change.
+    pub removed: Style,
+    /// Only ASCII signs.
+    pub ascii: bool,
+}
+
+impl Look {
+    /// One of two signs.
+    pub const fn sign(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
+        if self.ascii { ascii } else { unicode }
+    }
+
+    /// A look that works on any terminal, without a theme.
+    pub fn plain() -> Self {
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        Self {
+            accent: bold,
+            selection: Style::new().add_modifier(Modifier::REVERSED),
+            input: Style::new().add_modifier(Modifier::UNDERLINED),
+            faint: Style::new().add_modifier(Modifier::DIM),
+            ..Self::default()
+        }
+    }
+}
+
+/// Writes `text` on one row of `area`, cut to `cells`; gives the column after it.
+pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Style) -> u16 {
+    if cells == 0 || y >= buf.area.bottom() || x >= buf.area.right() {
+        return x;
+    }
+    let cells = cells.min(buf.area.right() - x);
+    let mut used = 0;
+    let mut end = text.len();
+    for (at, grapheme) in text.grapheme_indices(true) {
+        let width = grapheme.width() as u16;
+        if used + width > cells {
+            end = at;
+            break;
+        }
+        used += width;
+    }
+    if end == text.len() {
+        return buf.set_stringn(x, y, text, usize::from(cells), style).0;
+    }
+    // Make room for the sign that says that text was cut.
+    let mut keep = end;
+    while used >= cells && keep > 0 {
+        let Some((at, grapheme)) = text[..keep].grapheme_indices(true).next_back() else { break };
+        used -= (grapheme.width() as u16).min(used);
+        keep = at;
+    }
+    let (x, y) = buf.set_stringn(x, y, &text[..keep], usize::from(cells), style);
+    buf.set_stringn(x, y, "…", 1, style).0
+}
+
+const MAX_EDITOR: u16 = 8;
+
+/// Draws the form in `area`: fields, the line that calls, and an open list to choose from.
+pub fn form(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
+    let area = area.intersection(buf.area);
+    if area.width < 4 || area.height == 0 {
+        return;
+    }
+    let (fields, side) = split(state, area);
+    if let Some(fields) = fields {
+        draw_fields(state, look, submit, fields, buf);
+    }
+    if let (Some(side), Some(json)) = (side, state.json()) {
+        draw_json(json, look, fields.is_some(), side, buf);
+    }
+    if let Some(popup) = &state.popup {
+        draw_popup(popup, look, area, buf);
+    }
+}
+
+/// Where fields and JSON go: side by side where there is room, else the one that has the keys.
+fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
+    let Some(json) = state.json() else { return (Some(area), None) };
+    if area.width >= 76 {
+        let right = (area.width * 2 / 5).max(30);
+        let left = Rect { width: area.width - right, ..area };
+        return (Some(left), Some(Rect { x: left.right(), width: right, ..area }));
+    }
+    if json.focused { (None, Some(area)) } else { (Some(area), None) }
+}
+
+fn draw_fields(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
+    let help = u16::from(area.height >= 6);
+    let body = Rect { height: area.height - help, ..area };
+    let height_of = |row: usize| editor_height(state, row).min(body.height.max(1));
+    let cursor = state.cursor();
+    let above = (body.height.saturating_sub(height_of(cursor))) / 2;
+    let total = state.rows().len() + 1;
+    let all: usize = total - 1 + usize::from(height_of(cursor));
+    let top = if all <= usize::from(body.height) {
+        0
+    } else {
+        let most =
+            total.saturating_sub(usize::from(body.height)) + usize::from(height_of(cursor)) - 1;
+        cursor.saturating_sub(usize::from(above)).min(most)
+    };
+    let label_width = label_width(state, top, body);
+    let mut y = body.y;
+    for row in top..total {
+        if y >= body.bottom() {
+            break;
+        }
+        let height = height_of(row).min(body.bottom() - y);
+        let line = Rect { y, height, ..body };
+        match state.rows().get(row) {
+            Some(found) => draw_row(state, look, row, found, label_width, line, buf),
+            None => draw_submit(state, look, submit, line, buf),
+        }
+        y += height;
+    }
+    if help == 1 {
+        draw_help(state, look, Rect { y: area.bottom() - 1, height: 1, ..area }, buf);
+    }
+}
+
+fn editor_height(state: &FormState, row: usize) -> u16 {
+    let edited = state.editor.as_ref().filter(|_| row == state.cursor());
+    edited.map_or(1, |editor| match editor.edits {
+        Edits::Lines | Edits::Json => (editor.area.lines().len() as u16).clamp(1, MAX_EDITOR),
+        _ => 1,
+    })
+}
+
+fn label_width(state: &FormState, top: usize, body: Rect) -> u16 {
+    let shown = state.rows().iter().skip(top).take(usize::from(body.height) + 1);
+    let widest = shown.map(|row| row.depth * 2 + row.label.width().min(60) as u16 + 4).max();
+    widest.unwrap_or(10).clamp(10, (body.width * 2 / 5).max(10))
+}
+
+fn draw_row(
+    state: &FormState,
+    look: &Look,
+    index: usize,
+    row: &Row,
+    label_width: u16,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let here = index == state.cursor() && !state.json().is_some_and(|json| json.focused);
+    let problem = state.problem_at(index);
+    if here {
+        let mark = look.sign("▎", "|");
+        put(buf, area.x, area.y, 1, mark, look.accent);
+    }
+    let indent = area.x + 1 + (row.depth * 2).min(area.width / 3);
+    let sign = match &row.kind {
+        RowKind::Field { folded: Some(true), .. } => look.sign("▸ ", "> "),
+        RowKind::Field { folded: Some(false), .. } => look.sign("▾ ", "v "),
+        _ => "",
+    };
+    let room = (area.x + label_width).saturating_sub(indent);
+    let style = if here { look.accent } else { look.label };
+    let mut x = put(buf, indent, area.y, room, sign, look.muted);
+    x = put(buf, x, area.y, (area.x + label_width).saturating_sub(x), &row.label, style);
+    if row.required && !row.removable && !row.label.is_empty() {
+        put(buf, x, area.y, 2, " *", look.muted);
+    }
+    let left = area.x + label_width + 1;
+    if left >= area.right() {
+        return;
+    }
+    let value = Rect { x: left, width: area.right() - left, ..area };
+    let end = draw_value(state, look, here, row, value, buf);
+    if let Some(problem) = problem {
+        let style = if problem.weight == Weight::Note { look.warning } else { look.error };
+        let sign = look.sign("⚠ ", "! ");
+        let at = (end + 2).min(area.right().saturating_sub(24).max(left));
+        let x = put(buf, at, area.y, area.right().saturating_sub(at), sign, style);
+        put(buf, x, area.y, area.right().saturating_sub(x), &problem.message, style);
+    }
+}
+
+/// Draws what stands at a row; gives the column after it.
+fn draw_value(
+    state: &FormState,
+    look: &Look,
+    here: bool,
+    row: &Row,
+    area: Rect,
+    buf: &mut Buffer,
+) -> u16 {
+    if here && let Some(editor) = &state.editor {
+        let wide = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0) as u16;
+        let room = if state.problem_at(state.cursor()).is_some() {
+            area.width.saturating_sub(26)
+        } else {
+            area.width
+        };
+        let width = room.max(8).min(area.width);
+        buf.set_style(Rect { width, ..area }, look.input);
+        (&editor.area).render(Rect { width, ..area }, buf);
+        if editor.area.is_empty() && width > 12 {
+            let ghost = ghost(row, editor.edits);
+            put(buf, area.x + 1, area.y, width - 1, &ghost, look.faint);
+        }
+        return area.x + (wide + 1).min(width);
+    }
+    let value = pointer::get(state.value(), &row.pointer);
+    let (text, style) = shown(state, row, value, look);
+    let limited: String = text.chars().take(usize::from(area.width) * 2 + 8).collect();
+    put(buf, area.x, area.y, area.width, &SafeText::line(&limited), style)
+}
+
+fn draw_submit(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
+    let here = state.is_on_submit() && !state.json().is_some_and(|json| json.focused);
+    let style = if here { look.selection } else { look.accent };
+    let x = put(buf, area.x + 1, area.y, area.width - 1, &format!(" {submit} "), style);
+    let blocking = state.blocking();
+    let room = area.right().saturating_sub(x + 2);
+    if let Some(problem) = state.schema_problem() {
+        let text = format!("cannot be checked: {}", problem.message);
+        put(buf, x + 2, area.y, room, &SafeText::line(&text), look.warning);
+    } else if blocking > 0 {
+        let word = if blocking == 1 { "problem" } else { "problems" };
+        put(buf, x + 2, area.y, room, &format!("{blocking} {word}"), look.error);
+    }
+}
+
+fn draw_help(state: &FormState, look: &Look, area: Rect, buf: &mut Buffer) {
+    let Some(row) = state.current() else { return };
+    let mut x = area.x + 1;
+    let hint = row.describe();
+    let room = |x: u16| area.right().saturating_sub(x);
+    x = put(buf, x, area.y, room(x), &hint, look.muted);
+    if let Some(description) = row.field().and_then(Field::description) {
+        let text: String = description.chars().take(400).collect();
+        x = put(buf, x, area.y, room(x), "  ", look.muted);
+        put(buf, x, area.y, room(x), &SafeText::line(&text), look.foreign);
+    }
+}
+
+fn draw_json(
+    json: &super::json::JsonEditor,
+    look: &Look,
+    ruled: bool,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let mut area = area;
+    if ruled {
+        for y in area.y..area.bottom() {
+            put(buf, area.x, y, 1, look.sign("│", "|"), look.rule);
+        }
+        area = Rect { x: area.x + 2, width: area.width.saturating_sub(2), ..area };
+    }
+    if area.width < 4 || area.height < 2 {
+        return;
+    }
+    let (text, style) = match json.problem() {
+        Some(problem) => (format!("{}{problem}", look.sign("⚠ ", "! ")), look.error),
+        None if json.focused => ("JSON · same value, edit either".to_owned(), look.accent),
+        None => ("JSON".to_owned(), look.muted),
+    };
+    put(buf, area.x, area.y, area.width, &SafeText::line(&text), style);
+    let body = Rect { y: area.y + 1, height: area.height - 1, ..area };
+    if json.focused {
+        (&json.area).render(body, buf);
+        return;
+    }
+    for (i, line) in json.area.lines().iter().take(usize::from(body.height)).enumerate() {
+        let cut: String = line.chars().take(usize::from(body.width) + 8).collect();
+        put(buf, body.x, body.y + i as u16, body.width, &SafeText::line(&cut), look.text);
+    }
+}
+
+fn draw_popup(popup: &Popup, look: &Look, area: Rect, buf: &mut Buffer) {
+    let narrowed = popup.narrowed();
+    let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10) as u16;
+    let width = (widest + 8).clamp(24, 60).min(area.width);
+    let height = (narrowed.len() as u16 + 2).clamp(3, 14).min(area.height);
+    let x = area.x + (area.width - width) / 2;
+    let y = area.y + (area.height - height) / 2;
+    let outer = Rect { x, y, width, height };
+    Clear.render(outer, buf);
+    buf.set_style(outer, look.input);
+    let title = match popup.chooses {
+        Chooses::Many(_) => "space marks, enter closes",
+        _ => "enter chooses",
+    };
+    let head =
+        if popup.filter.is_empty() { title.to_owned() } else { format!("/ {}", popup.filter) };
+    put(buf, x + 1, y, width - 1, &SafeText::line(&head), look.muted);
+    let rows = usize::from(height - 1);
+    let top = popup.selected.saturating_sub(rows.saturating_sub(1));
+    for (line, index) in narrowed.iter().skip(top).take(rows).enumerate() {
+        let y = y + 1 + line as u16;
+        let selected = top + line == popup.selected;
+        let style = if selected { look.selection } else { look.text };
+        let mark = match popup.chooses {
+            Chooses::Many(_) if popup.marked.contains(index) => look.sign("✓ ", "[x] "),
+            Chooses::Many(_) => look.sign("  ", "[ ] "),
+            _ => "",
+        };
+        let after = put(buf, x + 1, y, width.saturating_sub(2), mark, style);
+        if let Some(entry) = popup.entries.get(*index) {
+            put(buf, after, y, (x + width).saturating_sub(after + 1), entry, style);
+        }
+    }
+    if narrowed.is_empty() {
+        put(buf, x + 1, y + 1, width - 2, "nothing fits", look.faint);
+    }
+}

@@ -1,0 +1,169 @@
+//! The words of a row: what stands there, what it takes, what it would be by default. Pure.
+
+use ratatui::style::Style;
+use serde_json::Value;
+
+use super::draw::Look;
+use super::field::{Field, FieldKind, plain, type_words};
+use super::input::Edits;
+use super::row::{Row, RowKind};
+use super::schema::Types;
+use super::state::FormState;
+use crate::text::SafeText;
+
+/// What is shown in an empty editor.
+pub(super) fn ghost(row: &Row, edits: Edits) -> String {
+    match edits {
+        Edits::NewKey => "name of a new entry".to_owned(),
+        _ => row.field().map(placeholder).unwrap_or_default(),
+    }
+}
+
+fn placeholder(field: &Field) -> String {
+    let example = || field.merged.nodes.iter().find_map(|n| n.examples.first());
+    match (field.default(), example()) {
+        (Some(default), _) => cut(&format!("default {}", plain(default))),
+        (None, Some(example)) => cut(&format!("e.g. {}", plain(example))),
+        _ => String::new(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    SafeText::line(&text.chars().take(80).collect::<String>()).as_str().to_owned()
+}
+
+pub(super) fn shown(
+    state: &FormState,
+    row: &Row,
+    value: Option<&Value>,
+    look: &Look,
+) -> (String, Style) {
+    match &row.kind {
+        RowKind::Variant { titles, active, .. } => {
+            let title = titles.get(*active).map(|t| t.as_str().to_owned()).unwrap_or_default();
+            (format!("{title} {}", look.sign("▾", "v")), look.accent)
+        }
+        RowKind::Types { types, active } => {
+            let word = types.get(*active).map(|t| type_words(*t, false)).unwrap_or_default();
+            (format!("{word} {}", look.sign("▾", "v")), look.accent)
+        }
+        RowKind::Add { keyed: true } => ("+ add entry".to_owned(), look.muted),
+        RowKind::Add { keyed: false } => ("+ add item".to_owned(), look.muted),
+        RowKind::More { hidden } => (format!("… {hidden} more, as JSON"), look.muted),
+        RowKind::Field { field, .. } => {
+            if let Some(draft) = state.drafts.get(&row.pointer) {
+                return (draft.text.clone(), look.error);
+            }
+            field_text(field, value, look)
+        }
+    }
+}
+
+fn field_text(field: &Field, value: Option<&Value>, look: &Look) -> (String, Style) {
+    let Some(value) = value else {
+        let hint = placeholder(field);
+        let text =
+            if hint.is_empty() { "not set".to_owned() } else { format!("not set · {hint}") };
+        return (text, look.faint);
+    };
+    match (&field.kind, value) {
+        (_, Value::Null) => ("null".to_owned(), look.json_literal),
+        (FieldKind::Choice(options), value) => {
+            let at = options.iter().position(|o| o == value);
+            let name = at.and_then(|i| field.option_name(i, value));
+            (name.map_or_else(|| plain(value), str::to_owned), look.text)
+        }
+        (FieldKind::MultiChoice(_), Value::Array(items)) if !items.is_empty() => {
+            (items.iter().map(plain).collect::<Vec<_>>().join(", "), look.text)
+        }
+        (_, Value::String(text)) if text.is_empty() => ("empty text".to_owned(), look.muted),
+        (_, Value::Array(items)) => {
+            let word = if items.len() == 1 { "item" } else { "items" };
+            (
+                if items.is_empty() {
+                    "empty list".to_owned()
+                } else {
+                    format!("{} {word}", items.len())
+                },
+                look.muted,
+            )
+        }
+        (FieldKind::Object { .. }, Value::Object(map)) => {
+            let word = if map.len() == 1 { "entry" } else { "entries" };
+            (
+                if map.is_empty() {
+                    "empty object".to_owned()
+                } else {
+                    format!("{} {word}", map.len())
+                },
+                look.muted,
+            )
+        }
+        (FieldKind::Bool, Value::Bool(on)) => {
+            let sign = if *on { look.sign("✓ ", "[x] ") } else { look.sign("✗ ", "[ ] ") };
+            (format!("{sign}{on}"), look.text)
+        }
+        (_, Value::String(text)) => (text.clone(), look.text),
+        (_, other) => (other.to_string(), look.text),
+    }
+}
+
+/// What a field takes, in words: type, limits, format, default.
+pub fn hint(field: &Field) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    match &field.kind {
+        FieldKind::Text { format: Some(format), .. } => parts.push(cut(format)),
+        FieldKind::Text { .. } => parts.push("text".to_owned()),
+        FieldKind::Number { integer, minimum, maximum, .. } => {
+            parts.push(if *integer { "whole number" } else { "number" }.to_owned());
+            let bound = |word: &str, strict: &str, bound: &Option<(f64, bool)>| {
+                bound.map(|(n, exclusive)| format!("{} {n}", if exclusive { strict } else { word }))
+            };
+            parts.extend(bound("at least", "more than", minimum));
+            parts.extend(bound("at most", "less than", maximum));
+            if let Some(step) = field.merged.nodes.iter().find_map(|n| n.multiple_of) {
+                parts.push(format!("multiple of {step}"));
+            }
+        }
+        FieldKind::Bool => parts.push("yes/no".to_owned()),
+        FieldKind::Choice(options) => parts.push(format!("one of {}", options.len())),
+        FieldKind::MultiChoice(options) => parts.push(format!("any of {}", options.len())),
+        FieldKind::Const(value) => parts.push(cut(&format!("always {}", plain(value)))),
+        FieldKind::Null => parts.push("null".to_owned()),
+        FieldKind::Object { .. } => parts.push("object".to_owned()),
+        FieldKind::Array { .. } => parts.push("list".to_owned()),
+        FieldKind::Json(None) => parts.push("any JSON".to_owned()),
+        FieldKind::Json(Some(reason)) => parts.push(format!("JSON: {reason}")),
+    }
+    parts.extend(ranges(field));
+    if let Some(pattern) = field.merged.first(|n| n.pattern.as_deref()) {
+        parts.push(cut(&format!("matches {pattern}")));
+    }
+    if field.nullable && field.merged.types != Types::NULL {
+        parts.push("or null".to_owned());
+    }
+    for note in field.merged.nodes.iter().flat_map(|n| &n.notes) {
+        parts.push((*note).to_owned());
+    }
+    parts.join(" · ")
+}
+
+fn ranges(field: &Field) -> Vec<String> {
+    let nodes = &field.merged.nodes;
+    let range = |low: Option<u64>, high: Option<u64>, what: &str| match (low, high) {
+        (None, None) => None,
+        (Some(low), None) => Some(format!("at least {low} {what}")),
+        (None, Some(high)) => Some(format!("at most {high} {what}")),
+        (Some(low), Some(high)) => Some(format!("{low} to {high} {what}")),
+    };
+    let length = (
+        nodes.iter().filter_map(|n| n.length.0).max(),
+        nodes.iter().filter_map(|n| n.length.1).min(),
+    );
+    let items = (
+        nodes.iter().filter_map(|n| n.items_range.0).max(),
+        nodes.iter().filter_map(|n| n.items_range.1).min(),
+    );
+    let all = [range(length.0, length.1, "characters"), range(items.0, items.1, "items")];
+    all.into_iter().flatten().collect()
+}

@@ -1,0 +1,293 @@
+//! What keys and pasted text do to a form: moving, typing, choosing. No drawing; which key means
+//! which command is decided by the key table, [`FormState::type_key`] only types.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_textarea::{CursorMove, Input, TextArea};
+use serde_json::Value;
+
+use super::field::FieldKind;
+use super::json::exact;
+use super::pointer;
+use super::row::RowKind;
+use super::state::{Draft, FormState, text_of};
+
+/// What an editor of a line edits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edits {
+    /// Text.
+    Text,
+    /// Text with several lines.
+    Lines,
+    /// A number.
+    Number,
+    /// JSON.
+    Json,
+    /// The name of a new key.
+    NewKey,
+    /// The name of the key itself.
+    Rename,
+}
+
+/// The text being typed on one line.
+pub struct Editor {
+    /// The place.
+    pub pointer: String,
+    /// What it edits.
+    pub edits: Edits,
+    /// The text.
+    pub area: TextArea<'static>,
+}
+
+/// Text longer than this is not edited in a line; the external editor is for that.
+const INLINE: usize = 256 << 10;
+
+impl FormState {
+    /// Puts the cursor on a row, or on the line that calls when there is no such row.
+    pub fn select(&mut self, row: usize) {
+        self.leave();
+        self.cursor = row.min(self.rows.len());
+        self.popup = None;
+        self.editor = None;
+        self.focus();
+    }
+
+    /// Puts the cursor on a place.
+    pub fn select_place(&mut self, at: &str) {
+        let exact = |r: &super::Row| r.pointer == at && !matches!(r.kind, RowKind::Add { .. });
+        if let Some(row) = self.rows.iter().position(exact) {
+            // A container is entered at its first field, where typing can begin.
+            let inner = self.rows[row..].iter().position(|r| {
+                pointer::is_within(&r.pointer, at)
+                    && !matches!(&r.kind, RowKind::Field { folded: Some(_), .. })
+            });
+            self.select(row + inner.unwrap_or(0));
+        }
+    }
+
+    /// Opens the editor of the line under the cursor when it takes text.
+    pub(super) fn focus(&mut self) {
+        let Some(row) = self.rows.get(self.cursor) else {
+            self.editor = None;
+            return;
+        };
+        if self.editor.as_ref().is_some_and(|e| e.pointer == row.pointer) {
+            return;
+        }
+        let value = pointer::get(self.value.as_ref(), &row.pointer);
+        let (edits, text) = match &row.kind {
+            RowKind::Add { keyed: true } => (Edits::NewKey, Some(String::new())),
+            RowKind::Field { field, .. } => {
+                let edits = match &field.kind {
+                    FieldKind::Text { multiline: true, .. } => Edits::Lines,
+                    FieldKind::Text { .. } => Edits::Text,
+                    FieldKind::Number { .. } => Edits::Number,
+                    FieldKind::Json(_) => Edits::Json,
+                    _ => {
+                        self.editor = None;
+                        return;
+                    }
+                };
+                (edits, text_of(&field.kind, value))
+            }
+            _ => (Edits::Text, None),
+        };
+        let draft = self.drafts.get(&row.pointer).map(|d| d.text.clone());
+        let text = draft.or(text).filter(|text| text.len() <= INLINE);
+        self.editor =
+            text.map(|text| Editor { pointer: row.pointer.clone(), edits, area: area(&text) });
+    }
+
+    /// Leaving a line ends what was only half an intention there.
+    fn leave(&mut self) {
+        let half = self.editor.take().filter(|e| matches!(e.edits, Edits::NewKey | Edits::Rename));
+        if half.is_some() {
+            self.collect();
+        }
+    }
+
+    /// Types one key into whatever takes text; gives whether it was used.
+    pub fn type_key(&mut self, key: KeyEvent) -> bool {
+        if self.json.as_ref().is_some_and(|json| json.focused) {
+            return self.type_json(key);
+        }
+        if self.popup.is_some() {
+            return self.type_popup(key);
+        }
+        if self.editor.is_none() {
+            return self.type_without_editor(key);
+        }
+        self.type_line(key)
+    }
+
+    fn type_without_editor(&mut self, key: KeyEvent) -> bool {
+        let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        let Some(field) = self.current().and_then(super::Row::field) else { return false };
+        let (is_bool, is_choice) = (
+            matches!(field.kind, FieldKind::Bool),
+            matches!(field.kind, FieldKind::Choice(_) | FieldKind::MultiChoice(_)),
+        );
+        let at = self.current().map(|row| row.pointer.clone()).unwrap_or_default();
+        match key.code {
+            KeyCode::Char('t' | 'y' | '1') if plain && is_bool => self.set(&at, Value::Bool(true)),
+            KeyCode::Char('f' | 'n' | '0') if plain && is_bool => self.set(&at, Value::Bool(false)),
+            KeyCode::Backspace if is_bool || is_choice => {
+                self.unset(&at);
+                true
+            }
+            KeyCode::Char(c) if plain && is_choice && c != ' ' => {
+                self.open_popup(c.to_string());
+                if let Some(popup) = &mut self.popup {
+                    popup.selected = 0;
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn type_line(&mut self, key: KeyEvent) -> bool {
+        let Some(editor) = &mut self.editor else { return false };
+        let many = matches!(editor.edits, Edits::Lines | Edits::Json);
+        let lines = editor.area.lines();
+        let row = editor.area.cursor().0;
+        let newline = key.code == KeyCode::Enter
+            && (key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT)
+                || editor.edits == Edits::Json
+                    && serde_json::from_str::<Value>(&lines.join("\n")).is_err()
+                    && !lines.concat().trim().is_empty());
+        match key.code {
+            KeyCode::Enter if many && newline => editor.area.insert_newline(),
+            KeyCode::Enter | KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => return false,
+            KeyCode::Up if row == 0 => return false,
+            KeyCode::Down if row + 1 >= lines.len() => return false,
+            KeyCode::Backspace if editor.area.is_empty() => {
+                let at = editor.pointer.clone();
+                if editor.edits != Edits::NewKey {
+                    self.unset(&at);
+                }
+                return true;
+            }
+            _ => {
+                let before = lines.to_vec();
+                let moved = editor.area.cursor();
+                editor.area.input(Input::from(key));
+                if editor.area.lines() == before {
+                    return editor.area.cursor() != moved;
+                }
+            }
+        }
+        self.typed();
+        true
+    }
+
+    /// Takes over what the line's editor holds now.
+    fn typed(&mut self) {
+        let Some(editor) = &self.editor else { return };
+        let (at, edits) = (editor.pointer.clone(), editor.edits);
+        let text = editor.area.lines().join("\n");
+        match edits {
+            Edits::Text | Edits::Lines => self.take_value(&at, Value::String(text)),
+            Edits::Number | Edits::Json if text.trim().is_empty() => self.take_nothing(&at),
+            Edits::Number => match number(text.trim()) {
+                Ok(number) => self.take_value(&at, number),
+                Err(message) => self.take_draft(&at, text, message),
+            },
+            Edits::Json => match exact(&text) {
+                Ok(value) => self.take_value(&at, value),
+                Err(message) => self.take_draft(&at, text, message),
+            },
+            Edits::NewKey | Edits::Rename => {}
+        }
+    }
+
+    fn take_value(&mut self, at: &str, value: Value) {
+        self.drafts.remove(at);
+        // The editor of the line survives: it is what is being typed in.
+        let editor = self.editor.take();
+        if pointer::get(self.value.as_ref(), at) != Some(&value)
+            && !pointer::set(&mut self.value, at, value)
+        {
+            let message = "cannot be set: a value above it is of another kind".to_owned();
+            self.drafts.insert(at.to_owned(), Draft { text: String::new(), message });
+        }
+        self.changed();
+        self.editor = editor;
+    }
+
+    fn take_nothing(&mut self, at: &str) {
+        let editor = self.editor.take();
+        self.drafts.remove(at);
+        let is_item = pointer::split(at)
+            .and_then(|(parent, _)| pointer::get(self.value.as_ref(), parent))
+            .is_some_and(Value::is_array);
+        if is_item {
+            // A list has no gaps: an item without a value cannot be sent.
+            let message = "an item needs a value; remove it or type one".to_owned();
+            self.drafts.insert(at.to_owned(), Draft { text: String::new(), message });
+        } else {
+            pointer::remove(&mut self.value, at);
+        }
+        self.changed();
+        self.editor = editor;
+    }
+
+    fn take_draft(&mut self, at: &str, text: String, message: String) {
+        self.drafts.insert(at.to_owned(), Draft { text, message });
+        self.collect();
+    }
+
+    /// Takes pasted text: a whole JSON object fills the form, anything else is typed.
+    pub fn paste(&mut self, text: &str) {
+        let object = exact(text.trim()).ok().filter(Value::is_object);
+        let known = |value: &Value| {
+            let root = &self.document.root;
+            value.as_object().is_some_and(|map| {
+                map.keys().any(|key| root.properties.contains_key(key))
+                    || root.properties.is_empty()
+            })
+        };
+        let into_json = self.editor.as_ref().is_some_and(|e| e.edits == Edits::Json);
+        if let Some(json) = self.json.as_mut().filter(|json| json.focused) {
+            json.area.insert_str(text);
+            return self.json_typed();
+        }
+        if let Some(object) = object.filter(|o| !into_json && known(o)) {
+            self.set_value(Some(object));
+            self.focus();
+            return;
+        }
+        let Some(editor) = &mut self.editor else { return };
+        if matches!(editor.edits, Edits::Lines | Edits::Json) {
+            editor.area.insert_str(text);
+        } else {
+            editor.area.insert_str(text.replace(['\r', '\n'], " ").trim_end());
+        }
+        self.typed();
+    }
+
+    /// Replaces the text of the line under the cursor: from `$EDITOR`, a file, a completion.
+    pub fn replace_text(&mut self, text: &str) {
+        if let Some(editor) = &mut self.editor {
+            editor.area = area(text);
+            self.typed();
+        }
+    }
+}
+
+/// A text area over `text` with the cursor at its end.
+pub(super) fn area(text: &str) -> TextArea<'static> {
+    let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
+    area.set_cursor_line_style(ratatui::style::Style::default());
+    area.move_cursor(CursorMove::Bottom);
+    area.move_cursor(CursorMove::End);
+    area
+}
+
+/// Reads a number exactly as JSON writes them; what could not be sent as typed is refused.
+fn number(text: &str) -> Result<Value, String> {
+    match exact(text) {
+        Ok(value @ Value::Number(_)) => Ok(value),
+        Err(message) if message.contains("exactly") => Err(message),
+        _ => Err("not a number; write it as 42, -1.5 or 3e8".to_owned()),
+    }
+}

@@ -1,0 +1,330 @@
+//! What holds at one place: a sub-schema with its references, `allOf`, chosen variants and the
+//! conditions that apply to the value as it is now, joined into one description. Pure.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use super::fit;
+use super::schema::{Document, Node, Schema, Types};
+
+/// Sub-schemas that all hold at one place.
+pub type Conj = Vec<Node>;
+
+/// A choice among alternatives at one place.
+#[derive(Clone, Debug)]
+pub struct Union {
+    /// The alternatives, those for `null` alone left out.
+    pub variants: Vec<Node>,
+    /// The one that is shown.
+    pub active: usize,
+    /// Property that tells the variants apart.
+    pub discriminator: Option<String>,
+}
+
+/// Everything that holds at one place.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts of a schema")]
+pub struct Merged {
+    /// Possible types.
+    pub types: Types,
+    /// Whether a type was declared at all.
+    pub typed: bool,
+    /// Whether numbers must be whole.
+    pub integer: bool,
+    /// The sub-schemas that were joined, outermost first.
+    pub nodes: Vec<Node>,
+    /// Choices, in the order in which they were met.
+    pub unions: Vec<Union>,
+    /// `properties`, by name.
+    pub properties: IndexMap<String, Conj>,
+    /// `required`, those by `dependentRequired` included.
+    pub required: indexmap::IndexSet<String>,
+    /// What other keys hold; with [`Merged::closed`] false and nothing here, anything.
+    pub additional: Conj,
+    /// Whether other keys are refused.
+    pub closed: bool,
+    /// Whether other keys were spoken of at all.
+    pub speaks_of_others: bool,
+    /// `patternProperties`
+    pub patterns: Vec<(String, Node)>,
+    /// `prefixItems`
+    pub prefix: Vec<Conj>,
+    /// `items`
+    pub items: Conj,
+    /// `enum`, joined.
+    pub options: Option<Arc<Vec<Value>>>,
+    /// `const`
+    pub fixed: Option<Value>,
+    /// Why the place cannot be shown as a field.
+    pub degraded: Option<String>,
+}
+
+/// Deepest chain of references and combinations at one place.
+const MAX_JOINED: usize = 256;
+
+/// Joins `conj` for the value that stands there. `picks` are the variants chosen by hand, in the
+/// order of the unions; a `None` or a missing one is found by looking at the value.
+pub fn merge(
+    document: &Document,
+    conj: &[Node],
+    value: Option<&Value>,
+    picks: &[Option<usize>],
+) -> Merged {
+    let mut merger = Merger {
+        document,
+        value,
+        picks,
+        seen: HashSet::new(),
+        out: Merged {
+            types: Types::ALL,
+            typed: false,
+            integer: false,
+            nodes: Vec::new(),
+            unions: Vec::new(),
+            properties: IndexMap::new(),
+            required: indexmap::IndexSet::new(),
+            additional: Vec::new(),
+            closed: false,
+            speaks_of_others: false,
+            patterns: Vec::new(),
+            prefix: Vec::new(),
+            items: Vec::new(),
+            options: None,
+            fixed: None,
+            degraded: None,
+        },
+    };
+    for node in conj {
+        merger.add(node);
+    }
+    merger.out
+}
+
+struct Merger<'a> {
+    document: &'a Document,
+    value: Option<&'a Value>,
+    picks: &'a [Option<usize>],
+    seen: HashSet<*const Schema>,
+    out: Merged,
+}
+
+impl Merger<'_> {
+    fn add(&mut self, node: &Node) {
+        if !self.seen.insert(Arc::as_ptr(node)) {
+            return;
+        }
+        if self.out.nodes.len() >= MAX_JOINED {
+            self.degrade("too many sub-schemas apply here");
+            return;
+        }
+        self.out.nodes.push(Arc::clone(node));
+        if node.never {
+            self.degrade("the schema allows no value here");
+        }
+        self.add_scalars(node);
+        self.add_members(node);
+        if let Some(reference) = &node.reference {
+            match self.document.resolve(reference) {
+                Some(target) => self.add(&Arc::clone(target)),
+                None => self.degrade("a reference leads out of the schema"),
+            }
+        }
+        for part in &node.all_of {
+            self.add(part);
+        }
+        self.add_conditions(node);
+        for list in [&node.one_of, &node.any_of] {
+            if !list.is_empty() {
+                self.add_union(node, list);
+            }
+        }
+    }
+
+    fn degrade(&mut self, reason: &str) {
+        self.out.degraded.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn add_scalars(&mut self, node: &Schema) {
+        let out = &mut self.out;
+        if let Some(types) = node.types {
+            out.types = out.types.and(types);
+            out.typed = true;
+            out.integer |= node.integer;
+            if out.types.is_empty() {
+                self.degrade("no type fits all rules here");
+            }
+        }
+        let out = &mut self.out;
+        if let Some(options) = &node.options {
+            out.options = Some(match out.options.take() {
+                None => Arc::clone(options),
+                Some(before) => Arc::new(
+                    before
+                        .iter()
+                        .filter(|o| options.iter().any(|p| fit::same(o, p)))
+                        .cloned()
+                        .collect(),
+                ),
+            });
+        }
+        if let Some(fixed) = &node.fixed {
+            out.fixed.get_or_insert_with(|| fixed.clone());
+        }
+    }
+
+    fn add_members(&mut self, node: &Schema) {
+        let out = &mut self.out;
+        for (name, property) in &node.properties {
+            out.properties.entry(name.clone()).or_default().push(Arc::clone(property));
+        }
+        out.required.extend(node.required.iter().cloned());
+        for (name, needed) in &node.dependent_required {
+            if self.value.is_some_and(|v| v.get(name).is_some()) {
+                out.required.extend(needed.iter().cloned());
+            }
+        }
+        if let Some(additional) = &node.additional {
+            out.speaks_of_others = true;
+            if additional.never {
+                out.closed = true;
+            } else {
+                out.additional.push(Arc::clone(additional));
+            }
+        }
+        out.patterns.extend(node.patterns.iter().cloned());
+        for (i, item) in node.prefix.iter().enumerate() {
+            if out.prefix.len() <= i {
+                out.prefix.push(Vec::new());
+            }
+            out.prefix[i].push(Arc::clone(item));
+        }
+        out.items.extend(node.items.iter().cloned());
+    }
+
+    fn add_conditions(&mut self, node: &Schema) {
+        let empty = Value::Object(Map::new());
+        let value = self.value.unwrap_or(&empty);
+        if let Some((test, then, otherwise)) = &node.condition {
+            let branch = if fit::fits(self.document, test, value) { then } else { otherwise };
+            if let Some(branch) = branch {
+                self.add(branch);
+            }
+        }
+        for (name, dependent) in &node.dependent_schemas {
+            if value.get(name).is_some() {
+                self.add(dependent);
+            }
+        }
+    }
+
+    fn add_union(&mut self, owner: &Schema, list: &[Node]) {
+        let is_null = |node: &Node| {
+            node.types == Some(Types::NULL) || node.fixed.as_ref().is_some_and(Value::is_null)
+        };
+        let variants: Vec<Node> = list.iter().filter(|n| !is_null(n)).cloned().collect();
+        let nullable = variants.len() < list.len();
+        let value = self.value;
+        if variants.is_empty() {
+            self.out.types = self.out.types.and(Types::NULL);
+            self.out.typed = true;
+            return;
+        }
+        // Alternatives that are all constants are one choice.
+        if let Some(options) = constants(self.document, list)
+            && self.out.options.is_none()
+        {
+            self.out.options = Some(Arc::new(options));
+            self.out.nodes.extend(variants);
+            return;
+        }
+        if nullable {
+            self.out.types = self.out.types.and(Types::ALL);
+        }
+        let before = self.out.types;
+        let active = if variants.len() == 1 {
+            0
+        } else {
+            let slot = self.out.unions.len();
+            let picked = self.picks.get(slot).copied().flatten();
+            let active = picked
+                .filter(|pick| *pick < variants.len())
+                .or_else(|| value.map(|v| best(self.document, &variants, v)))
+                .unwrap_or(0);
+            self.out.unions.push(Union {
+                variants: variants.clone(),
+                active,
+                discriminator: owner.discriminator.clone(),
+            });
+            active
+        };
+        self.add(&variants[active]);
+        if nullable && before.has(Types::NULL) {
+            self.out.types = self.out.types.or(Types::NULL);
+        }
+    }
+}
+
+/// The values of alternatives that are all a `const` or a one-valued `enum`.
+fn constants(document: &Document, list: &[Node]) -> Option<Vec<Value>> {
+    list.iter()
+        .map(|node| {
+            let node = node.reference.as_deref().and_then(|r| document.resolve(r)).unwrap_or(node);
+            let single = node.options.as_ref().filter(|o| o.len() == 1).map(|o| o[0].clone());
+            let null = (node.types == Some(Types::NULL)).then_some(Value::Null);
+            node.fixed.clone().or(single).or(null)
+        })
+        .collect()
+}
+
+/// The variant that `value` fits, else the one it is most like.
+fn best(document: &Document, variants: &[Node], value: &Value) -> usize {
+    let fitting = variants.iter().take(200).position(|node| fit::fits(document, node, value));
+    fitting.unwrap_or_else(|| {
+        let scored = variants.iter().take(200).enumerate();
+        scored
+            .max_by_key(|(i, node)| (fit::likeness(document, node, value), std::cmp::Reverse(*i)))
+            .map_or(0, |(i, _)| i)
+    })
+}
+
+impl Merged {
+    /// The first of the joined nodes that says something.
+    pub fn first<'a, T: ?Sized>(
+        &'a self,
+        say: impl Fn(&'a Schema) -> Option<&'a T>,
+    ) -> Option<&'a T> {
+        self.nodes.iter().find_map(|node| say(node))
+    }
+
+    /// The tightest lower bound, and whether it is exclusive.
+    pub fn minimum(&self) -> Option<(f64, bool)> {
+        self.nodes.iter().filter_map(|n| n.minimum).max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// The tightest upper bound, and whether it is exclusive.
+    pub fn maximum(&self) -> Option<(f64, bool)> {
+        self.nodes.iter().filter_map(|n| n.maximum).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// What a key that is no property holds; `None` when it is refused.
+    pub fn other(&self, key: &str) -> Option<Conj> {
+        let matching: Conj = self
+            .patterns
+            .iter()
+            .filter(|(pattern, _)| {
+                regex::RegexBuilder::new(pattern)
+                    .size_limit(64 << 10)
+                    .build()
+                    .is_ok_and(|regex| regex.is_match(key))
+            })
+            .map(|(_, node)| Arc::clone(node))
+            .collect();
+        if !matching.is_empty() {
+            return Some(matching);
+        }
+        (!self.closed).then(|| self.additional.clone())
+    }
+}

@@ -1,0 +1,398 @@
+//! The rows of a form: what is visible of schema and value, top to bottom. Pure.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::field::{Field, FieldKind, item_conj, type_words, variant_title};
+use super::merge::{Conj, Merged, merge};
+use super::pointer::join;
+use super::schema::{Document, Node, Types};
+use crate::text::SafeText;
+
+/// Most items or keys of one container that get rows; the rest is edited as JSON.
+pub const MAX_MEMBERS: usize = 400;
+/// Most rows of a form.
+const MAX_ROWS: usize = 20_000;
+const MAX_DEPTH: u16 = 48;
+
+/// One visible line of the form.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// JSON pointer of the place within the value.
+    pub pointer: String,
+    /// How deep it is nested.
+    pub depth: u16,
+    /// Its name: property, title, index.
+    pub label: SafeText,
+    /// Whether the place must be set.
+    pub required: bool,
+    /// Whether the place can be taken out of its parent (an item, an extra key).
+    pub removable: bool,
+    /// What it is.
+    pub kind: RowKind,
+}
+
+/// What a row is.
+#[derive(Clone, Debug)]
+pub enum RowKind {
+    /// A choice among variants (`oneOf`, `anyOf`) of the same place.
+    Variant {
+        /// Which of the place's choices, from 0.
+        slot: usize,
+        /// Their names.
+        titles: Vec<SafeText>,
+        /// The one that is shown.
+        active: usize,
+        /// The sub-schemas of each, to seed a value when it is chosen.
+        variants: Vec<Node>,
+    },
+    /// A choice among types of the same place.
+    Types {
+        /// The types.
+        types: Vec<Types>,
+        /// The one that is shown.
+        active: usize,
+    },
+    /// A field; for a container, the line above its members.
+    Field {
+        /// The field.
+        field: Box<Field>,
+        /// Whether it is folded; `None` for what has no members.
+        folded: Option<bool>,
+    },
+    /// Adds an item to a list, or a key to an object.
+    Add {
+        /// Whether a key is to be typed.
+        keyed: bool,
+    },
+    /// Members that are not shown; edited as JSON.
+    More {
+        /// How many.
+        hidden: usize,
+    },
+}
+
+/// What a person decided about places, apart from the value.
+#[derive(Clone, Debug, Default)]
+pub struct Decisions {
+    /// Variants, by place and slot.
+    pub picks: HashMap<String, Vec<Option<usize>>>,
+    /// Types.
+    pub types: HashMap<String, Types>,
+    /// Folded or not.
+    pub folds: HashMap<String, bool>,
+    /// Places that are edited as JSON because a person wants it so.
+    pub as_json: std::collections::HashSet<String>,
+}
+
+impl Decisions {
+    fn picks(&self, pointer: &str) -> &[Option<usize>] {
+        self.picks.get(pointer).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Builds all visible rows.
+pub fn rows(document: &Document, value: Option<&Value>, decisions: &Decisions) -> Vec<Row> {
+    let mut builder = Builder { document, decisions, rows: Vec::new(), path: Vec::new() };
+    let root = vec![std::sync::Arc::clone(&document.root)];
+    let place = Place {
+        pointer: String::new(),
+        depth: 0,
+        label: SafeText::default(),
+        required: true,
+        removable: false,
+    };
+    builder.place(place, &root, value);
+    builder.rows
+}
+
+struct Place {
+    pointer: String,
+    depth: u16,
+    label: SafeText,
+    required: bool,
+    removable: bool,
+}
+
+struct Builder<'a> {
+    document: &'a Document,
+    decisions: &'a Decisions,
+    rows: Vec<Row>,
+    /// Sub-schemas of the containers above, to see a schema that contains itself.
+    path: Vec<*const super::schema::Schema>,
+}
+
+impl Builder<'_> {
+    fn place(&mut self, place: Place, conj: &Conj, value: Option<&Value>) {
+        if self.rows.len() >= MAX_ROWS {
+            return;
+        }
+        let mut merged = merge(self.document, conj, value, self.decisions.picks(&place.pointer));
+        let mut place = place;
+        self.variant_rows(&mut place, &merged);
+        self.type_row(&mut place, &mut merged, value);
+        let mut field = Field::new(merged, value, self.document);
+        if self.decisions.as_json.contains(&place.pointer) {
+            field.kind = FieldKind::Json(None);
+        }
+        let is_root = place.pointer.is_empty() && matches!(field.kind, FieldKind::Object { .. });
+        let container = matches!(field.kind, FieldKind::Object { .. } | FieldKind::Array { .. })
+            && !is_null(value);
+        let folded = container && !is_root && self.is_folded(&place, &field, value);
+        let merged = container.then(|| field.merged.clone());
+        let is_list = matches!(field.kind, FieldKind::Array { .. });
+        let open = matches!(
+            field.kind,
+            FieldKind::Object { open: true } | FieldKind::Array { open: true }
+        );
+        let inner = if is_root { place.depth } else { place.depth + 1 };
+        let pointer = place.pointer.clone();
+        if !is_root {
+            let folded = container.then_some(folded);
+            self.push(place, RowKind::Field { field: Box::new(field), folded });
+        }
+        let Some(merged) = merged.filter(|_| !folded && inner < MAX_DEPTH) else { return };
+        let entered = self.path.len();
+        self.path.extend(merged.nodes.iter().map(std::sync::Arc::as_ptr));
+        if is_list {
+            self.items(&pointer, inner, &merged, value, open);
+        } else {
+            self.members(&pointer, inner, &merged, value, open);
+        }
+        self.path.truncate(entered);
+    }
+
+    fn push(&mut self, place: Place, kind: RowKind) {
+        let Place { pointer, depth, label, required, removable } = place;
+        self.rows.push(Row { pointer, depth, label, required, removable, kind });
+    }
+
+    /// The line that follows a choice belongs to the same place; only the first carries its name.
+    fn choice_row(&mut self, place: &mut Place, kind: RowKind) {
+        let label = std::mem::take(&mut place.label);
+        let row = Place {
+            pointer: place.pointer.clone(),
+            depth: place.depth,
+            label,
+            required: place.required,
+            removable: place.removable,
+        };
+        self.push(row, kind);
+    }
+
+    fn variant_rows(&mut self, place: &mut Place, merged: &Merged) {
+        for (slot, union) in merged.unions.iter().enumerate() {
+            let discriminator = union.discriminator.as_deref();
+            let shown = union.variants.iter().take(MAX_MEMBERS);
+            let titles = shown
+                .map(|v| SafeText::line(&variant_title(self.document, v, discriminator)))
+                .collect();
+            let variants = union.variants.clone();
+            self.choice_row(
+                place,
+                RowKind::Variant { slot, titles, active: union.active, variants },
+            );
+        }
+    }
+
+    fn type_row(&mut self, place: &mut Place, merged: &mut Merged, value: Option<&Value>) {
+        let types = merged.types.without(Types::NULL);
+        let closed =
+            merged.options.is_some() || merged.fixed.is_some() || merged.degraded.is_some();
+        if !merged.typed || types.count() < 2 || closed || merged.types == Types::ALL {
+            return;
+        }
+        let all = [Types::STRING, Types::NUMBER, Types::BOOLEAN, Types::OBJECT, Types::ARRAY];
+        let choices: Vec<Types> = all.into_iter().filter(|t| types.has(*t)).collect();
+        let wanted = match value.filter(|v| !v.is_null()) {
+            Some(value) => Types::of(value),
+            None => self.decisions.types.get(&place.pointer).copied().unwrap_or(choices[0]),
+        };
+        let Some(active) = choices.iter().position(|t| *t == wanted) else { return };
+        let null = merged.types.and(Types::NULL);
+        merged.types = choices[active].or(null);
+        self.choice_row(place, RowKind::Types { types: choices, active });
+    }
+
+    fn is_folded(&self, place: &Place, field: &Field, value: Option<&Value>) -> bool {
+        if let Some(decided) = self.decisions.folds.get(&place.pointer) {
+            return *decided;
+        }
+        match value {
+            // What is not set and not needed stays out of the way; so does endless recursion.
+            None => {
+                !place.required
+                    || field
+                        .merged
+                        .nodes
+                        .iter()
+                        .any(|n| self.path.contains(&std::sync::Arc::as_ptr(n)))
+            }
+            Some(Value::Array(items)) => items.len() > 50,
+            Some(Value::Object(map)) => map.len() > 200 && place.depth > 0,
+            Some(_) => false,
+        }
+    }
+
+    fn members(
+        &mut self,
+        pointer: &str,
+        depth: u16,
+        merged: &Merged,
+        value: Option<&Value>,
+        open: bool,
+    ) {
+        for (name, conj) in &merged.properties {
+            let title = merge_title(self.document, conj);
+            let place = Place {
+                pointer: join(pointer, name),
+                depth,
+                label: SafeText::line(title.unwrap_or(name)),
+                required: merged.required.contains(name),
+                removable: false,
+            };
+            self.place(place, conj, value.and_then(|v| v.get(name)));
+        }
+        let mut shown = 0;
+        let mut hidden = 0;
+        for (name, member) in value.and_then(Value::as_object).into_iter().flatten() {
+            if merged.properties.contains_key(name) {
+                continue;
+            }
+            if shown >= MAX_MEMBERS {
+                hidden += 1;
+                continue;
+            }
+            shown += 1;
+            let conj = merged.other(name).unwrap_or_default();
+            let place = Place {
+                pointer: join(pointer, name),
+                depth,
+                label: SafeText::line(name),
+                required: merged.required.contains(name),
+                removable: true,
+            };
+            self.place(place, &conj, Some(member));
+        }
+        // Names that are required but described nowhere.
+        for name in &merged.required {
+            let described = merged.properties.contains_key(name)
+                || value.is_some_and(|v| v.get(name).is_some());
+            if !described {
+                let conj = merged.other(name).unwrap_or_default();
+                let place = Place {
+                    pointer: join(pointer, name),
+                    depth,
+                    label: SafeText::line(name),
+                    required: true,
+                    removable: false,
+                };
+                self.place(place, &conj, None);
+            }
+        }
+        self.tail(pointer, depth, hidden);
+        // An object that describes all its keys rarely wants more, though the schema may not say so.
+        let wants = open
+            && (merged.speaks_of_others
+                || merged.properties.is_empty()
+                || !merged.patterns.is_empty());
+        if wants {
+            self.add_row(pointer, depth, true);
+        }
+    }
+
+    fn items(
+        &mut self,
+        pointer: &str,
+        depth: u16,
+        merged: &Merged,
+        value: Option<&Value>,
+        open: bool,
+    ) {
+        let items = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for (i, item) in items.iter().enumerate().take(MAX_MEMBERS) {
+            let place = Place {
+                pointer: format!("{pointer}/{i}"),
+                depth,
+                label: item_label(self.document, merged, i),
+                required: true,
+                removable: true,
+            };
+            self.place(place, &item_conj(merged, i), Some(item));
+        }
+        self.tail(pointer, depth, items.len().saturating_sub(MAX_MEMBERS));
+        if open {
+            self.add_row(pointer, depth, false);
+        }
+    }
+
+    fn tail(&mut self, pointer: &str, depth: u16, hidden: usize) {
+        if hidden > 0 {
+            let place = Place {
+                pointer: pointer.to_owned(),
+                depth,
+                label: SafeText::default(),
+                required: false,
+                removable: false,
+            };
+            self.push(place, RowKind::More { hidden });
+        }
+    }
+
+    fn add_row(&mut self, pointer: &str, depth: u16, keyed: bool) {
+        let place = Place {
+            pointer: pointer.to_owned(),
+            depth,
+            label: SafeText::default(),
+            required: false,
+            removable: false,
+        };
+        self.push(place, RowKind::Add { keyed });
+    }
+}
+
+fn is_null(value: Option<&Value>) -> bool {
+    value.is_some_and(Value::is_null)
+}
+
+fn merge_title<'a>(document: &'a Document, conj: &'a Conj) -> Option<&'a str> {
+    let titled = |node: &'a Node| node.title.as_deref();
+    conj.iter().find_map(titled).or_else(|| {
+        let node = conj.first()?;
+        document.resolve(node.reference.as_deref()?).and_then(titled)
+    })
+}
+
+fn item_label(document: &Document, merged: &Merged, index: usize) -> SafeText {
+    let title = merged.prefix.get(index).and_then(|conj| merge_title(document, conj));
+    match title {
+        Some(title) => SafeText::line(title),
+        None => SafeText::line(&(index + 1).to_string()),
+    }
+}
+
+impl Row {
+    /// The field of the row, when it is one.
+    pub fn field(&self) -> Option<&Field> {
+        match &self.kind {
+            RowKind::Field { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+
+    /// What the row is, in words, for the line of help below the form.
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            RowKind::Variant { titles, .. } => format!("one of {} alternatives", titles.len()),
+            RowKind::Types { types, .. } => {
+                let words: Vec<String> = types.iter().map(|t| type_words(*t, false)).collect();
+                words.join(" or ")
+            }
+            RowKind::Field { field, .. } => super::hint::hint(field),
+            RowKind::Add { keyed: true } => "adds an entry: type its name".to_owned(),
+            RowKind::Add { keyed: false } => "adds an item".to_owned(),
+            RowKind::More { hidden } => format!("{hidden} more; edit them as JSON"),
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! What a form promises: nothing is lost, nothing turns into something else, problems stand where
+//! they are.
+
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use proptest::prelude::*;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::{Value, json};
+
+use super::draw::Look;
+use super::seed::Defaults;
+use super::*;
+
+mod script;
+
+fn form(schema: Value) -> FormState {
+    FormState::new(&Arc::new(schema), Defaults::Required)
+}
+
+/// Presses keys as a person would: text is typed, `<name>` is a key or a command.
+fn press(form: &mut FormState, script: &str) {
+    script::press(form, script);
+}
+
+fn screen(form: &FormState, width: u16, height: u16) -> String {
+    let area = Rect::new(0, 0, width, height);
+    let mut buf = Buffer::empty(area);
+    draw::form(form, &Look::default(), "Call", area, &mut buf);
+    let line = |y: u16| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
+    (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+}
+
+#[test]
+fn an_array_of_objects_is_filled_field_by_field() {
+    let schema = json!({"type": "object", "required": ["entities"], "properties": {
+        "entities": {"type": "array", "items": {"type": "object",
+            "required": ["name", "entityType", "observations"], "properties": {
+            "name": {"type": "string"}, "entityType": {"type": "string"},
+            "observations": {"type": "array", "items": {"type": "string"}}}}}}});
+    let mut form = form(schema);
+    press(&mut form, "<down><enter>Ada<tab>person<tab><tab><enter>wrote notes");
+    assert_eq!(
+        form.arguments(),
+        json!({"entities": [{"name": "Ada", "entityType": "person", "observations": ["wrote notes"]}]})
+    );
+    assert_eq!(form.blocking(), 0, "{:?}", form.problems());
+}
+
+#[test]
+fn unset_null_and_empty_are_three_things() {
+    let schema = json!({"properties": {"a": {"type": ["string", "null"]}}});
+    let mut form = form(schema);
+    assert_eq!(form.arguments(), json!({}));
+    form.apply(FormCommand::Empty);
+    assert_eq!(form.arguments(), json!({"a": ""}));
+    form.apply(FormCommand::Null);
+    assert_eq!(form.arguments(), json!({"a": null}));
+    form.apply(FormCommand::Unset);
+    assert_eq!(form.arguments(), json!({}));
+    press(&mut form, "x<backspace>");
+    assert_eq!(form.arguments(), json!({"a": ""}));
+    press(&mut form, "<backspace>");
+    assert_eq!(form.arguments(), json!({}));
+}
+
+#[test]
+fn text_in_a_number_field_is_refused_at_the_field_and_nothing_is_sent_in_its_place() {
+    let mut form = form(json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]}));
+    press(&mut form, "12");
+    assert_eq!(form.arguments(), json!({"n": 12}));
+    press(&mut form, "abc");
+    assert!(form.has_drafts());
+    assert_eq!(form.problem_at(0).map(|p| p.weight), Some(problem::Weight::Draft));
+    press(&mut form, "<backspace><backspace><backspace>");
+    assert!(!form.has_drafts());
+    assert_eq!(form.arguments(), json!({"n": 12}));
+    for refused in ["12345678901234567890123", "0x10", "1,5", "1e999", "NaN", "--1"] {
+        form.apply(FormCommand::Unset);
+        press(&mut form, refused);
+        assert!(form.has_drafts(), "{refused}");
+    }
+    form.apply(FormCommand::Unset);
+    press(&mut form, "18446744073709551615");
+    assert_eq!(form.arguments(), json!({"n": 18_446_744_073_709_551_615_u64}));
+}
+
+#[test]
+fn a_variant_is_recognised_chosen_and_comes_back_as_it_was() {
+    let schema = json!({"properties": {"shape": {"oneOf": [
+        {"title": "Circle", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
+        {"title": "Box", "properties": {"kind": {"const": "box"}, "w": {"type": "number"}}, "required": ["kind", "w"]}
+    ]}}, "required": ["shape"]});
+    let value = json!({"shape": {"kind": "box", "w": 2}});
+    let mut form = FormState::with_value(&Arc::new(schema), Some(value.clone()));
+    let RowKind::Variant { active, titles, .. } = &form.rows()[0].kind else { panic!("a choice") };
+    assert_eq!((*active, titles[1].as_str()), (1, "Box"));
+    form.choose_variant(0, 0);
+    assert_eq!(form.arguments()["shape"]["kind"], "circle");
+    form.choose_variant(0, 1);
+    assert_eq!(form.arguments(), value);
+}
+
+#[test]
+fn recursive_schemas_unfold_as_far_as_a_person_goes() {
+    let schema = json!({"type": "object", "properties": {"root": {"$ref": "#/$defs/n"}}, "$defs": {"n":
+        {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"},
+        "children": {"type": "array", "items": {"$ref": "#/$defs/n"}}, "next": {"$ref": "#/$defs/n"}}}}});
+    let mut form = form(schema);
+    assert_eq!(form.rows().len(), 1);
+    press(&mut form, "<enter><tab>a<tab><enter><tab><enter>b");
+    assert_eq!(form.arguments(), json!({"root": {"name": "a", "children": [{"name": "b"}]}}));
+    let endless =
+        json!({"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}});
+    assert!(FormState::new(&Arc::new(endless), Defaults::Required).rows().len() < 50);
+}
+
+#[test]
+fn what_the_schema_does_not_describe_is_kept_shown_and_removable() {
+    let schema = json!({"properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "integer"}});
+    let mut form = FormState::with_value(&Arc::new(schema), Some(json!({"a": "x", "k": 1})));
+    assert!(form.rows().iter().any(|row| row.pointer == "/k"));
+    let add = form.rows().iter().position(|row| matches!(row.kind, RowKind::Add { keyed: true }));
+    form.select(add.expect("entries can be added"));
+    press(&mut form, "new<enter>7");
+    assert_eq!(form.arguments(), json!({"a": "x", "k": 1, "new": 7}));
+    form.select_place("/k");
+    form.apply(FormCommand::Rename);
+    press(&mut form, "2<enter>");
+    assert_eq!(form.arguments(), json!({"a": "x", "k2": 1, "new": 7}));
+    form.select_place("/k2");
+    form.apply(FormCommand::Remove);
+    assert_eq!(form.arguments(), json!({"a": "x", "new": 7}));
+}
+
+#[test]
+fn items_are_moved_duplicated_and_removed() {
+    let schema = json!({"properties": {"l": {"type": "array", "items": {"type": "string"}}}});
+    let mut form = FormState::with_value(&Arc::new(schema), Some(json!({"l": ["a", "b", "c"]})));
+    form.select_place("/l/0");
+    assert!(form.apply(FormCommand::MoveDown));
+    assert_eq!(form.arguments(), json!({"l": ["b", "a", "c"]}));
+    assert_eq!(form.current().map(|row| row.pointer.as_str()), Some("/l/1"));
+    assert!(form.apply(FormCommand::Duplicate));
+    assert!(form.apply(FormCommand::MoveDown));
+    assert_eq!(form.arguments(), json!({"l": ["b", "a", "c", "a"]}));
+    assert!(form.apply(FormCommand::Remove));
+    assert_eq!(form.arguments(), json!({"l": ["b", "a", "c"]}));
+    assert!(form.apply(FormCommand::Undo));
+    assert_eq!(form.arguments(), json!({"l": ["b", "a", "c", "a"]}));
+}
+
+#[test]
+fn conditions_show_their_fields_when_they_apply() {
+    let schema = json!({"properties": {"how": {"enum": ["mail", "post"]}},
+        "if": {"properties": {"how": {"const": "post"}}, "required": ["how"]},
+        "then": {"properties": {"street": {"type": "string"}}, "required": ["street"]},
+        "else": {"properties": {"address": {"type": "string"}}}});
+    let mut form = form(schema);
+    let names =
+        |form: &FormState| form.rows().iter().map(|r| r.pointer.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&form), ["/how", "/address"]);
+    press(&mut form, "po<enter>");
+    assert_eq!(form.arguments(), json!({"how": "post"}));
+    assert_eq!(names(&form), ["/how", "/street"]);
+    assert_eq!(
+        form.problem_at(1).map(|p| p.message.as_str().to_owned()).as_deref(),
+        Some("required")
+    );
+    assert!(form.apply(FormCommand::NextProblem));
+    press(&mut form, "Main 1");
+    assert_eq!(
+        (form.arguments(), form.blocking()),
+        (json!({"how": "post", "street": "Main 1"}), 0)
+    );
+}
+
+#[test]
+fn only_the_field_that_cannot_be_shown_degrades() {
+    let schema = json!({"properties": {
+        "ok": {"type": "string"}, "far": {"$ref": "http://elsewhere.invalid/x"}, "never": false,
+        "torn": {"allOf": [{"type": "string"}, {"type": "number"}]}, "any": true, "empty": {}}});
+    let form = form(schema);
+    let degraded: Vec<&str> = form.degraded().into_iter().map(|(at, _)| at).collect();
+    assert_eq!(degraded, ["/far", "/never", "/torn"]);
+    assert_eq!(form.rows().len(), 6);
+    assert!(form.schema_problem().is_some());
+}
+
+#[test]
+fn a_value_of_another_kind_is_shown_as_json_and_kept() {
+    let schema = json!({"properties": {"n": {"type": "integer"}, "o": {"type": "object", "properties": {"x": {}}}}});
+    let value = json!({"n": {"not": "a number"}, "o": [1, 2]});
+    let form = FormState::with_value(&Arc::new(schema), Some(value.clone()));
+    assert_eq!(form.degraded().len(), 2);
+    assert_eq!(form.arguments(), value);
+}
+
+#[test]
+fn pasting_an_object_fills_the_form_and_pasting_text_types_it() {
+    let mut form = form(json!({"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}));
+    form.paste("{\"a\": \"x\", \"b\": 2}\n");
+    assert_eq!(form.arguments(), json!({"a": "x", "b": 2}));
+    form.select(0);
+    form.paste("{not json}");
+    assert_eq!(form.arguments(), json!({"a": "x{not json}", "b": 2}));
+}
+
+#[test]
+fn form_and_json_edit_the_same_value() {
+    let mut form = form(json!({"properties": {"a": {"type": "string"}}}));
+    form.apply(FormCommand::Json);
+    press(&mut form, "<backspace><backspace>{\"a\": \"x\", \"z\": [1]}");
+    assert_eq!(form.arguments(), json!({"a": "x", "z": [1]}));
+    press(&mut form, "!");
+    assert!(form.has_drafts());
+    assert_eq!(form.arguments(), json!({"a": "x", "z": [1]}));
+    assert!(form.abandon_json());
+    assert!(!form.has_drafts());
+    form.select(0);
+    press(&mut form, "y");
+    assert!(form.json().expect("open").area.lines().concat().contains("xy"));
+}
+
+#[test]
+fn a_choice_of_any_type_is_searched_and_multi_choice_marks() {
+    let schema = json!({"properties": {
+        "c": {"enum": ["metric", "imperial", 3, null, {"k": 1}]},
+        "m": {"type": "array", "uniqueItems": true, "items": {"enum": ["red", "green", "blue"]}},
+        "t": {"oneOf": [{"const": "a", "title": "Alpha"}, {"const": "b", "title": "Beta"}]}}});
+    let mut form = form(schema);
+    press(&mut form, "imp<enter><tab><enter><space><down><down><space><enter><tab>bet<enter>");
+    assert_eq!(form.arguments(), json!({"c": "imperial", "m": ["red", "blue"], "t": "b"}));
+    form.select(0);
+    press(&mut form, "<enter>k<enter>");
+    assert_eq!(form.arguments()["c"], json!({"k": 1}));
+}
+
+#[test]
+fn steps_follow_multiple_of_and_stay_within_the_limits() {
+    let schema = json!({"properties": {"p": {"type": "number", "multipleOf": 0.1, "minimum": 0, "maximum": 0.3}}});
+    let mut form = form(schema);
+    for expected in [0.0, 0.1, 0.2, 0.3, 0.3] {
+        form.apply(FormCommand::StepUp);
+        assert_eq!(form.arguments()["p"].as_f64(), Some(expected));
+    }
+    assert_eq!(form.blocking(), 0, "{:?}", form.problems());
+}
+
+#[test]
+fn a_hostile_schema_still_gives_a_form_and_says_that_it_cannot_be_checked() {
+    let branches: Vec<Value> =
+        (0..5_000).map(|i| json!({"properties": {format!("p{i}"): {}}})).collect();
+    let form = form(json!({"anyOf": branches}));
+    assert!(form.schema_problem().is_some());
+    assert!(!screen(&form, 60, 20).is_empty());
+    let endless = json!({"$ref": "#"});
+    assert!(FormState::new(&Arc::new(endless), Defaults::Required).rows().len() <= 1);
+    let ring = json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"});
+    assert!(FormState::new(&Arc::new(ring), Defaults::Required).rows().len() <= 1);
+}
+
+#[test]
+fn nothing_of_a_schema_reaches_the_screen_as_a_control_character() {
+    let evil = "x\u{1b}]52;c;eA==\u{7}\u{9b}31m\u{202e}y";
+    let schema = json!({"properties": {evil: {"title": evil, "description": evil, "default": evil,
+        "enum": [evil]}, "b": {"type": "string", "pattern": evil, "format": evil}}});
+    let mut form = FormState::with_value(&Arc::new(schema), Some(json!({evil: evil, "b": evil})));
+    for row in 0..=form.rows().len() {
+        form.select(row);
+        let drawn = screen(&form, 100, 20);
+        assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{drawn:?}");
+    }
+}
+
+#[test]
+fn a_form_reads_well() {
+    let schema = json!({"type": "object", "required": ["city"], "properties": {
+        "city": {"type": "string", "description": "Where"}, "days": {"type": "integer", "minimum": 1, "default": 3},
+        "units": {"enum": ["metric", "imperial"]}, "alerts": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}}}});
+    let mut form = FormState::with_value(
+        &Arc::new(schema),
+        Some(json!({"days": 0, "alerts": true, "tags": ["a"]})),
+    );
+    form.select(2);
+    insta::assert_snapshot!(screen(&form, 72, 12));
+}
+
+/// Schemas as servers write them, nested and combined.
+fn schemas() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!({"type": "string"})),
+        Just(json!({"type": "integer", "minimum": 0})),
+        Just(json!({"type": ["number", "null"]})),
+        Just(json!({"type": "boolean"})),
+        Just(json!({"enum": ["a", 1, null, true]})),
+        Just(json!({"const": {"k": [1]}})),
+        Just(json!(true)),
+        Just(json!({})),
+        Just(json!({"type": ["string", "integer"]})),
+        Just(json!({"$ref": "#"})),
+        Just(json!({"not": {"type": "string"}})),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(|members| {
+                let named = members.into_iter().enumerate().map(|(i, m)| (format!("p{i}"), m));
+                json!({"type": "object", "properties": named.collect::<serde_json::Map<_, _>>(), "required": ["p0"]})
+            }),
+            inner.clone().prop_map(|items| json!({"type": "array", "items": items})),
+            inner.clone().prop_map(|items| json!({"type": "array", "prefixItems": [items.clone()], "items": items})),
+            inner.clone().prop_map(|other| json!({"type": "object", "additionalProperties": other})),
+            prop::collection::vec(inner.clone(), 1..3).prop_map(|list| json!({"oneOf": list})),
+            prop::collection::vec(inner.clone(), 1..3).prop_map(|list| json!({"anyOf": list})),
+            prop::collection::vec(inner, 1..3).prop_map(|list| json!({"allOf": list})),
+        ]
+    })
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-1e6..1e6f64).prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec(("p[0-4]|.{0,3}", inner), 0..4)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
+
+    #[test]
+    fn looking_at_a_form_changes_nothing(schema in schemas(), value in values()) {
+        let mut form = FormState::with_value(&Arc::new(schema), Some(value.clone()));
+        for row in 0..=form.rows().len() {
+            form.select(row);
+            let _ = screen(&form, 60, 20);
+        }
+        form.apply(FormCommand::Json);
+        let text = form.json().expect("open").area.lines().join("\n");
+        prop_assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value.clone());
+        form.apply(FormCommand::Json);
+        form.apply(FormCommand::Json);
+        prop_assert_eq!(form.value(), Some(&value));
+    }
+
+    #[test]
+    fn any_keys_on_any_form_never_panic_and_leave_a_value_that_json_shows(
+        schema in schemas(), value in values(), keys in prop::collection::vec(0_u8..30, 0..40),
+    ) {
+        let mut form = FormState::with_value(&Arc::new(schema), Some(value));
+        for key in keys {
+            script::random(&mut form, key);
+            let _ = screen(&form, 40, 8);
+        }
+        let text = json::pretty(form.value());
+        if let Some(value) = form.value() {
+            prop_assert_eq!(&serde_json::from_str::<Value>(&text).expect("JSON"), value);
+        }
+    }
+
+    #[test]
+    fn drawing_never_panics_at_any_size(width in 0_u16..140, height in 0_u16..40, row in 0_usize..30) {
+        let schema = json!({"properties": {"a": {"type": "string"}, "字": {"oneOf": [{"type": "string"}, {"type": "array", "items": {}}]},
+            "o": {"type": "object", "properties": {"x": {"enum": [1, 2]}}, "additionalProperties": true}}});
+        let mut form = FormState::with_value(&Arc::new(schema), Some(json!({"a": "é\u{200d}👩‍👩‍👧", "字": ["表"], "o": {"x": 1}})));
+        form.select(row);
+        if row % 3 == 0 {
+            form.apply(FormCommand::Json);
+        }
+        form.apply(FormCommand::Enter);
+        let _ = screen(&form, width, height);
+    }
+}
