@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -13,9 +12,7 @@ use crate::config::{Diagnostic, Position, Severity};
 /// What a check says of one server, or of all of them.
 ///
 /// Ordered by weight: the worst of several is their maximum.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Nothing is wrong that weighs enough.
@@ -52,12 +49,11 @@ impl Verdict {
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// Stable id of the rule.
     pub rule: Cow<'static, str>,
     /// How much it weighs, after the settings of the expectations file.
-    #[schemars(with = "SeverityWord")]
     pub severity: Severity,
     /// What is wrong, in a sentence; safe to print.
     pub message: String,
@@ -104,22 +100,8 @@ impl From<&Diagnostic> for Finding {
     }
 }
 
-/// [`Severity`] as the schema of the report has it.
-#[derive(JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Severity")]
-#[expect(dead_code, reason = "stands for another type in the schema")]
-enum SeverityWord {
-    /// Worth knowing.
-    Note,
-    /// Probably a mistake.
-    Warning,
-    /// Wrong.
-    Error,
-}
-
 /// How a step of the connection doctor ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepStatus {
     /// Done, nothing wrong.
@@ -133,7 +115,7 @@ pub enum StepStatus {
 }
 
 /// A step of the connection doctor.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// Its name, for example `handshake`.
@@ -142,14 +124,13 @@ pub struct Step {
     pub status: StepStatus,
     /// How long it took, in milliseconds.
     #[serde(rename = "durationMs", serialize_with = "millis_or_null")]
-    #[schemars(with = "Option<u64>")]
     pub took: Option<Duration>,
     /// What was found.
     pub detail: String,
 }
 
 /// How many entries a server listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Tools.
@@ -163,7 +144,7 @@ pub struct Counts {
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Exit {
     /// Exit code.
     pub code: Option<i32>,
@@ -172,7 +153,7 @@ pub struct Exit {
 }
 
 /// Everything the check says of one server.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerReport {
     /// Its name.
@@ -191,7 +172,6 @@ pub struct ServerReport {
     pub server_info: Option<Value>,
     /// Time from the first step to the end of its stop.
     #[serde(rename = "durationMs", serialize_with = "millis")]
-    #[schemars(with = "u64")]
     pub took: Duration,
     /// The connection doctor.
     pub steps: Vec<Step>,
@@ -203,13 +183,10 @@ pub struct ServerReport {
     pub stderr_tail: Vec<String>,
     /// How its process ended.
     pub exit: Option<Exit>,
-    /// Where its entry stands in the configuration.
-    #[serde(skip)]
-    pub at: Option<Position>,
 }
 
 /// The configuration of a check.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ConfigReport {
     /// The file, as the user named it; null for a command or URL.
     pub path: Option<PathBuf>,
@@ -218,7 +195,7 @@ pub struct ConfigReport {
 }
 
 /// Everything a check says.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// Version of this JSON.
@@ -229,7 +206,6 @@ pub struct Report {
     pub exit_code: u8,
     /// Time of the whole.
     #[serde(rename = "durationMs", serialize_with = "millis")]
-    #[schemars(with = "u64")]
     pub took: Duration,
     /// The configuration.
     pub config: ConfigReport,
@@ -237,26 +213,9 @@ pub struct Report {
     pub servers: Vec<ServerReport>,
     /// What is wrong across servers.
     pub findings: Vec<Finding>,
-    /// Lowest severity that violates.
-    #[serde(skip)]
-    pub fail_on: Severity,
 }
 
 impl Report {
-    /// A report without servers yet.
-    pub fn new(config: ConfigReport, fail_on: Severity) -> Self {
-        Self {
-            schema_version: 1,
-            verdict: Verdict::Ok,
-            exit_code: 0,
-            took: Duration::ZERO,
-            config,
-            servers: Vec::new(),
-            findings: Vec::new(),
-            fail_on,
-        }
-    }
-
     /// Every finding with the server it belongs to, in a stable order.
     pub fn all(&self) -> impl Iterator<Item = (Option<&ServerReport>, &Finding)> {
         let config = self.config.findings.iter().map(|f| (None, f));
@@ -265,10 +224,9 @@ impl Report {
         config.chain(servers).chain(self.findings.iter().map(|f| (None, f)))
     }
 
-    /// Sorts every list of findings and settles the verdicts: a finding at or above
-    /// [`Report::fail_on`] violates; what is already worse stays.
-    pub fn settle(&mut self) {
-        let fail_on = self.fail_on;
+    /// Sorts every list of findings and settles the verdicts: a finding at or above `fail_on`
+    /// violates; what is already worse stays.
+    pub fn settle(&mut self, fail_on: Severity) {
         let judge = |findings: &mut Vec<Finding>| {
             findings.sort_by(Finding::order);
             findings.dedup();

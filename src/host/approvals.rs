@@ -1,5 +1,7 @@
 //! Requests of servers to their host (requirements S1, S2): what waits, who answers, and how.
 
+pub mod desk;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;

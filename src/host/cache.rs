@@ -1,11 +1,21 @@
-//! Cache of prompts and resources (requirement X1): the view of it that front ends inspect.
+//! Cache of prompts and resources (requirement X1), and stale answers for dead servers (R7).
+//!
+//! Owns what was answered, for how long it counts and in which order it goes. Never asks a server;
+//! time is an argument.
 
+mod store;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::config::ServerName;
+use crate::config::{CacheConfig, ServerName};
 use crate::host::Timestamp;
+use crate::host::cache::store::{Entry, Store};
 use crate::text::SafeText;
 
 /// Key of an entry.
@@ -50,3 +60,206 @@ pub struct CacheView {
     /// Newest invalidations with their reason, newest last, at most 100.
     pub invalidated: Vec<(Timestamp, CacheKey, SafeText)>,
 }
+
+/// The cache of one host. Limits hold per server, as each entry configures them.
+#[derive(Default)]
+pub struct Cache {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    servers: IndexMap<ServerName, Store>,
+    /// Counts invalidations.
+    version: u64,
+    /// Counts uses, to order entries of all servers by their last one.
+    tick: u64,
+    hits: u64,
+    misses: u64,
+    evictions: u64,
+    invalidated: VecDeque<(Timestamp, CacheKey, SafeText)>,
+}
+
+/// An answer that was kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// The result as sent.
+    pub result: Arc<Value>,
+    /// How old it is.
+    pub age: Duration,
+    /// Whether its time to live has not passed.
+    pub fresh: bool,
+}
+
+/// What is to be kept.
+pub struct Keep {
+    /// Its key.
+    pub key: CacheKey,
+    /// URI or prompt name to draw.
+    pub label: SafeText,
+    /// The result as sent.
+    pub result: Arc<Value>,
+    /// [`Cache::version`] before the question was sent.
+    pub version: u64,
+}
+
+impl Cache {
+    /// Invalidations remembered.
+    const INVALIDATIONS: usize = 100;
+    /// Longest time to live a server can ask for.
+    const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+
+    /// A fresh answer, counted as a hit or a miss.
+    pub fn fresh(&self, key: &CacheKey, now: Timestamp) -> Option<Kept> {
+        let mut inner = self.lock();
+        let found = inner.touch(key, now, |kept| kept.fresh);
+        if found.is_some() {
+            inner.hits += 1;
+        } else {
+            inner.misses += 1;
+        }
+        found
+    }
+
+    /// An answer of any age, for when the server cannot be asked (R7).
+    pub fn any(&self, key: &CacheKey, now: Timestamp) -> Option<Kept> {
+        let mut inner = self.lock();
+        let found = inner.touch(key, now, |_| true);
+        inner.hits += u64::from(found.is_some());
+        found
+    }
+
+    /// Counts invalidations. Read before a question is sent and given to [`Cache::keep`], so that an
+    /// answer that was invalidated on its way is not kept.
+    pub fn version(&self) -> u64 {
+        self.lock().version
+    }
+
+    /// Keeps an answer within the limits of its server. An answer larger than the whole cache is
+    /// not kept.
+    pub fn keep(&self, config: &CacheConfig, keep: Keep, now: Timestamp) {
+        if !config.enabled {
+            return;
+        }
+        let ttl = server_ttl(&keep.result).unwrap_or(config.ttl);
+        let weight = weigh(&keep.result);
+        let mut inner = self.lock();
+        if inner.version != keep.version {
+            return;
+        }
+        inner.tick += 1;
+        let entry = Entry {
+            bytes: size_of::<Entry>() + keep.key.params.len() + weight,
+            label: keep.label,
+            result: keep.result,
+            stored: now,
+            ttl,
+            hits: 0,
+            used: inner.tick,
+        };
+        let store = inner.servers.entry(keep.key.server.clone()).or_default();
+        let evicted = store.insert(keep.key, entry, config);
+        inner.evictions += evicted;
+    }
+
+    /// Drops the entries for which `doomed` holds, and remembers why.
+    pub fn invalidate(
+        &self,
+        reason: &SafeText,
+        now: Timestamp,
+        doomed: impl Fn(&CacheKey) -> bool,
+    ) {
+        let mut inner = self.lock();
+        inner.version += 1;
+        let mut gone = Vec::new();
+        for store in inner.servers.values_mut() {
+            gone.extend(store.drain_if(&doomed));
+        }
+        for key in gone {
+            if inner.invalidated.len() == Self::INVALIDATIONS {
+                inner.invalidated.pop_front();
+            }
+            inner.invalidated.push_back((now, key, reason.clone()));
+        }
+    }
+
+    /// The content of an entry, whatever its age; no hit.
+    pub fn content(&self, key: &CacheKey) -> Option<Arc<Value>> {
+        let inner = self.lock();
+        Some(Arc::clone(&inner.servers.get(&key.server)?.get(key)?.result))
+    }
+
+    /// What is shown.
+    pub fn view(&self) -> CacheView {
+        let inner = self.lock();
+        let mut entries: Vec<(u64, CacheEntryView)> = inner
+            .servers
+            .values()
+            .flat_map(Store::iter)
+            .map(|(key, entry)| (entry.used, entry.view(key)))
+            .collect();
+        entries.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+        CacheView {
+            entries: entries.into_iter().map(|(_, entry)| entry).collect(),
+            hits: inner.hits,
+            misses: inner.misses,
+            evictions: inner.evictions,
+            invalidated: inner.invalidated.iter().cloned().collect(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn touch(
+        &mut self,
+        key: &CacheKey,
+        now: Timestamp,
+        wanted: impl Fn(&Kept) -> bool,
+    ) -> Option<Kept> {
+        let store = self.servers.get_mut(&key.server)?;
+        let kept = store.get(key)?.kept(now);
+        if !wanted(&kept) {
+            return None;
+        }
+        self.tick += 1;
+        store.touch(key, self.tick);
+        Some(kept)
+    }
+}
+
+/// What the server says about how long its answer counts (`ttlMs`, 2026-07-28), kept within sense.
+/// `cacheScope` is about who may share it; this host shares nothing between people.
+fn server_ttl(result: &Value) -> Option<Duration> {
+    let hint = result.get("ttlMs")?;
+    let millis = hint.as_u64().or_else(|| {
+        // Negative and fractional numbers are numbers too; anything else is no hint.
+        hint.as_f64().map(|number| number.max(0.0) as u64)
+    })?;
+    Some(Duration::from_millis(millis).min(Cache::MAX_TTL))
+}
+
+/// The size of a value as JSON text, without building the text.
+fn weigh(value: &Value) -> usize {
+    struct Scale(usize);
+    impl std::io::Write for Scale {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut scale = Scale(0);
+    match serde_json::to_writer(&mut scale, value) {
+        Ok(()) => scale.0,
+        Err(_) => usize::MAX / 2,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,9 @@
 //! What a server offers (requirements K1, K4): tools, prompts, resources and templates, each with
 //! the entry as it was sent and the fields a front end draws, made safe.
 
+pub mod decode;
+pub mod diff;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};

@@ -170,3 +170,51 @@ pub enum Fact {
     /// The host is stopping.
     ShutdownBegan,
 }
+
+impl Fact {
+    /// The server a fact is about, when it is about one.
+    pub fn server(&self) -> Option<&ServerName> {
+        match self {
+            Self::ServerAdded { server, .. }
+            | Self::ServerRemoved { server }
+            | Self::StateChanged { server, .. }
+            | Self::StepChanged { server, .. }
+            | Self::Spawned { server, .. }
+            | Self::Connected { server, .. }
+            | Self::Listed { server, .. }
+            | Self::Exited { server, .. }
+            | Self::Found { server, .. }
+            | Self::BreakerChanged { server, .. }
+            | Self::RequestSettled { server, .. } => Some(server),
+            Self::RequestArrived { request } => Some(&request.server),
+            Self::ConfigLoaded { .. }
+            | Self::ConfigRejected { .. }
+            | Self::Reloaded { .. }
+            | Self::TaskFailed { .. }
+            | Self::ShutdownBegan => None,
+        }
+    }
+
+    /// Its name, as the journal spells it in `fact`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::ConfigLoaded { .. } => "configLoaded",
+            Self::ConfigRejected { .. } => "configRejected",
+            Self::Reloaded { .. } => "reloaded",
+            Self::ServerAdded { .. } => "serverAdded",
+            Self::ServerRemoved { .. } => "serverRemoved",
+            Self::StateChanged { .. } => "stateChanged",
+            Self::StepChanged { .. } => "stepChanged",
+            Self::Spawned { .. } => "spawned",
+            Self::Connected { .. } => "connected",
+            Self::Listed { .. } => "listed",
+            Self::Exited { .. } => "exited",
+            Self::Found { .. } => "found",
+            Self::BreakerChanged { .. } => "breakerChanged",
+            Self::RequestArrived { .. } => "requestArrived",
+            Self::RequestSettled { .. } => "requestSettled",
+            Self::TaskFailed { .. } => "taskFailed",
+            Self::ShutdownBegan => "shutdownBegan",
+        }
+    }
+}

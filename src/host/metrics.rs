@@ -34,6 +34,17 @@ pub enum Ending {
     Failed(ErrorCode),
 }
 
+impl Ending {
+    /// The word of the log: `ok`, `toolError`, or the error's code.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "ok",
+            Self::ToolError => "toolError",
+            Self::Failed(code) => code.as_str(),
+        }
+    }
+}
+
 /// What metrics show.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,9 @@
 //! One server: its process, its session and the task that owns both.
 
+pub mod actor;
+pub mod connect;
+pub mod lifecycle;
 pub mod process;
+pub mod reach;
 pub mod session;
+pub mod slot;

@@ -199,6 +199,8 @@ pub struct ServerView {
     pub reason: Option<SafeText>,
     /// Start attempt, from 1.
     pub attempt: u32,
+    /// Times it became ready.
+    pub starts: u32,
     /// Times it became ready after the first.
     pub restarts: u32,
     /// When the next attempt will be made.
@@ -241,6 +243,7 @@ impl ServerView {
             since: at,
             reason: None,
             attempt: 0,
+            starts: 0,
             restarts: 0,
             retry_at: None,
             pid: None,
@@ -344,8 +347,9 @@ impl ServerView {
                 if *state == ServerState::Starting {
                     self.steps.clear();
                 }
-                if *state == ServerState::Ready && self.session_was_ready() {
-                    self.restarts += 1;
+                if *state == ServerState::Ready && self.state != ServerState::Ready {
+                    self.starts += 1;
+                    self.restarts = self.starts - 1;
                 }
                 self.state = *state;
                 self.since = at;
@@ -354,7 +358,8 @@ impl ServerView {
                 self.retry_at = *retry_at;
             }
             Fact::StepChanged { step, status, took, detail, .. } => {
-                let began = took.map_or(at, |took| Timestamp(at.0 - took.as_micros() as u64));
+                let began =
+                    took.map_or(at, |took| Timestamp(at.0.saturating_sub(took.as_micros() as u64)));
                 match self.steps.iter_mut().find(|s| s.step == *step) {
                     Some(view) => {
                         view.status = *status;
@@ -401,28 +406,7 @@ impl ServerView {
             _ => {}
         }
     }
-
-    fn session_was_ready(&self) -> bool {
-        self.exit.is_some()
-    }
 }
 
-impl Fact {
-    /// The server a fact is about, when it is about one.
-    pub const fn server(&self) -> Option<&ServerName> {
-        match self {
-            Self::ServerAdded { server, .. }
-            | Self::ServerRemoved { server }
-            | Self::StateChanged { server, .. }
-            | Self::StepChanged { server, .. }
-            | Self::Spawned { server, .. }
-            | Self::Connected { server, .. }
-            | Self::Listed { server, .. }
-            | Self::Exited { server, .. }
-            | Self::Found { server, .. }
-            | Self::BreakerChanged { server, .. }
-            | Self::RequestSettled { server, .. } => Some(server),
-            _ => None,
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

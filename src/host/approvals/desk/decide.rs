@@ -1,0 +1,161 @@
+//! Who decides one request, in which order, and what the refusals look like on the wire.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::config::ApprovalRule;
+use crate::host::Fact;
+use crate::host::approvals::desk::open::Open;
+use crate::host::approvals::desk::{ApprovalDesk, Person, Rules};
+use crate::host::approvals::{Answer, Decider, PendingRequest, RequestHandler, RequestKind};
+use crate::host::server::session::DeskRequest;
+use crate::text::SafeText;
+
+/// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
+const METHOD_NOT_FOUND: i64 = -32_601;
+/// What the specification shows for a user who says no to sampling.
+const REJECTED: i64 = -1;
+
+pub(super) async fn decide(desk: Arc<ApprovalDesk>, asked: DeskRequest) -> Answer {
+    let Some(open) = Open::take(Arc::clone(&desk), &asked).await else {
+        let message = "too many requests of this server are open".to_owned();
+        return Answer::Refuse { code: REJECTED, message };
+    };
+    let rules = desk.rules(&asked.server);
+    let ruled = rule(&rules, &asked.kind);
+    let may_park = ruled.is_none() && asked.kind != RequestKind::Roots;
+    let person = (may_park && desk.person == Person::Present).then(|| open.park());
+    open.arrived().await;
+    let patience = open.request.deadline.since(open.request.arrived);
+    let verdict = async {
+        match ruled {
+            Some(ruled) => ruled,
+            None => verdict(&desk, &open.request, &asked, person, &rules).await,
+        }
+    };
+    let (answer, by) = tokio::select! {
+        biased;
+        verdict = verdict => verdict,
+        () = asked.withdrawn.cancelled() => {
+            open.withdrawn("the server took it back, or its session ended").await;
+            return refusal(&asked.kind, "withdrawn");
+        }
+        () = tokio::time::sleep(patience) => {
+            open.withdrawn("nobody answered in time").await;
+            return refusal(&asked.kind, "nobody answered in time");
+        }
+    };
+    let how = describe(&asked.kind, &answer);
+    open.answered(by, how).await;
+    answer
+}
+
+/// What the entry says about this kind of request, when it decides by itself.
+fn rule(rules: &Rules, kind: &RequestKind) -> Option<(Answer, Decider)> {
+    let rule = match kind {
+        RequestKind::Sampling => &rules.approvals.sampling,
+        RequestKind::Elicitation | RequestKind::UrlElicitation => &rules.approvals.elicitation,
+        RequestKind::Roots | RequestKind::Guard | RequestKind::Other(_) => return None,
+    };
+    let by = |words: &str| Decider::Rule(format!("`approvals` of the entry: {words}"));
+    match rule {
+        ApprovalRule::Ask => None,
+        ApprovalRule::Deny => Some((refusal(kind, "denied by a rule"), by("deny"))),
+        ApprovalRule::Canned(result) => Some((Answer::Result(result.clone()), by("canned answer"))),
+    }
+}
+
+async fn verdict(
+    desk: &Arc<ApprovalDesk>,
+    request: &Arc<PendingRequest>,
+    asked: &DeskRequest,
+    person: Option<oneshot::Receiver<Answer>>,
+    rules: &Rules,
+) -> (Answer, Decider) {
+    if let Some(handler) = desk.handler()
+        && let Some(answer) = call(desk, handler, request, asked).await
+    {
+        return (answer, Decider::Callback);
+    }
+    if asked.kind == RequestKind::Roots {
+        let by = Decider::Rule("`roots` of the entry".to_owned());
+        return (Answer::Result(json!({ "roots": roots(&rules.roots) })), by);
+    }
+    if let Some(person) = person
+        && let Ok(answer) = person.await
+    {
+        return (answer, Decider::Person);
+    }
+    (refusal(&asked.kind, "nobody is there to answer"), Decider::Nobody)
+}
+
+fn roots(roots: &[crate::config::RootConfig]) -> Vec<Value> {
+    roots
+        .iter()
+        .map(|root| match &root.name {
+            Some(name) => json!({"uri": root.uri, "name": name}),
+            None => json!({"uri": root.uri}),
+        })
+        .collect()
+}
+
+/// Runs the application's callback; a panic in it refuses this one request and is told.
+async fn call(
+    desk: &Arc<ApprovalDesk>,
+    handler: Arc<dyn RequestHandler>,
+    request: &Arc<PendingRequest>,
+    asked: &DeskRequest,
+) -> Option<Answer> {
+    let (request, withdrawn) = (Arc::clone(request), asked.withdrawn.clone());
+    let answer = async move { handler.handle(request, withdrawn).await };
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(answer) => answer,
+        Err(panic) => {
+            let task = SafeText::line(&format!("callback for {}", asked.kind.method()));
+            let message = SafeText::line(&panic_text(&*panic));
+            desk.facts.record(Fact::TaskFailed { task, message }).await;
+            Some(refusal(&asked.kind, "the host could not decide"))
+        }
+    }
+}
+
+/// What a panic said, when it said something.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panicked without a message".to_owned())
+}
+
+/// "No", as the specification says it for this kind of request: elicitation has a result for it
+/// (`decline`), everything else is an error.
+fn refusal(kind: &RequestKind, why: &str) -> Answer {
+    let refuse = |code, message: &str| Answer::Refuse { code, message: message.to_owned() };
+    match kind {
+        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+            Answer::Result(json!({"action": "decline"}))
+        }
+        RequestKind::Sampling => refuse(REJECTED, &format!("sampling request rejected: {why}")),
+        RequestKind::Roots | RequestKind::Guard => refuse(REJECTED, why),
+        RequestKind::Other(method) => {
+            refuse(METHOD_NOT_FOUND, &format!("`{method}` is not available here"))
+        }
+    }
+}
+
+fn describe(kind: &RequestKind, answer: &Answer) -> String {
+    match (kind, answer) {
+        (_, Answer::Refuse { .. }) => "refused".to_owned(),
+        (
+            RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::Guard,
+            Answer::Result(result),
+        ) => match result.get("action").and_then(Value::as_str) {
+            Some(action @ ("accept" | "decline" | "cancel")) => action.to_owned(),
+            _ => "result".to_owned(),
+        },
+        (_, Answer::Result(_)) => "result".to_owned(),
+    }
+}

@@ -1,0 +1,204 @@
+//! Rules, callbacks, persons, withdrawal, floods and deadlines, on a paused clock.
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::config::{ApprovalRule, StdioConfig, TransportConfig};
+use crate::host::approvals::{Decider, PendingRequest, RequestKind, Settlement};
+use crate::host::projector::{self, Projection};
+use crate::host::ring::Ring;
+use crate::host::{Clock, FindingKind};
+
+struct Rig {
+    projection: Projection,
+    desk: DeskHandle,
+}
+
+impl Rig {
+    fn new(handler: Option<Arc<dyn RequestHandler>>, person: Person) -> Self {
+        let projection = projector::start(Clock::system(), Ring::new(100, 100_000));
+        let desk = ApprovalDesk::new(projection.facts.clone(), handler, person);
+        Self { projection, desk: DeskHandle(Arc::new(desk)) }
+    }
+
+    fn ask(&self, kind: RequestKind) -> (BoxFuture<'static, Answer>, CancellationToken) {
+        let withdrawn = CancellationToken::new();
+        let request = DeskRequest {
+            server: ServerName::new("s"),
+            kind,
+            call: None,
+            params: Arc::new(json!({})),
+            bytes: 2,
+            deferred: false,
+            withdrawn: withdrawn.clone(),
+        };
+        (self.desk.ask(request), withdrawn)
+    }
+
+    async fn view(&self) -> Arc<crate::host::HostView> {
+        self.projection.facts.flush().await;
+        Arc::clone(&self.projection.view.borrow())
+    }
+
+    async fn pending(&self, count: usize) -> Vec<Arc<PendingRequest>> {
+        let mut view = self.projection.view.clone();
+        let view = view.wait_for(|view| view.pending.len() == count).await.expect("runs");
+        view.pending.values().cloned().collect()
+    }
+
+    async fn last(&self) -> Settlement {
+        self.view().await.settled.back().expect("one was settled").2.clone()
+    }
+}
+
+fn config(approvals: ApprovalRules) -> ServerConfig {
+    let stdio = StdioConfig {
+        command: "x".into(),
+        args: vec![],
+        env: indexmap::IndexMap::default(),
+        cwd: None,
+        inherit_env: false,
+        limits: crate::config::ProcessLimits::default(),
+    };
+    let transport = TransportConfig::Stdio(stdio);
+    ServerConfig { approvals, ..ServerConfig::new(ServerName::new("s"), transport) }
+}
+
+struct Says(fn(&PendingRequest) -> Option<Answer>);
+
+impl RequestHandler for Says {
+    fn handle(
+        &self,
+        request: Arc<PendingRequest>,
+        _withdrawn: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        let answer = self.0;
+        Box::pin(async move { answer(&request) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_anybody_requests_are_refused_as_the_specification_says() {
+    let rig = Rig::new(None, Person::Absent);
+    assert!(matches!(rig.ask(RequestKind::Sampling).0.await, Answer::Refuse { code: -1, .. }));
+    assert_eq!(rig.ask(RequestKind::Elicitation).0.await, declined());
+    assert_eq!(rig.ask(RequestKind::Roots).0.await, Answer::Result(json!({"roots": []})));
+    let other = rig.ask(RequestKind::Other("x/y".into())).0.await;
+    assert!(matches!(other, Answer::Refuse { code: -32_601, .. }), "{other:?}");
+    assert_eq!(rig.view().await.settled.len(), 4);
+}
+
+fn declined() -> Answer {
+    Answer::Result(json!({"action": "decline"}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_of_the_entry_decide_before_everybody_and_say_so() {
+    let rig = Rig::new(Some(Arc::new(Says(|_| panic!("must not be asked")))), Person::Present);
+    let canned = json!({"role": "assistant"});
+    rig.desk.0.configure(&config(ApprovalRules {
+        sampling: ApprovalRule::Canned(canned.clone()),
+        elicitation: ApprovalRule::Deny,
+    }));
+    assert_eq!(rig.ask(RequestKind::Sampling).0.await, Answer::Result(canned));
+    assert_eq!(rig.ask(RequestKind::UrlElicitation).0.await, declined());
+    let Settlement::Answered { by: Decider::Rule(rule), how } = rig.last().await else {
+        panic!("a rule decided")
+    };
+    assert!(rule.contains("deny") && how == "decline", "{rule} {how}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_answers_through_the_view_and_only_once() {
+    let rig = Rig::new(None, Person::Present);
+    let asking = tokio::spawn(rig.ask(RequestKind::Elicitation).0);
+    let id = rig.pending(1).await[0].id;
+    let answer = Answer::Result(json!({"action": "accept", "content": {}}));
+    rig.desk.0.answer(id, answer.clone()).expect("it waits");
+    assert_eq!(asking.await.expect("no panic"), answer);
+    let again = rig.desk.0.answer(id, answer).expect_err("it is settled");
+    assert_eq!(again.code, ErrorCode::Cancelled);
+    assert_eq!(
+        rig.last().await,
+        Settlement::Answered { by: Decider::Person, how: "accept".into() }
+    );
+    assert!(rig.view().await.pending.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_withdrawn_a_dropped_and_a_late_request_leave_the_view() {
+    let rig = Rig::new(None, Person::Present);
+    let (asking, withdrawn) = rig.ask(RequestKind::Sampling);
+    let asking = tokio::spawn(asking);
+    let id = rig.pending(1).await[0].id;
+    withdrawn.cancel();
+    asking.await.expect("no panic");
+    assert!(rig.desk.0.answer(id, declined()).is_err());
+    assert!(matches!(rig.last().await, Settlement::Withdrawn { .. }));
+
+    let asking = tokio::spawn(rig.ask(RequestKind::Sampling).0);
+    rig.pending(1).await;
+    asking.abort();
+    rig.pending(0).await;
+    assert!(matches!(rig.last().await, Settlement::Withdrawn { .. }));
+
+    // Time passes by itself on a paused clock: an hour later it is given up.
+    let refused = rig.ask(RequestKind::Sampling).0.await;
+    assert!(matches!(refused, Answer::Refuse { .. }));
+    let Settlement::Withdrawn { reason } = rig.last().await else { panic!("given up") };
+    assert_eq!(&*reason, "nobody answered in time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_is_refused_beyond_the_bound_and_told_once() {
+    let rig = Rig::new(None, Person::Present);
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..500 {
+        asking.spawn(rig.ask(RequestKind::Sampling).0);
+    }
+    for _ in 0..468 {
+        let answer = asking.join_next().await.expect("refused").expect("no panic");
+        assert!(matches!(answer, Answer::Refuse { .. }));
+    }
+    let view = rig.view().await;
+    assert_eq!(view.pending.len(), 32);
+    assert_eq!(view.servers["s"].finding_counts[&FindingKind::Flood], 1);
+    asking.abort_all();
+    rig.pending(0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_answers_passes_on_or_panics_without_harm() {
+    let rig = Rig::new(
+        Some(Arc::new(Says(|request| match request.kind {
+            RequestKind::Sampling => Some(Answer::Result(Value::Null)),
+            RequestKind::Other(_) => panic!("boom"),
+            _ => None,
+        }))),
+        Person::Absent,
+    );
+    assert_eq!(rig.ask(RequestKind::Sampling).0.await, Answer::Result(Value::Null));
+    assert_eq!(rig.ask(RequestKind::Elicitation).0.await, declined());
+    assert!(matches!(rig.ask(RequestKind::Other("x".into())).0.await, Answer::Refuse { .. }));
+    let view = rig.view().await;
+    assert!(view.failures[0].2.contains("boom"), "{:?}", view.failures);
+}
+
+#[tokio::test(start_paused = true)]
+async fn configured_roots_are_shared_until_others_are_set() {
+    let rig = Rig::new(None, Person::Absent);
+    let root = |uri: &str| RootConfig { uri: uri.into(), name: None };
+    let server = ServerName::new("s");
+    rig.desk.0.configure(&ServerConfig {
+        roots: vec![root("file:///a")],
+        ..config(ApprovalRules::default())
+    });
+    let roots = |answer| match answer {
+        Answer::Result(value) => value["roots"][0]["uri"].clone(),
+        Answer::Refuse { .. } => panic!("roots are not refused"),
+    };
+    assert_eq!(roots(rig.ask(RequestKind::Roots).0.await), "file:///a");
+    rig.desk.0.set_roots(&server, vec![root("file:///b")]);
+    assert_eq!(roots(rig.ask(RequestKind::Roots).0.await), "file:///b");
+}

@@ -1,0 +1,144 @@
+//! What all parts of one host share: time, facts, telemetry, the servers, the cache, the desk.
+//!
+//! Held by the handle, the supervisor and every actor. Owns no task; knows no front end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use indexmap::IndexMap;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ServerConfig, ServerName};
+use crate::host::approvals::desk::ApprovalDesk;
+use crate::host::cache::Cache;
+use crate::host::logs::LogRecord;
+use crate::host::projector::Facts;
+use crate::host::ring::Ring;
+use crate::host::router::Routes;
+use crate::host::server::connect::Connector;
+use crate::host::server::slot::Slot;
+use crate::host::traffic::TrafficRecord;
+use crate::host::validate::Validators;
+use crate::host::view::Era;
+use crate::host::{CallId, Clock};
+
+/// The servers of a host by name, in file order.
+pub type Slots = IndexMap<ServerName, Arc<Slot>>;
+
+/// Shared state of a host.
+pub struct Deck {
+    /// Time.
+    pub clock: Clock,
+    /// Where facts go.
+    pub facts: Facts,
+    /// All traffic.
+    pub traffic: Ring<TrafficRecord>,
+    /// All logs.
+    pub logs: Ring<LogRecord>,
+    /// Prompts and resources that were fetched.
+    pub cache: Cache,
+    /// Requests of servers.
+    pub desk: Arc<ApprovalDesk>,
+    /// Compiled schemas.
+    pub validators: Validators,
+    /// How servers are reached.
+    pub connector: Arc<dyn Connector>,
+    /// Places for servers that start at once ([`Deck::STARTING`]).
+    pub starting: Arc<Semaphore>,
+    /// Skips every grace: the second Ctrl-C.
+    pub force: CancellationToken,
+    slots: RwLock<Arc<Slots>>,
+    routes: RwLock<Arc<Routes>>,
+    rerouting: Mutex<()>,
+    eras: Mutex<HashMap<String, Era>>,
+    calls: AtomicU64,
+}
+
+/// What a deck is made of.
+pub struct DeckParts {
+    /// Where facts go.
+    pub facts: Facts,
+    /// All logs.
+    pub logs: Ring<LogRecord>,
+    /// Requests of servers.
+    pub desk: Arc<ApprovalDesk>,
+    /// How servers are reached.
+    pub connector: Arc<dyn Connector>,
+}
+
+impl Deck {
+    /// Servers that may start at the same time.
+    pub const STARTING: usize = 8;
+    /// Messages and bytes of traffic that are kept.
+    const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
+
+    /// A deck without servers.
+    pub fn new(parts: DeckParts) -> Self {
+        Self {
+            clock: parts.facts.clock(),
+            facts: parts.facts,
+            traffic: Ring::new(Self::TRAFFIC.0, Self::TRAFFIC.1),
+            logs: parts.logs,
+            cache: Cache::default(),
+            desk: parts.desk,
+            validators: Validators::default(),
+            connector: parts.connector,
+            starting: Arc::new(Semaphore::new(Self::STARTING)),
+            force: CancellationToken::new(),
+            slots: RwLock::default(),
+            routes: RwLock::default(),
+            rerouting: Mutex::default(),
+            eras: Mutex::default(),
+            calls: AtomicU64::new(1),
+        }
+    }
+
+    /// The servers.
+    pub fn slots(&self) -> Arc<Slots> {
+        Arc::clone(&self.slots.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other servers in place. For the supervisor.
+    pub fn set_slots(&self, slots: Slots) {
+        *self.slots.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(slots);
+        self.reroute();
+    }
+
+    /// Where names and URIs lead.
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Builds the routes anew, after the lists of a server changed.
+    pub fn reroute(&self) {
+        // One builder at a time, so that of two changes at once the later one is not overwritten;
+        // callers go on with the old routes meanwhile.
+        let _builder = self.rerouting.lock().unwrap_or_else(PoisonError::into_inner);
+        let routes = Arc::new(Routes::build(&self.slots()));
+        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = routes;
+    }
+
+    /// The era that worked with this configuration before.
+    pub fn era(&self, config: &ServerConfig) -> Option<Era> {
+        self.eras.lock().unwrap_or_else(PoisonError::into_inner).get(&era_key(config)).copied()
+    }
+
+    /// Remembers the era that worked.
+    pub fn remember_era(&self, config: &ServerConfig, era: Era) {
+        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        eras.insert(era_key(config), era);
+    }
+
+    /// Reserves an id.
+    pub fn next_call_id(&self) -> CallId {
+        CallId(self.calls.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Two entries that reach the same server the same way share what was learned of it. Secrets print
+/// as `***`, so none gets into the key.
+fn era_key(config: &ServerConfig) -> String {
+    format!("{:?}", config.transport)
+}

@@ -1,0 +1,232 @@
+//! The argument guard (requirement R9): strings that look like an attack on the server's machine.
+//! Pure; what happens then is the policy's.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::config::RootConfig;
+use crate::host::Violation;
+
+/// Most warnings of one call.
+const MAX_WARNINGS: usize = 50;
+/// Longest text that is looked at, in bytes; attacks are short, and documents are not arguments of
+/// a shell.
+const MAX_TEXT: usize = 64 << 10;
+
+/// Looks at every string of `arguments`. Warnings carry the JSON pointer and, as keyword, one of
+/// `shell`, `path`, `control`.
+pub fn inspect(arguments: &Value, roots: &[RootConfig]) -> Vec<Violation> {
+    let roots: Vec<PathBuf> = roots.iter().filter_map(|root| file_path(&root.uri)).collect();
+    let mut warnings = Vec::new();
+    walk(&mut String::new(), arguments, &roots, &mut warnings);
+    warnings
+}
+
+fn walk(pointer: &mut String, value: &Value, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
+    if warnings.len() >= MAX_WARNINGS {
+        return;
+    }
+    let length = pointer.len();
+    match value {
+        Value::String(text) => look_at(pointer, text, roots, warnings),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                pointer.push('/');
+                pointer.push_str(&index.to_string());
+                walk(pointer, item, roots, warnings);
+                pointer.truncate(length);
+            }
+        }
+        Value::Object(object) => {
+            for (key, item) in object {
+                pointer.push('/');
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                walk(pointer, item, roots, warnings);
+                pointer.truncate(length);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn look_at(pointer: &str, text: &str, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
+    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|at| text.is_char_boundary(*at));
+    let text = &text[..end.unwrap_or_default()];
+    let mut warn = |keyword: &str, message: String| {
+        let pointer = pointer.to_owned();
+        warnings.push(Violation { pointer, message, keyword: keyword.to_owned() });
+    };
+    if let Some(sign) = shell(text) {
+        warn("shell", format!("holds a shell substitution: `{sign}`"));
+    }
+    if let Some(message) = path(text, roots) {
+        warn("path", message);
+    }
+    let control = |c: &char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    if let Some(found) = text.chars().find(control) {
+        warn("control", format!("holds the control character U+{:04X}", found as u32));
+    }
+}
+
+/// Command substitution, or a command chained after a separator.
+fn shell(text: &str) -> Option<&'static str> {
+    if text.contains("$(") {
+        return Some("$(");
+    }
+    if text.contains("<(") || text.contains(">(") {
+        return Some("<(");
+    }
+    // Prose quotes code in pairs of back ticks; a substitution starts a command.
+    let mut parts = text.split('`').skip(1).step_by(2);
+    if text.matches('`').count() >= 2 && !text.contains('\n') && parts.any(looks_like_command) {
+        return Some("`");
+    }
+    ["; ", ";", "&& ", "&&", "|| ", "| "]
+        .into_iter()
+        .find(|separator| text.split(separator).skip(1).any(looks_like_command))
+}
+
+/// Whether text begins with a program that attacks begin with.
+fn looks_like_command(text: &str) -> bool {
+    const PROGRAMS: [&str; 18] = [
+        "rm",
+        "curl",
+        "wget",
+        "sh",
+        "bash",
+        "zsh",
+        "nc",
+        "ncat",
+        "python",
+        "python3",
+        "perl",
+        "cat",
+        "chmod",
+        "sudo",
+        "eval",
+        "exec",
+        "powershell",
+        "mkfifo",
+    ];
+    let word = text.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next();
+    let first = word.unwrap_or_default();
+    let rest = text.trim_start().get(first.len()..).unwrap_or_default();
+    PROGRAMS.contains(&first) && rest.starts_with([' ', '\t', '$', '/'])
+}
+
+/// Traversal: out of a root where the server has roots, upwards at all where it has none.
+fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
+    if text.len() > 4_096 || text.contains('\n') {
+        return None;
+    }
+    let decoded = text.replace("%2e", ".").replace("%2E", ".").replace("%2f", "/");
+    let decoded = decoded.replace("%2F", "/").replace('\\', "/");
+    let climbs = decoded.split('/').any(|part| part == "..") && decoded.contains('/');
+    let climbs = climbs || decoded == "..";
+    let plain = file_path(&decoded).unwrap_or_else(|| PathBuf::from(&decoded));
+    let absolute = plain.is_absolute() && !decoded.contains(' ') && plain.components().count() > 2;
+    if roots.is_empty() {
+        return climbs.then(|| "climbs out of a directory with `..`".to_owned());
+    }
+    let inside = |path: &Path| roots.iter().any(|root| normal(path).starts_with(normal(root)));
+    if absolute && !inside(&plain) {
+        return Some("is a path outside the server's roots".to_owned());
+    }
+    let outside = || roots.iter().all(|root| !inside(&root.join(&plain)));
+    (climbs && !plain.is_absolute() && outside())
+        .then(|| "climbs out of the server's roots".to_owned())
+}
+
+/// The path without `.` and `..`, by its words alone: nothing is looked up on the disk.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn file_path(uri: &str) -> Option<PathBuf> {
+    if !uri.starts_with("file:") {
+        return None;
+    }
+    url::Url::parse(uri).ok()?.to_file_path().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn keywords(text: &str, roots: &[&str]) -> Vec<String> {
+        let root = |uri: &&str| RootConfig { uri: (*uri).into(), name: None };
+        let roots: Vec<_> = roots.iter().map(root).collect();
+        inspect(&json!({"a": [text]}), &roots)
+            .into_iter()
+            .map(|warning| {
+                assert_eq!(warning.pointer, "/a/0");
+                warning.keyword
+            })
+            .collect()
+    }
+
+    #[test]
+    fn substitutions_and_chained_commands_are_flagged_and_prose_is_not() {
+        for attack in
+            ["$(id)", "x`curl evil`", "a; rm -rf /", "a && curl http://x", "q | sh -c x", "<(ls)"]
+        {
+            assert_eq!(keywords(attack, &[]), ["shell"], "{attack}");
+        }
+        for harmless in [
+            "Tom & Jerry; the cat sat",
+            "use `name` and `cat`",
+            "a | b",
+            "costs $5 (or more)",
+            "SELECT a FROM b; SELECT 1",
+            "if (a && b) { c || d }",
+        ] {
+            assert_eq!(keywords(harmless, &[]), [""; 0], "{harmless}");
+        }
+    }
+
+    #[test]
+    fn climbing_is_flagged_in_every_spelling() {
+        for attack in ["../../etc/passwd", "a/%2e%2e/%2E./b", "..\\..\\x", "..", "file:///a/../b"] {
+            assert_eq!(keywords(attack, &[]), ["path"], "{attack}");
+        }
+        assert_eq!(keywords("wait... what", &[]), [""; 0]);
+        assert_eq!(keywords("/etc/passwd", &[]), [""; 0]);
+    }
+
+    #[test]
+    fn with_roots_a_path_must_stay_inside_one_of_them() {
+        let roots = ["file:///home/ada/shop"];
+        assert_eq!(keywords("/etc/passwd", &roots), ["path"]);
+        assert_eq!(keywords("/home/ada/shop/../secret", &roots), ["path"]);
+        assert_eq!(keywords("/home/ada/shopping/list", &roots), ["path"]);
+        assert_eq!(keywords("../x", &roots), ["path"]);
+        assert_eq!(keywords("/home/ada/shop/src/main.rs", &roots), [""; 0]);
+        assert_eq!(keywords("src/../Cargo.toml", &roots), [""; 0]);
+    }
+
+    #[test]
+    fn control_characters_are_flagged_but_not_line_breaks() {
+        assert_eq!(keywords("a\u{1b}[2J", &[]), ["control"]);
+        assert_eq!(keywords("two\r\nlines\tand a tab", &[]), [""; 0]);
+    }
+
+    #[test]
+    fn the_work_and_the_warnings_are_bounded() {
+        let many = Value::Array(vec![json!("$(id)"); 10_000]);
+        assert_eq!(inspect(&many, &[]).len(), MAX_WARNINGS);
+        assert_eq!(keywords(&"ü".repeat(1 << 20), &[]), [""; 0]);
+    }
+}

@@ -1,0 +1,211 @@
+//! Building a host: where the configuration comes from, who answers servers, what a failed start
+//! means.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Diagnostic, Environment, McpConfig};
+use crate::host::approvals::RequestHandler;
+use crate::host::approvals::desk::{ApprovalDesk, Person};
+use crate::host::deck::{Deck, DeckParts};
+use crate::host::handle::{Host, Inner, Startup};
+use crate::host::logs::LogRecord;
+use crate::host::projector;
+use crate::host::ring::Ring;
+use crate::host::server::connect::Connector;
+use crate::host::server::reach::Reach;
+use crate::host::server::slot::Slot;
+use crate::host::supervisor::{ORDERS, Supervisor};
+use crate::host::{Clock, Error, ErrorCode, ServerState};
+
+/// Builds a [`Host`].
+#[derive(Default)]
+pub struct HostBuilder {
+    config: Option<Result<McpConfig, PathBuf>>,
+    startup: Startup,
+    handler: Option<Arc<dyn RequestHandler>>,
+    person: Person,
+    connector: Option<Arc<dyn Connector>>,
+}
+
+/// Records and bytes of logs that are kept.
+const LOGS: (usize, usize) = (20_000, 16 << 20);
+
+impl HostBuilder {
+    /// Reads the configuration from this file.
+    #[must_use]
+    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.config = Some(Err(path.into()));
+        self
+    }
+
+    /// Uses this configuration.
+    #[must_use]
+    pub fn config(mut self, config: McpConfig) -> Self {
+        self.config = Some(Ok(config));
+        self
+    }
+
+    /// Decides what a server that does not start means.
+    #[must_use]
+    pub fn startup(mut self, startup: Startup) -> Self {
+        self.startup = startup;
+        self
+    }
+
+    /// Registers the application's answer to requests of servers (requirement S1).
+    #[must_use]
+    pub fn handler(mut self, handler: impl RequestHandler) -> Self {
+        self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Requests of servers wait in [`crate::host::HostView::pending`] until [`Host::answer`] (the
+    /// dashboard). A handler, when there is one, is asked first.
+    #[must_use]
+    pub fn person_answers(mut self) -> Self {
+        self.person = Person::Present;
+        self
+    }
+
+    /// Reaches servers another way than by processes and HTTP: for tests, and for servers that live
+    /// in this program.
+    #[must_use]
+    pub fn connector(mut self, connector: impl Connector) -> Self {
+        self.connector = Some(Arc::new(connector));
+        self
+    }
+
+    /// Starts the servers.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] with every diagnostic, or [`ErrorCode::ServerStartup`] under
+    /// [`Startup::All`].
+    pub async fn initialize(self) -> Result<Host, Error> {
+        let startup = self.startup;
+        let config = match self.config {
+            Some(Ok(config)) => config,
+            Some(Err(path)) => load(path, startup).await?,
+            None => {
+                let help = "name a file with `config_file`, or give a `config`";
+                return Err(
+                    Error::new(ErrorCode::Configuration, "there is no configuration").help(help)
+                );
+            }
+        };
+        let connector = self.connector.unwrap_or_else(|| Arc::new(Reach));
+        let logs: Ring<LogRecord> = Ring::new(LOGS.0, LOGS.1);
+        let projection = projector::start(Clock::system(), logs.clone());
+        let facts = projection.facts.clone();
+        let desk = Arc::new(ApprovalDesk::new(facts.clone(), self.handler, self.person));
+        let parts = DeckParts { facts, logs, desk: Arc::clone(&desk), connector };
+        let deck = Arc::new(Deck::new(parts));
+        desk.attach(&deck);
+        let mut supervisor = Supervisor::new(Arc::clone(&deck), config)?;
+        let (orders, ordered) = mpsc::channel(ORDERS);
+        let abandoned = CancellationToken::new();
+        // From here on, dropping the handle, also by dropping this future, stops what was started.
+        let host = Host {
+            inner: Arc::new(Inner {
+                deck,
+                view: projection.view,
+                journal: projection.journal,
+                orders,
+                abandoned: abandoned.clone(),
+                report: Mutex::default(),
+            }),
+        };
+        supervisor.begin().await;
+        tokio::spawn(supervisor.run(ordered, abandoned));
+        host.wait_for_start(startup).await
+    }
+}
+
+impl Host {
+    /// Starts building a host.
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+
+    /// Starts every server of a configuration file; all must become ready.
+    ///
+    /// # Errors
+    /// As [`HostBuilder::initialize`].
+    pub async fn initialize(path: impl Into<PathBuf>) -> Result<Self, Error> {
+        Self::builder().config_file(path).initialize().await
+    }
+
+    async fn wait_for_start(self, startup: Startup) -> Result<Self, Error> {
+        let slots = self.inner.deck.slots();
+        match startup {
+            Startup::Background => return Ok(self),
+            Startup::Available => {
+                futures::future::join_all(slots.values().map(|slot| settled(slot))).await;
+            }
+            Startup::All => {
+                let all = slots.values().map(|slot| async move {
+                    settled(slot).await;
+                    ready_or_disabled(slot)
+                });
+                if let Err(error) = futures::future::try_join_all(all).await {
+                    self.shutdown().await;
+                    return Err(error);
+                }
+            }
+        }
+        self.inner.deck.facts.flush().await;
+        Ok(self)
+    }
+}
+
+/// Loads a file. Under [`Startup::All`] one bad entry refuses it all; otherwise what is good in it is
+/// used, and what is not stands in the view.
+async fn load(path: PathBuf, startup: Startup) -> Result<McpConfig, Error> {
+    let loading = move || {
+        let loaded = crate::config::load(&[path], &Environment::of_process())?;
+        if startup == Startup::All {
+            return loaded.complete();
+        }
+        let mut config = loaded.config;
+        config.warnings = loaded.diagnostics;
+        config.warnings.extend(loaded.needs.into_iter().map(|need| need.problem));
+        Ok(config)
+    };
+    let loaded = tokio::task::spawn_blocking(loading).await;
+    let loaded = loaded.map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?;
+    loaded.map_err(refused)
+}
+
+fn refused(diagnostics: Vec<Diagnostic>) -> Error {
+    let errors: Vec<&Diagnostic> = diagnostics.iter().filter(|d| d.is_error()).collect();
+    let first = errors.first().map(|d| format!("{}: {}", d.at, d.message)).unwrap_or_default();
+    let message = match errors.len() {
+        0 | 1 => format!("the configuration cannot be used: {first}"),
+        many => format!("the configuration cannot be used: {first}; and {} more", many - 1),
+    };
+    let mut error = Error::new(ErrorCode::Configuration, message);
+    error.diagnostics = diagnostics;
+    error
+}
+
+/// Waits until nothing more happens to a server by itself.
+pub(super) async fn settled(slot: &Slot) {
+    let _ = slot.watch().wait_for(|live| live.settled).await;
+}
+
+fn ready_or_disabled(slot: &Slot) -> Result<(), Error> {
+    let live = slot.live();
+    if live.session.is_some() || live.state == ServerState::Disabled {
+        return Ok(());
+    }
+    let message = match &live.reason {
+        Some(reason) => format!("did not start: {reason}"),
+        None => format!("did not start: it is {}", live.state.as_str()),
+    };
+    Err(Error::new(ErrorCode::ServerStartup, message)
+        .server(&slot.name)
+        .help("see its stderr and its traffic; `--check` tells every step"))
+}

@@ -1,0 +1,165 @@
+//! Control: servers started, stopped, restarted; configurations applied; the end.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::config::{Diagnostic, McpConfig, ServerName};
+use crate::host::approvals::{Answer, RequestHandler};
+use crate::host::handle::builder::settled;
+use crate::host::handle::{Host, ShutdownReport};
+use crate::host::operation::reset;
+use crate::host::server::actor::Command;
+use crate::host::server::lifecycle::{Input, Next};
+use crate::host::server::slot::Slot;
+use crate::host::supervisor::Order;
+use crate::host::{ApprovalId, Error, ErrorCode, Fact};
+
+impl Host {
+    /// Stops every server in dependency order and waits until nothing is left. Asked again, it
+    /// waits for the same end.
+    pub async fn shutdown(&self) -> ShutdownReport {
+        let began = tokio::time::Instant::now();
+        let (done, wait) = oneshot::channel();
+        if self.inner.orders.send(Order::Shutdown(done)).await.is_ok() {
+            let _ = wait.await;
+        }
+        let mut kept = self.inner.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = kept.get_or_insert_with(|| {
+            let view = self.inner.view.borrow();
+            let exits = view.servers.values().filter_map(|server| {
+                let exit = server.exit.clone().filter(|exit| exit.expected)?;
+                Some((server.name.clone(), exit))
+            });
+            ShutdownReport { exits: exits.collect(), took: began.elapsed() }
+        });
+        report.clone()
+    }
+
+    /// Skips the grace of a running shutdown: kills at once (second Ctrl-C).
+    pub fn force_shutdown(&self) {
+        self.inner.deck.force.cancel();
+    }
+
+    /// Starts a server that is stopped, unavailable or disabled. Returns when it is ready.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ServerStartup`] when it does not get ready, with the reason.
+    pub async fn start(&self, server: &ServerName) -> Result<(), Error> {
+        let slot = self.control(server, Input::Start).await?;
+        self.ready(&slot).await
+    }
+
+    /// Stops a server; it stays in the deck. Returns when its process is gone.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] for an unknown server, [`ErrorCode::RateLimited`] when too many
+    /// commands wait for it.
+    pub async fn stop(&self, server: &ServerName) -> Result<(), Error> {
+        let slot = self.control(server, Input::Stop(Next::Rest)).await?;
+        settled(&slot).await;
+        self.inner.deck.facts.flush().await;
+        Ok(())
+    }
+
+    /// Stops and starts a server; forgives its breaker and restart count. Returns when it is ready.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    pub async fn restart(&self, server: &ServerName) -> Result<(), Error> {
+        self.reset_breaker(server, None)?;
+        let slot = self.control(server, Input::Restart).await?;
+        self.ready(&slot).await
+    }
+
+    /// Closes a breaker by hand: the server's, or a tool's.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] for an unknown server.
+    pub fn reset_breaker(&self, server: &ServerName, tool: Option<&str>) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        for fact in reset(&slot, tool, self.inner.deck.clock) {
+            self.inner.deck.facts.post(fact);
+        }
+        Ok(())
+    }
+
+    /// Fetches the lists of a server again. Returns when they are there.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ServerUnavailable`], or the error of the first list that could not be fetched.
+    pub async fn refresh(&self, server: &ServerName) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let (done, wait) = oneshot::channel();
+        send(&slot, Command::Refresh(done))?;
+        let result = wait.await.unwrap_or_else(|_| Err(slot.live().unavailable()));
+        self.inner.deck.facts.flush().await;
+        result
+    }
+
+    /// Registers the application's answer to requests of servers (requirement S1); replaces the
+    /// one before. Requests that are open stay with the one they were given to.
+    pub fn register_callback(&self, handler: impl RequestHandler) {
+        self.inner.deck.desk.set_handler(Some(Arc::new(handler)));
+    }
+
+    /// Answers a pending request of a server.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Cancelled`] when it was withdrawn meanwhile: nothing was sent.
+    pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
+        self.inner.deck.desk.answer(id, answer)
+    }
+
+    /// Applies another configuration: unchanged servers keep process and session (C8). Returns when
+    /// removed servers are gone and changed ones are on their way.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] when it cannot be used; the one before stays.
+    pub async fn reload(&self, config: McpConfig) -> Result<(), Error> {
+        let (done, wait) = oneshot::channel();
+        let order = Order::Reload(Box::new(config), done);
+        let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
+        self.inner.orders.send(order).await.map_err(|_| stopping())?;
+        wait.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// Shows the problems of a configuration that cannot be used; the one before stays.
+    pub fn reject_config(&self, diagnostics: Vec<Diagnostic>) {
+        self.inner.deck.facts.post(Fact::ConfigRejected { diagnostics });
+    }
+
+    async fn control(&self, server: &ServerName, input: Input) -> Result<Arc<Slot>, Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let (done, taken) = oneshot::channel();
+        send(&slot, Command::Control(input, done))?;
+        let _ = taken.await;
+        Ok(slot)
+    }
+
+    async fn ready(&self, slot: &Slot) -> Result<(), Error> {
+        settled(slot).await;
+        self.inner.deck.facts.flush().await;
+        let live = slot.live();
+        if live.session.is_some() {
+            return Ok(());
+        }
+        let reason = live.reason.as_ref().map_or(live.state.as_str(), |reason| reason.as_str());
+        Err(Error::new(ErrorCode::ServerStartup, format!("did not start: {reason}"))
+            .server(&slot.name))
+    }
+}
+
+fn send(slot: &Slot, command: Command) -> Result<(), Error> {
+    use tokio::sync::mpsc::error::TrySendError;
+    slot.commands.try_send(command).map_err(|error| match error {
+        TrySendError::Full(_) => {
+            Error::new(ErrorCode::RateLimited, "busy: too many commands wait for this server")
+                .server(&slot.name)
+        }
+        TrySendError::Closed(_) => {
+            Error::new(ErrorCode::ServerUnavailable, "the server has left the deck")
+                .server(&slot.name)
+        }
+    })
+}

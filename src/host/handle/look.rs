@@ -1,0 +1,127 @@
+//! Looking: the view, the journal, telemetry, metrics, the cache. Nothing here waits.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+
+use crate::config::{RootConfig, ServerConfig, ServerName};
+use crate::host::cache::{CacheKey, CacheView};
+use crate::host::call::CallView;
+use crate::host::capabilities::Capabilities;
+use crate::host::handle::Host;
+use crate::host::logs::LogRecord;
+use crate::host::metrics::ServerMetrics;
+use crate::host::ring::Ring;
+use crate::host::server::process::Usage;
+use crate::host::traffic::TrafficRecord;
+use crate::host::{Clock, HostView, Record};
+use crate::text::SafeText;
+
+impl Host {
+    /// All servers that can be called, with all their capabilities (requirements K2, H1). Servers
+    /// that are down stand in the view, with their last known lists and the reason.
+    pub fn get_tools(&self) -> Vec<(ServerName, Arc<Capabilities>)> {
+        let slots = self.inner.deck.slots();
+        let live = slots.iter().map(|(name, slot)| (name, slot.live()));
+        live.filter(|(_, live)| live.session.is_some())
+            .map(|(name, live)| (name.clone(), Arc::clone(&live.capabilities)))
+            .collect()
+    }
+
+    /// Metrics of every server.
+    pub fn get_metrics(&self) -> Vec<(ServerName, ServerMetrics)> {
+        let slots = self.inner.deck.slots();
+        slots.iter().map(|(name, slot)| (name.clone(), slot.metrics())).collect()
+    }
+
+    /// Calls in flight, oldest first.
+    pub fn calls(&self) -> Vec<CallView> {
+        let deck = &self.inner.deck;
+        let slots = deck.slots();
+        let rows: Vec<_> = slots
+            .values()
+            .flat_map(|slot| slot.calls().values().cloned().collect::<Vec<_>>())
+            .collect();
+        let mut calls: Vec<CallView> = rows.iter().map(|row| row.show(&deck.clock)).collect();
+        calls.sort_by_key(|call| call.id);
+        calls
+    }
+
+    /// The effective configuration of a server.
+    pub fn server_config(&self, server: &ServerName) -> Option<Arc<ServerConfig>> {
+        Some(Arc::clone(&self.inner.deck.slots().get(server)?.live().config))
+    }
+
+    /// Memory and processor time of a server's processes; `None` when it has none, or where the
+    /// platform does not tell. Reads the process table: ask about once a second, off the screen's
+    /// thread.
+    pub fn usage(&self, server: &ServerName) -> Option<Usage> {
+        self.inner.deck.slots().get(server)?.live().process.as_ref()?.usage()
+    }
+
+    /// The roots shared with a server now.
+    pub fn roots(&self, server: &ServerName) -> Vec<RootConfig> {
+        self.inner.deck.desk.roots(server)
+    }
+
+    /// The resources the host is subscribed to.
+    pub fn subscriptions(&self, server: &ServerName) -> Vec<Arc<str>> {
+        let slots = self.inner.deck.slots();
+        slots.get(server).map(|slot| slot.subscriptions()).unwrap_or_default()
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> CacheView {
+        self.inner.deck.cache.view()
+    }
+
+    /// The content of a cache entry.
+    pub fn cache_content(&self, key: &CacheKey) -> Option<Arc<Value>> {
+        self.inner.deck.cache.content(key)
+    }
+
+    /// Drops one cache entry, or all.
+    pub fn cache_drop(&self, key: Option<&CacheKey>) {
+        let reason = SafeText::line("dropped by hand");
+        let deck = &self.inner.deck;
+        deck.cache
+            .invalidate(&reason, deck.clock.now(), |entry| key.is_none_or(|key| key == entry));
+    }
+
+    /// The view now, and every later one.
+    pub fn view(&self) -> watch::Receiver<Arc<HostView>> {
+        self.inner.view.clone()
+    }
+
+    /// Facts from now on. Overflow policy: a subscriber that does not read slows nobody; it is
+    /// dropped when 4,096 facts wait, and its channel closes.
+    pub fn subscribe(&self) -> mpsc::Receiver<Arc<Record>> {
+        self.inner.journal.subscribe()
+    }
+
+    /// The newest facts, oldest first, at most 10,000.
+    pub fn journal(&self) -> Vec<Arc<Record>> {
+        self.inner.journal.records()
+    }
+
+    /// All traffic.
+    pub fn traffic(&self) -> Ring<TrafficRecord> {
+        self.inner.deck.traffic.clone()
+    }
+
+    /// One server's newest traffic, kept through restarts.
+    pub fn black_box(&self, server: &ServerName) -> Option<Ring<TrafficRecord>> {
+        Some(self.inner.deck.slots().get(server)?.black_box.clone())
+    }
+
+    /// All logs.
+    pub fn logs(&self) -> Ring<LogRecord> {
+        self.inner.deck.logs.clone()
+    }
+
+    /// The host's time, in which every [`crate::host::Timestamp`] is given.
+    pub fn clock(&self) -> Clock {
+        self.inner.deck.clock
+    }
+}

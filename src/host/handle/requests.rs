@@ -1,0 +1,161 @@
+//! Requests to servers (requirement R1): who is meant, and off it goes.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::config::{LogLevel, RootConfig, ServerName};
+use crate::host::call::{CallOptions, CallOutcome};
+use crate::host::handle::Host;
+use crate::host::operation::Operation;
+use crate::host::router::Route;
+use crate::host::server::actor::steps::quiet;
+use crate::host::server::session::Request;
+use crate::host::server::slot::Wanted;
+use crate::host::{CallId, Error};
+
+impl Host {
+    /// Calls a tool with the server's defaults.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn call_tool(&self, name: &str, arguments: Value) -> Result<CallOutcome, Error> {
+        self.call_tool_with(name, arguments, CallOptions::default()).await
+    }
+
+    /// Calls a tool. `name` is `{server}.{tool}`, or the tool alone when one server has it; `null`
+    /// arguments are an empty object. A tool that says it failed is an outcome, not an error.
+    ///
+    /// # Errors
+    /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `Validation`, `PolicyBlocked` and
+    /// `ServerUnavailable` before anything is sent; `Timeout`, `Cancelled`, `Protocol`,
+    /// `CircuitOpen` and `ServerUnavailable` after.
+    pub async fn call_tool_with(
+        &self,
+        name: &str,
+        arguments: Value,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let (slot, name) = self.inner.deck.routes().tool(name, options.server.as_ref())?;
+        let request = Request::CallTool { name: Arc::clone(&name), arguments };
+        self.operate((slot, name), "tools/call", request, options).await
+    }
+
+    /// Gets a prompt; `name` as for tools, arguments an object of strings.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: Value,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let (slot, name) = self.inner.deck.routes().prompt(name, options.server.as_ref())?;
+        let arguments = match arguments {
+            Value::Null => Value::Object(Map::new()),
+            other => other,
+        };
+        let request = Request::GetPrompt { name: Arc::clone(&name), arguments };
+        self.operate((slot, name), "prompts/get", request, options).await
+    }
+
+    /// Reads a resource from the server that lists it, or whose template fits it (R2).
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn get_resource(
+        &self,
+        uri: &str,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let slot = self.inner.deck.routes().resource(uri, options.server.as_ref())?;
+        let uri: Arc<str> = uri.into();
+        let request = Request::ReadResource { uri: Arc::clone(&uri) };
+        self.operate((slot, uri), "resources/read", request, options).await
+    }
+
+    /// Asks for completions; `params` as in `completion/complete`.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn complete(
+        &self,
+        server: &ServerName,
+        params: Value,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let request = Request::Complete { params };
+        self.operate((slot, "".into()), "completion/complete", request, options).await
+    }
+
+    /// Subscribes to a resource; updates arrive as log records and invalidate the cache. The
+    /// subscription is renewed when the server is restarted.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn subscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
+        let request = Request::Subscribe { uri: uri.into() };
+        self.ask(server, request).await?;
+        self.inner.deck.routes().server(server)?.subscribed(uri, Wanted::Yes);
+        Ok(())
+    }
+
+    /// Ends a subscription.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn unsubscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
+        self.inner.deck.routes().server(server)?.subscribed(uri, Wanted::No);
+        self.ask(server, Request::Unsubscribe { uri: uri.into() }).await
+    }
+
+    /// Asks a server for another log level; it holds for later sessions too.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn set_log_level(&self, server: &ServerName, level: LogLevel) -> Result<(), Error> {
+        self.inner.deck.routes().server(server)?.set_log_level(level);
+        self.ask(server, Request::SetLogLevel(level)).await
+    }
+
+    /// Shares other roots with a server and tells it.
+    ///
+    /// # Errors
+    /// [`crate::ErrorCode::Configuration`] for an unknown server.
+    pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        self.inner.deck.desk.set_roots(server, roots);
+        if let Some(session) = &slot.live().session {
+            tokio::spawn(session.roots_changed());
+        }
+        Ok(())
+    }
+
+    /// Reserves an id for a call that is about to be made.
+    pub fn next_call_id(&self) -> CallId {
+        self.inner.deck.next_call_id()
+    }
+
+    async fn operate(
+        &self,
+        (slot, target): Route,
+        method: &'static str,
+        request: Request,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let deck = Arc::clone(&self.inner.deck);
+        let id = options.id.unwrap_or_else(|| deck.next_call_id());
+        Operation { deck, slot, request, method, target, options, id }.run().await
+    }
+
+    /// A request whose result says nothing.
+    async fn ask(&self, server: &ServerName, request: Request) -> Result<(), Error> {
+        let deck = &self.inner.deck;
+        let slot = Arc::clone(deck.routes().server(server)?);
+        let live = slot.live();
+        let context = quiet(deck, live.config.request_timeout);
+        live.session()?.request(request, context).await.map(|_| ())
+    }
+}

@@ -1,0 +1,286 @@
+//! One operation of a caller from admission to outcome (requirements R1 to R9): runs in the
+//! caller's own task, holds no lock while it waits, records no fact unless something changed.
+
+mod arguments;
+mod breakers;
+mod cached;
+mod flight;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::config::OnTimeout;
+use crate::host::backoff::retry_delay;
+use crate::host::call::{AnswerSource, CallOptions, CallOutcome};
+use crate::host::capabilities::Tool;
+use crate::host::deck::Deck;
+use crate::host::metrics::Ending;
+use crate::host::operation::arguments::Checked;
+use crate::host::operation::flight::Flight;
+use crate::host::server::actor::Command;
+use crate::host::server::session::{ByteCount, Request, RequestContext};
+use crate::host::server::slot::{Live, Slot};
+use crate::host::{CallId, Error, ErrorCode, Progress};
+use crate::text::SafeText;
+
+pub use breakers::reset;
+pub use cached::resource_params;
+
+/// An operation that is about to run.
+pub struct Operation {
+    /// What the host shares.
+    pub deck: Arc<Deck>,
+    /// The server it goes to.
+    pub slot: Arc<Slot>,
+    /// What is asked.
+    pub request: Request,
+    /// Its method.
+    pub method: &'static str,
+    /// Tool, prompt or URI as its server spells it; empty for a completion.
+    pub target: Arc<str>,
+    /// How the caller wants it.
+    pub options: CallOptions,
+    /// Its id.
+    pub id: CallId,
+}
+
+/// What one round with the server gave.
+struct Answered {
+    result: Arc<Value>,
+    waiting: Duration,
+}
+
+/// How one round ended that gave no result.
+struct Failure {
+    error: Error,
+    /// Whether the server may have seen the request.
+    sent: Sent,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Maybe,
+    Never,
+}
+
+impl Operation {
+    /// How long a failed call waits to learn why its server is gone.
+    const POST_MORTEM: Duration = Duration::from_millis(800);
+    /// Progress notifications that may wait to be shown.
+    const PROGRESS: usize = 16;
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Every [`ErrorCode`] but those of configuration and start.
+    pub async fn run(mut self) -> Result<CallOutcome, Error> {
+        let live = self.slot.live();
+        if let Some(kept) = self.fresh_answer(&live) {
+            return Ok(kept);
+        }
+        let version = self.deck.cache.version();
+        let flight = Flight::begin(&self);
+        let result = self.checked(&live, &flight).await;
+        let outcome = match result {
+            Ok((checked, answered, tool)) => {
+                self.keep(&live, &answered, version);
+                Ok(self.outcome(checked, answered, tool.as_deref(), &flight).await)
+            }
+            Err(error) => Err(error.request(self.label()).server(&self.slot.name)),
+        };
+        flight.end(match &outcome {
+            Ok(outcome) if outcome.is_error => Ending::ToolError,
+            Ok(_) => Ending::Success,
+            Err(error) => Ending::Failed(error.code),
+        });
+        outcome.or_else(|error| self.stale_answer(&live, error))
+    }
+
+    async fn checked(
+        &mut self,
+        live: &Live,
+        flight: &Flight,
+    ) -> Result<(Checked, Answered, Option<Arc<Tool>>), Error> {
+        live.session()?;
+        let tool = self.tool(live);
+        let checked = self.check_arguments(live, tool.as_ref()).await?;
+        let answered = self.rounds(tool.as_deref(), flight).await?;
+        Ok((checked, answered, tool))
+    }
+
+    /// Asks, and asks again where that cannot do harm (requirement R5).
+    async fn rounds(&self, tool: Option<&Tool>, flight: &Flight) -> Result<Answered, Error> {
+        let mut attempt = 0;
+        loop {
+            let live = self.slot.live();
+            let failure = match self.round(&live, flight).await {
+                Ok(answered) => return Ok(answered),
+                Err(failure) => failure,
+            };
+            attempt += 1;
+            let retry = &live.config.retry;
+            let passing =
+                matches!(failure.error.code, ErrorCode::ServerUnavailable | ErrorCode::RateLimited);
+            let harmless = failure.sent == Sent::Never || self.is_harmless(tool);
+            let hopeless = self.slot.live().session.is_none() && self.slot.live().settled;
+            if !passing || !harmless || hopeless || attempt > retry.max_retries {
+                return Err(failure.error);
+            }
+            let delay = retry_delay(retry, attempt, fastrand::f64());
+            tracing::info!(
+                target: "mcpdeck::call", server = %self.slot.name, request_id = self.id.0,
+                action = "retry", attempt, delay_ms = delay.as_millis() as u64,
+                "{}", failure.error.message
+            );
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = self.options.cancel.cancelled() => {
+                    return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
+                }
+            }
+        }
+    }
+
+    /// Whether the request may be executed twice.
+    fn is_harmless(&self, tool: Option<&Tool>) -> bool {
+        match tool {
+            Some(tool) => tool.hints.idempotent == Some(true) || tool.hints.read_only == Some(true),
+            None => !matches!(self.request, Request::CallTool { .. }),
+        }
+    }
+
+    /// One round with the server.
+    async fn round(&self, live: &Live, flight: &Flight) -> Result<Answered, Failure> {
+        let never = |error| Failure { error, sent: Sent::Never };
+        let session = live.session().map_err(never)?;
+        let admission = self.admit(live).await.map_err(never)?;
+        let (sink, progress) = mpsc::channel(Self::PROGRESS);
+        let bytes = Arc::new(ByteCount::default());
+        let timeout = self.options.timeout.unwrap_or(live.config.request_timeout);
+        let context = RequestContext {
+            call: self.id,
+            timeout,
+            max_total: live.config.wire.max_call.max(timeout),
+            cancel: self.options.cancel.clone(),
+            progress: Some(sink),
+            waiting: flight.waiting.clone(),
+            bytes: Arc::clone(&bytes),
+        };
+        let asked = session.request(self.request.clone(), context);
+        let result = self.follow(asked, progress, flight).await;
+        let (received, sent) = bytes.totals();
+        flight.transferred(received, sent);
+        match result {
+            Ok(result) => {
+                admission.success().await;
+                Ok(Answered { result, waiting: flight.waited(&self.deck.clock) })
+            }
+            Err(error) => {
+                let error = self.consequences(live, error).await;
+                admission.failure(&error).await;
+                let sent = if sent == 0 { Sent::Never } else { Sent::Maybe };
+                Err(Failure { error, sent })
+            }
+        }
+    }
+
+    /// Waits for the answer and passes progress on meanwhile.
+    async fn follow(
+        &self,
+        asked: impl Future<Output = Result<Arc<Value>, Error>>,
+        mut progress: mpsc::Receiver<Progress>,
+        flight: &Flight,
+    ) -> Result<Arc<Value>, Error> {
+        tokio::pin!(asked);
+        loop {
+            tokio::select! {
+                biased;
+                Some(step) = progress.recv() => {
+                    if let Some(caller) = &self.options.progress {
+                        let _ = caller.try_send(step.clone());
+                    }
+                    flight.progressed(step);
+                }
+                result = &mut asked => return result,
+            }
+        }
+    }
+
+    /// What a failure means for the server (decision D4), and what the server's end means for the
+    /// error.
+    async fn consequences(&self, live: &Live, error: Error) -> Error {
+        match error.code {
+            ErrorCode::Timeout if live.config.on_timeout == OnTimeout::Unavailable => {
+                let reason = SafeText::line(&format!("{}: {}", self.label(), error.message));
+                if self.slot.turn_away(live.generation, &reason) {
+                    let command = Command::TimedOut(live.generation, reason);
+                    let _ = self.slot.commands.send(command).await;
+                }
+                error
+            }
+            ErrorCode::ServerUnavailable => self.post_mortem(live, error).await,
+            _ => error,
+        }
+    }
+
+    /// The connection broke under the call: how the server ended is known a moment later.
+    async fn post_mortem(&self, live: &Live, mut error: Error) -> Error {
+        let mut watch = self.slot.watch();
+        let verdict = watch.wait_for(|now| {
+            now.generation != live.generation || (now.session.is_none() && now.process.is_none())
+        });
+        if let Ok(Ok(now)) = tokio::time::timeout(Self::POST_MORTEM, verdict).await
+            && now.generation == live.generation
+            && let Some(reason) = &now.reason
+            && !error.message.contains(reason.as_str())
+        {
+            error.message = format!("{}: {reason}", error.message);
+        }
+        error
+    }
+
+    async fn outcome(
+        &self,
+        checked: Checked,
+        answered: Answered,
+        tool: Option<&Tool>,
+        flight: &Flight,
+    ) -> CallOutcome {
+        let is_error = answered.result.get("isError").and_then(Value::as_bool).unwrap_or_default();
+        let output_violations = match tool {
+            Some(tool) if !is_error => self.check_output(tool, &answered.result).await,
+            _ => Vec::new(),
+        };
+        CallOutcome {
+            call: self.id,
+            server: self.slot.name.clone(),
+            target: self.target.to_string(),
+            is_error,
+            output_violations,
+            guard_warnings: checked.warnings,
+            forced: checked.forced,
+            duration: flight.elapsed().saturating_sub(answered.waiting),
+            waiting: answered.waiting,
+            source: AnswerSource::Server,
+            result: answered.result,
+        }
+    }
+
+    fn tool(&self, live: &Live) -> Option<Arc<Tool>> {
+        match &self.request {
+            Request::CallTool { name, .. } => live.tool(name).cloned(),
+            _ => None,
+        }
+    }
+
+    /// `tools/call echo`
+    fn label(&self) -> String {
+        if self.target.is_empty() {
+            return self.method.to_owned();
+        }
+        format!("{} {}", self.method, self.target)
+    }
+}

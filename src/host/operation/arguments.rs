@@ -1,0 +1,196 @@
+//! Arguments before they are sent and structured results after they came (requirements R3, R9).
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::GuardMode;
+use crate::host::approvals::{Answer, RequestKind};
+use crate::host::call::Validation;
+use crate::host::capabilities::{Prompt, Tool};
+use crate::host::guard;
+use crate::host::operation::Operation;
+use crate::host::server::session::{Desk, DeskRequest, Request};
+use crate::host::server::slot::Live;
+use crate::host::validate::Verdict;
+use crate::host::{Error, ErrorCode, Violation};
+
+/// Arguments that may go.
+#[derive(Default)]
+pub(super) struct Checked {
+    pub(super) warnings: Vec<Violation>,
+    /// Whether they go although they do not fit.
+    pub(super) forced: bool,
+}
+
+impl Operation {
+    /// Checks the arguments of a tool or prompt. Nothing has been sent when this fails.
+    pub(super) async fn check_arguments(
+        &mut self,
+        live: &Live,
+        tool: Option<&Arc<Tool>>,
+    ) -> Result<Checked, Error> {
+        let (Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. }) =
+            &mut self.request
+        else {
+            return Ok(Checked::default());
+        };
+        if arguments.is_null() {
+            *arguments = Value::Object(Map::new());
+        }
+        let arguments = arguments.clone();
+        let problem = match (tool, &self.request) {
+            (Some(tool), _) => self.against_schema(tool, &arguments).await,
+            (None, Request::GetPrompt { name, .. }) => {
+                let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == *name);
+                prompt.and_then(|prompt| against_prompt(prompt, &arguments))
+            }
+            _ => None,
+        };
+        let forced = problem.is_some();
+        if let Some(error) = problem
+            && self.options.validation == Validation::Enforce
+        {
+            return Err(error);
+        }
+        let warnings = self.guard(live, &arguments).await?;
+        Ok(Checked { warnings, forced })
+    }
+
+    async fn against_schema(&self, tool: &Arc<Tool>, arguments: &Value) -> Option<Error> {
+        if !arguments.is_object() {
+            let violation = Violation {
+                pointer: String::new(),
+                message: "the arguments of a tool are an object".to_owned(),
+                keyword: "type".to_owned(),
+            };
+            return Some(refused(vec![violation]));
+        }
+        let compiled = self.deck.validators.get_async(&tool.input_schema).await;
+        let verdict = match compiled.as_ref() {
+            Ok(validator) => validator.check_async(arguments).await,
+            Err(problem) => Verdict::Unknown(format!("its `inputSchema` is unusable: {problem}")),
+        };
+        match verdict {
+            Verdict::Valid => None,
+            Verdict::Invalid(violations) => Some(refused(violations)),
+            Verdict::Unknown(why) => Some(
+                Error::new(
+                    ErrorCode::Validation,
+                    format!("the arguments could not be checked: {why}"),
+                )
+                .help("call it unvalidated on purpose, or have the server's schema fixed"),
+            ),
+        }
+    }
+
+    /// Where `structuredContent` does not fit `outputSchema`.
+    pub(super) async fn check_output(&self, tool: &Tool, result: &Value) -> Vec<Violation> {
+        let Some(schema) = &tool.output_schema else { return Vec::new() };
+        let whole = |message: String, keyword: &str| {
+            vec![Violation { pointer: String::new(), message, keyword: keyword.to_owned() }]
+        };
+        let Some(content) = result.get("structuredContent") else {
+            let message = "the tool has an `outputSchema`, but its result no `structuredContent`";
+            return whole(message.to_owned(), "required");
+        };
+        match self.deck.validators.get_async(schema).await.as_ref() {
+            Err(problem) => whole(format!("`outputSchema` is unusable: {problem}"), "schema"),
+            Ok(validator) => match validator.check_async(content).await {
+                Verdict::Valid => Vec::new(),
+                Verdict::Invalid(violations) => violations,
+                Verdict::Unknown(why) => whole(why, "unknown"),
+            },
+        }
+    }
+
+    /// Looks for suspicious strings and does what the policy says about them.
+    async fn guard(&self, live: &Live, arguments: &Value) -> Result<Vec<Violation>, Error> {
+        let policy = &live.config.guard;
+        let mode = policy.tools.get(&*self.target).copied().unwrap_or(policy.default);
+        if mode == GuardMode::Off || !matches!(self.request, Request::CallTool { .. }) {
+            return Ok(Vec::new());
+        }
+        let warnings = guard::inspect(arguments, &self.deck.desk.roots(&self.slot.name));
+        if warnings.is_empty() {
+            return Ok(warnings);
+        }
+        for warning in &warnings {
+            tracing::warn!(
+                target: "mcpdeck::guard", server = %self.slot.name, request_id = self.id.0,
+                action = "suspicious argument", pointer = warning.pointer, "{}", warning.message
+            );
+        }
+        let allowed = match mode {
+            GuardMode::Off | GuardMode::Warn => true,
+            GuardMode::Deny => false,
+            GuardMode::Ask => self.ask_about(arguments, &warnings).await,
+        };
+        if allowed {
+            return Ok(warnings);
+        }
+        let mut error = Error::new(ErrorCode::PolicyBlocked, "suspicious arguments were not sent")
+            .help("change them, or the `guard` of the entry");
+        error.violations = warnings;
+        Err(error)
+    }
+
+    async fn ask_about(&self, arguments: &Value, warnings: &[Violation]) -> bool {
+        let params = json!({"tool": &*self.target, "arguments": arguments, "violations": warnings});
+        let answer = crate::host::approvals::desk::DeskHandle(Arc::clone(&self.deck.desk))
+            .ask(DeskRequest {
+                server: self.slot.name.clone(),
+                kind: RequestKind::Guard,
+                call: Some(self.id),
+                bytes: params.to_string().len(),
+                params: Arc::new(params),
+                deferred: false,
+                withdrawn: CancellationToken::new(),
+            })
+            .await;
+        matches!(answer, Answer::Result(result) if result["action"] == "accept")
+    }
+}
+
+fn refused(violations: Vec<Violation>) -> Error {
+    let count = violations.len();
+    let places = if count == 1 { "1 place".to_owned() } else { format!("{count} places") };
+    let mut error = Error::new(
+        ErrorCode::Validation,
+        format!("the arguments do not fit the schema in {places}; nothing was sent"),
+    );
+    error.violations = violations;
+    error
+}
+
+/// Arguments of prompts are strings by name (MCP, server features, prompts).
+fn against_prompt(prompt: &Prompt, arguments: &Value) -> Option<Error> {
+    let violation = |pointer: String, message: String, keyword: &str| Violation {
+        pointer,
+        message,
+        keyword: keyword.to_owned(),
+    };
+    let Some(given) = arguments.as_object() else {
+        let message = "the arguments of a prompt are an object".to_owned();
+        return Some(refused(vec![violation(String::new(), message, "type")]));
+    };
+    let mut violations = Vec::new();
+    for argument in prompt.arguments.iter().filter(|argument| argument.required) {
+        if !given.contains_key(&*argument.name) {
+            let message = format!("`{}` is required", argument.label);
+            violations.push(violation(String::new(), message, "required"));
+        }
+    }
+    for (name, value) in given {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        if !value.is_string() {
+            let message = "arguments of prompts are strings".to_owned();
+            violations.push(violation(pointer, message, "type"));
+        } else if !prompt.arguments.iter().any(|argument| *argument.name == **name) {
+            let message = "the prompt has no such argument".to_owned();
+            violations.push(violation(pointer, message, "additionalProperties"));
+        }
+    }
+    (!violations.is_empty()).then(|| refused(violations))
+}

@@ -1,0 +1,190 @@
+//! The breakers of a call: that of its server and that of its tool (decision D4, requirement H2).
+
+use std::sync::Arc;
+
+use crate::config::OnTimeout;
+use crate::host::breaker::{Admission, Breaker, BreakerView};
+use crate::host::operation::Operation;
+use crate::host::server::session::Request;
+use crate::host::server::slot::{Ledger, Live, Slot};
+use crate::host::{Clock, Error, ErrorCode, Fact, Timestamp};
+use crate::text::SafeText;
+
+/// A call that was let through; its end must be reported. Dropping it without a report frees the
+/// place of a probe.
+pub(super) struct Admitted<'a> {
+    operation: &'a Operation,
+    tool: Option<Arc<str>>,
+    probes: bool,
+    counts_timeouts: bool,
+    reported: bool,
+}
+
+/// Breakers that changed, to be told.
+type Changes = Vec<(Option<SafeText>, BreakerView)>;
+
+impl Operation {
+    /// Asks both breakers.
+    pub(super) async fn admit(&self, live: &Live) -> Result<Admitted<'_>, Error> {
+        let tool = match &self.request {
+            Request::CallTool { name, .. } => Some(Arc::clone(name)),
+            _ => None,
+        };
+        let now = self.deck.clock.now();
+        let (verdict, changes) = ask(&mut self.slot.ledger(), tool.as_ref(), now);
+        tell(self, changes).await;
+        match verdict {
+            Ok(probes) => Ok(Admitted {
+                operation: self,
+                tool,
+                probes,
+                counts_timeouts: live.config.on_timeout == OnTimeout::Breaker,
+                reported: false,
+            }),
+            Err((until, cause)) => Err(Error::new(
+                ErrorCode::CircuitOpen,
+                format!(
+                    "too many failures in a row ({cause}); the next call is let through in {:.0} s",
+                    until.since(now).as_secs_f64()
+                ),
+            )
+            .help("wait, or reset the breaker")),
+        }
+    }
+}
+
+/// Whether the call may go, as a probe or not; or until when it may not, and why.
+fn ask(
+    ledger: &mut Ledger,
+    tool: Option<&Arc<str>>,
+    now: Timestamp,
+) -> (Result<bool, (Timestamp, SafeText)>, Changes) {
+    let mut changes = Changes::new();
+    let mut probes = false;
+    match ledger.breaker.admit(now) {
+        Admission::Go => {}
+        Admission::Probe => {
+            probes = true;
+            changes.push((None, ledger.breaker.view(now)));
+        }
+        Admission::Reject { until, cause } => return (Err((until, cause)), changes),
+    }
+    let Some((name, breaker)) =
+        tool.and_then(|name| Some((name, ledger.tool_breakers.get_mut(name)?)))
+    else {
+        return (Ok(probes), changes);
+    };
+    match breaker.admit(now) {
+        Admission::Go => {}
+        Admission::Probe => {
+            probes = true;
+            changes.push((Some(SafeText::line(name)), breaker.view(now)));
+        }
+        Admission::Reject { until, cause } => {
+            if probes {
+                ledger.breaker.abandoned();
+            }
+            return (Err((until, cause)), changes);
+        }
+    }
+    (Ok(probes), changes)
+}
+
+impl Admitted<'_> {
+    pub(super) async fn success(mut self) {
+        self.reported = true;
+        let mut changes = Changes::new();
+        {
+            let mut ledger = self.operation.slot.ledger();
+            if ledger.breaker.success() {
+                changes.push((None, BreakerView::Closed));
+            }
+            if let Some(tool) = &self.tool
+                && let Some(mut breaker) = ledger.tool_breakers.remove(tool)
+                && breaker.success()
+            {
+                changes.push((Some(SafeText::line(tool)), BreakerView::Closed));
+            }
+        }
+        tell(self.operation, changes).await;
+    }
+
+    /// Reports a failure; one that says nothing about the server's health counts neither way.
+    pub(super) async fn failure(mut self, error: &Error) {
+        let counts = match error.code {
+            ErrorCode::Timeout => self.counts_timeouts,
+            ErrorCode::ServerUnavailable => true,
+            // An error object is an answer; an answer that is none is a failure.
+            ErrorCode::Protocol => error.rpc.is_none(),
+            _ => false,
+        };
+        if !counts {
+            if error.rpc.is_some() {
+                self.success().await;
+            }
+            return;
+        }
+        self.reported = true;
+        let now = self.operation.deck.clock.now();
+        let cause = SafeText::line(&error.message);
+        let changes = fail(&mut self.operation.slot.ledger(), self.tool.as_ref(), now, &cause);
+        tell(self.operation, changes).await;
+    }
+}
+
+fn fail(ledger: &mut Ledger, tool: Option<&Arc<str>>, now: Timestamp, cause: &SafeText) -> Changes {
+    let mut changes = Changes::new();
+    if ledger.breaker.failure(now, cause) {
+        changes.push((None, ledger.breaker.view(now)));
+    }
+    if let Some(tool) = tool {
+        let breaker = ledger.tool_breakers.entry(Arc::clone(tool)).or_default();
+        if breaker.failure(now, cause) {
+            changes.push((Some(SafeText::line(tool)), breaker.view(now)));
+        }
+    }
+    changes
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if self.probes && !self.reported {
+            let mut ledger = self.operation.slot.ledger();
+            ledger.breaker.abandoned();
+            if let Some(tool) = &self.tool
+                && let Some(breaker) = ledger.tool_breakers.get_mut(tool)
+            {
+                breaker.abandoned();
+            }
+        }
+    }
+}
+
+async fn tell(operation: &Operation, changes: Changes) {
+    for (tool, breaker) in changes {
+        let server = operation.slot.name.clone();
+        operation.deck.facts.record(Fact::BreakerChanged { server, tool, breaker }).await;
+    }
+}
+
+/// Closes the breaker of a server, or of one of its tools, by hand; gives the facts to tell.
+pub fn reset(slot: &Slot, tool: Option<&str>, clock: Clock) -> Vec<Fact> {
+    let mut ledger = slot.ledger();
+    let server = slot.name.clone();
+    let closed = |server, tool: Option<&str>| Fact::BreakerChanged {
+        server,
+        tool: tool.map(SafeText::line),
+        breaker: BreakerView::Closed,
+    };
+    let shut = |breaker: &Breaker| !breaker.view(clock.now()).is_closed();
+    match tool {
+        Some(tool) => match ledger.tool_breakers.remove(tool) {
+            Some(breaker) if shut(&breaker) => vec![closed(server, Some(tool))],
+            _ => Vec::new(),
+        },
+        None => match std::mem::take(&mut ledger.breaker) {
+            breaker if shut(&breaker) => vec![closed(server, None)],
+            _ => Vec::new(),
+        },
+    }
+}

@@ -1,0 +1,116 @@
+//! An operation in flight: its row in the table, its clock, its place in the metrics.
+//!
+//! Dropping it unfinished, because the caller dropped the call, counts it as cancelled.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::host::call::CallView;
+use crate::host::metrics::Ending;
+use crate::host::operation::Operation;
+use crate::host::server::session::Waiting;
+use crate::host::server::slot::{InFlight, Slot};
+use crate::host::{CallId, Clock, ErrorCode, Progress};
+use crate::text::SafeText;
+
+/// See the module.
+pub(super) struct Flight {
+    slot: Arc<Slot>,
+    id: CallId,
+    key: Arc<str>,
+    began: Instant,
+    row: Arc<InFlight>,
+    pub(super) waiting: watch::Sender<Waiting>,
+    ended: bool,
+}
+
+impl Flight {
+    pub(super) fn begin(operation: &Operation) -> Self {
+        let (waiting, watched) = watch::channel(Waiting::default());
+        let started = operation.deck.clock.now();
+        let slot = Arc::clone(&operation.slot);
+        let row = Arc::new(InFlight {
+            view: CallView {
+                id: operation.id,
+                server: slot.name.clone(),
+                method: operation.method.to_owned(),
+                target: SafeText::line(&operation.target),
+                started,
+                waiting: Duration::ZERO,
+                is_waiting: false,
+                progress: None,
+            },
+            waiting: watched,
+            progress: Mutex::new(None),
+        });
+        slot.calls().insert(operation.id, Arc::clone(&row));
+        let key = slot.ledger().begin(operation.method, &operation.target, started);
+        Self { slot, id: operation.id, key, began: Instant::now(), row, waiting, ended: false }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Time a person has held the call.
+    pub(super) fn waited(&self, clock: &Clock) -> Duration {
+        waited(*self.waiting.borrow(), clock)
+    }
+
+    pub(super) fn progressed(&self, progress: Progress) {
+        *self.row.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
+
+    pub(super) fn transferred(&self, received: u64, sent: u64) {
+        let mut ledger = self.slot.ledger();
+        if let Some(metrics) = ledger.targets.get_mut(&self.key) {
+            metrics.transferred(received, sent);
+        }
+    }
+
+    pub(super) fn end(mut self, ending: Ending) {
+        self.finish(ending);
+    }
+
+    fn finish(&mut self, ending: Ending) {
+        self.ended = true;
+        self.slot.calls().remove(&self.id);
+        let elapsed = self.began.elapsed();
+        let took = elapsed.saturating_sub(self.waiting.borrow().total);
+        self.slot.ledger().end(&self.key, ending, took);
+        let (code, server) = (ending.as_str(), self.slot.name.as_str());
+        tracing::debug!(
+            target: "mcpdeck::call", server, request_id = self.id.0, action = &*self.key,
+            outcome = code, duration_ms = took.as_secs_f64() * 1e3,
+        );
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.finish(Ending::Failed(ErrorCode::Cancelled));
+        }
+    }
+}
+
+fn waited(waiting: Waiting, clock: &Clock) -> Duration {
+    let running = waiting.since.map(|since| clock.now().since(since)).unwrap_or_default();
+    waiting.total + running
+}
+
+impl InFlight {
+    /// The call as a table shows it now.
+    pub fn show(&self, clock: &Clock) -> CallView {
+        let waiting = *self.waiting.borrow();
+        CallView {
+            waiting: waited(waiting, clock),
+            is_waiting: waiting.since.is_some(),
+            progress: self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            ..self.view.clone()
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The projector: the one task that numbers facts, folds them into the view and publishes both.
+//!
+//! Facts arrive over one bounded channel from every actor; whoever produces too many waits for a
+//! place, and nobody else does (invariant 6). The view is published once per batch, so a burst costs
+//! its readers one wake-up.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::config::{LogLevel, ServerName};
+use crate::host::journal::Journal;
+use crate::host::logs::{LogRecord, LogSource};
+use crate::host::ring::Ring;
+use crate::host::{Clock, Fact, HostView, Record, ServerState, Timestamp};
+use crate::text::SafeText;
+
+/// Facts that may wait for the projector.
+const WAITING: usize = 1_024;
+
+enum Message {
+    Fact(Timestamp, Box<Fact>),
+    Flush(oneshot::Sender<()>),
+}
+
+/// Where facts go in. Cheap to clone.
+#[derive(Clone)]
+pub struct Facts {
+    sender: mpsc::Sender<Message>,
+    clock: Clock,
+}
+
+impl Facts {
+    /// Records a fact; waits for a place when many are waiting.
+    pub async fn record(&self, fact: Fact) {
+        let _ = self.sender.send(Message::Fact(self.clock.now(), Box::new(fact))).await;
+    }
+
+    /// Records a fact from where nothing can wait. Overflow policy: a task waits instead, so the
+    /// fact is not lost, only later than facts that found a place.
+    pub fn post(&self, fact: Fact) {
+        let message = Message::Fact(self.clock.now(), Box::new(fact));
+        if let Err(mpsc::error::TrySendError::Full(message)) = self.sender.try_send(message) {
+            let sender = self.sender.clone();
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    let _ = sender.send(message).await;
+                });
+            }
+        }
+    }
+
+    /// Returns when every fact recorded before is in the view.
+    pub async fn flush(&self) {
+        let (done, wait) = oneshot::channel();
+        if self.sender.send(Message::Flush(done)).await.is_ok() {
+            let _ = wait.await;
+        }
+    }
+
+    /// The host's time.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+}
+
+/// What the projector keeps up to date.
+pub struct Projection {
+    /// Where facts go in.
+    pub facts: Facts,
+    /// The view now, and every later one.
+    pub view: watch::Receiver<Arc<HostView>>,
+    /// The newest facts.
+    pub journal: Arc<Journal>,
+}
+
+/// Starts the projector on the current runtime. It ends when the last [`Facts`] is dropped.
+pub fn start(clock: Clock, logs: Ring<LogRecord>) -> Projection {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let (publish, view) = watch::channel(Arc::new(HostView::default()));
+    let journal = Arc::new(Journal::default());
+    tokio::spawn(run(receiver, publish, Arc::clone(&journal), logs));
+    Projection { facts: Facts { sender, clock }, view, journal }
+}
+
+async fn run(
+    mut receiver: mpsc::Receiver<Message>,
+    publish: watch::Sender<Arc<HostView>>,
+    journal: Arc<Journal>,
+    logs: Ring<LogRecord>,
+) {
+    let mut view = HostView::default();
+    let mut batch = Vec::new();
+    while receiver.recv_many(&mut batch, WAITING).await > 0 {
+        let mut flushed = Vec::new();
+        let before = view.seq;
+        for message in batch.drain(..) {
+            match message {
+                Message::Flush(done) => flushed.push(done),
+                Message::Fact(at, fact) => {
+                    let record = Record { seq: view.seq + 1, at, fact: *fact };
+                    view.apply(&record);
+                    note(&record, &logs);
+                    journal.push(Arc::new(record));
+                }
+            }
+        }
+        if view.seq != before {
+            publish.send_replace(Arc::new(view.clone()));
+        }
+        for done in flushed {
+            let _ = done.send(());
+        }
+    }
+}
+
+/// Every fact is one structured record of the log (requirement O2), and the ones a person would
+/// ask about stand in the log ring too.
+fn note(record: &Record, logs: &Ring<LogRecord>) {
+    let fact = &record.fact;
+    let server = fact.server().map(ServerName::as_str).unwrap_or_default();
+    let Some((level, text)) = describe(fact) else {
+        tracing::trace!(target: "mcpdeck::fact", seq = record.seq, server, action = fact.name());
+        return;
+    };
+    let action = fact.name();
+    match level {
+        LogLevel::Error => {
+            tracing::error!(target: "mcpdeck::fact", seq = record.seq, server, action, "{text}");
+        }
+        LogLevel::Warning => {
+            tracing::warn!(target: "mcpdeck::fact", seq = record.seq, server, action, "{text}");
+        }
+        LogLevel::Debug => {
+            tracing::debug!(target: "mcpdeck::fact", seq = record.seq, server, action, "{text}");
+            return;
+        }
+        _ => tracing::info!(target: "mcpdeck::fact", seq = record.seq, server, action, "{text}"),
+    }
+    logs.push(Arc::new(LogRecord {
+        at: record.at,
+        server: fact.server().cloned(),
+        source: LogSource::Host,
+        level,
+        logger: None,
+        text: SafeText::line(&text),
+    }));
+}
+
+fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
+    Some(match fact {
+        Fact::StateChanged { state, reason, .. } => {
+            let level = match state {
+                ServerState::Unavailable => LogLevel::Warning,
+                _ => LogLevel::Info,
+            };
+            let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            (level, format!("{}{why}", state.as_str()))
+        }
+        Fact::Exited { exit, .. } => {
+            let level = if exit.expected { LogLevel::Info } else { LogLevel::Warning };
+            (level, exit.describe())
+        }
+        Fact::Found { finding, .. } => (LogLevel::Warning, finding.message.to_string()),
+        Fact::BreakerChanged { tool, breaker, .. } => {
+            let what = tool.as_ref().map_or_else(|| "server".to_owned(), |t| format!("tool {t}"));
+            let how = if breaker.is_closed() { "closed" } else { "open" };
+            (LogLevel::Warning, format!("breaker of {what} is {how}"))
+        }
+        Fact::Listed { changes: Some(changes), .. } => (
+            LogLevel::Info,
+            format!(
+                "lists changed: {} added, {} removed, {} changed",
+                changes.added.len(),
+                changes.removed.len(),
+                changes.changed.len()
+            ),
+        ),
+        Fact::RequestArrived { request } => {
+            (LogLevel::Info, format!("asks: {}", request.kind.method()))
+        }
+        Fact::TaskFailed { task, message } => (LogLevel::Error, format!("{task}: {message}")),
+        Fact::ConfigRejected { diagnostics } => {
+            (LogLevel::Error, format!("configuration refused: {} problems", diagnostics.len()))
+        }
+        Fact::Reloaded { added, removed, changed, kept } => (
+            LogLevel::Info,
+            format!(
+                "configuration reloaded: {} added, {} removed, {} restarted, {} kept",
+                added.len(),
+                removed.len(),
+                changed.len(),
+                kept.len()
+            ),
+        ),
+        Fact::Spawned { pid, .. } => (LogLevel::Debug, format!("pid {pid}")),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn facts_are_numbered_without_gaps_and_a_flush_sees_them_in_the_view() {
+        let projection = start(Clock::system(), Ring::new(10, 10_000));
+        for _ in 0..5_000 {
+            projection.facts.record(Fact::ShutdownBegan).await;
+        }
+        projection.facts.flush().await;
+        assert_eq!(projection.view.borrow().seq, 5_000);
+        let seqs: Vec<u64> = projection.journal.records().iter().map(|r| r.seq).collect();
+        assert_eq!(seqs, (1..=5_000).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_fact_posted_into_a_full_channel_is_not_lost() {
+        let projection = start(Clock::system(), Ring::new(10, 10_000));
+        let count = WAITING as u64 * 3;
+        for _ in 0..count {
+            projection.facts.post(Fact::ShutdownBegan);
+        }
+        let mut view = projection.view.clone();
+        view.wait_for(|view| view.seq == count).await.expect("the projector runs");
+    }
+}

@@ -1,0 +1,288 @@
+//! The task that owns one server: its process, its session and its state (invariant 3).
+//!
+//! Listens to commands, to its session and to the work it started; feeds the lifecycle machine and
+//! executes its steps. Callers never pass through here: they use what [`Slot`] publishes.
+
+mod ending;
+mod lists;
+mod opening;
+pub mod steps;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServerConfig;
+use crate::host::capabilities::{Capabilities, ListKind};
+use crate::host::deck::Deck;
+use crate::host::server::actor::lists::Refreshes;
+use crate::host::server::actor::opening::Opening;
+use crate::host::server::connect::{ExitReport, OpenError, Opened};
+use crate::host::server::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
+use crate::host::server::session::{FetchedList, SessionEvent};
+use crate::host::server::slot::Slot;
+use crate::host::{Error, Fact};
+use crate::text::SafeText;
+
+/// What may be asked of an actor.
+#[derive(Debug)]
+pub enum Command {
+    /// Start, stop or restart; answered when the machine has taken it.
+    Control(Input, oneshot::Sender<()>),
+    /// Another configuration; restarts, starts or stops the server accordingly.
+    Reconfigure(Arc<ServerConfig>, oneshot::Sender<()>),
+    /// A request timed out on the session of this generation.
+    TimedOut(u64, SafeText),
+    /// Fetch the lists again; answered when they are there.
+    Refresh(oneshot::Sender<Result<(), Error>>),
+}
+
+/// Commands that may wait for one actor.
+pub const COMMANDS: usize = 32;
+/// Events of a session that may wait for their owner; then the session waits.
+const EVENTS: usize = 256;
+/// How long a process may take to exit after its connection closed before it is helped to: most
+/// deaths are seen as both, and the exit status is the better reason.
+const EXIT_FOLLOWS: Duration = Duration::from_millis(300);
+
+/// Something the actor waited for.
+enum Happened {
+    Opened(Box<Result<Opening, OpenError>>),
+    Exited(u64),
+    ExitDidNotFollow(u64, SafeText),
+    Ended(Option<ExitReport>),
+    /// Everything that was left of a server that died by itself is gone.
+    Reaped(Option<ExitReport>, SafeText),
+    DependenciesChanged(u64),
+    Timer(u64),
+    RefreshDue(u64, ListKind),
+    Listed(u64, ListKind, Result<FetchedList, Error>),
+    Nothing,
+}
+
+/// The task's state.
+pub struct Actor {
+    deck: Arc<Deck>,
+    slot: Arc<Slot>,
+    config: Arc<ServerConfig>,
+    machine: Lifecycle,
+    commands: mpsc::Receiver<Command>,
+    /// What is being waited for besides commands and session events.
+    work: FuturesUnordered<BoxFuture<'static, Happened>>,
+    /// Events of the current session.
+    events: Option<mpsc::Receiver<SessionEvent>>,
+    current: Option<Opened>,
+    /// Counts sessions.
+    generation: u64,
+    /// Counts timers and dependency watches; older ones are ignored.
+    epoch: u64,
+    opening: Option<CancellationToken>,
+    attempt_began: Option<Instant>,
+    ready_since: Option<Instant>,
+    /// Why the connection closed, when it did.
+    closed: Option<SafeText>,
+    /// Whether the end of the process is being waited for.
+    ending: bool,
+    refreshes: Refreshes,
+    /// Lists of this or the last session, filtered.
+    capabilities: Arc<Capabilities>,
+    /// Whether there were lists before, to compare with.
+    listed_before: bool,
+    finished: bool,
+}
+
+impl Actor {
+    /// An actor for a server that rests.
+    pub fn new(deck: Arc<Deck>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) -> Self {
+        let config = Arc::clone(&slot.live().config);
+        let phase = if config.disabled { Phase::Disabled } else { Phase::Stopped };
+        Self {
+            deck,
+            slot,
+            config,
+            machine: Lifecycle::new(phase),
+            commands,
+            work: FuturesUnordered::new(),
+            events: None,
+            current: None,
+            generation: 0,
+            epoch: 0,
+            opening: None,
+            attempt_began: None,
+            ready_since: None,
+            closed: None,
+            ending: false,
+            refreshes: Refreshes::default(),
+            capabilities: Arc::default(),
+            listed_before: false,
+            finished: false,
+        }
+    }
+
+    /// Runs until the server has left the deck.
+    pub async fn run(mut self) {
+        self.introduce().await;
+        if !self.config.disabled {
+            self.give(Input::Start).await;
+        }
+        while !self.finished {
+            let events = async {
+                match &mut self.events {
+                    Some(events) => events.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    Some(command) => self.obey(command).await,
+                    // Every handle is gone: so must the server be.
+                    None => self.give(Input::Stop(Next::Leave)).await,
+                },
+                event = events => match event {
+                    Some(event) => self.heard(event).await,
+                    None => self.events = None,
+                },
+                Some(happened) = self.work.next(), if !self.work.is_empty() => {
+                    self.happened(happened).await;
+                }
+            }
+        }
+        self.deck.desk.forget(&self.slot.name);
+    }
+
+    async fn introduce(&mut self) {
+        self.deck.desk.configure(&self.config);
+        self.deck.facts.record(steps::added(&self.config)).await;
+        if self.config.disabled {
+            let state = crate::host::ServerState::Disabled;
+            self.announce(state, None, None).await;
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Control(input, done) => {
+                self.give(input).await;
+                let _ = done.send(());
+            }
+            Command::Reconfigure(config, done) => {
+                self.reconfigure(config).await;
+                let _ = done.send(());
+            }
+            Command::TimedOut(generation, reason) if generation == self.generation => {
+                self.give(Input::TimedOut(reason)).await;
+            }
+            Command::TimedOut(..) => {}
+            Command::Refresh(done) => self.refresh_all(done),
+        }
+    }
+
+    async fn reconfigure(&mut self, config: Arc<ServerConfig>) {
+        self.config = Arc::clone(&config);
+        self.introduce().await;
+        self.slot.publish(|live| live.config = Arc::clone(&config));
+        let running = *self.machine.phase() != Phase::Disabled;
+        match (config.disabled, running) {
+            (true, _) => self.give(Input::Stop(Next::Disable)).await,
+            (false, true) => self.give(Input::Restart).await,
+            (false, false) => self.give(Input::Start).await,
+        }
+    }
+
+    async fn heard(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::FirstByte => self.first_byte().await,
+            SessionEvent::Finding(finding) => {
+                let server = self.slot.name.clone();
+                self.deck.facts.record(Fact::Found { server, finding }).await;
+            }
+            SessionEvent::ListChanged(kind) => self.list_changed(kind),
+            SessionEvent::ResourceUpdated(uri) => self.resource_updated(&uri),
+            SessionEvent::Closed(reason) => self.closed(reason).await,
+        }
+    }
+
+    async fn happened(&mut self, happened: Happened) {
+        match happened {
+            Happened::Opened(outcome) => self.opened(*outcome).await,
+            Happened::Exited(generation) if generation == self.generation => self.exited(),
+            Happened::ExitDidNotFollow(generation, reason) if generation == self.generation => {
+                let lost = self.loss(reason);
+                self.give(Input::Lost(lost)).await;
+            }
+            Happened::Ended(report) => self.ended(report).await,
+            Happened::Reaped(report, reason) => self.reaped(report, reason).await,
+            Happened::DependenciesChanged(epoch) if epoch == self.epoch => {
+                self.check_dependencies().await;
+            }
+            Happened::Timer(epoch) if epoch == self.epoch => self.give(Input::Timer).await,
+            Happened::RefreshDue(generation, kind) if generation == self.generation => {
+                self.fetch(kind);
+            }
+            Happened::Listed(generation, kind, result) if generation == self.generation => {
+                self.listed(kind, result).await;
+            }
+            Happened::Exited(_)
+            | Happened::ExitDidNotFollow(..)
+            | Happened::DependenciesChanged(_)
+            | Happened::Timer(_)
+            | Happened::RefreshDue(..)
+            | Happened::Listed(..)
+            | Happened::Nothing => {}
+        }
+    }
+
+    /// Feeds the machine and executes what it says, and what that leads to.
+    async fn give(&mut self, input: Input) {
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            let around = Surroundings {
+                now: self.deck.clock.now(),
+                random: fastrand::f64(),
+                retry: &self.config.retry,
+                restart: &self.config.restart,
+            };
+            let (machine, steps) = self.machine.clone().step(input, around);
+            self.machine = machine;
+            for step in steps {
+                if let Some(input) = self.execute(step).await {
+                    next = Some(input);
+                }
+            }
+            let settled = self.machine.is_settled();
+            if *self.machine.phase() != Phase::Waiting && self.slot.live().settled != settled {
+                self.slot.publish(|live| live.settled = settled);
+            }
+        }
+    }
+
+    /// Executes one step; gives the input that follows at once, if any.
+    async fn execute(&mut self, step: Step) -> Option<Input> {
+        match step {
+            Step::CheckDependencies => return Some(self.dependencies()),
+            Step::Open => self.open(),
+            Step::Abort => {
+                if let Some(opening) = &self.opening {
+                    opening.cancel();
+                }
+            }
+            Step::Publish => self.publish(),
+            Step::Unpublish(reason) => self.unpublish(&reason),
+            Step::End => self.end(),
+            Step::Arm(delay) => self.arm(delay),
+            Step::Disarm => self.epoch += 1,
+            Step::Announce { state, reason, retry_at } => {
+                self.announce(state, reason, retry_at).await;
+            }
+            Step::Finish => self.finished = true,
+        }
+        None
+    }
+}

@@ -1,0 +1,140 @@
+//! The end of a session and its process, asked for or not, and the reason that is told.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use crate::host::server::actor::{Actor, EXIT_FOLLOWS, Happened};
+use crate::host::server::connect::{ExitReport, Opened, StopPlan};
+use crate::host::server::lifecycle::{Input, Loss, Phase};
+use crate::host::view::ExitView;
+use crate::host::{Error, ErrorCode, Fact};
+use crate::text::SafeText;
+
+/// How long a session may take to say goodbye before its process is ended anyway.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+impl Actor {
+    /// Closes the session and ends the process, as asked.
+    pub(super) fn end(&mut self) {
+        if self.ending {
+            return;
+        }
+        self.ending = true;
+        let Some(opened) = self.current.take() else {
+            self.work.push(std::future::ready(Happened::Ended(None)).boxed());
+            return;
+        };
+        let ending = end(opened, self.farewell(), self.plan());
+        self.work.push(ending.map(Happened::Ended).boxed());
+    }
+
+    pub(super) async fn ended(&mut self, report: Option<ExitReport>) {
+        self.ending = false;
+        self.forget_session();
+        self.tell_exit(report).await;
+        self.give(Input::Ended).await;
+    }
+
+    /// The connection closed. Most often the process exits within milliseconds, and its exit says
+    /// more; callers are turned away meanwhile.
+    pub(super) async fn closed(&mut self, reason: SafeText) {
+        if self.opening.is_some() {
+            self.closed = Some(reason);
+            return;
+        }
+        let in_use = matches!(self.machine.phase(), Phase::Ready | Phase::Wedged);
+        if self.ending || !in_use {
+            return;
+        }
+        self.unpublish(&reason);
+        if self.current.as_ref().is_some_and(|opened| opened.process.is_some()) {
+            let generation = self.generation;
+            let wait = async move {
+                tokio::time::sleep(EXIT_FOLLOWS).await;
+                Happened::ExitDidNotFollow(generation, reason)
+            };
+            self.work.push(wait.boxed());
+        } else {
+            self.reap(reason);
+        }
+    }
+
+    /// The process exited by itself: sweep what it left and learn how it ended.
+    pub(super) fn exited(&mut self) {
+        if !self.ending {
+            let reason = SafeText::line("the process exited");
+            self.unpublish(&reason);
+            self.reap(reason);
+        }
+    }
+
+    fn reap(&mut self, reason: SafeText) {
+        self.ending = true;
+        let Some(opened) = self.current.take() else {
+            self.work.push(std::future::ready(Happened::Reaped(None, reason)).boxed());
+            return;
+        };
+        let ending = end(opened, self.farewell(), self.plan());
+        self.work.push(ending.map(move |report| Happened::Reaped(report, reason)).boxed());
+    }
+
+    pub(super) async fn reaped(&mut self, report: Option<ExitReport>, reason: SafeText) {
+        self.ending = false;
+        self.forget_session();
+        let reason = match &report {
+            Some(report) => SafeText::line(&why(&report.exit, &report.stderr_tail)),
+            None => reason,
+        };
+        self.tell_exit(report).await;
+        let lost = self.loss(reason);
+        self.give(Input::Died(lost)).await;
+    }
+
+    pub(super) fn loss(&self, reason: SafeText) -> Loss {
+        let lived = self.ready_since.map(|since| since.elapsed()).unwrap_or_default();
+        Loss { reason, lived }
+    }
+
+    fn forget_session(&mut self) {
+        self.events = None;
+        self.current = None;
+        self.slot.publish(|live| live.process = None);
+    }
+
+    async fn tell_exit(&mut self, report: Option<ExitReport>) {
+        if let Some(ExitReport { exit, stderr_tail }) = report {
+            let server = self.slot.name.clone();
+            self.deck.facts.record(Fact::Exited { server, exit, stderr_tail }).await;
+        }
+    }
+
+    fn plan(&self) -> StopPlan {
+        StopPlan { grace: self.config.shutdown_timeout, force: self.deck.force.clone() }
+    }
+
+    /// What calls in flight are told.
+    fn farewell(&self) -> Error {
+        let live = self.slot.live();
+        let reason = live.reason.as_ref().map_or("the session ended", |reason| reason.as_str());
+        Error::new(ErrorCode::ServerUnavailable, reason).server(&self.slot.name)
+    }
+}
+
+async fn end(opened: Opened, farewell: Error, plan: StopPlan) -> Option<ExitReport> {
+    let _ = tokio::time::timeout(GOODBYE, opened.session.close(farewell)).await;
+    match opened.process {
+        Some(process) => Some(process.stop(plan).await),
+        None => None,
+    }
+}
+
+/// The reason a person reads: how it ended, after how long, and its last words.
+pub(super) fn why(exit: &ExitView, stderr_tail: &[SafeText]) -> String {
+    let after = exit.lived.as_secs_f64();
+    let last = stderr_tail.iter().rev().find(|line| !line.trim().is_empty());
+    match last {
+        Some(line) => format!("{} after {after:.1} s: {line}", exit.describe()),
+        None => format!("{} after {after:.1} s", exit.describe()),
+    }
+}

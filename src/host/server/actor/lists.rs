@@ -1,0 +1,283 @@
+//! The lists of a server after its start: fetched again when they change (requirement K3), at most
+//! once per second and list, however often the server says that they did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::config::ToolFilter;
+use crate::host::capabilities::{Capabilities, ListChanges, ListKind};
+use crate::host::server::actor::{Actor, Happened};
+use crate::host::server::session::FetchedList;
+use crate::host::view::StartStep;
+use crate::host::{Error, ErrorCode, Fact, Finding, FindingKind};
+use crate::text::SafeText;
+
+/// Least time between two fetches of one list.
+const REFETCH: Duration = Duration::from_secs(1);
+
+/// Which fetches run, are planned, or are due again.
+#[derive(Default)]
+pub(super) struct Refreshes {
+    lists: [Refresh; 4],
+    /// Those who asked by hand, and how many lists each still waits for.
+    asked: Vec<Asked>,
+}
+
+#[derive(Default)]
+struct Refresh {
+    last: Option<Instant>,
+    running: bool,
+    planned: bool,
+    /// It changed again while it was being fetched.
+    again: bool,
+}
+
+struct Asked {
+    waits_for: Vec<ListKind>,
+    outcome: Result<(), Error>,
+    done: oneshot::Sender<Result<(), Error>>,
+}
+
+/// Whether the server says that it has this list.
+pub(super) fn offers(capabilities: &Value, kind: ListKind) -> bool {
+    let key = match kind {
+        ListKind::Tools => "tools",
+        ListKind::Prompts => "prompts",
+        ListKind::Resources | ListKind::ResourceTemplates => "resources",
+    };
+    capabilities.get(key).is_some_and(|value| !value.is_null())
+}
+
+/// The step of a start that fetches this list.
+pub(super) const fn step(kind: ListKind) -> StartStep {
+    match kind {
+        ListKind::Tools => StartStep::Tools,
+        ListKind::Prompts => StartStep::Prompts,
+        ListKind::Resources => StartStep::Resources,
+        ListKind::ResourceTemplates => StartStep::ResourceTemplates,
+    }
+}
+
+impl Actor {
+    pub(super) fn list_changed(&mut self, kind: ListKind) {
+        self.forget_answers(kind);
+        self.plan_fetch(kind);
+        // The specification has one notification for resources and their templates.
+        if kind == ListKind::Resources {
+            self.plan_fetch(ListKind::ResourceTemplates);
+        }
+    }
+
+    fn plan_fetch(&mut self, kind: ListKind) {
+        let generation = self.generation;
+        let refresh = &mut self.refreshes.lists[kind as usize];
+        if refresh.running {
+            refresh.again = true;
+        } else if !refresh.planned {
+            refresh.planned = true;
+            let due = refresh.last.map_or_else(Instant::now, |last| last + REFETCH);
+            let wait = tokio::time::sleep_until(due);
+            self.work.push(wait.map(move |()| Happened::RefreshDue(generation, kind)).boxed());
+        }
+    }
+
+    pub(super) fn fetch(&mut self, kind: ListKind) {
+        let refresh = &mut self.refreshes.lists[kind as usize];
+        refresh.planned = false;
+        let Some(opened) = &self.current else { return };
+        if refresh.running {
+            return;
+        }
+        refresh.running = true;
+        refresh.last = Some(Instant::now());
+        let generation = self.generation;
+        let limit = self.config.request_timeout;
+        let fetch = opened.session.list(kind);
+        let fetch = async move {
+            let list = tokio::time::timeout(limit, fetch).await.unwrap_or_else(|_| {
+                let message = format!("no answer within {limit:?}");
+                Err(Error::new(ErrorCode::Timeout, message).request(kind.method()))
+            });
+            Happened::Listed(generation, kind, list)
+        };
+        self.work.push(fetch.boxed());
+    }
+
+    pub(super) fn refresh_all(&mut self, done: oneshot::Sender<Result<(), Error>>) {
+        let live = self.slot.live();
+        let Some(session) = &live.session else {
+            let _ = done.send(Err(live.unavailable()));
+            return;
+        };
+        let capabilities = Arc::clone(&session.view().capabilities);
+        let offered = |kind: &ListKind| offers(&capabilities, *kind);
+        let waits_for: Vec<ListKind> = ListKind::ALL.into_iter().filter(offered).collect();
+        if waits_for.is_empty() {
+            let _ = done.send(Ok(()));
+            return;
+        }
+        for kind in &waits_for {
+            self.fetch(*kind);
+        }
+        self.refreshes.asked.push(Asked { waits_for, outcome: Ok(()), done });
+    }
+
+    pub(super) async fn listed(&mut self, kind: ListKind, result: Result<FetchedList, Error>) {
+        let refresh = &mut self.refreshes.lists[kind as usize];
+        refresh.running = false;
+        if std::mem::take(&mut refresh.again) {
+            self.plan_fetch(kind);
+        }
+        let outcome = result.as_ref().map(|_| ()).map_err(Clone::clone);
+        match result {
+            Ok(list) => {
+                let mut capabilities = Capabilities::clone(&self.capabilities);
+                capabilities.replace(kind, &list);
+                self.take_lists(capabilities).await;
+                self.deck.reroute();
+            }
+            Err(error) => self.list_failed(kind, &error).await,
+        }
+        self.refreshes.answer(kind, &outcome);
+    }
+
+    /// Puts lists in place, tells how they differ from before, and hides what the entry hides.
+    pub(super) async fn take_lists(&mut self, mut capabilities: Capabilities) {
+        let hidden = hide(&mut capabilities, &self.config.tools);
+        let capabilities = Arc::new(capabilities);
+        let server = self.slot.name.clone();
+        let changes = self
+            .listed_before
+            .then(|| ListChanges::between(&self.capabilities, &capabilities).map(Arc::new))
+            .flatten();
+        let told = !self.listed_before || changes.is_some() || *self.capabilities != *capabilities;
+        self.listed_before = true;
+        self.capabilities = Arc::clone(&capabilities);
+        self.slot.publish(|live| {
+            live.capabilities = Arc::clone(&capabilities);
+            live.hidden = hidden;
+        });
+        for finding in bad_entries(&capabilities, self.deck.clock.now()) {
+            let server = server.clone();
+            self.deck.facts.record(Fact::Found { server, finding }).await;
+        }
+        if told {
+            self.deck.facts.record(Fact::Listed { server, capabilities, changes }).await;
+        }
+    }
+
+    async fn list_failed(&mut self, kind: ListKind, error: &Error) {
+        let text = format!("could not be fetched again; the list before stays: {}", error.message);
+        let finding = Finding {
+            kind: FindingKind::PartialList,
+            at: self.deck.clock.now(),
+            message: SafeText::line(&text),
+            raw: SafeText::default(),
+            request: Some(SafeText::line(kind.method())),
+            count: 1,
+        };
+        let server = self.slot.name.clone();
+        self.deck.facts.record(Fact::Found { server, finding }).await;
+    }
+
+    /// What the cache holds of a list that changed may be outdated (requirement X1).
+    fn forget_answers(&self, kind: ListKind) {
+        let method = match kind {
+            ListKind::Prompts => "prompts/get",
+            ListKind::Resources | ListKind::ResourceTemplates => "resources/read",
+            ListKind::Tools => return,
+        };
+        let reason = SafeText::line(&format!("{} changed", kind.method()));
+        self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| {
+            key.server == self.slot.name && key.method == method
+        });
+    }
+
+    pub(super) fn resource_updated(&self, uri: &str) {
+        let reason = SafeText::line("the server says that the resource was updated");
+        let params = crate::host::operation::resource_params(uri);
+        self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| {
+            key.server == self.slot.name && key.params == params
+        });
+        self.deck.logs.push(Arc::new(crate::host::logs::LogRecord {
+            at: self.deck.clock.now(),
+            server: Some(self.slot.name.clone()),
+            source: crate::host::logs::LogSource::Host,
+            level: crate::config::LogLevel::Info,
+            logger: None,
+            text: SafeText::line(&format!("resource updated: {uri}")),
+        }));
+    }
+}
+
+impl Refreshes {
+    fn answer(&mut self, kind: ListKind, outcome: &Result<(), Error>) {
+        for asked in std::mem::take(&mut self.asked) {
+            let mut asked = asked;
+            if let Some(at) = asked.waits_for.iter().position(|waiting| *waiting == kind) {
+                asked.waits_for.swap_remove(at);
+                if asked.outcome.is_ok() {
+                    asked.outcome.clone_from(outcome);
+                }
+            }
+            if asked.waits_for.is_empty() {
+                let _ = asked.done.send(asked.outcome);
+            } else {
+                self.asked.push(asked);
+            }
+        }
+    }
+}
+
+/// Takes the tools out that the filter hides, and gives their names.
+fn hide(capabilities: &mut Capabilities, filter: &ToolFilter) -> Arc<[Arc<str>]> {
+    let visible = crate::host::filter::Visible::new(filter);
+    let (shown, hidden): (Vec<_>, Vec<_>) = std::mem::take(&mut capabilities.tools)
+        .into_iter()
+        .partition(|tool| visible.shows(&tool.name));
+    capabilities.tools = shown;
+    hidden.into_iter().map(|tool| Arc::clone(&tool.name)).collect()
+}
+
+fn bad_entries(
+    capabilities: &Capabilities,
+    at: crate::host::Timestamp,
+) -> impl Iterator<Item = Finding> {
+    let entries = capabilities.rejected.iter().map(move |entry| Finding {
+        kind: FindingKind::BadEntry,
+        at,
+        message: SafeText::line(&format!(
+            "entry {} of {} was set aside: {}",
+            entry.index,
+            entry.list.method(),
+            entry.reason
+        )),
+        raw: SafeText::line(&cut(entry.raw.to_string())),
+        request: Some(SafeText::line(entry.list.method())),
+        count: 1,
+    });
+    let partial = capabilities.partial.iter().map(move |(kind, reason)| Finding {
+        kind: FindingKind::PartialList,
+        at,
+        message: SafeText::line(&format!("{} is not complete: {reason}", kind.method())),
+        raw: SafeText::default(),
+        request: Some(SafeText::line(kind.method())),
+        count: 1,
+    });
+    // A hostile list must not drown the view in findings; the entries themselves are all kept.
+    entries.take(32).chain(partial).collect::<Vec<_>>().into_iter()
+}
+
+fn cut(mut text: String) -> String {
+    const RAW: usize = 4 << 10;
+    if text.len() > RAW {
+        let end = (0..=RAW).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
+    }
+    text
+}

@@ -1,0 +1,222 @@
+//! One start attempt: a place among those that start, the connection, the lists.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServerConfig;
+use crate::host::approvals::desk::DeskHandle;
+use crate::host::capabilities::{Capabilities, ListKind};
+use crate::host::deck::Deck;
+use crate::host::server::actor::{Actor, EVENTS, Happened, lists};
+use crate::host::server::connect::{OpenError, OpenRequest, Opened, Steps, StopPlan};
+use crate::host::server::lifecycle::{Input, Phase};
+use crate::host::server::session::{FetchedList, SessionContext, SessionEvent};
+use crate::host::view::StartStep;
+use crate::host::{Error, ErrorCode, Fact};
+use crate::secret::Redactor;
+use crate::text::SafeText;
+
+/// What an attempt gave.
+pub(super) struct Opening {
+    pub(super) opened: Opened,
+    pub(super) capabilities: Capabilities,
+}
+
+/// Everything one attempt needs.
+struct Attempt {
+    deck: Arc<Deck>,
+    config: Arc<ServerConfig>,
+    context: SessionContext,
+    cancel: CancellationToken,
+    steps: Steps,
+}
+
+impl Actor {
+    pub(super) fn open(&mut self) {
+        self.generation += 1;
+        self.closed = None;
+        self.refreshes = lists::Refreshes::default();
+        let generation = self.generation;
+        self.slot.publish(|live| live.generation = generation);
+        let (events, heard) = mpsc::channel(EVENTS);
+        self.events = Some(heard);
+        let cancel = CancellationToken::new();
+        self.opening = Some(cancel.clone());
+        self.attempt_began = Some(Instant::now());
+        let attempt = Attempt {
+            context: self.session_context(events),
+            steps: Steps::new(self.slot.name.clone(), self.deck.facts.clone()),
+            deck: Arc::clone(&self.deck),
+            config: Arc::clone(&self.config),
+            cancel,
+        };
+        self.work.push(attempt.run().map(|done| Happened::Opened(Box::new(done))).boxed());
+    }
+
+    fn session_context(&self, events: mpsc::Sender<SessionEvent>) -> SessionContext {
+        SessionContext {
+            server: self.slot.name.clone(),
+            limits: self.config.wire.clone(),
+            log_level: self.slot.log_level().or(self.config.log_level),
+            clock: self.deck.clock,
+            redactor: Redactor::new(self.config.secrets()),
+            traffic: self.deck.traffic.clone(),
+            black_box: self.slot.black_box.clone(),
+            logs: self.deck.logs.clone(),
+            events,
+            desk: Arc::new(DeskHandle(Arc::clone(&self.deck.desk))),
+            bytes: Arc::clone(&self.slot.bytes),
+            seen: Arc::default(),
+        }
+    }
+
+    pub(super) async fn first_byte(&mut self) {
+        let Some(began) = self.attempt_began else { return };
+        let steps = Steps::new(self.slot.name.clone(), self.deck.facts.clone());
+        steps.passed(StartStep::FirstByte, began.elapsed(), None).await;
+    }
+
+    pub(super) async fn opened(&mut self, outcome: Result<Opening, OpenError>) {
+        self.opening = None;
+        match outcome {
+            Ok(opening) if *self.machine.phase() == Phase::Starting => {
+                let Opening { opened, capabilities } = opening;
+                if let Some(process) = opened.process.clone() {
+                    let generation = self.generation;
+                    let exited = process.exited().map(move |()| Happened::Exited(generation));
+                    self.work.push(exited.boxed());
+                }
+                self.current = Some(opened.clone());
+                self.slot.publish(|live| live.process.clone_from(&opened.process));
+                self.take_lists(capabilities).await;
+                self.give(Input::Opened).await;
+                // It may have closed between its last answer and now.
+                if let Some(reason) = self.closed.take() {
+                    self.closed(reason).await;
+                }
+            }
+            Ok(opening) => {
+                // It came up just when it was no longer wanted.
+                self.current = Some(opening.opened);
+                self.end();
+            }
+            Err(failure) => {
+                self.events = None;
+                let reason = SafeText::line(&failure.error.message);
+                let retryable = failure.retryable;
+                if let Some((exit, stderr_tail)) = failure.exit {
+                    let server = self.slot.name.clone();
+                    self.deck.facts.record(Fact::Exited { server, exit, stderr_tail }).await;
+                }
+                self.give(Input::OpenFailed { reason, retryable }).await;
+            }
+        }
+    }
+}
+
+impl Attempt {
+    async fn run(self) -> Result<Opening, OpenError> {
+        let starting = Arc::clone(&self.deck.starting);
+        let _place = tokio::select! {
+            place = starting.acquire() => place,
+            () = self.cancel.cancelled() => return Err(OpenError::lasting(cancelled())),
+        };
+        let deadline = Instant::now() + self.config.startup_timeout;
+        let request = OpenRequest {
+            config: Arc::clone(&self.config),
+            context: self.context.clone(),
+            remembered: self.deck.era(&self.config),
+            deadline,
+            cancel: self.cancel.clone(),
+            force: self.deck.force.clone(),
+            steps: self.steps.clone(),
+        };
+        let opened = self.deck.connector.open(request).await?;
+        let session = opened.session.view();
+        self.deck.remember_era(&self.config, session.era);
+        let server = self.config.name.clone();
+        self.deck.facts.record(Fact::Connected { server, session }).await;
+        let lists = tokio::select! {
+            lists = self.lists(&opened) => lists,
+            () = tokio::time::sleep_until(deadline) => Err(self.too_late()),
+            () = self.cancel.cancelled() => Err(cancelled()),
+        };
+        match lists {
+            Ok(capabilities) => Ok(Opening { opened, capabilities }),
+            Err(error) => Err(self.give_up(opened, error).await),
+        }
+    }
+
+    /// Fetches every list the server advertises, all at once (requirement L3).
+    async fn lists(&self, opened: &Opened) -> Result<Capabilities, Error> {
+        let view = opened.session.view();
+        let fetches = ListKind::ALL.map(|kind| {
+            let offered = lists::offers(&view.capabilities, kind);
+            async move { if offered { self.list(opened, kind).await.map(Some) } else { Ok(None) } }
+        });
+        let mut capabilities = Capabilities::default();
+        let fetched = futures::future::try_join_all(fetches).await?;
+        for (kind, list) in ListKind::ALL.into_iter().zip(fetched) {
+            if let Some(list) = list {
+                capabilities.replace(kind, &list);
+            }
+        }
+        Ok(capabilities)
+    }
+
+    /// One list. An error the server answers with leaves it empty and marked; a server that does
+    /// not answer has not started.
+    async fn list(&self, opened: &Opened, kind: ListKind) -> Result<FetchedList, Error> {
+        let running = self.steps.begin(lists::step(kind)).await;
+        match opened.session.list(kind).await {
+            Ok(list) => {
+                let count = list.entries.len();
+                match &list.partial {
+                    Some(why) => self.steps.failed(running, &format!("{count}, then {why}")).await,
+                    None => self.steps.done(running, &count.to_string()).await,
+                }
+                Ok(list)
+            }
+            Err(error) => {
+                self.steps.failed(running, &error.message).await;
+                if error.code != ErrorCode::Protocol {
+                    return Err(error);
+                }
+                let partial = Some(SafeText::line(&error.message));
+                Ok(FetchedList { partial, ..FetchedList::default() })
+            }
+        }
+    }
+
+    fn too_late(&self) -> Error {
+        let message = format!(
+            "connected, but its lists did not arrive within {:?}",
+            self.config.startup_timeout
+        );
+        Error::new(ErrorCode::ServerStartup, message)
+            .server(&self.config.name)
+            .help("raise `startupTimeout`, or look at its traffic")
+    }
+
+    /// Ends what was opened, because the rest of the start failed.
+    async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
+        opened.session.close(error.clone()).await;
+        let mut exit = None;
+        if let Some(process) = &opened.process {
+            let plan =
+                StopPlan { grace: self.config.shutdown_timeout, force: self.deck.force.clone() };
+            let report = process.stop(plan).await;
+            exit = Some((report.exit, report.stderr_tail));
+        }
+        let retryable = error.code == ErrorCode::ServerUnavailable;
+        OpenError { error, retryable, exit }
+    }
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorCode::Cancelled, "the start was given up")
+}

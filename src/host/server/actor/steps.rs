@@ -1,0 +1,161 @@
+//! Small steps of the actor: what is told, published, waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::select_all;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ServerConfig, TransportConfig};
+use crate::host::deck::Deck;
+use crate::host::server::actor::{Actor, Happened};
+use crate::host::server::lifecycle::Input;
+use crate::host::server::session::{Request, RequestContext, Waiting};
+use crate::host::server::slot::Live;
+use crate::host::{Fact, ServerState, Timestamp};
+use crate::secret::Redactor;
+use crate::text::SafeText;
+
+/// The fact that a server is in the deck, with what it is.
+pub(super) fn added(config: &ServerConfig) -> Fact {
+    Fact::ServerAdded {
+        server: config.name.clone(),
+        transport: config.transport.kind(),
+        target: target(config),
+        dependencies: config.dependencies.clone(),
+    }
+}
+
+/// Command line or URL to show, secrets masked.
+fn target(config: &ServerConfig) -> SafeText {
+    let text = match &config.transport {
+        TransportConfig::Stdio(stdio) => {
+            let words = std::iter::once(&stdio.command).chain(&stdio.args);
+            words.map(String::as_str).collect::<Vec<_>>().join(" ")
+        }
+        TransportConfig::Http(http)
+        | TransportConfig::Sse(http)
+        | TransportConfig::WebSocket(http) => http.url.to_string(),
+    };
+    SafeText::line(&Redactor::new(config.secrets()).redact(&text))
+}
+
+impl Actor {
+    pub(super) async fn announce(
+        &mut self,
+        state: ServerState,
+        reason: Option<SafeText>,
+        retry_at: Option<Timestamp>,
+    ) {
+        self.slot.publish(|live| {
+            live.state = state;
+            live.reason.clone_from(&reason);
+            live.retry_at = retry_at;
+        });
+        let server = self.slot.name.clone();
+        let attempt = self.machine.attempt();
+        let fact = Fact::StateChanged { server, state, reason, attempt, retry_at };
+        self.deck.facts.record(fact).await;
+    }
+
+    pub(super) fn arm(&mut self, delay: Duration) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        self.work.push(tokio::time::sleep(delay).map(move |()| Happened::Timer(epoch)).boxed());
+    }
+
+    /// Looks at the dependencies and keeps an eye on them while one is missing.
+    pub(super) fn dependencies(&mut self) -> Input {
+        if self.config.dependencies.is_empty() {
+            return Input::Unblocked;
+        }
+        let slots = self.deck.slots();
+        let mut watched = Vec::new();
+        let mut missing: Option<(SafeText, bool)> = None;
+        for name in &self.config.dependencies {
+            let Some(slot) = slots.get(name) else {
+                missing =
+                    Some((SafeText::line(&format!("needs `{name}`, which is missing")), true));
+                continue;
+            };
+            let mut watch = slot.watch();
+            let live = Arc::clone(&watch.borrow_and_update());
+            watched.push(watch);
+            if live.session.is_none() {
+                let hopeless = live.settled;
+                if missing.as_ref().is_none_or(|(_, before)| hopeless && !before) {
+                    missing = Some((SafeText::line(&missing_reason(&live)), hopeless));
+                }
+            }
+        }
+        let Some((reason, hopeless)) = missing else { return Input::Unblocked };
+        self.epoch += 1;
+        let epoch = self.epoch;
+        if !watched.is_empty() {
+            let changed = async move {
+                let changes = watched.iter_mut().map(|watch| watch.changed().boxed());
+                let _ = select_all(changes).await;
+                Happened::DependenciesChanged(epoch)
+            };
+            self.work.push(changed.boxed());
+        }
+        self.slot.publish(|live| live.settled = hopeless);
+        Input::Blocked(reason)
+    }
+
+    pub(super) async fn check_dependencies(&mut self) {
+        let input = self.dependencies();
+        let told = self.slot.live();
+        let same = matches!(&input, Input::Blocked(reason)
+            if told.reason.as_ref() == Some(reason) && told.state == ServerState::Waiting);
+        if !same {
+            self.give(input).await;
+        }
+    }
+
+    pub(super) fn publish(&mut self) {
+        let Some(opened) = self.current.clone() else { return };
+        self.ready_since = Some(tokio::time::Instant::now());
+        self.slot.open_for_callers(&opened);
+        self.deck.reroute();
+        // Subscriptions are the host's wish, not the session's: they outlive it.
+        for uri in self.slot.subscriptions() {
+            let context = quiet(&self.deck, self.config.request_timeout);
+            let request = opened.session.request(Request::Subscribe { uri }, context);
+            self.work.push(request.map(|_| Happened::Nothing).boxed());
+        }
+    }
+
+    pub(super) fn unpublish(&self, reason: &SafeText) {
+        self.slot.publish(|live| {
+            live.session = None;
+            live.reason = Some(reason.clone());
+        });
+    }
+}
+
+/// The context of a request that the host makes for itself.
+pub fn quiet(deck: &Deck, timeout: Duration) -> RequestContext {
+    RequestContext {
+        call: deck.next_call_id(),
+        timeout,
+        max_total: timeout,
+        cancel: CancellationToken::new(),
+        progress: None,
+        waiting: watch::channel(Waiting::default()).0,
+        bytes: Arc::default(),
+    }
+}
+
+fn missing_reason(live: &Live) -> String {
+    let name = &live.config.name;
+    match (&live.reason, live.settled) {
+        (Some(reason), true) => {
+            format!("needs `{name}`, which is {}: {reason}", live.state.as_str())
+        }
+        (None, true) => format!("needs `{name}`, which is {}", live.state.as_str()),
+        (_, false) => format!("waits for `{name}`"),
+    }
+}

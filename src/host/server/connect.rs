@@ -1,0 +1,191 @@
+//! How a server is reached: the seam between the actor and everything below it.
+//!
+//! The actor knows no process and no socket. It asks a [`Connector`] to open a server and gets a
+//! session, and a process when there is one. Tests and embedded servers bring their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ServerConfig, ServerName};
+use crate::host::projector::Facts;
+use crate::host::server::process::Usage;
+use crate::host::server::session::{SessionContext, SessionHandle};
+use crate::host::view::{Era, ExitView, StartStep, StepStatus};
+use crate::host::{Error, Fact};
+use crate::text::SafeText;
+
+/// Opens servers. One value serves every server of a host.
+pub trait Connector: Send + Sync + 'static {
+    /// Opens one server: finds the executable, starts the process or connects, shakes hands.
+    ///
+    /// The future must end soon after `request.cancel` fires, and must leave nothing behind when
+    /// it fails.
+    fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>>;
+}
+
+/// What is to be opened, and how.
+pub struct OpenRequest {
+    /// The server.
+    pub config: Arc<ServerConfig>,
+    /// What the session needs from its owner.
+    pub context: SessionContext,
+    /// The era that worked with this configuration before.
+    pub remembered: Option<Era>,
+    /// When the attempt must be over.
+    pub deadline: Instant,
+    /// Fires when the attempt is no longer wanted.
+    pub cancel: CancellationToken,
+    /// Skips the grace when something has to be ended.
+    pub force: CancellationToken,
+    /// Where the steps of the start are told.
+    pub steps: Steps,
+}
+
+/// An open server.
+#[derive(Clone)]
+pub struct Opened {
+    /// Its session.
+    pub session: Arc<dyn SessionHandle>,
+    /// Its process; `None` when it is reached by URL or lives in this program.
+    pub process: Option<Arc<dyn Process>>,
+}
+
+/// A failed attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenError {
+    /// What happened, with what was seen and what was not.
+    pub error: Error,
+    /// Whether it can pass by itself.
+    pub retryable: bool,
+    /// How the process ended, when there was one.
+    pub exit: Option<(ExitView, Vec<SafeText>)>,
+}
+
+impl OpenError {
+    /// A failure that will not pass by itself and had no process.
+    pub fn lasting(error: Error) -> Self {
+        Self { error, retryable: false, exit: None }
+    }
+
+    /// A failure that can pass and had no process.
+    pub fn passing(error: Error) -> Self {
+        Self { error, retryable: true, exit: None }
+    }
+}
+
+/// The process of a server, as far as its actor sees it. Dropping the last handle kills it.
+pub trait Process: Send + Sync + 'static {
+    /// Its id, which is also that of its session and group on Unix.
+    fn pid(&self) -> u32;
+    /// Ends when the leader has exited, whether asked or not.
+    fn exited(&self) -> BoxFuture<'static, ()>;
+    /// Ends it and everything it started, by the ladder (requirement L5). On one that has exited
+    /// already it sweeps what is left and reports.
+    fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport>;
+    /// What it uses now; `None` where the platform does not tell.
+    fn usage(&self) -> Option<Usage>;
+}
+
+/// How a process is to be ended.
+#[derive(Clone, Debug)]
+pub struct StopPlan {
+    /// Time for the whole ladder (`shutdownTimeout`).
+    pub grace: Duration,
+    /// Skips what is left of the grace.
+    pub force: CancellationToken,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExitReport {
+    /// How.
+    pub exit: ExitView,
+    /// The last lines of stderr.
+    pub stderr_tail: Vec<SafeText>,
+}
+
+/// Tells the steps of one start as facts, each with the time it took.
+#[derive(Clone)]
+pub struct Steps {
+    server: ServerName,
+    facts: Facts,
+}
+
+/// A step that runs.
+pub struct RunningStep {
+    step: StartStep,
+    began: Instant,
+}
+
+impl Steps {
+    /// Steps of this server.
+    pub fn new(server: ServerName, facts: Facts) -> Self {
+        Self { server, facts }
+    }
+
+    /// A step begins.
+    pub async fn begin(&self, step: StartStep) -> RunningStep {
+        self.tell(step, StepStatus::Running, None, None).await;
+        RunningStep { step, began: Instant::now() }
+    }
+
+    /// A step ended well; `detail` is what was found.
+    pub async fn done(&self, running: RunningStep, detail: &str) {
+        let took = running.began.elapsed();
+        self.tell(running.step, StepStatus::Ok, Some(took), Some(detail)).await;
+    }
+
+    /// A step failed; `cause` says why.
+    pub async fn failed(&self, running: RunningStep, cause: &str) {
+        let took = running.began.elapsed();
+        self.tell(running.step, StepStatus::Failed, Some(took), Some(cause)).await;
+    }
+
+    /// A step is not needed here.
+    pub async fn skipped(&self, step: StartStep, why: &str) {
+        self.tell(step, StepStatus::Skipped, None, Some(why)).await;
+    }
+
+    /// A step that took this long, seen from outside.
+    pub async fn passed(&self, step: StartStep, took: Duration, detail: Option<&str>) {
+        self.tell(step, StepStatus::Ok, Some(took), detail).await;
+    }
+
+    /// A process exists.
+    pub async fn spawned(&self, pid: u32) {
+        self.facts.record(Fact::Spawned { server: self.server.clone(), pid }).await;
+    }
+
+    /// A process ended during the start: one era did not work, or the attempt failed.
+    pub async fn exited(&self, report: &ExitReport) {
+        self.facts
+            .record(Fact::Exited {
+                server: self.server.clone(),
+                exit: report.exit.clone(),
+                stderr_tail: report.stderr_tail.clone(),
+            })
+            .await;
+    }
+
+    async fn tell(
+        &self,
+        step: StartStep,
+        status: StepStatus,
+        took: Option<Duration>,
+        detail: Option<&str>,
+    ) {
+        self.facts
+            .record(Fact::StepChanged {
+                server: self.server.clone(),
+                step,
+                status,
+                took,
+                detail: detail.map(SafeText::line),
+            })
+            .await;
+    }
+}

@@ -1,0 +1,465 @@
+//! The life of one server as a pure machine: `(Lifecycle, Input) -> (Lifecycle, Steps)`.
+//!
+//! Owns every rule about when a server starts, is tried again, restarts and rests (requirements
+//! L1 to L3 and L8, decision D1). It does nothing itself: the actor executes the steps and reports
+//! what became of them. Time and randomness are arguments, so every path is a table in a test.
+
+use std::time::Duration;
+
+use crate::config::{RestartConfig, RestartPolicy, RetryConfig};
+use crate::host::backoff::{RestartBudget, restart_delay, retry_delay};
+use crate::host::{ServerState, Timestamp};
+use crate::text::SafeText;
+
+/// Where a server is. Finer than [`ServerState`], which is what people see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not to be started: its entry says so.
+    Disabled,
+    /// Wants to start; its dependencies are looked at.
+    Waiting,
+    /// A start attempt runs.
+    Starting,
+    /// The next attempt is planned.
+    Backoff,
+    /// In use.
+    Ready,
+    /// Its session is open, but a request timed out and calls are refused (decision D4).
+    Wedged,
+    /// The connection is gone; what is left of the process is being ended.
+    Dying {
+        /// Why, and after how long.
+        lost: Loss,
+    },
+    /// Nothing runs, and nothing will by itself.
+    Failed,
+    /// Being stopped on purpose.
+    Stopping {
+        /// What follows.
+        next: Next,
+    },
+    /// Stopped on purpose.
+    Stopped,
+    /// Its actor is done.
+    Gone,
+}
+
+/// The end of a session that nobody asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What was seen.
+    pub reason: SafeText,
+    /// How long it had been in use.
+    pub lived: Duration,
+}
+
+/// What follows a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It rests, visible, until somebody starts it.
+    Rest,
+    /// It starts again.
+    Start,
+    /// It is disabled now.
+    Disable,
+    /// Its actor ends: shutdown of the host, or the entry was removed.
+    Leave,
+}
+
+/// What happened to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Somebody wants it running. Forgives earlier failures.
+    Start,
+    /// Somebody wants it stopped and started. Forgives earlier failures.
+    Restart,
+    /// Somebody wants it stopped.
+    Stop(Next),
+    /// All dependencies are ready.
+    Unblocked,
+    /// A dependency is not ready; why.
+    Blocked(SafeText),
+    /// The attempt succeeded: connected, lists fetched.
+    Opened,
+    /// The attempt failed and left nothing behind.
+    OpenFailed {
+        /// Why.
+        reason: SafeText,
+        /// Whether the failure can pass by itself.
+        retryable: bool,
+    },
+    /// The connection ended while the process, if there is one, may still live.
+    Lost(Loss),
+    /// Connection and process are gone, unasked.
+    Died(Loss),
+    /// The session is closed and the process gone, as asked by [`Step::End`] or [`Step::Abort`].
+    Ended,
+    /// A request timed out and that makes the server unavailable (decision D4).
+    TimedOut(SafeText),
+    /// The time asked for by [`Step::Arm`] has passed.
+    Timer,
+}
+
+/// What the actor has to do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Look at the dependencies; report [`Input::Unblocked`] or [`Input::Blocked`].
+    CheckDependencies,
+    /// Make a start attempt; report [`Input::Opened`] or [`Input::OpenFailed`].
+    Open,
+    /// Give up the running attempt; report [`Input::Ended`].
+    Abort,
+    /// Let callers in.
+    Publish,
+    /// Turn callers away, with this reason.
+    Unpublish(SafeText),
+    /// Close the session and end the process; report [`Input::Ended`].
+    End,
+    /// Report [`Input::Timer`] after this long; replaces an earlier one.
+    Arm(Duration),
+    /// Forget the timer.
+    Disarm,
+    /// Say what it is now.
+    Announce {
+        /// State to show.
+        state: ServerState,
+        /// Why.
+        reason: Option<SafeText>,
+        /// When the next attempt comes.
+        retry_at: Option<Timestamp>,
+    },
+    /// The actor ends.
+    Finish,
+}
+
+/// What decides besides state and input.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// Now.
+    pub now: Timestamp,
+    /// A random number in `0.0..1.0` for jitter.
+    pub random: f64,
+    /// Retries of a start (L3).
+    pub retry: &'a RetryConfig,
+    /// Restarts after a death (D1).
+    pub restart: &'a RestartConfig,
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Lifecycle {
+    phase: Phase,
+    /// Attempts of the current start, from 1.
+    attempt: u32,
+    /// Whether the current start follows a death and lives off the restart budget.
+    reviving: bool,
+    budget: RestartBudget,
+}
+
+impl Lifecycle {
+    /// A server that rests, or is disabled, and waits for [`Input::Start`].
+    pub fn new(phase: Phase) -> Self {
+        Self { phase, attempt: 0, reviving: false, budget: RestartBudget::default() }
+    }
+
+    /// Where it is.
+    pub const fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Attempts of the current or last start, from 1; 0 before the first.
+    pub const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Whether nothing more happens by itself, waiting for a dependency aside.
+    pub const fn is_settled(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Ready
+                | Phase::Wedged
+                | Phase::Failed
+                | Phase::Stopped
+                | Phase::Disabled
+                | Phase::Gone
+        )
+    }
+
+    /// The one transition function.
+    #[must_use]
+    pub fn step(mut self, input: Input, around: Surroundings<'_>) -> (Self, Vec<Step>) {
+        let steps = match input {
+            Input::Start => self.start(),
+            Input::Restart => self.restart(),
+            Input::Stop(next) => self.stop(next),
+            Input::Unblocked if self.phase == Phase::Waiting => self.open(),
+            Input::Blocked(reason) if self.phase == Phase::Waiting => {
+                vec![announce(ServerState::Waiting, Some(reason))]
+            }
+            Input::Opened => self.opened(),
+            Input::OpenFailed { reason, retryable } => self.failed(reason, retryable, around),
+            Input::Lost(lost) => self.lost(lost),
+            Input::Died(lost) => self.died(lost, around),
+            Input::Ended => self.ended(around),
+            Input::TimedOut(reason) if self.phase == Phase::Ready => {
+                self.phase = Phase::Wedged;
+                vec![
+                    Step::Unpublish(reason.clone()),
+                    announce(ServerState::Unavailable, Some(reason)),
+                ]
+            }
+            Input::Timer if self.phase == Phase::Backoff => {
+                self.phase = Phase::Waiting;
+                vec![Step::CheckDependencies]
+            }
+            Input::Unblocked | Input::Blocked(_) | Input::TimedOut(_) | Input::Timer => Vec::new(),
+        };
+        (self, steps)
+    }
+
+    fn start(&mut self) -> Vec<Step> {
+        match self.phase {
+            Phase::Disabled | Phase::Failed | Phase::Stopped => self.begin(),
+            Phase::Backoff => {
+                let mut steps = vec![Step::Disarm];
+                steps.extend(self.begin());
+                steps
+            }
+            // Its session cannot be trusted any more: a start means a fresh one.
+            Phase::Wedged | Phase::Dying { .. } => self.restart(),
+            Phase::Stopping { next: Next::Rest } => {
+                self.phase = Phase::Stopping { next: Next::Start };
+                Vec::new()
+            }
+            Phase::Waiting
+            | Phase::Starting
+            | Phase::Ready
+            | Phase::Stopping { next: Next::Start | Next::Disable | Next::Leave }
+            | Phase::Gone => Vec::new(),
+        }
+    }
+
+    fn restart(&mut self) -> Vec<Step> {
+        match self.phase {
+            Phase::Ready | Phase::Wedged => {
+                self.phase = Phase::Stopping { next: Next::Start };
+                let reason = SafeText::line("restarting");
+                vec![
+                    Step::Unpublish(reason.clone()),
+                    announce(ServerState::Shutdown, Some(reason)),
+                    Step::End,
+                ]
+            }
+            Phase::Starting => {
+                self.phase = Phase::Stopping { next: Next::Start };
+                vec![Step::Abort]
+            }
+            // The process is being ended already; only what follows changes.
+            Phase::Dying { .. } => {
+                self.phase = Phase::Stopping { next: Next::Start };
+                Vec::new()
+            }
+            _ => self.start(),
+        }
+    }
+
+    fn stop(&mut self, next: Next) -> Vec<Step> {
+        let asked = SafeText::line("stopped on request");
+        match self.phase {
+            Phase::Ready | Phase::Wedged => {
+                self.phase = Phase::Stopping { next };
+                vec![
+                    Step::Unpublish(asked.clone()),
+                    announce(ServerState::Shutdown, Some(SafeText::line("stopping"))),
+                    Step::End,
+                ]
+            }
+            Phase::Starting => {
+                self.phase = Phase::Stopping { next };
+                vec![announce(ServerState::Shutdown, Some(SafeText::line("stopping"))), Step::Abort]
+            }
+            Phase::Dying { .. } => {
+                self.phase = Phase::Stopping { next };
+                Vec::new()
+            }
+            Phase::Stopping { next: before } => {
+                let next = if before == Next::Leave { before } else { next };
+                self.phase = Phase::Stopping { next };
+                Vec::new()
+            }
+            Phase::Disabled => match next {
+                Next::Rest | Next::Disable => Vec::new(),
+                Next::Start => self.begin(),
+                Next::Leave => self.leave(),
+            },
+            Phase::Waiting | Phase::Backoff | Phase::Failed | Phase::Stopped => {
+                let quiet = self.phase == Phase::Stopped;
+                let mut steps = vec![Step::Disarm];
+                if !quiet {
+                    steps.push(Step::Unpublish(asked.clone()));
+                    steps.push(announce(ServerState::Shutdown, Some(asked)));
+                }
+                self.phase = Phase::Stopped;
+                match next {
+                    Next::Rest => {}
+                    Next::Start => steps.extend(self.begin()),
+                    Next::Disable => steps.extend(self.disable()),
+                    Next::Leave => steps.extend(self.leave()),
+                }
+                steps
+            }
+            Phase::Gone => Vec::new(),
+        }
+    }
+
+    /// A start by hand or by the host: everything is forgiven.
+    fn begin(&mut self) -> Vec<Step> {
+        self.attempt = 0;
+        self.reviving = false;
+        self.budget.reset();
+        self.phase = Phase::Waiting;
+        vec![Step::CheckDependencies]
+    }
+
+    fn open(&mut self) -> Vec<Step> {
+        self.attempt = self.attempt.saturating_add(1);
+        self.phase = Phase::Starting;
+        vec![announce(ServerState::Starting, None), Step::Open]
+    }
+
+    fn opened(&mut self) -> Vec<Step> {
+        if self.phase != Phase::Starting {
+            return Vec::new();
+        }
+        self.phase = Phase::Ready;
+        vec![Step::Publish, announce(ServerState::Ready, None)]
+    }
+
+    fn failed(&mut self, reason: SafeText, retryable: bool, around: Surroundings<'_>) -> Vec<Step> {
+        match self.phase {
+            Phase::Starting => {}
+            Phase::Stopping { .. } => return self.ended(around),
+            _ => return Vec::new(),
+        }
+        if !retryable {
+            return self.fail(reason);
+        }
+        if self.reviving {
+            return self.revive(reason, Duration::ZERO, around);
+        }
+        if self.attempt > around.retry.max_retries {
+            return self.fail(reason);
+        }
+        self.back_off(reason, retry_delay(around.retry, self.attempt, around.random), around)
+    }
+
+    fn lost(&mut self, lost: Loss) -> Vec<Step> {
+        if !matches!(self.phase, Phase::Ready | Phase::Wedged) {
+            return Vec::new();
+        }
+        let reason = lost.reason.clone();
+        self.phase = Phase::Dying { lost };
+        vec![
+            Step::Unpublish(reason.clone()),
+            announce(ServerState::Unavailable, Some(reason)),
+            Step::End,
+        ]
+    }
+
+    fn died(&mut self, lost: Loss, around: Surroundings<'_>) -> Vec<Step> {
+        match self.phase {
+            Phase::Ready | Phase::Wedged | Phase::Dying { .. } => {}
+            Phase::Stopping { .. } => return self.ended(around),
+            _ => return Vec::new(),
+        }
+        if around.restart.policy == RestartPolicy::Never {
+            return self.fail(lost.reason);
+        }
+        self.reviving = true;
+        self.revive(lost.reason, lost.lived, around)
+    }
+
+    fn ended(&mut self, around: Surroundings<'_>) -> Vec<Step> {
+        match std::mem::replace(&mut self.phase, Phase::Gone) {
+            Phase::Stopping { next } => {
+                self.phase = Phase::Stopped;
+                match next {
+                    Next::Start => self.begin(),
+                    Next::Disable => self.disable(),
+                    Next::Rest => {
+                        let reason = SafeText::line("stopped on request");
+                        vec![announce(ServerState::Shutdown, Some(reason))]
+                    }
+                    Next::Leave => {
+                        let reason = SafeText::line("stopped on request");
+                        let mut steps = vec![announce(ServerState::Shutdown, Some(reason))];
+                        steps.extend(self.leave());
+                        steps
+                    }
+                }
+            }
+            Phase::Dying { lost } => {
+                self.phase = Phase::Dying { lost: lost.clone() };
+                self.died(lost, around)
+            }
+            other => {
+                self.phase = other;
+                Vec::new()
+            }
+        }
+    }
+
+    fn disable(&mut self) -> Vec<Step> {
+        self.phase = Phase::Disabled;
+        vec![announce(ServerState::Disabled, None)]
+    }
+
+    fn leave(&mut self) -> Vec<Step> {
+        self.phase = Phase::Gone;
+        vec![Step::Finish]
+    }
+
+    fn revive(&mut self, reason: SafeText, lived: Duration, around: Surroundings<'_>) -> Vec<Step> {
+        match self.budget.next(around.restart, lived) {
+            Some(number) => {
+                self.attempt = 0;
+                let delay = restart_delay(around.restart, number, around.random);
+                self.back_off(reason, delay, around)
+            }
+            None => self.fail(SafeText::line(&format!(
+                "{reason}; given up after {} restarts",
+                around.restart.max
+            ))),
+        }
+    }
+
+    fn back_off(
+        &mut self,
+        reason: SafeText,
+        delay: Duration,
+        around: Surroundings<'_>,
+    ) -> Vec<Step> {
+        self.phase = Phase::Backoff;
+        vec![
+            Step::Unpublish(reason.clone()),
+            Step::Announce {
+                state: ServerState::Unavailable,
+                reason: Some(reason),
+                retry_at: Some(around.now.plus(delay)),
+            },
+            Step::Arm(delay),
+        ]
+    }
+
+    fn fail(&mut self, reason: SafeText) -> Vec<Step> {
+        self.phase = Phase::Failed;
+        vec![Step::Unpublish(reason.clone()), announce(ServerState::Unavailable, Some(reason))]
+    }
+}
+
+fn announce(state: ServerState, reason: Option<SafeText>) -> Step {
+    Step::Announce { state, reason, retry_at: None }
+}
+
+#[cfg(test)]
+mod tests;

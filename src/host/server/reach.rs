@@ -1,0 +1,262 @@
+//! The connector of real life: processes over pipes, and servers behind URLs.
+//!
+//! Owns the order of attempts: which protocol era is tried first, with a fresh process for each,
+//! because a server may lock itself to the era it was spoken to in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::config::{StdioConfig, TransportConfig};
+use crate::host::server::connect::{
+    Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
+};
+use crate::host::server::process::{
+    self, Grace, Launch, ProcessContext, ServerProcess, Spawned, Usage,
+};
+use crate::host::server::session::{
+    self, Attempt, ConnectError, Connected, Endpoint, SessionContext, attempts,
+};
+use crate::host::view::StartStep;
+use crate::host::{Error, ErrorCode};
+
+/// Starts processes and connects to URLs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reach;
+
+/// Lines of stderr that are kept of a process that ended.
+const TAIL: usize = 20;
+/// How long a process whose connection broke may take to show how it exited.
+const EXIT_FOLLOWS: Duration = Duration::from_millis(300);
+/// Exit codes of shells and loaders for "cannot execute" and "not found".
+const NEVER_RETRIED: [i32; 2] = [126, 127];
+
+impl Connector for Reach {
+    fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
+        Box::pin(async move {
+            match request.config.transport.clone() {
+                TransportConfig::Stdio(stdio) => open_process(&request, &stdio).await,
+                TransportConfig::Http(http) => {
+                    open_url(&request, || Endpoint::Http(http.clone())).await
+                }
+                other @ (TransportConfig::Sse(_) | TransportConfig::WebSocket(_)) => {
+                    let kind = other.kind().as_str();
+                    let message = format!("the transport `{kind}` is not supported");
+                    Err(OpenError::lasting(
+                        Error::new(ErrorCode::ServerStartup, message).server(&request.config.name),
+                    ))
+                }
+            }
+        })
+    }
+}
+
+async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Opened, OpenError> {
+    let step = request.steps.begin(StartStep::Resolve).await;
+    let launch = match process::resolve(stdio) {
+        Ok(launch) => launch,
+        Err(problem) => {
+            request.steps.failed(step, &problem.error.message).await;
+            let retryable = problem.retryable();
+            let error = problem.error.server(&request.config.name);
+            return Err(OpenError { error, retryable, exit: None });
+        }
+    };
+    request.steps.done(step, &launch.program.display().to_string()).await;
+    let tries = attempts(&request.config.protocol, request.remembered);
+    let mut outcome = None;
+    for (at, attempt) in tries.iter().enumerate() {
+        let left = tries.len() - at;
+        match try_process(request, launch.clone(), attempt, left).await {
+            Ok(opened) => return Ok(opened),
+            Err(failure) => {
+                let another = failure.another_era && !request.cancel.is_cancelled();
+                if another
+                    && left > 1
+                    && let Some((exit, stderr_tail)) = &failure.error.exit
+                {
+                    let (exit, stderr_tail) = (exit.clone(), stderr_tail.clone());
+                    request.steps.exited(&ExitReport { exit, stderr_tail }).await;
+                }
+                outcome = Some(failure.error);
+                if !another {
+                    break;
+                }
+            }
+        }
+    }
+    Err(outcome.unwrap_or_else(|| OpenError::lasting(no_attempt())))
+}
+
+/// A failed attempt, and whether the other era is worth trying.
+struct TryFailure {
+    error: OpenError,
+    another_era: bool,
+}
+
+async fn try_process(
+    request: &OpenRequest,
+    launch: Launch,
+    attempt: &Attempt,
+    left: usize,
+) -> Result<Opened, TryFailure> {
+    let step = request.steps.begin(StartStep::Spawn).await;
+    let context = process_context(&request.context);
+    let Spawned { stdin, stdout, process } = match process::spawn(launch, context).await {
+        Ok(spawned) => spawned,
+        Err(problem) => {
+            request.steps.failed(step, &problem.error.message).await;
+            let retryable = problem.retryable();
+            let error = problem.error.server(&request.config.name);
+            let error = OpenError { error, retryable, exit: None };
+            return Err(TryFailure { error, another_era: false });
+        }
+    };
+    request.steps.spawned(process.pid()).await;
+    request.steps.done(step, &format!("pid {}", process.pid())).await;
+    let endpoint = Endpoint::Pipe { read: Box::new(stdout), write: Box::new(stdin) };
+    let failure = match handshake(request, endpoint, attempt, left).await {
+        Ok(connected) => {
+            let process: Arc<dyn Process> = Arc::new(process);
+            return Ok(Opened { session: connected.session, process: Some(process) });
+        }
+        Err(failure) => failure,
+    };
+    Err(bury(request, process, failure).await)
+}
+
+/// Ends the process of a failed handshake and makes its end part of the reason.
+async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectError) -> TryFailure {
+    let by_itself = !request.cancel.is_cancelled()
+        && tokio::time::timeout(EXIT_FOLLOWS, process.wait()).await.is_ok();
+    let plan = StopPlan { grace: request.config.shutdown_timeout, force: request.force.clone() };
+    let ExitReport { exit, stderr_tail } = Process::stop(&process, plan).await;
+    let mut error = failure.error;
+    let mut lasting = !failure.retryable;
+    if by_itself {
+        let last = stderr_tail.iter().rev().find(|line| !line.trim().is_empty());
+        let words = last.map(|line| format!(": {line}")).unwrap_or_default();
+        error.message = format!("{} before it was ready{words}", exit.describe());
+        lasting = exit.code.is_some_and(|code| NEVER_RETRIED.contains(&code));
+    }
+    TryFailure {
+        error: OpenError { error, retryable: !lasting, exit: Some((exit, stderr_tail)) },
+        another_era: !failure.unauthorized,
+    }
+}
+
+async fn open_url(
+    request: &OpenRequest,
+    endpoint: impl Fn() -> Endpoint,
+) -> Result<Opened, OpenError> {
+    let tries = attempts(&request.config.protocol, request.remembered);
+    let mut outcome = None;
+    for (at, attempt) in tries.iter().enumerate() {
+        match handshake(request, endpoint(), attempt, tries.len() - at).await {
+            Ok(connected) => return Ok(Opened { session: connected.session, process: None }),
+            Err(failure) => {
+                let ConnectError { error, retryable, unauthorized } = failure;
+                outcome = Some(OpenError { error, retryable, exit: None });
+                if unauthorized || request.cancel.is_cancelled() {
+                    break;
+                }
+            }
+        }
+    }
+    Err(outcome.unwrap_or_else(|| OpenError::lasting(no_attempt())))
+}
+
+/// One handshake within its share of the time: an attempt that leaves room for another gets half of
+/// what is left.
+async fn handshake(
+    request: &OpenRequest,
+    endpoint: Endpoint,
+    attempt: &Attempt,
+    left: usize,
+) -> Result<Connected, ConnectError> {
+    let step = request.steps.begin(StartStep::Handshake).await;
+    let room = request.deadline.saturating_duration_since(Instant::now());
+    let room = if left > 1 { room / 2 } else { room };
+    let result = tokio::select! {
+        result = session::connect(endpoint, attempt, request.context.clone()) => result,
+        () = tokio::time::sleep(room) => Err(too_late(request, attempt)),
+        () = request.cancel.cancelled() => Err(ConnectError {
+            error: Error::new(ErrorCode::Cancelled, "the start was given up"),
+            retryable: false,
+            unauthorized: false,
+        }),
+    };
+    match &result {
+        Ok(connected) => {
+            let view = &connected.view;
+            let detail = format!("{} {} {}", view.name, view.version, view.protocol_version);
+            request.steps.done(step, &detail).await;
+        }
+        Err(failure) => request.steps.failed(step, &failure.error.message).await,
+    }
+    result
+}
+
+fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
+    let asked = match attempt {
+        Attempt::Auto | Attempt::Modern => "server/discover",
+        Attempt::Legacy(_) => "initialize",
+    };
+    let limit = request.config.startup_timeout.as_secs_f64();
+    let message = format!(
+        "no answer to `{asked}` within the startup timeout of {limit} s: {}",
+        request.context.seen.describe()
+    );
+    let error = Error::new(ErrorCode::ServerStartup, message)
+        .server(&request.config.name)
+        .help("raise `startupTimeout` if it is only slow; see its stderr");
+    ConnectError { error, retryable: false, unauthorized: false }
+}
+
+fn no_attempt() -> Error {
+    Error::new(ErrorCode::Internal, "no protocol was left to try")
+}
+
+fn process_context(context: &SessionContext) -> ProcessContext {
+    ProcessContext {
+        server: context.server.clone(),
+        clock: context.clock,
+        redactor: context.redactor.clone(),
+        logs: context.logs.clone(),
+        stderr_line_bytes: context.limits.stderr_line_bytes,
+    }
+}
+
+impl Process for ServerProcess {
+    fn pid(&self) -> u32 {
+        Self::pid(self)
+    }
+
+    fn exited(&self) -> BoxFuture<'static, ()> {
+        let mut exit = self.exit();
+        Box::pin(async move {
+            let _ = exit.wait_for(Option::is_some).await;
+        })
+    }
+
+    fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport> {
+        let process = self.clone();
+        Box::pin(async move {
+            let stopped = process.stop(Grace::within(plan.grace));
+            let exit = tokio::select! {
+                exit = stopped => exit,
+                () = plan.force.cancelled() => {
+                    process.kill();
+                    process.wait().await
+                }
+            };
+            ExitReport { exit, stderr_tail: process.stderr_tail(TAIL) }
+        })
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        Self::usage(self)
+    }
+}

@@ -1,0 +1,278 @@
+//! What a server's actor publishes for everybody else: its session, its lists, its state.
+//!
+//! The actor is the only writer of [`Live`], with one exception written at [`Slot::turn_away`].
+//! Callers read a snapshot and run their call in their own task; no lock is held while anything
+//! waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::config::{LogLevel, ServerConfig, ServerName};
+use crate::host::breaker::Breaker;
+use crate::host::call::CallView;
+use crate::host::capabilities::{Capabilities, Tool};
+use crate::host::metrics::{Ending, Metrics, ServerMetrics};
+use crate::host::ring::Ring;
+use crate::host::server::actor::Command;
+use crate::host::server::connect::{Opened, Process};
+use crate::host::server::session::{ByteCount, SessionHandle};
+use crate::host::traffic::TrafficRecord;
+use crate::host::{CallId, Error, ErrorCode, ServerState, Timestamp};
+use crate::text::SafeText;
+
+/// One server's published side. Lives as long as the server is in the deck.
+pub struct Slot {
+    /// Its name.
+    pub name: ServerName,
+    /// Asks its actor for something. Overflow policy: the asker is told that the server is busy.
+    pub commands: mpsc::Sender<Command>,
+    /// This server's newest traffic, kept through restarts.
+    pub black_box: Ring<TrafficRecord>,
+    /// Bytes of all its messages, all sessions together.
+    pub bytes: Arc<ByteCount>,
+    wishes: Mutex<Wishes>,
+    live: watch::Sender<Arc<Live>>,
+    ledger: Mutex<Ledger>,
+    calls: Mutex<BTreeMap<CallId, Arc<InFlight>>>,
+}
+
+/// A snapshot of a server, as callers and dependents see it.
+#[derive(Clone)]
+pub struct Live {
+    /// Its effective configuration.
+    pub config: Arc<ServerConfig>,
+    /// Its state.
+    pub state: ServerState,
+    /// Why.
+    pub reason: Option<SafeText>,
+    /// When the next attempt comes, when one is planned.
+    pub retry_at: Option<Timestamp>,
+    /// Whether nothing more will happen by itself.
+    pub settled: bool,
+    /// Counts sessions; a report about an older one is ignored.
+    pub generation: u64,
+    /// Its session while callers may use it.
+    pub session: Option<Arc<dyn SessionHandle>>,
+    /// Its process while it lives, to look at.
+    pub process: Option<Arc<dyn Process>>,
+    /// Its lists, without what the entry's filter hides; kept when the server dies.
+    pub capabilities: Arc<Capabilities>,
+    /// Tools that the entry's filter hides.
+    pub hidden: Arc<[Arc<str>]>,
+}
+
+/// Whether something is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// It is.
+    Yes,
+    /// Not any more.
+    No,
+}
+
+/// A call in flight.
+pub struct InFlight {
+    /// What does not change.
+    pub view: CallView,
+    /// Time a person holds it; written by the session.
+    pub waiting: watch::Receiver<crate::host::server::session::Waiting>,
+    /// Last progress.
+    pub progress: Mutex<Option<crate::host::Progress>>,
+}
+
+/// What the host wants of every session of this server; outlives each of them.
+#[derive(Default)]
+struct Wishes {
+    subscriptions: BTreeSet<Arc<str>>,
+    log_level: Option<LogLevel>,
+}
+
+/// Counters and breakers of one server, behind one short lock.
+#[derive(Default)]
+pub struct Ledger {
+    /// All requests.
+    pub total: Metrics,
+    /// Requests by target (`tools/call echo`).
+    pub targets: BTreeMap<Arc<str>, Metrics>,
+    /// The server's own breaker.
+    pub breaker: Breaker,
+    /// Breakers of tools that have failed.
+    pub tool_breakers: BTreeMap<Arc<str>, Breaker>,
+}
+
+impl Slot {
+    /// A server that has not started.
+    pub fn new(config: Arc<ServerConfig>, commands: mpsc::Sender<Command>) -> Self {
+        let state = if config.disabled { ServerState::Disabled } else { ServerState::Waiting };
+        let live = Live {
+            state,
+            reason: None,
+            retry_at: None,
+            settled: config.disabled,
+            generation: 0,
+            session: None,
+            process: None,
+            capabilities: Arc::default(),
+            hidden: Arc::from([]),
+            config: Arc::clone(&config),
+        };
+        Self {
+            name: config.name.clone(),
+            commands,
+            black_box: Ring::new(Self::BLACK_BOX, 1 << 20),
+            bytes: Arc::default(),
+            wishes: Mutex::default(),
+            live: watch::channel(Arc::new(live)).0,
+            ledger: Mutex::default(),
+            calls: Mutex::default(),
+        }
+    }
+
+    /// Messages in the black box.
+    pub const BLACK_BOX: usize = 200;
+
+    /// The snapshot now.
+    pub fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live.borrow())
+    }
+
+    /// Every later snapshot.
+    pub fn watch(&self) -> watch::Receiver<Arc<Live>> {
+        self.live.subscribe()
+    }
+
+    /// Publishes a changed snapshot. For the actor.
+    pub fn publish(&self, change: impl FnOnce(&mut Live)) {
+        self.live.send_modify(|live| change(Arc::make_mut(live)));
+    }
+
+    /// Puts a fresh session in place. For the actor.
+    pub fn open_for_callers(&self, opened: &Opened) {
+        self.publish(|live| live.session = Some(Arc::clone(&opened.session)));
+    }
+
+    /// Turns callers away before the actor has heard of the reason, so that no call slips through
+    /// between a timeout and its consequence. The actor is told right after; it alone decides what
+    /// follows. Does nothing when the session has been replaced meanwhile.
+    pub fn turn_away(&self, generation: u64, reason: &SafeText) -> bool {
+        self.live.send_if_modified(|live| {
+            let current = live.generation == generation && live.session.is_some();
+            if current {
+                let live = Arc::make_mut(live);
+                live.session = None;
+                live.state = ServerState::Unavailable;
+                live.reason = Some(reason.clone());
+            }
+            current
+        })
+    }
+
+    /// Counters and breakers. Never hold it across an await.
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls in flight. Never hold it across an await.
+    pub fn calls(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<InFlight>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resources the host is subscribed to.
+    pub fn subscriptions(&self) -> Vec<Arc<str>> {
+        self.wishes().subscriptions.iter().cloned().collect()
+    }
+
+    /// Remembers a subscription, or its end.
+    pub fn subscribed(&self, uri: &str, wanted: Wanted) {
+        let mut wishes = self.wishes();
+        match wanted {
+            Wanted::Yes => wishes.subscriptions.insert(uri.into()),
+            Wanted::No => wishes.subscriptions.remove(uri),
+        };
+    }
+
+    /// The log level asked for by hand.
+    pub fn log_level(&self) -> Option<LogLevel> {
+        self.wishes().log_level
+    }
+
+    /// Remembers a log level asked for by hand.
+    pub fn set_log_level(&self, level: LogLevel) {
+        self.wishes().log_level = Some(level);
+    }
+
+    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a call in flight is about.
+    pub fn target_of(&self, call: CallId) -> Option<SafeText> {
+        self.calls().get(&call).map(|call| call.view.target.clone())
+    }
+
+    /// A snapshot of the metrics.
+    pub fn metrics(&self) -> ServerMetrics {
+        let ledger = self.ledger();
+        let mut total = ledger.total.view();
+        (total.bytes_in, total.bytes_out) = self.bytes.totals();
+        let by_target = ledger.targets.iter().map(|(key, m)| (key.to_string(), m.view())).collect();
+        ServerMetrics { total, by_target }
+    }
+}
+
+impl Ledger {
+    /// Most targets counted one by one; later ones are summed up under the method.
+    const TARGETS: usize = 10_000;
+
+    /// A request begins; gives the key under which it is counted.
+    pub fn begin(&mut self, method: &str, target: &str, now: Timestamp) -> Arc<str> {
+        self.total.begin(now);
+        let many = self.targets.len() >= Self::TARGETS;
+        // Resources are counted by method: their URIs are without number.
+        let by_method = target.is_empty() || many || method == "resources/read";
+        let key = if by_method { method.to_owned() } else { format!("{method} {target}") };
+        let known = self.targets.get_key_value(key.as_str()).map(|(key, _)| Arc::clone(key));
+        let key = known.unwrap_or_else(|| key.into());
+        self.targets.entry(Arc::clone(&key)).or_default().begin(now);
+        key
+    }
+
+    /// A request ends.
+    pub fn end(&mut self, key: &str, ending: Ending, took: Duration) {
+        self.total.end(ending, took);
+        if let Some(metrics) = self.targets.get_mut(key) {
+            metrics.end(ending, took);
+        }
+    }
+}
+
+impl Live {
+    /// The session to call.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ServerUnavailable`] with the state, the reason and what to do.
+    pub fn session(&self) -> Result<&Arc<dyn SessionHandle>, Error> {
+        self.session.as_ref().ok_or_else(|| self.unavailable())
+    }
+
+    /// Why it cannot be called.
+    pub fn unavailable(&self) -> Error {
+        let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let help = match self.state {
+            ServerState::Disabled => "enable it in its entry, or start it",
+            ServerState::Starting | ServerState::Waiting => "wait until it is ready",
+            ServerState::Unavailable if self.retry_at.is_some() => "it will be tried again",
+            ServerState::Unavailable | ServerState::Shutdown | ServerState::Ready => "restart it",
+        };
+        let message = format!("the server is {}{why}", self.state.as_str());
+        Error::new(ErrorCode::ServerUnavailable, message).server(&self.config.name).help(help)
+    }
+
+    /// A tool by the name its server gives it.
+    pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.capabilities.tools.iter().find(|tool| &*tool.name == name)
+    }
+}

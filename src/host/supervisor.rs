@@ -1,0 +1,253 @@
+//! The supervisor: starts an actor per server, stops them in the order of their dependencies, and
+//! applies changed configurations (requirements L2, L5, C8).
+//!
+//! One task, so that a reload, a shutdown and the end of the last handle never race.
+
+mod graph;
+mod plan;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{Id, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{McpConfig, ServerConfig, ServerName};
+use crate::host::approvals::desk::panic_text;
+use crate::host::deck::{Deck, Slots};
+use crate::host::server::actor::{Actor, COMMANDS, Command};
+use crate::host::server::lifecycle::{Input, Next};
+use crate::host::server::slot::Slot;
+use crate::host::{Error, Fact, ServerState};
+use crate::text::SafeText;
+
+pub use graph::check;
+
+/// What may be asked of the supervisor.
+pub enum Order {
+    /// Apply another configuration.
+    Reload(Box<McpConfig>, oneshot::Sender<Result<(), Error>>),
+    /// Stop everything and end.
+    Shutdown(oneshot::Sender<()>),
+}
+
+/// Orders that may wait.
+pub const ORDERS: usize = 8;
+
+/// The task's state.
+pub struct Supervisor {
+    deck: Arc<Deck>,
+    config: McpConfig,
+    actors: JoinSet<()>,
+    names: HashMap<Id, ServerName>,
+}
+
+impl Supervisor {
+    /// A supervisor with an actor for every server of `config`; they start when this runs.
+    ///
+    /// # Errors
+    /// [`crate::host::ErrorCode::Configuration`] when the dependencies are unknown or go in a
+    /// circle.
+    pub fn new(deck: Arc<Deck>, config: McpConfig) -> Result<Self, Error> {
+        check(&config)?;
+        Ok(Self { deck, config, actors: JoinSet::new(), names: HashMap::new() })
+    }
+
+    /// Puts every server into the deck and starts it.
+    pub async fn begin(&mut self) {
+        let fact = loaded(&self.config);
+        self.deck.facts.record(fact).await;
+        let mut slots = Slots::new();
+        let mut actors = Vec::new();
+        for config in self.config.servers.values() {
+            let (slot, commands) = new_slot(config);
+            slots.insert(config.name.clone(), Arc::clone(&slot));
+            actors.push((slot, commands));
+        }
+        self.deck.set_slots(slots);
+        for (slot, commands) in actors {
+            self.spawn(slot, commands);
+        }
+    }
+
+    /// Runs until a shutdown is ordered or `abandoned` fires, and everything is stopped.
+    pub async fn run(mut self, mut orders: mpsc::Receiver<Order>, abandoned: CancellationToken) {
+        let mut waiting = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = abandoned.cancelled() => break,
+                order = orders.recv() => match order {
+                    Some(Order::Reload(config, done)) => {
+                        let result = self.reload(*config).await;
+                        let _ = done.send(result);
+                    }
+                    Some(Order::Shutdown(done)) => {
+                        waiting.push(done);
+                        break;
+                    }
+                    None => break,
+                },
+                Some(ended) = self.actors.join_next_with_id(), if !self.actors.is_empty() => {
+                    self.joined(ended).await;
+                }
+            }
+        }
+        self.deck.facts.record(Fact::ShutdownBegan).await;
+        self.stop(&self.deck.slots().keys().cloned().collect::<Vec<_>>()).await;
+        self.deck.facts.flush().await;
+        // Those who ask for the shutdown while it runs wait for the same end.
+        orders.close();
+        while let Some(order) = orders.recv().await {
+            if let Order::Shutdown(done) = order {
+                waiting.push(done);
+            }
+        }
+        for done in waiting {
+            let _ = done.send(());
+        }
+    }
+
+    fn spawn(&mut self, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
+        let name = slot.name.clone();
+        let actor = Actor::new(Arc::clone(&self.deck), slot, commands);
+        let task = self.actors.spawn(actor.run());
+        self.names.insert(task.id(), name);
+    }
+
+    /// An actor ended. When it panicked, its server is down, and everything else goes on.
+    async fn joined(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
+        let error = match ended {
+            Ok((id, ())) => {
+                self.names.remove(&id);
+                return;
+            }
+            Err(error) => error,
+        };
+        let Some(name) = self.names.remove(&error.id()) else { return };
+        let message = match error.try_into_panic() {
+            Ok(panic) => panic_text(&*panic),
+            Err(_) => "was cancelled".to_owned(),
+        };
+        let task = SafeText::line(&format!("actor of {name}"));
+        let message = SafeText::line(&message);
+        self.deck.facts.record(Fact::TaskFailed { task, message }).await;
+        let Some(slot) = self.deck.slots().get(&name).cloned() else { return };
+        let reason = SafeText::line("a fault of the host ended its task; restart mcpdeck");
+        slot.publish(|live| {
+            live.session = None;
+            live.process = None;
+            live.state = ServerState::Unavailable;
+            live.reason = Some(reason.clone());
+            live.settled = true;
+        });
+        let fact = Fact::StateChanged {
+            server: name,
+            state: ServerState::Unavailable,
+            reason: Some(reason),
+            attempt: 0,
+            retry_at: None,
+        };
+        self.deck.facts.record(fact).await;
+    }
+
+    /// Stops these servers for good: each as soon as those that depend on it are gone, all others
+    /// at the same time.
+    async fn stop(&mut self, names: &[ServerName]) {
+        let slots = self.deck.slots();
+        let dependents = graph::dependents(&self.config);
+        let gone: HashMap<&ServerName, CancellationToken> =
+            names.iter().map(|name| (name, CancellationToken::new())).collect();
+        let stops = names.iter().filter_map(|name| {
+            let slot = Arc::clone(slots.get(name)?);
+            let first: Vec<CancellationToken> = dependents
+                .get(name)
+                .into_iter()
+                .flatten()
+                .filter_map(|dependent| gone.get(dependent).cloned())
+                .collect();
+            let mine = gone[name].clone();
+            let force = self.deck.force.clone();
+            Some(async move {
+                let _gone = mine.drop_guard();
+                for dependent in first {
+                    tokio::select! {
+                        () = dependent.cancelled() => {}
+                        // In a hurry the order does not matter any more.
+                        () = force.cancelled() => {}
+                    }
+                }
+                let (done, _) = oneshot::channel();
+                let leave = Command::Control(Input::Stop(Next::Leave), done);
+                if slot.commands.send(leave).await.is_ok() {
+                    // The actor drops its end when it is done, also when it panics.
+                    slot.commands.closed().await;
+                }
+            })
+        });
+        let all = futures::future::join_all(stops.collect::<Vec<_>>());
+        all.await;
+        while let Some(ended) = self.actors.try_join_next_with_id() {
+            self.joined(ended).await;
+        }
+    }
+
+    /// Applies another configuration (requirement C8).
+    async fn reload(&mut self, config: McpConfig) -> Result<(), Error> {
+        check(&config)?;
+        let plan = plan::Plan::between(&self.config, &config);
+        self.stop(&plan.removed).await;
+        for name in &plan.removed {
+            self.deck.facts.record(Fact::ServerRemoved { server: name.clone() }).await;
+            let reason = SafeText::line("the server was removed");
+            let server = name.clone();
+            self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| key.server == server);
+        }
+        self.config = config;
+        self.deck.facts.record(loaded(&self.config)).await;
+        let before = self.deck.slots();
+        let mut slots = Slots::new();
+        let mut fresh = Vec::new();
+        for config in self.config.servers.values() {
+            match before.get(&config.name) {
+                Some(slot) if !plan.removed.contains(&config.name) => {
+                    slots.insert(config.name.clone(), Arc::clone(slot));
+                }
+                _ => {
+                    let (slot, commands) = new_slot(config);
+                    slots.insert(config.name.clone(), Arc::clone(&slot));
+                    fresh.push((slot, commands));
+                }
+            }
+        }
+        self.deck.set_slots(slots.clone());
+        for (slot, commands) in fresh {
+            self.spawn(slot, commands);
+        }
+        for (name, _) in &plan.changed {
+            let (Some(slot), Some(config)) = (slots.get(name), self.config.servers.get(name))
+            else {
+                continue;
+            };
+            let (done, taken) = oneshot::channel();
+            let command = Command::Reconfigure(Arc::new(config.clone()), done);
+            if slot.commands.send(command).await.is_ok() {
+                let _ = taken.await;
+            }
+        }
+        let plan::Plan { added, removed, changed, kept } = plan;
+        self.deck.facts.record(Fact::Reloaded { added, removed, changed, kept }).await;
+        self.deck.facts.flush().await;
+        Ok(())
+    }
+}
+
+fn new_slot(config: &ServerConfig) -> (Arc<Slot>, mpsc::Receiver<Command>) {
+    let (sender, commands) = mpsc::channel(COMMANDS);
+    (Arc::new(Slot::new(Arc::new(config.clone()), sender)), commands)
+}
+
+fn loaded(config: &McpConfig) -> Fact {
+    Fact::ConfigLoaded { files: config.files.clone(), diagnostics: config.warnings.clone() }
+}

@@ -1,0 +1,199 @@
+//! The fold, and that facts and views survive being written down.
+
+use serde_json::json;
+
+use super::*;
+use crate::host::approvals::{Decider, RequestKind, Settlement};
+use crate::host::capabilities::{FieldChange, ListKind, RejectedEntry, Tool, ToolHints};
+
+fn server() -> ServerName {
+    ServerName::new("git")
+}
+
+fn state(state: ServerState) -> Fact {
+    Fact::StateChanged { server: server(), state, reason: None, attempt: 1, retry_at: None }
+}
+
+fn fold(facts: Vec<Fact>) -> HostView {
+    let mut view = HostView::default();
+    for (n, fact) in facts.into_iter().enumerate() {
+        let seq = n as u64 + 1;
+        view.apply(&Record { seq, at: Timestamp(seq * 1_000), fact });
+    }
+    view
+}
+
+fn exited() -> Fact {
+    let exit = ExitView { signal: Some(11), lived: Duration::from_secs(3), ..ExitView::default() };
+    Fact::Exited { server: server(), exit, stderr_tail: vec![SafeText::line("oh no")] }
+}
+
+#[test]
+fn restarts_count_the_times_a_server_became_ready_again() {
+    use ServerState::{Ready, Starting, Unavailable};
+    let restarts = |facts: Vec<Fact>| fold(facts).servers["git"].restarts;
+    // An attempt that died before it was ready is no restart.
+    assert_eq!(restarts(vec![state(Starting), exited(), state(Starting), state(Ready)]), 0);
+    // A restart counts with and without an exit, as for servers reached by URL.
+    let twice =
+        vec![state(Ready), state(Unavailable), state(Starting), state(Ready), state(Unavailable)];
+    assert_eq!(restarts(twice), 1);
+    assert_eq!(restarts(vec![state(Ready), exited(), state(Starting), state(Ready)]), 1);
+    // Being told twice that it is ready is one readiness.
+    assert_eq!(restarts(vec![state(Ready), state(Ready)]), 0);
+}
+
+#[test]
+fn the_black_box_of_a_dead_server_stays_until_it_dies_again() {
+    let view = fold(vec![
+        Fact::Spawned { server: server(), pid: 7 },
+        exited(),
+        state(ServerState::Starting),
+        Fact::Spawned { server: server(), pid: 8 },
+        state(ServerState::Ready),
+    ]);
+    let git = &view.servers["git"];
+    assert_eq!(git.pid, Some(8));
+    assert_eq!(git.exit.as_ref().map(ExitView::describe).as_deref(), Some("killed by SIGSEGV"));
+    assert_eq!(git.stderr_tail, [SafeText::line("oh no")]);
+}
+
+#[test]
+fn findings_are_bounded_and_counted() {
+    let finding = Finding {
+        kind: FindingKind::Junk,
+        at: Timestamp(1),
+        message: SafeText::line("no JSON"),
+        raw: SafeText::line("hello"),
+        request: None,
+        count: 1,
+    };
+    let fact = Fact::Found { server: server(), finding };
+    let view = fold(vec![fact; 100]);
+    let git = &view.servers["git"];
+    assert_eq!(git.findings.len(), ServerView::FINDINGS);
+    assert_eq!(git.finding_counts[&FindingKind::Junk], 100);
+}
+
+fn every_fact() -> Vec<Fact> {
+    let tool = Tool {
+        name: "a\u{202e}b".into(),
+        label: SafeText::line("a\u{202e}b"),
+        title: None,
+        description: Some(SafeText::block("two\nlines")),
+        input_schema: Arc::new(json!({"type": "object"})),
+        output_schema: None,
+        hints: ToolHints { read_only: Some(true), ..ToolHints::default() },
+        raw: Arc::new(json!({"name": "a"})),
+    };
+    let capabilities = Arc::new(Capabilities {
+        tools: vec![Arc::new(tool)],
+        rejected: vec![RejectedEntry {
+            list: ListKind::Tools,
+            index: 1,
+            reason: SafeText::line("no name"),
+            raw: Arc::new(json!(null)),
+        }],
+        partial: vec![(ListKind::Prompts, SafeText::line("page 3 failed"))],
+        ..Capabilities::default()
+    });
+    let change =
+        FieldChange { pointer: "/description".into(), before: Some(json!("x")), after: None };
+    let changes = Arc::new(ListChanges {
+        added: vec![(ListKind::Tools, SafeText::line("new"))],
+        removed: vec![],
+        changed: vec![(ListKind::Tools, SafeText::line("a"), vec![change])],
+    });
+    let session = Arc::new(SessionView {
+        era: Era::Modern,
+        protocol_version: SafeText::line("2026-07-28"),
+        name: SafeText::line("git"),
+        version: SafeText::line("1"),
+        title: None,
+        instructions: Some(SafeText::block("be\nnice")),
+        capabilities: Arc::new(json!({"tools": {}})),
+        server_info: Arc::new(json!({"name": "git"})),
+    });
+    let request = Arc::new(PendingRequest {
+        id: ApprovalId(3),
+        server: server(),
+        kind: RequestKind::Other("x/y".into()),
+        call: Some(crate::host::CallId(9)),
+        during: None,
+        params: Arc::new(json!({"deep": [1, 2.5, null]})),
+        bytes: 20,
+        arrived: Timestamp(5),
+        deadline: Timestamp(6),
+        deferred: true,
+    });
+    let open = BreakerView::Open { until: Timestamp(1), cause: SafeText::line("boom") };
+    let kept = PendingRequest { id: ApprovalId(4), ..PendingRequest::clone(&request) };
+    vec![
+        Fact::ConfigLoaded { files: vec!["mcp.json".into()], diagnostics: vec![] },
+        Fact::ServerAdded {
+            server: server(),
+            transport: TransportKind::Stdio,
+            target: SafeText::line("git-server --stdio"),
+            dependencies: vec![ServerName::new("db")],
+        },
+        state(ServerState::Starting),
+        Fact::StepChanged {
+            server: server(),
+            step: StartStep::Handshake,
+            status: StepStatus::Ok,
+            took: Some(Duration::from_micros(12_345)),
+            detail: Some(SafeText::line("2026-07-28")),
+        },
+        Fact::Spawned { server: server(), pid: 4711 },
+        Fact::Connected { server: server(), session },
+        Fact::Listed { server: server(), capabilities, changes: Some(changes) },
+        state(ServerState::Ready),
+        Fact::BreakerChanged { server: server(), tool: None, breaker: open.clone() },
+        Fact::BreakerChanged { server: server(), tool: Some(SafeText::line("a")), breaker: open },
+        Fact::RequestArrived { request },
+        Fact::RequestArrived { request: Arc::new(kept) },
+        Fact::RequestSettled {
+            id: ApprovalId(3),
+            server: server(),
+            settlement: Settlement::Answered {
+                by: Decider::Rule("canned".into()),
+                how: "result".into(),
+            },
+            after: Duration::from_secs(48),
+        },
+        exited(),
+        Fact::Reloaded {
+            added: vec![],
+            removed: vec![ServerName::new("old")],
+            changed: vec![(server(), vec!["env.X".into()])],
+            kept: vec![],
+        },
+        Fact::ServerRemoved { server: ServerName::new("old") },
+        Fact::ConfigRejected { diagnostics: vec![] },
+        Fact::TaskFailed { task: SafeText::line("t"), message: SafeText::line("m") },
+        Fact::ShutdownBegan,
+    ]
+}
+
+#[test]
+fn every_fact_and_the_view_of_all_survive_being_written_and_read() {
+    let facts = every_fact();
+    let mut lines = String::new();
+    for (n, fact) in facts.iter().enumerate() {
+        let record =
+            Record { seq: n as u64 + 1, at: Timestamp(1_000 * n as u64), fact: fact.clone() };
+        let line = serde_json::to_string(&record).expect("a fact is plain data");
+        assert!(line.contains(&format!("\"fact\":\"{}\"", fact.name())), "{line}");
+        lines.push_str(&line);
+        lines.push('\n');
+    }
+    let mut replayed = HostView::default();
+    for (line, fact) in lines.lines().zip(&facts) {
+        let record: Record = serde_json::from_str(line).expect("what was written can be read");
+        assert_eq!(&record.fact, fact);
+        replayed.apply(&record);
+    }
+    assert_eq!(replayed.pending.len(), 1);
+    let text = serde_json::to_string(&replayed).expect("a view is plain data");
+    assert_eq!(serde_json::from_str::<HostView>(&text).expect("readable"), replayed);
+}
