@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod executable;
+mod host_death;
 mod stderr;
 mod support;
 
@@ -230,4 +231,32 @@ async fn usage_is_that_of_the_whole_family() {
     assert!(usage.memory > 100_000, "{usage:?}");
     server.process.stop(PATIENT).await;
     until("nothing is used", || server.process.usage().is_none()).await;
+}
+
+#[tokio::test]
+async fn a_swarm_of_processes_in_sessions_of_their_own_is_swept() {
+    let script = "for i in $(seq 150); do setsid sleep 1000 & done; \
+                  for i in $(seq 150); do sleep 1000 & done; echo up; cat";
+    let mut server = deck("swarm").start(&shell(script)).await;
+    server.line().await;
+    until("all run", || server.survivors().len() >= 301).await;
+    let exit = server.process.stop(PATIENT).await;
+    assert!(exit.swept >= 300, "{exit:?}");
+    assert_eq!(server.survivors(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn many_servers_are_stopped_at_once_without_a_leftover() {
+    let deck = deck("many");
+    let mut servers = Vec::new();
+    for _ in 0..12 {
+        let mut server =
+            deck.start(&shell("trap '' TERM; echo up; while :; do sleep 1000; done")).await;
+        server.line().await;
+        servers.push(server);
+    }
+    let one = Grace { stdin: Duration::from_millis(400), term: Duration::from_millis(400) };
+    let exits = futures::future::join_all(servers.iter().map(|s| s.process.stop(one))).await;
+    assert!(exits.iter().all(|exit| exit.signal == Some(9)));
+    assert!(servers.iter().all(|server| server.survivors().is_empty()));
 }

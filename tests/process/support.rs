@@ -164,8 +164,7 @@ pub fn until_blocking(what: &str, mut condition: impl FnMut() -> bool) {
 /// Ends a process of the test that was made to escape, by its exact command line.
 pub fn end_escaped(line: &[u8]) {
     for (pid, _) in processes(|own, _| own == line) {
-        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("an id");
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        kill(pid);
     }
 }
 
@@ -173,4 +172,10 @@ pub fn end_escaped(line: &[u8]) {
 pub fn make_executable(file: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+}
+
+/// SIGKILL to a process of the test.
+pub fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("an id");
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }

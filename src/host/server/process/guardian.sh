@@ -1,6 +1,6 @@
 # Started by the host with one end of a pipe as stdin; $1 is the host's mark.
 # Reads "+ GROUP" and "- GROUP"; "bye" ends it. End of file without "bye" means that the host is
-# gone: every group and every marked process is asked to end, and what is left half a second later
+# gone: every group and every marked process is asked to end, and what is left 0.4 seconds later
 # is killed.
 trap '' HUP INT QUIT TERM USR1 USR2 TSTP TTIN TTOU
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin
@@ -32,7 +32,7 @@ send() {
 look
 send CONT
 send TERM
-for tick in 1 2 3 4 5; do
+for tick in 1 2 3 4; do
     look
     [ -n "$left" ] || exit 0
     sleep 0.1 2>/dev/null || sleep 1

@@ -74,7 +74,7 @@ fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Child)>
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // With a guardian a dead host means SIGTERM, and SIGKILL half a second later: a server may
+    // With a guardian a dead host means SIGTERM, and SIGKILL a moment later: a server may
     // finish the file it is writing. Without one nobody would send the second signal.
     let farewell = if guarded { Signal::TERM } else { Signal::KILL };
     prepare(&mut command, Some(farewell), limits(&launch.limits));

@@ -1,0 +1,142 @@
+//! The host is killed with SIGKILL: nothing of its servers is left (fault catalogue, row O1).
+//!
+//! The host is this test binary started again with [`ROLE`] in its environment.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use mcpdeck::host::server::process::{Containment, Grace, containment};
+
+use crate::support::{deck, marked, processes, shell, until_blocking};
+
+const ROLE: &str = "MCPDECK_TEST_ROLE";
+
+/// Servers of every kind that is hard to get rid of.
+const SERVERS: &[&str] = &[
+    // polite
+    "echo up; cat",
+    // deaf, with a deaf child
+    "trap '' TERM HUP INT; (trap '' TERM HUP; while :; do sleep 1000; done) & echo up; while :; do sleep 1000; done",
+    // a wrapper of a wrapper, as npx is
+    "sh -c 'sh -c \"trap : TERM HUP; echo up; while :; do sleep 1000; done\"; true'; true",
+    // a daemon that left the session and its parent
+    "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1000; done' >/dev/null 2>&1 </dev/null &); echo up; cat",
+    // stopped
+    "echo up; kill -STOP $$; cat",
+    // keeps forking
+    "echo up; while :; do sleep 0.01; done",
+];
+
+/// Not a test: the host that is killed. Starts the servers, tells their marks, waits for ever.
+#[test]
+fn host_that_is_killed() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut servers = Vec::new();
+        for script in SERVERS {
+            let mut server = deck("doomed").start(&shell(script)).await;
+            assert_eq!(server.line().await, "up");
+            writeln!(std::io::stdout(), "\nmark {}", server.mark).unwrap();
+            servers.push(server);
+        }
+        // A line on stdin asks it to stop its servers; it stays alive itself.
+        let line = tokio::task::spawn_blocking(|| std::io::stdin().lines().next());
+        if let Ok(Some(Ok(_))) = line.await {
+            let stops = servers.iter().map(|server| server.process.stop(Grace::NONE));
+            futures::future::join_all(stops).await;
+            writeln!(std::io::stdout(), "\nstopped").unwrap();
+        }
+        std::future::pending::<()>().await;
+    });
+}
+
+struct Host {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    marks: Vec<String>,
+}
+
+fn host() -> Host {
+    let mut child = Command::new(std::env::current_exe().expect("a host"))
+        .args(["host_death::host_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, "host")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a host");
+    let stdout = child.stdout.take().expect("a host");
+    let mut lines = BufReader::new(stdout).lines();
+    let marks = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .filter_map(|line| line.strip_prefix("mark ").map(str::to_owned))
+        .take(SERVERS.len())
+        .collect();
+    Host { child, lines, marks }
+}
+
+/// The guardian of a host: it carries the marks' common beginning as an argument.
+fn guardians(marks: &[String]) -> Vec<(u32, String)> {
+    let (token, _) = marks[0].trim_end_matches('.').rsplit_once('.').expect("a host");
+    processes(|line, _| {
+        line.windows(token.len()).any(|part| part == token.as_bytes())
+            && line.starts_with(b"/bin/sh\0-c\0# Started by the host")
+    })
+}
+
+fn all_gone(marks: &[String]) -> bool {
+    marks.iter().all(|mark| marked(mark).is_empty())
+}
+
+#[test]
+fn nothing_outlives_a_killed_host() {
+    let mut host = host();
+    assert_eq!(host.marks.len(), SERVERS.len());
+    assert!(host.marks.iter().all(|mark| !marked(mark).is_empty()));
+    assert_eq!(guardians(&host.marks).len(), 1);
+    host.child.kill().unwrap();
+    host.child.wait().unwrap();
+    let killed = Instant::now();
+    until_blocking("nothing is left", || {
+        all_gone(&host.marks) && guardians(&host.marks).is_empty()
+    });
+    writeln!(std::io::stderr(), "all gone {:?} after the host", killed.elapsed()).unwrap();
+}
+
+#[test]
+fn a_killed_guardian_is_replaced() {
+    let mut host = host();
+    let [(pid, _)] = guardians(&host.marks)[..] else { panic!("one guardian") };
+    crate::support::kill(pid);
+    until_blocking("another guardian runs", || {
+        guardians(&host.marks).first().is_some_and(|(other, _)| *other != pid)
+    });
+    host.child.kill().unwrap();
+    host.child.wait().unwrap();
+    until_blocking("nothing is left", || all_gone(&host.marks));
+}
+
+#[test]
+fn the_guardian_goes_with_the_last_server() {
+    let mut host = host();
+    assert_eq!(guardians(&host.marks).len(), 1);
+    host.child.stdin.take().unwrap().write_all(b"stop\n").unwrap();
+    assert!(host.lines.by_ref().map_while(Result::ok).any(|line| line == "stopped"));
+    // At once, while the host lives: whoever counts its children after a stop finds none.
+    assert_eq!(guardians(&host.marks), []);
+    assert!(all_gone(&host.marks));
+    host.child.kill().unwrap();
+    host.child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn the_level_of_containment_is_told() {
+    let _server = deck("guarded").start(&shell("cat")).await;
+    assert_eq!(containment(), Containment::Marked);
+    assert!(containment().describe().contains("guardian"));
+}
