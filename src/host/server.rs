@@ -1,9 +1,12 @@
 //! One server: its process, its session and the task that owns both.
 
 pub mod actor;
+pub mod client;
 pub mod connect;
 pub mod lifecycle;
 pub mod process;
 pub mod reach;
 pub mod session;
 pub mod slot;
+pub mod transport;
+pub mod wire;

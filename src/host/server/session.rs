@@ -72,6 +72,10 @@ pub use connect::{Connected, connect};
 pub use seen::Seen;
 
 mod connect;
+mod list;
+mod listen;
+mod live;
+mod request;
 mod seen;
 
 /// Bytes that passed, counted by the session and read by metrics.

@@ -1,0 +1,119 @@
+//! The client as rmcp sees it: what it is, what it can do, and how requests of the server reach the
+//! desk. Parameters stay as they were sent; nothing here decodes them.
+
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    Implementation, ProtocolVersion,
+};
+use rmcp::service::{InboundStreamOrigin, RequestContext};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::host::approvals::{Answer, RequestKind};
+use crate::host::server::session::DeskRequest;
+use crate::host::server::wire::exchange::Operation;
+use crate::host::server::wire::tap::{Asked, Refusal, Tap};
+
+/// rmcp's view of the host.
+pub struct Client {
+    tap: Arc<Tap>,
+    config: ClientConfig,
+}
+
+impl Client {
+    /// A client that offers `version` in `initialize`.
+    pub fn new(tap: Arc<Tap>, version: ProtocolVersion) -> Self {
+        let info = Implementation::new("mcpdeck", env!("CARGO_PKG_VERSION")).with_title("mcpdeck");
+        let config = ClientConfig::new(capabilities(&version), info).with_protocol_version(version);
+        Self { tap, config }
+    }
+}
+
+/// What the host can do for a server, as far as `version` knows it.
+fn capabilities(version: &ProtocolVersion) -> ClientCapabilities {
+    let newest = *version >= ProtocolVersion::V_2025_11_25;
+    let all = json!({
+        "roots": {"listChanged": true},
+        "sampling": if newest { json!({"tools": {}, "context": {}}) } else { json!({}) },
+        "elicitation": if newest { json!({"form": {}, "url": {}}) } else { json!({}) },
+    });
+    serde_json::from_value(all).unwrap_or_default()
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        self.config.clone()
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        if let Some(refusal) = context.extensions.get::<Refusal>() {
+            return Err(ErrorData::new(ErrorCode(refusal.code), refusal.message.clone(), None));
+        }
+        let Some(asked) = context.extensions.get::<Asked>().cloned() else {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
+        };
+        let during = match context.extensions.get::<InboundStreamOrigin>() {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => self.tap.during(Some(id)),
+            _ => asked.during,
+        };
+        let withdrawn = CancellationToken::new();
+        let on_drop = withdrawn.clone().drop_guard();
+        let answer = self.tap.context.desk.ask(DeskRequest {
+            server: self.tap.context.server.clone(),
+            kind: kind(&request.method, &asked.params),
+            call: during.as_ref().and_then(|operation| operation.call),
+            params: asked.params,
+            bytes: asked.bytes,
+            deferred: false,
+            withdrawn,
+        });
+        let held = during.as_ref().map(Operation::hold);
+        let answer = tokio::select! {
+            biased;
+            () = context.ct.cancelled() => None,
+            () = self.tap.over.cancelled() => None,
+            answer = answer => Some(answer),
+        };
+        drop(held);
+        match answer {
+            Some(answer) => {
+                on_drop.disarm();
+                into_result(answer).map(CustomResult)
+            }
+            // Nothing is sent for it any more: rmcp drops the answer of a cancelled request.
+            None => Err(ErrorData::new(ErrorCode(-32800), "cancelled", None)),
+        }
+    }
+}
+
+/// What a request of the server is about.
+pub fn kind(method: &str, params: &Value) -> RequestKind {
+    match method {
+        "sampling/createMessage" => RequestKind::Sampling,
+        "elicitation/create" => {
+            let mode = params.get("mode").and_then(Value::as_str);
+            if mode == Some("url") { RequestKind::UrlElicitation } else { RequestKind::Elicitation }
+        }
+        "roots/list" => RequestKind::Roots,
+        other => RequestKind::Other(other.to_owned()),
+    }
+}
+
+/// The answer as JSON-RPC has it.
+fn into_result(answer: Answer) -> Result<Value, ErrorData> {
+    match answer {
+        Answer::Result(value) => Ok(value),
+        Answer::Refuse { code, message } => {
+            let code = i32::try_from(code).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
+            Err(ErrorData::new(ErrorCode(code), message, None))
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The wire: what every byte of a server means, whatever the transport. Parsing under a budget,
+//! classification, attribution to calls, the traffic tap and the findings.
+//!
+//! Knows nothing of pipes and HTTP (`transport`) and nothing of requests and deadlines (`session`).
+//! Everything here is synchronous: a message is understood where it is read, in wire order.
+
+pub mod exchange;
+pub mod json;
+pub mod message;
+pub mod pump;
+pub mod repair;
+pub mod scavenge;
+pub mod shape;
+pub mod tap;

@@ -1,0 +1,369 @@
+//! One operation on the wire: its clock, its progress, its round trips. Written by the tap while it
+//! reads, read by the request that waits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+
+use crate::host::server::session::{ByteCount, RequestContext, Waiting};
+use crate::host::{CallId, Clock, Error, Progress};
+use crate::text::SafeText;
+
+/// An operation, shared by all its round trips.
+#[derive(Debug)]
+pub struct Operation {
+    /// Whose it is; `None` for the session's own requests.
+    pub call: Option<CallId>,
+    /// Where its bytes are counted.
+    pub bytes: Option<Arc<ByteCount>>,
+    /// Wakes the request that waits: a person began or ceased to hold it, or an answer is doubted.
+    pub changed: Notify,
+    clock: Clock,
+    started: Instant,
+    state: Mutex<State>,
+    waiting: Option<watch::Sender<Waiting>>,
+    progress: Option<Mutex<Gate>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Persons or callbacks that hold it now.
+    holders: usize,
+    held_since: Option<Instant>,
+    held: Duration,
+    /// Active time at the last sign of life.
+    mark: Duration,
+}
+
+/// How much patience is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// The clock stands still.
+    Held,
+    /// It runs out after this long.
+    Left(Duration),
+    /// It ran out: no sign of life for the timeout.
+    Silent,
+    /// It ran out: the longest time in all.
+    Exhausted,
+}
+
+impl Operation {
+    /// A caller's operation.
+    pub fn of(context: &RequestContext, clock: Clock) -> Arc<Self> {
+        let gate = |sender: &mpsc::Sender<Progress>| Mutex::new(Gate::new(sender.clone()));
+        Arc::new(Self {
+            call: Some(context.call),
+            bytes: Some(Arc::clone(&context.bytes)),
+            waiting: Some(context.waiting.clone()),
+            progress: context.progress.as_ref().map(gate),
+            ..Self::new(clock)
+        })
+    }
+
+    /// One of the session itself.
+    pub fn own(clock: Clock) -> Arc<Self> {
+        Arc::new(Self::new(clock))
+    }
+
+    fn new(clock: Clock) -> Self {
+        Self {
+            call: None,
+            bytes: None,
+            changed: Notify::new(),
+            clock,
+            started: Instant::now(),
+            state: Mutex::default(),
+            waiting: None,
+            progress: None,
+        }
+    }
+
+    /// Patience left of `timeout` since the last sign of life and of `max_total` since the start,
+    /// the time a person held it not counted.
+    pub fn patience(&self, timeout: Duration, max_total: Duration) -> Patience {
+        let state = self.state();
+        if state.holders > 0 {
+            return Patience::Held;
+        }
+        let active = self.active(&state);
+        let silent = active.saturating_sub(state.mark);
+        if active >= max_total {
+            return Patience::Exhausted;
+        }
+        if silent >= timeout {
+            return Patience::Silent;
+        }
+        Patience::Left(timeout.saturating_sub(silent).min(max_total.saturating_sub(active)))
+    }
+
+    /// Time the server has had so far.
+    pub fn spent(&self) -> Duration {
+        self.active(&self.state())
+    }
+
+    /// A person or callback holds it until the guard is dropped.
+    pub fn hold(self: &Arc<Self>) -> Held {
+        let mut state = self.state();
+        state.holders += 1;
+        if state.holders == 1 {
+            state.held_since = Some(Instant::now());
+            if let Some(waiting) = &self.waiting {
+                let now = self.clock.now();
+                waiting.send_modify(|w| w.since = Some(now));
+            }
+        }
+        drop(state);
+        self.changed.notify_one();
+        Held(Arc::clone(self))
+    }
+
+    fn release(&self) {
+        let mut state = self.state();
+        state.holders = state.holders.saturating_sub(1);
+        if state.holders == 0
+            && let Some(since) = state.held_since.take()
+        {
+            let span = since.elapsed();
+            state.held += span;
+            if let Some(waiting) = &self.waiting {
+                waiting.send_modify(|w| {
+                    w.total += span;
+                    w.since = None;
+                });
+            }
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// A sign of life: patience begins anew.
+    pub fn alive(&self) {
+        let mut state = self.state();
+        state.mark = self.active(&state);
+    }
+
+    /// Progress arrived: a sign of life, passed on at a bounded rate.
+    pub fn progressed(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        self.alive();
+        if let (Some(gate), Some(call)) = (&self.progress, self.call) {
+            let mut gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+            gate.take(call, progress, total, message);
+        }
+    }
+
+    /// The answer is here: what the rate limit held back goes out before it.
+    pub fn flush_progress(&self) {
+        if let Some(gate) = &self.progress {
+            gate.lock().unwrap_or_else(PoisonError::into_inner).flush();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn active(&self, state: &State) -> Duration {
+        let holding = state.held_since.map(|since| since.elapsed()).unwrap_or_default();
+        self.started.elapsed().saturating_sub(state.held + holding)
+    }
+}
+
+/// Keeps the clock of an operation still.
+#[derive(Debug)]
+pub struct Held(Arc<Operation>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// Clamps and thins out progress. Overflow policy: between two that are passed on at least
+/// [`Gate::PERIOD`] lies; of those between, the newest is kept and goes out with the answer.
+#[derive(Debug)]
+struct Gate {
+    sender: mpsc::Sender<Progress>,
+    highest: f64,
+    passed: Option<Instant>,
+    kept: Option<Progress>,
+}
+
+impl Gate {
+    const PERIOD: Duration = Duration::from_millis(10);
+    const MESSAGE: usize = 1 << 10;
+
+    const fn new(sender: mpsc::Sender<Progress>) -> Self {
+        Self { sender, highest: 0.0, passed: None, kept: None }
+    }
+
+    fn take(&mut self, call: CallId, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let finite = |value: f64| value.is_finite().then(|| value.clamp(0.0, 1e15));
+        self.highest = finite(progress).map_or(self.highest, |value| value.max(self.highest));
+        let progress = Progress {
+            call,
+            progress: self.highest,
+            total: total.and_then(finite).filter(|total| *total > 0.0),
+            message: message.map(|text| SafeText::line(cut(text, Self::MESSAGE))),
+        };
+        let now = Instant::now();
+        if self.passed.is_some_and(|at| now - at < Self::PERIOD) {
+            self.kept = Some(progress);
+            return;
+        }
+        self.passed = Some(now);
+        self.kept = None;
+        let _ = self.sender.try_send(progress);
+    }
+
+    fn flush(&mut self) {
+        if let Some(progress) = self.kept.take() {
+            let _ = self.sender.try_send(progress);
+        }
+    }
+}
+
+/// The longest prefix of at most `max` bytes that ends between characters.
+pub fn cut(text: &str, max: usize) -> &str {
+    if text.len() <= max {
+        return text;
+    }
+    let mut end = max;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// One round trip of an operation.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The operation.
+    pub operation: Arc<Operation>,
+    /// Method.
+    pub method: SafeText,
+    /// Tool, prompt or URI.
+    pub target: Option<SafeText>,
+    failure: Mutex<Option<Error>>,
+    doubt: Mutex<Option<(Instant, String)>>,
+    given_up: AtomicBool,
+}
+
+impl Exchange {
+    /// How long a wrong id may be followed by the right one, when only one call is open.
+    const GRACE: Duration = Duration::from_secs(1);
+
+    /// A round trip that is about to begin.
+    pub fn new(operation: Arc<Operation>, method: SafeText, target: Option<SafeText>) -> Arc<Self> {
+        Arc::new(Self {
+            operation,
+            method,
+            target,
+            failure: Mutex::default(),
+            doubt: Mutex::default(),
+            given_up: AtomicBool::new(false),
+        })
+    }
+
+    /// `tools/call echo`
+    pub fn name(&self) -> String {
+        match &self.target {
+            Some(target) => format!("{} {target}", self.method),
+            None => self.method.to_string(),
+        }
+    }
+
+    /// Nobody waits for it any more, although it may not have been sent yet.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody gave it up before it was sent.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Says why it fails; the answer that wakes it is only a stand-in.
+    pub fn fail(&self, error: Error) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    /// Why it failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// An answer came that is probably meant for it but names another id.
+    pub fn doubt(&self, reason: String) {
+        let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        doubt.get_or_insert_with(|| (Instant::now() + Self::GRACE, reason));
+        drop(doubt);
+        self.operation.changed.notify_one();
+    }
+
+    /// When the doubt becomes a failure.
+    pub fn doubted_until(&self) -> Option<Instant> {
+        self.doubt.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(at, _)| *at)
+    }
+
+    /// The reason of a doubt whose time is over.
+    pub fn confirmed_doubt(&self) -> Option<String> {
+        let doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        doubt.as_ref().filter(|(at, _)| *at <= Instant::now()).map(|(_, reason)| reason.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_stands_still_while_somebody_holds_the_call() {
+        let operation = Operation::own(Clock::system());
+        let patience = || operation.patience(10 * SECOND, 60 * SECOND);
+        tokio::time::advance(4 * SECOND).await;
+        assert_eq!(patience(), Patience::Left(6 * SECOND));
+        let first = operation.hold();
+        let second = operation.hold();
+        tokio::time::advance(100 * SECOND).await;
+        assert_eq!(patience(), Patience::Held);
+        drop(first);
+        assert_eq!(patience(), Patience::Held);
+        drop(second);
+        assert_eq!(patience(), Patience::Left(6 * SECOND));
+        tokio::time::advance(6 * SECOND).await;
+        assert_eq!(patience(), Patience::Silent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_extends_the_deadline_up_to_the_longest_time() {
+        let operation = Operation::own(Clock::system());
+        for _ in 0..6 {
+            tokio::time::advance(9 * SECOND).await;
+            operation.progressed(1.0, None, None);
+        }
+        assert_eq!(operation.patience(10 * SECOND, 60 * SECOND), Patience::Left(6 * SECOND));
+        tokio::time::advance(6 * SECOND).await;
+        assert_eq!(operation.patience(10 * SECOND, 60 * SECOND), Patience::Exhausted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_clamped_and_thinned_out_and_the_last_is_not_lost() {
+        let (sender, mut receiver) = mpsc::channel(8);
+        let mut gate = Gate::new(sender);
+        for value in [5.0, 3.0, f64::INFINITY, f64::NAN, 1e308] {
+            gate.take(CallId(1), value, Some(-1.0), Some("x\u{1b}[2J"));
+        }
+        gate.flush();
+        let first = receiver.try_recv().unwrap();
+        assert_eq!((first.progress, first.total), (5.0, None));
+        assert!(!first.message.unwrap().contains('\u{1b}'));
+        assert!(receiver.try_recv().unwrap().progress > 0.9e15);
+        assert!(receiver.try_recv().is_err());
+    }
+}

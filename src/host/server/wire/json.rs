@@ -1,0 +1,237 @@
+//! JSON under a budget: one pass that builds the value and enforces depth and node count.
+//!
+//! A line limit is not a memory limit (15 MiB of `{"":0},` take gigabytes as a tree), so nodes are
+//! counted while they are made. Notices repeated keys, which JSON leaves undefined.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// What one message may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Deepest nesting of objects and arrays.
+    pub depth: usize,
+    /// Most values and keys.
+    pub nodes: usize,
+}
+
+impl Budget {
+    /// Nesting that is safe on a worker thread's stack, whatever a configuration says.
+    pub const MAX_DEPTH: usize = 512;
+}
+
+/// A value and what was odd about it.
+#[derive(Debug)]
+pub struct Parsed {
+    /// The value.
+    pub value: Value,
+    /// Bytes of the input it took; the rest was not looked at.
+    pub used: usize,
+    /// A key that stood twice in the same object; the last one counts.
+    pub repeated: Option<String>,
+}
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Not JSON; the parser's words.
+    Syntax(String),
+    /// The input ended before the value did.
+    Incomplete,
+    /// Nested deeper than the budget.
+    TooDeep(usize),
+    /// More values than the budget.
+    TooMany(usize),
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(reason) => write!(f, "not valid JSON: {reason}"),
+            Self::Incomplete => f.write_str("not valid JSON: it ends in the middle"),
+            Self::TooDeep(limit) => write!(f, "nested deeper than {limit} levels"),
+            Self::TooMany(limit) => write!(f, "more than {limit} JSON values"),
+        }
+    }
+}
+
+/// Parses the value at the start of `bytes`, which hold no line break.
+///
+/// # Errors
+/// The [`Flaw`] that stops the value from being built.
+pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
+    let mut state = State {
+        nodes: budget.nodes,
+        limits: Budget { depth: budget.depth.min(Budget::MAX_DEPTH), ..budget },
+        repeated: None,
+        flaw: None,
+    };
+    let mut parser = serde_json::Deserializer::from_slice(bytes);
+    parser.disable_recursion_limit();
+    let depth = state.limits.depth;
+    let value = match (Node { state: &mut state, depth }).deserialize(&mut parser) {
+        Ok(value) => value,
+        Err(error) => {
+            return Err(state.flaw.unwrap_or_else(|| {
+                if error.is_eof() { Flaw::Incomplete } else { Flaw::Syntax(error.to_string()) }
+            }));
+        }
+    };
+    let used = match parser.end() {
+        Ok(()) => bytes.len(),
+        // Single line: the column of the first trailing byte is its offset, counted from one.
+        Err(error) => error.column().saturating_sub(1).min(bytes.len()),
+    };
+    Ok(Parsed { value, used, repeated: state.repeated })
+}
+
+struct State {
+    nodes: usize,
+    limits: Budget,
+    repeated: Option<String>,
+    flaw: Option<Flaw>,
+}
+
+struct Node<'a> {
+    state: &'a mut State,
+    depth: usize,
+}
+
+impl Node<'_> {
+    fn charge<E: serde::de::Error>(&mut self) -> Result<(), E> {
+        match self.state.nodes.checked_sub(1) {
+            Some(left) => {
+                self.state.nodes = left;
+                Ok(())
+            }
+            None => self.fail(Flaw::TooMany(self.state.limits.nodes)),
+        }
+    }
+
+    fn descend<E: serde::de::Error>(&mut self) -> Result<usize, E> {
+        match self.depth.checked_sub(1) {
+            Some(left) => Ok(left),
+            None => self.fail(Flaw::TooDeep(self.state.limits.depth)),
+        }
+    }
+
+    fn fail<T, E: serde::de::Error>(&mut self, flaw: Flaw) -> Result<T, E> {
+        self.state.flaw = Some(flaw);
+        Err(E::custom("over budget"))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(mut self, from: D) -> Result<Value, D::Error> {
+        self.charge()?;
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
+        let depth = self.descend()?;
+        let mut out = Vec::new();
+        while let Some(item) = items.next_element_seed(Node { state: &mut *self.state, depth })? {
+            out.push(item);
+        }
+        Ok(Value::Array(out))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
+        let depth = self.descend()?;
+        let mut out = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(Node { state: &mut *self.state, depth })?;
+            match out.entry(key) {
+                serde_json::map::Entry::Vacant(slot) => {
+                    slot.insert(value);
+                }
+                serde_json::map::Entry::Occupied(mut slot) => {
+                    self.state.repeated.get_or_insert_with(|| slot.key().clone());
+                    slot.insert(value);
+                }
+            }
+        }
+        Ok(Value::Object(out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const BUDGET: Budget = Budget { depth: 128, nodes: 1000 };
+
+    #[test]
+    fn builds_the_same_value_as_the_plain_parser() {
+        let text = r#"{"a":[1,-2,3.5,true,null,"x\n\u00e9"],"b":{"c":{}}}"#;
+        let parsed = parse(text.as_bytes(), BUDGET).unwrap();
+        assert_eq!(parsed.value, serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!((parsed.used, parsed.repeated), (text.len(), None));
+    }
+
+    #[test]
+    fn stops_at_the_depth_and_node_limits_and_names_them() {
+        let nest = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(parse(nest(128).as_bytes(), BUDGET).is_ok());
+        assert_eq!(parse(nest(129).as_bytes(), BUDGET).unwrap_err(), Flaw::TooDeep(128));
+        let deep = Budget { depth: usize::MAX, ..BUDGET };
+        assert_eq!(parse(nest(100_000).as_bytes(), deep).unwrap_err(), Flaw::TooDeep(512));
+        let wide = format!("[{}0]", "0,".repeat(999));
+        assert_eq!(parse(wide.as_bytes(), BUDGET).unwrap_err(), Flaw::TooMany(1000));
+    }
+
+    #[test]
+    fn says_where_a_first_value_ends_and_which_key_came_twice() {
+        let parsed = parse(br#"{"a":1,"b":2,"a":3} done"#, BUDGET).unwrap();
+        assert_eq!(parsed.value, json!({"a": 3, "b": 2}));
+        assert_eq!((parsed.used, parsed.repeated.as_deref()), (20, Some("a")));
+    }
+
+    #[test]
+    fn tells_an_unfinished_value_from_a_wrong_one() {
+        assert_eq!(parse(br#"{"a":"#, BUDGET).unwrap_err(), Flaw::Incomplete);
+        assert!(matches!(parse(b"{\"a\":NaN}", BUDGET).unwrap_err(), Flaw::Syntax(_)));
+        assert!(matches!(parse(b"[1e999]", BUDGET).unwrap_err(), Flaw::Syntax(_)));
+    }
+}

@@ -1,0 +1,398 @@
+//! The tap: every message of one connection passes here once, in wire order, both ways.
+//!
+//! Owns the table of open requests in both directions. What comes in is understood, attributed,
+//! recorded and handed on; what cannot be handed on becomes a finding and, when it was somebody's
+//! answer, fails that request at once. Must not await and must not know the transport.
+
+mod answers;
+mod decode;
+mod inbound;
+mod notices;
+mod record;
+mod requests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, GetExtensions, GetMeta, RequestId,
+    ServerJsonRpcMessage,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::host::server::session::{SessionContext, SessionEvent};
+use crate::host::server::wire::exchange::{Exchange, Operation};
+use crate::host::server::wire::json::Budget;
+use crate::host::server::wire::pump::Pump;
+use crate::host::traffic::{Direction, MessageKind};
+use crate::host::{CallId, Error, Finding, FindingKind};
+use crate::text::SafeText;
+
+pub use record::method_name;
+use record::{JunkWindow, Passed};
+pub use requests::{Asked, Refusal};
+
+/// The tap of one connection.
+pub struct Tap {
+    /// What the session was given.
+    pub context: SessionContext,
+    /// The way to the owner.
+    pub pump: Arc<Pump>,
+    /// Fires when the connection is over; nothing comes and nothing can be sent any more.
+    pub over: CancellationToken,
+    ending: OnceLock<String>,
+    state: Mutex<State>,
+}
+
+/// Something for rmcp's service loop.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The message; results as raw values except in the handshake.
+    pub message: ServerJsonRpcMessage,
+    /// For an answer: what its request was.
+    pub expects: Expects,
+}
+
+/// What a request of the host is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expects {
+    /// A raw result.
+    Raw,
+    /// An `InitializeResult`.
+    Initialize,
+    /// A `DiscoverResult`.
+    Discover,
+    /// A page of tools, which the HTTP transport has to understand for its headers.
+    Tools,
+    /// Nothing, as long as the subscription lives.
+    Listen,
+}
+
+#[derive(Default)]
+struct State {
+    /// Open requests of the host, by id.
+    pending: HashMap<i64, Entry>,
+    /// Operations by progress token.
+    tokens: HashMap<i64, Arc<Operation>>,
+    /// Requests nobody waits for any more, oldest first.
+    abandoned: VecDeque<Abandoned>,
+    /// Ids from here on were never used.
+    next_id: i64,
+    next_token: i64,
+    /// Open requests of the server.
+    open: HashMap<RequestId, Open>,
+    /// Negotiated version.
+    version: Option<Arc<str>>,
+    modern: bool,
+    /// Lines of a message that is printed over several lines.
+    spread: inbound::Spread,
+    junk: JunkWindow,
+    handshake: Handshake,
+}
+
+/// What the handshake left behind.
+#[derive(Debug, Default)]
+pub struct Handshake {
+    /// The result as sent.
+    pub result: Option<Value>,
+    /// Why it failed, when the tap knows.
+    pub failure: Option<Error>,
+    /// `server/discover` was answered after its time.
+    pub late_discover: bool,
+}
+
+struct Entry {
+    method: SafeText,
+    exchange: Option<Arc<Exchange>>,
+    token: Option<i64>,
+    sent: Instant,
+    expects: Expects,
+}
+
+struct Abandoned {
+    id: i64,
+    method: SafeText,
+    target: Option<SafeText>,
+    call: Option<CallId>,
+    sent: Instant,
+    why: &'static str,
+}
+
+struct Open {
+    method: SafeText,
+    call: Option<CallId>,
+    arrived: Instant,
+}
+
+impl Tap {
+    /// Abandoned requests that are remembered, to tell a late answer from a second one.
+    const ABANDONED: usize = 1024;
+
+    /// A tap for a connection that is being opened.
+    pub fn new(context: SessionContext) -> Arc<Self> {
+        let pump = Pump::new(context.events.clone());
+        Arc::new(Self {
+            context,
+            pump,
+            over: CancellationToken::new(),
+            ending: OnceLock::new(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Limits of one message.
+    pub fn budget(&self) -> Budget {
+        let limits = &self.context.limits;
+        Budget { depth: limits.depth, nodes: limits.nodes }
+    }
+
+    /// Bytes arrived, whatever they are.
+    pub fn arrived(&self, bytes: usize) {
+        self.context.bytes.received(bytes);
+        if self.context.seen.bytes(bytes) {
+            self.pump.push(SessionEvent::FirstByte);
+        }
+    }
+
+    /// A version was agreed on.
+    pub fn negotiated(&self, version: &str, modern: bool) {
+        let mut state = self.state();
+        state.version = Some(version.into());
+        state.modern = modern;
+    }
+
+    /// What the handshake left behind.
+    pub fn take_handshake(&self) -> Handshake {
+        std::mem::take(&mut self.state().handshake)
+    }
+
+    /// A message is about to be written. Registers requests, so that their answers find them.
+    pub fn sending(&self, message: &ClientJsonRpcMessage, body: &[u8]) {
+        self.context.bytes.sent(body.len() + 1);
+        let mut passed = Passed::new(Direction::Out, MessageKind::Notification, body);
+        match message {
+            ClientJsonRpcMessage::Request(request) => {
+                passed.kind = MessageKind::Request;
+                passed.id = Some(record::id_text(&request.id));
+                let (method, exchange) = self.register(request, body.len());
+                passed.method = Some(method);
+                passed.target = exchange.as_ref().and_then(|e| e.target.clone());
+                passed.call = exchange.as_ref().and_then(|e| e.operation.call);
+            }
+            ClientJsonRpcMessage::Notification(notification) => {
+                passed.method = Some(method_name(notification_method(&notification.notification)));
+            }
+            ClientJsonRpcMessage::Response(response) => {
+                passed.kind = MessageKind::Response;
+                self.close_open(Some(&response.id), &mut passed);
+            }
+            ClientJsonRpcMessage::Error(error) => {
+                passed.kind = MessageKind::Error;
+                self.close_open(error.id.as_ref(), &mut passed);
+            }
+        }
+        self.record(passed);
+    }
+
+    fn register(
+        &self,
+        request: &rmcp::model::JsonRpcRequest<rmcp::model::ClientRequest>,
+        bytes: usize,
+    ) -> (SafeText, Option<Arc<Exchange>>) {
+        let exchange = request.request.extensions().get::<Arc<Exchange>>().cloned();
+        let name = request.request.method();
+        let method = exchange.as_ref().map_or_else(|| method_name(name), |e| e.method.clone());
+        let expects = match name {
+            "initialize" => Expects::Initialize,
+            "server/discover" => Expects::Discover,
+            "tools/list" => Expects::Tools,
+            "subscriptions/listen" => Expects::Listen,
+            _ => Expects::Raw,
+        };
+        if matches!(expects, Expects::Initialize | Expects::Discover) {
+            self.context.seen.asked(name);
+        }
+        let token =
+            request.request.get_meta().get_progress_token().and_then(|token| match token.0 {
+                RequestId::Number(token) => Some(token),
+                RequestId::String(_) => None,
+            });
+        if let Some(counter) = exchange.as_ref().and_then(|e| e.operation.bytes.as_ref()) {
+            counter.sent(bytes + 1);
+        }
+        let RequestId::Number(id) = request.id else { return (method, exchange) };
+        let mut state = self.state();
+        if expects == Expects::Initialize {
+            state.abandon_probes();
+        }
+        state.next_id = state.next_id.max(id + 1);
+        if let (Some(token), Some(exchange)) = (token, &exchange) {
+            state.next_token = state.next_token.max(token + 1);
+            state.tokens.insert(token, Arc::clone(&exchange.operation));
+        }
+        let entry = Entry {
+            method: method.clone(),
+            exchange: exchange.clone(),
+            token,
+            sent: Instant::now(),
+            expects,
+        };
+        if exchange.as_ref().is_some_and(|e| e.is_given_up()) {
+            state.remember(id, entry, "was cancelled");
+        } else {
+            state.pending.insert(id, entry);
+        }
+        (method, exchange)
+    }
+
+    fn close_open(&self, id: Option<&RequestId>, passed: &mut Passed<'_>) {
+        let Some(id) = id else { return };
+        passed.id = Some(record::id_text(id));
+        if let Some(open) = self.state().open.remove(id) {
+            passed.latency = Some(open.arrived.elapsed());
+            passed.method = Some(open.method);
+            passed.call = open.call;
+        }
+    }
+
+    /// Nobody waits for the answer of this request any more. True when the server should be told:
+    /// the request is open, or still on its way out.
+    pub fn abandon(&self, id: i64, exchange: &Exchange, why: &'static str) -> bool {
+        let mut state = self.state();
+        if let Some(entry) = state.take(id) {
+            state.remember(id, entry, why);
+            return true;
+        }
+        exchange.give_up();
+        id >= state.next_id
+    }
+
+    /// The operation during which a message from the server probably comes: the one that is told
+    /// by `stream`, or the only one that is open.
+    pub fn during(&self, stream: Option<&RequestId>) -> Option<Arc<Operation>> {
+        let state = self.state();
+        if let Some(RequestId::Number(id)) = stream {
+            let exchange = state.pending.get(id)?.exchange.as_ref()?;
+            return exchange.operation.call.map(|_| Arc::clone(&exchange.operation));
+        }
+        let mut calls = state.pending.values().filter_map(|entry| {
+            let exchange = entry.exchange.as_ref()?;
+            exchange.operation.call.map(|_| &exchange.operation)
+        });
+        let only = calls.next()?;
+        calls.next().is_none().then(|| Arc::clone(only))
+    }
+
+    /// The connection is over: what waits behind the last line is looked at, and nothing is open
+    /// any more.
+    pub fn ended(&self, reason: &str) {
+        let spread = std::mem::take(&mut self.state().spread);
+        if !spread.text.is_empty() {
+            let message = "the output ended inside a message";
+            self.find(FindingKind::Malformed, message, &spread.text, None);
+        }
+        self.roll_junk();
+        if self.end(reason) {
+            self.pump.push(SessionEvent::Closed(SafeText::line(reason)));
+        }
+    }
+
+    /// The connection is over for this reason. False when it already was.
+    pub fn end(&self, reason: &str) -> bool {
+        let first = self.ending.set(reason.to_owned()).is_ok();
+        self.over.cancel();
+        first
+    }
+
+    /// Why the connection is over.
+    pub fn ending(&self) -> &str {
+        self.ending.get().map_or("the session ended", String::as_str)
+    }
+
+    /// Reports what the session found in an answer.
+    pub fn report(&self, kind: FindingKind, message: &str, raw: &str, request: Option<&str>) {
+        self.find(kind, message, raw.as_bytes(), request.map(method_name));
+    }
+
+    /// Reports a finding.
+    fn find(&self, kind: FindingKind, message: &str, raw: &[u8], request: Option<SafeText>) {
+        self.find_many(kind, message, raw, request, 1);
+    }
+
+    fn find_many(
+        &self,
+        kind: FindingKind,
+        message: &str,
+        raw: &[u8],
+        request: Option<SafeText>,
+        count: u64,
+    ) {
+        let finding = Finding {
+            raw: SafeText::line(&self.text(raw, Finding::RAW)),
+            request,
+            count,
+            ..Finding::new(
+                kind,
+                self.context.clock.now(),
+                self.context.redactor.redact(message).as_ref(),
+            )
+        };
+        self.pump.push(SessionEvent::Finding(finding));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The only request an unattributed answer can be meant for.
+    fn only_pending(&self) -> Option<i64> {
+        let mut ids = self.pending.iter().filter(|(_, e)| e.expects != Expects::Listen);
+        let only = *ids.next()?.0;
+        ids.next().is_none().then_some(only)
+    }
+
+    fn remember(&mut self, id: i64, entry: Entry, why: &'static str) {
+        if self.abandoned.len() == Tap::ABANDONED {
+            self.abandoned.pop_front();
+        }
+        self.abandoned.push_back(Abandoned {
+            id,
+            method: entry.method,
+            target: entry.exchange.as_ref().and_then(|e| e.target.clone()),
+            call: entry.exchange.as_ref().and_then(|e| e.operation.call),
+            sent: entry.sent,
+            why,
+        });
+    }
+
+    /// `initialize` follows an unanswered `server/discover`: its answer, if it ever comes, must
+    /// not be taken for that of the handshake.
+    fn abandon_probes(&mut self) {
+        let probes: Vec<i64> = self
+            .pending
+            .iter()
+            .filter(|(_, entry)| entry.expects == Expects::Discover)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in probes {
+            if let Some(entry) = self.pending.remove(&id) {
+                self.remember(id, entry, "probe");
+            }
+        }
+    }
+}
+
+const fn notification_method(notification: &ClientNotification) -> &str {
+    match notification {
+        ClientNotification::CancelledNotification(_) => "notifications/cancelled",
+        ClientNotification::ProgressNotification(_) => "notifications/progress",
+        ClientNotification::InitializedNotification(_) => "notifications/initialized",
+        ClientNotification::RootsListChangedNotification(_) => "notifications/roots/list_changed",
+        ClientNotification::CustomNotification(custom) => custom.method.as_str(),
+        _ => "notifications/unknown",
+    }
+}

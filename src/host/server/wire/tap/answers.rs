@@ -1,0 +1,343 @@
+//! Answers: which request they belong to, and failing it at once when they are no good.
+
+use std::collections::VecDeque;
+
+use rmcp::model::{CustomResult, ErrorCode as RpcCode, ErrorData, RequestId};
+use rmcp::model::{ServerJsonRpcMessage, ServerResult};
+use serde_json::Value;
+
+use super::decode;
+use super::inbound::Source;
+use super::record::{Passed, id_text};
+use super::{Delivery, Entry, Expects, Tap};
+use crate::host::server::wire::message::Outcome;
+use crate::host::server::wire::shape::{self, Misfit};
+use crate::host::traffic::MessageKind;
+use crate::host::{Error, ErrorCode, FindingKind, RpcError};
+use crate::text::SafeText;
+
+/// Whose answer it is.
+enum Owner {
+    /// An open request.
+    Pending(i64, Entry),
+    /// Nobody's; already reported.
+    Nobody,
+}
+
+impl Tap {
+    pub(super) fn answer(
+        &self,
+        id: Option<RequestId>,
+        outcome: Outcome,
+        mut source: Source<'_>,
+        out: &mut VecDeque<Delivery>,
+    ) {
+        let owner = match id {
+            Some(id) => self.owner(&id, &mut source, out),
+            None => self.owner_without_id(&outcome, &source),
+        };
+        let Owner::Pending(id, entry) = owner else { return };
+        if let Some(operation) = entry.exchange.as_ref().map(|e| &e.operation) {
+            operation.flush_progress();
+            if let Some(counter) = &operation.bytes {
+                counter.received(source.raw.len() + 1);
+            }
+        }
+        match outcome {
+            Outcome::Result(result) => self.result(id, &entry, result, &source, out),
+            Outcome::Error(error) => self.error(id, &entry, error, &source, out),
+            Outcome::Broken(reason) => {
+                let name = name_of(&entry);
+                self.find(FindingKind::Malformed, &reason, source.raw, Some(name));
+                self.recorded(&entry, id, MessageKind::Junk, source.raw, Some(&reason));
+                self.fail(id, &entry, protocol(&format!("the answer is malformed: {reason}")), out);
+            }
+        }
+    }
+
+    fn result(
+        &self,
+        id: i64,
+        entry: &Entry,
+        result: Value,
+        source: &Source<'_>,
+        out: &mut VecDeque<Delivery>,
+    ) {
+        let mut problem = self.note_all(source, Some(&name_of(entry)));
+        let misfit = shape::check(&entry.method, &result);
+        if let Some(Misfit::Odd(reason) | Misfit::Useless(reason)) = &misfit {
+            self.find(FindingKind::WrongShape, reason, source.raw, Some(name_of(entry)));
+            problem = Some(reason.clone());
+        }
+        self.recorded(entry, id, MessageKind::Response, source.raw, problem.as_deref());
+        if let Some(Misfit::Useless(reason)) = misfit {
+            let message = format!("the answer has the wrong shape: {reason}");
+            return self.fail(id, entry, protocol(&message), out);
+        }
+        let decoded = match entry.expects {
+            Expects::Initialize => decode::initialize(&result),
+            Expects::Discover => decode::discover(&result),
+            _ => Ok((ServerResult::CustomResult(CustomResult(Value::Null)), None)),
+        };
+        let (typed, odd) = match decoded {
+            Ok(decoded) => decoded,
+            Err(reason) => {
+                self.find(FindingKind::WrongShape, &reason, source.raw, Some(name_of(entry)));
+                return self.fail(id, entry, protocol(&reason), out);
+            }
+        };
+        if let Some(odd) = odd {
+            self.find(FindingKind::WrongShape, &odd, source.raw, Some(name_of(entry)));
+        }
+        let result = if matches!(entry.expects, Expects::Initialize | Expects::Discover) {
+            self.state().handshake.result = Some(result);
+            typed
+        } else {
+            ServerResult::CustomResult(CustomResult(result))
+        };
+        let message = ServerJsonRpcMessage::response(result, RequestId::Number(id));
+        out.push_back(Delivery { message, expects: entry.expects });
+    }
+
+    fn error(
+        &self,
+        id: i64,
+        entry: &Entry,
+        error: RpcError,
+        source: &Source<'_>,
+        out: &mut VecDeque<Delivery>,
+    ) {
+        let problem = self.note_all(source, Some(&name_of(entry)));
+        self.recorded(entry, id, MessageKind::Error, source.raw, problem.as_deref());
+        self.fail(id, entry, answered_with(error), out);
+    }
+
+    /// Fails an open request that was taken out of the table.
+    pub(super) fn fail(
+        &self,
+        id: i64,
+        entry: &Entry,
+        mut error: Error,
+        out: &mut VecDeque<Delivery>,
+    ) {
+        error.server = Some(self.context.server.clone());
+        error.request = Some(name_of(entry).to_string());
+        let redacted = self.context.redactor.redact(&error.message).into_owned();
+        error.message = redacted;
+        let (code, data) = match &error.rpc {
+            Some(rpc) => (
+                rpc.code
+                    .and_then(|code| i32::try_from(code).ok())
+                    .unwrap_or(RpcCode::INTERNAL_ERROR.0),
+                rpc.data.clone(),
+            ),
+            // What cannot be understood as an answer to the probe is what a legacy server says.
+            None if entry.expects == Expects::Discover => (RpcCode::METHOD_NOT_FOUND.0, None),
+            None => (RpcCode::INTERNAL_ERROR.0, None),
+        };
+        let stand_in = ErrorData::new(RpcCode(code), error.message.clone(), data);
+        match &entry.exchange {
+            Some(exchange) => exchange.fail(error),
+            None => self.state().handshake.failure = Some(error),
+        }
+        let message = ServerJsonRpcMessage::error(stand_in, Some(RequestId::Number(id)));
+        out.push_back(Delivery { message, expects: entry.expects });
+    }
+
+    /// A message that cannot be used, by its text: fails the request it answers, if that can be
+    /// told.
+    pub(super) fn broken(
+        &self,
+        raw: &[u8],
+        id: Option<RequestId>,
+        kind: FindingKind,
+        reason: &str,
+        out: &mut VecDeque<Delivery>,
+    ) {
+        let asks = contains(raw, b"\"method\"")
+            && !contains(raw, b"\"result\"")
+            && !contains(raw, b"\"error\"");
+        let owner = if asks { None } else { self.take_broken(id.as_ref()) };
+        let request = owner.as_ref().map(|(_, entry)| name_of(entry));
+        self.find(kind, reason, raw, request);
+        match owner {
+            Some((id, entry)) => {
+                self.recorded(&entry, id, MessageKind::Junk, raw, Some(reason));
+                let error = protocol(&format!("the answer cannot be read: {reason}"));
+                self.fail(id, &entry, error, out);
+            }
+            None => self.record(Passed {
+                id: id.as_ref().map(id_text),
+                problem: Some(SafeText::line(reason)),
+                ..Passed::came(MessageKind::Junk, raw)
+            }),
+        }
+    }
+
+    fn take_broken(&self, id: Option<&RequestId>) -> Option<(i64, Entry)> {
+        let mut state = self.state();
+        let id = match id {
+            Some(id) => number(id)?,
+            None => state.only_pending()?,
+        };
+        let entry = state.take(id)?;
+        Some((id, entry))
+    }
+
+    fn owner(
+        &self,
+        id: &RequestId,
+        source: &mut Source<'_>,
+        out: &mut VecDeque<Delivery>,
+    ) -> Owner {
+        let mut state = self.state();
+        let wanted = number(id);
+        if let Some(number) = wanted
+            && let Some(entry) = state.take(number)
+        {
+            if matches!(id, RequestId::String(_)) {
+                source.notes.push(format!("id {number} came back as a string"));
+            }
+            return Owner::Pending(number, entry);
+        }
+        if let Some(at) = wanted.and_then(|n| state.abandoned.iter().position(|a| a.id == n)) {
+            let Some(late) = state.abandoned.remove(at) else { return Owner::Nobody };
+            drop(state);
+            self.late(&late, source);
+            return Owner::Nobody;
+        }
+        let used = wanted.is_some_and(|n| (0..state.next_id).contains(&n));
+        let only = state.only_pending().filter(|_| !used);
+        let doubted = only.and_then(|n| state.pending.get(&n)?.exchange.clone());
+        let handshake = only.filter(|_| doubted.is_none());
+        let failed = handshake.and_then(|n| state.take(n).map(|entry| (n, entry)));
+        drop(state);
+        let id = id_text(id);
+        let (kind, message) = if used {
+            (FindingKind::DuplicateAnswer, format!("a second answer to request {id}"))
+        } else {
+            (FindingKind::UnknownId, format!("an answer to request {id}, which was never sent"))
+        };
+        self.find(kind, &message, source.raw, None);
+        self.record(Passed {
+            id: Some(id),
+            problem: Some(SafeText::line(&message)),
+            ..Passed::came(MessageKind::Response, source.raw)
+        });
+        if let Some(exchange) = doubted {
+            exchange.doubt(format!("the answer names the wrong request: {message}"));
+        }
+        if let Some((number, entry)) = failed {
+            self.fail(number, &entry, protocol(&message), out);
+        }
+        Owner::Nobody
+    }
+
+    fn late(&self, late: &super::Abandoned, source: &Source<'_>) {
+        if late.why == "probe" {
+            self.state().handshake.late_discover = true;
+        } else {
+            let message = format!("an answer after its request {}", late.why);
+            let name = full_name(&late.method, late.target.as_ref());
+            self.find(FindingKind::LateAnswer, &message, source.raw, Some(name));
+        }
+        let problem = format!("late: the request {}", late.why);
+        self.record(Passed {
+            method: Some(late.method.clone()),
+            target: late.target.clone(),
+            id: Some(SafeText::line(&late.id.to_string())),
+            call: late.call,
+            latency: Some(late.sent.elapsed()),
+            problem: Some(SafeText::line(&problem)),
+            ..Passed::came(MessageKind::Response, source.raw)
+        });
+    }
+
+    /// An answer that names no request: a server that could not read ours answers so.
+    fn owner_without_id(&self, outcome: &Outcome, source: &Source<'_>) -> Owner {
+        let mut state = self.state();
+        if let Some(id) = state.only_pending()
+            && let Some(entry) = state.take(id)
+        {
+            return Owner::Pending(id, entry);
+        }
+        drop(state);
+        let message = match outcome {
+            Outcome::Error(error) => format!("an error without an id: {}", error.message),
+            _ => "an answer without an id".to_owned(),
+        };
+        self.find(FindingKind::UnknownId, &message, source.raw, None);
+        self.record(Passed {
+            problem: Some(SafeText::line(&message)),
+            ..Passed::came(MessageKind::Error, source.raw)
+        });
+        Owner::Nobody
+    }
+
+    fn recorded(
+        &self,
+        entry: &Entry,
+        id: i64,
+        kind: MessageKind,
+        raw: &[u8],
+        problem: Option<&str>,
+    ) {
+        self.record(Passed {
+            method: Some(entry.method.clone()),
+            target: entry.exchange.as_ref().and_then(|e| e.target.clone()),
+            id: Some(id_text(&RequestId::Number(id))),
+            call: entry.exchange.as_ref().and_then(|e| e.operation.call),
+            latency: Some(entry.sent.elapsed()),
+            problem: problem.map(SafeText::line),
+            ..Passed::came(kind, raw)
+        });
+    }
+}
+
+impl super::State {
+    pub(super) fn take(&mut self, id: i64) -> Option<Entry> {
+        let entry = self.pending.remove(&id)?;
+        if let Some(token) = entry.token {
+            self.tokens.remove(&token);
+        }
+        Some(entry)
+    }
+}
+
+/// The error of a request that the server answered with an error object.
+fn answered_with(rpc: RpcError) -> Error {
+    let code = rpc.code.map_or_else(|| "without a code".to_owned(), |code| code.to_string());
+    let mut error = Error::new(
+        ErrorCode::Protocol,
+        format!("the server answered with error {code}: {}", rpc.message),
+    );
+    error.rpc = Some(rpc);
+    error
+}
+
+fn protocol(message: &str) -> Error {
+    Error::new(ErrorCode::Protocol, message)
+        .help("the message log holds the raw text; the server's author can fix it")
+}
+
+fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Number(number) => Some(*number),
+        RequestId::String(text) => text.parse().ok(),
+    }
+}
+
+fn contains(raw: &[u8], needle: &[u8]) -> bool {
+    memchr::memmem::find(raw, needle).is_some()
+}
+
+fn name_of(entry: &Entry) -> SafeText {
+    match &entry.exchange {
+        Some(exchange) => full_name(&exchange.method, exchange.target.as_ref()),
+        None => entry.method.clone(),
+    }
+}
+
+fn full_name(method: &SafeText, target: Option<&SafeText>) -> SafeText {
+    target.map_or_else(|| method.clone(), |target| SafeText::line(&format!("{method} {target}")))
+}

@@ -1,0 +1,222 @@
+//! From a line to messages: parse, repair, split, and what to do when nothing helps.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+
+use super::{Delivery, Tap};
+use crate::host::FindingKind;
+use crate::host::server::wire::json::{self, Flaw};
+use crate::host::server::wire::message::{Inbound, classify};
+use crate::host::server::wire::{repair, scavenge};
+
+/// What surrounds a message that is being taken in.
+pub(super) struct Source<'a> {
+    /// The text it came in.
+    pub raw: &'a [u8],
+    /// What had to be tolerated so far.
+    pub notes: Vec<String>,
+}
+
+impl Tap {
+    /// Takes in one line (or one event of an HTTP stream), without its line break.
+    pub fn line(&self, line: &[u8], out: &mut VecDeque<Delivery>) {
+        let line = trim(line);
+        match line.first() {
+            None => {}
+            Some(_) if self.continues(line, out) => {}
+            Some(b'{' | b'[') => self.text_line(line, Vec::new(), out),
+            Some(_) => match scavenge::find_message(line) {
+                Some(at) => {
+                    let before = String::from_utf8_lossy(&line[..at.min(80)]).into_owned();
+                    let note = format!("text in front of the message: `{before}`");
+                    self.text_line(&line[at..], vec![note], out);
+                }
+                None => self.junk(line, "a line on stdout that is not JSON-RPC"),
+            },
+        }
+    }
+
+    /// A line longer than the limit, of which only both ends were kept.
+    pub fn oversized(&self, head: &[u8], tail: &[u8], total: u64, out: &mut VecDeque<Delivery>) {
+        let limit = self.context.limits.line_bytes;
+        let reason = format!("a line of {total} bytes, the limit is {limit} (`limits.lineBytes`)");
+        if !matches!(trim(head).first(), Some(b'{' | b'[')) {
+            self.find(FindingKind::TooLarge, &reason, head, None);
+            self.junk(head, &reason);
+            return;
+        }
+        let id = scavenge::find_id(head).or_else(|| scavenge::find_last_id(trim(tail)));
+        self.broken(head, id, FindingKind::TooLarge, &reason, out);
+    }
+
+    fn text_line(&self, line: &[u8], mut notes: Vec<String>, out: &mut VecDeque<Delivery>) {
+        match json::parse(line, self.budget()) {
+            Ok(parsed) => self.parsed(line, parsed, notes, out),
+            Err(flaw @ (Flaw::Syntax(_) | Flaw::Incomplete)) => match repair::repair(line) {
+                Some((text, what)) => {
+                    notes.push(format!("{what} (replaced by U+FFFD)"));
+                    self.repaired(line, text.as_bytes(), notes, out);
+                }
+                None => self.flawed(line, &flaw, out),
+            },
+            Err(flaw) => self.flawed(line, &flaw, out),
+        }
+    }
+
+    fn repaired(&self, raw: &[u8], text: &[u8], notes: Vec<String>, out: &mut VecDeque<Delivery>) {
+        match json::parse(text, self.budget()) {
+            Ok(parsed) => self.parsed(text, parsed, notes, out),
+            Err(flaw) => self.flawed(raw, &flaw, out),
+        }
+    }
+
+    fn parsed(
+        &self,
+        line: &[u8],
+        parsed: json::Parsed,
+        mut notes: Vec<String>,
+        out: &mut VecDeque<Delivery>,
+    ) {
+        if let Some(key) = parsed.repeated {
+            notes.push(format!("the key `{key}` stands twice in one object; the last counts"));
+        }
+        let rest = trim(&line[parsed.used..]);
+        if !rest.is_empty() && rest[0] != b'{' {
+            notes.push("text after the message".to_owned());
+        }
+        match parsed.value {
+            Value::Array(items) => self.batch(&line[..parsed.used], items, &notes, out),
+            value => self.value(value, Source { raw: &line[..parsed.used], notes }, out),
+        }
+        if rest.first() == Some(&b'{') {
+            self.text_line(rest, vec!["several messages on one line".to_owned()], out);
+        }
+    }
+
+    /// A JSON-RPC batch: part of the protocol in 2025-03-26 alone, understood everywhere.
+    fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], out: &mut VecDeque<Delivery>) {
+        let allowed = self.state().version.as_deref() == Some("2025-03-26");
+        if !items.iter().any(Value::is_object) {
+            return self.junk(raw, "a JSON array that is no batch of messages");
+        }
+        if !allowed {
+            let message =
+                format!("a batch of {} messages, which this version forbids", items.len());
+            self.find(FindingKind::NotAllowed, &message, raw, None);
+        }
+        for item in items {
+            let raw = serde_json::to_vec(&item).unwrap_or_default();
+            self.value(item, Source { raw: &raw, notes: notes.to_vec() }, out);
+        }
+    }
+
+    fn value(&self, value: Value, mut source: Source<'_>, out: &mut VecDeque<Delivery>) {
+        let classified = classify(value);
+        source.notes.extend(classified.notes);
+        match classified.inbound {
+            Inbound::Junk => return self.junk(source.raw, "JSON that is not JSON-RPC"),
+            Inbound::Answer { id, outcome } => self.answer(id, outcome, source, out),
+            Inbound::Malformed { id, reason } => {
+                self.broken(source.raw, id, FindingKind::Malformed, &reason, out);
+            }
+            Inbound::Request { id, method, params } => {
+                self.request(id, method, params, source, out);
+            }
+            Inbound::Notification { method, params } => {
+                self.notification(&method, params, source, out);
+            }
+        }
+        self.context.seen.message();
+    }
+
+    fn flawed(&self, line: &[u8], flaw: &Flaw, out: &mut VecDeque<Delivery>) {
+        if matches!(flaw, Flaw::Incomplete) && (line == b"{" || line == b"[") {
+            let mut spread = Spread::default();
+            spread.add(line);
+            self.state().spread = spread;
+            return;
+        }
+        let protocol = ["\"jsonrpc\"", "\"result\"", "\"error\"", "\"method\""];
+        if !protocol.iter().any(|key| memchr::memmem::find(line, key.as_bytes()).is_some()) {
+            return self.junk(line, "a line on stdout that is not JSON-RPC");
+        }
+        let kind = match flaw {
+            Flaw::TooDeep(_) | Flaw::TooMany(_) => FindingKind::TooLarge,
+            Flaw::Syntax(_) | Flaw::Incomplete => FindingKind::Malformed,
+        };
+        self.broken(line, scavenge::find_id(line), kind, &flaw.to_string(), out);
+    }
+
+    /// Collects a message that is printed over several lines. True when the line was part of one.
+    fn continues(&self, line: &[u8], out: &mut VecDeque<Delivery>) -> bool {
+        let mut state = self.state();
+        if state.spread.text.is_empty() {
+            return false;
+        }
+        let mut spread = std::mem::take(&mut state.spread);
+        drop(state);
+        // A whole message of its own means that what was collected is none.
+        let whole = line.starts_with(b"{\"jsonrpc\"") && json::parse(line, self.budget()).is_ok();
+        if whole || spread.text.len() + line.len() > self.context.limits.line_bytes {
+            self.junk(&spread.text, "lines on stdout that are not JSON-RPC");
+            return false;
+        }
+        spread.add(line);
+        if spread.depth > 0 {
+            self.state().spread = spread;
+            return true;
+        }
+        match json::parse(&spread.text, self.budget()) {
+            Ok(parsed) => {
+                let note = "one message over several lines".to_owned();
+                self.parsed(&spread.text, parsed, vec![note], out);
+            }
+            Err(flaw) => self.flawed(&spread.text, &flaw, out),
+        }
+        true
+    }
+
+    /// Something that was meant as a message and is none.
+    pub(super) fn note_all(&self, source: &Source<'_>, request: Option<&str>) -> Option<String> {
+        if source.notes.is_empty() {
+            return None;
+        }
+        let text = source.notes.join("; ");
+        let request = request.map(crate::text::SafeText::line);
+        self.find(FindingKind::Malformed, &text, source.raw, request);
+        Some(text)
+    }
+}
+
+/// A message that is printed over several lines, as far as it came.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    pub(super) text: Vec<u8>,
+    depth: i64,
+}
+
+impl Spread {
+    /// Appends a line. Strings cannot run over a line break, so each line is followed by itself.
+    fn add(&mut self, line: &[u8]) {
+        let mut string = false;
+        let mut escaped = false;
+        for byte in line {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if string => escaped = true,
+                b'"' => string = !string,
+                b'{' | b'[' if !string => self.depth += 1,
+                b'}' | b']' if !string => self.depth -= 1,
+                _ => {}
+            }
+        }
+        self.text.extend_from_slice(line);
+        self.text.push(b' ');
+    }
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    line.trim_ascii()
+}

@@ -1,0 +1,194 @@
+//! Records of what passed, for the rings: redacted, cut, with latency and call.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rmcp::model::RequestId;
+use tokio::time::Instant;
+
+use super::Tap;
+use crate::host::server::wire::exchange::cut;
+use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::host::{CallId, FindingKind};
+use crate::text::SafeText;
+
+/// A message that passed.
+pub(super) struct Passed<'a> {
+    pub direction: Direction,
+    pub kind: MessageKind,
+    pub method: Option<SafeText>,
+    pub target: Option<SafeText>,
+    pub id: Option<SafeText>,
+    pub call: Option<CallId>,
+    pub latency: Option<Duration>,
+    pub bytes: usize,
+    pub body: &'a [u8],
+    pub problem: Option<SafeText>,
+}
+
+impl<'a> Passed<'a> {
+    pub(super) const fn new(direction: Direction, kind: MessageKind, body: &'a [u8]) -> Self {
+        Self {
+            direction,
+            kind,
+            method: None,
+            target: None,
+            id: None,
+            call: None,
+            latency: None,
+            bytes: body.len(),
+            body,
+            problem: None,
+        }
+    }
+
+    /// A message of the server.
+    pub(super) const fn came(kind: MessageKind, body: &'a [u8]) -> Self {
+        Self::new(Direction::In, kind, body)
+    }
+}
+
+/// Lines that are no messages are kept at a bounded rate; the rest of each second is counted.
+#[derive(Debug, Default)]
+pub(super) struct JunkWindow {
+    began: Option<Instant>,
+    kept: u32,
+    skipped: u64,
+    skipped_bytes: usize,
+}
+
+impl JunkWindow {
+    /// Junk lines that are kept per second.
+    const KEPT: u32 = 64;
+    const PERIOD: Duration = Duration::from_secs(1);
+}
+
+impl Tap {
+    pub(super) fn record(&self, passed: Passed<'_>) {
+        let body = self.text(passed.body, TrafficRecord::BODY);
+        let record = Arc::new(TrafficRecord {
+            at: self.context.clock.now(),
+            server: self.context.server.clone(),
+            direction: passed.direction,
+            kind: passed.kind,
+            method: passed.method,
+            target: passed.target,
+            id: passed.id,
+            call: passed.call,
+            bytes: passed.bytes,
+            latency: passed.latency,
+            cut: passed.bytes > TrafficRecord::BODY,
+            body: body.into(),
+            problem: passed.problem,
+        });
+        self.context.black_box.push(Arc::clone(&record));
+        self.context.traffic.push(record);
+    }
+
+    /// The text of `raw`, secrets masked, cut to `max` bytes.
+    pub(super) fn text<'a>(&self, raw: &'a [u8], max: usize) -> Cow<'a, str> {
+        // A secret that lies across the cut must not leave its first half behind.
+        const MARGIN: usize = 4 << 10;
+        let redactor = &self.context.redactor;
+        let margin = if redactor.is_empty() { 4 } else { MARGIN };
+        let text = String::from_utf8_lossy(&raw[..raw.len().min(max + margin)]);
+        let text = match text {
+            Cow::Borrowed(text) => redactor.redact(text),
+            Cow::Owned(text) => Cow::Owned(redactor.redact(&text).into_owned()),
+        };
+        match text {
+            Cow::Borrowed(text) => Cow::Borrowed(cut(text, max)),
+            Cow::Owned(mut text) => {
+                text.truncate(cut(&text, max).len());
+                Cow::Owned(text)
+            }
+        }
+    }
+
+    /// A line that is no message.
+    pub(super) fn junk(&self, line: &[u8], problem: &str) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let junk = &mut state.junk;
+        let fresh = junk.began.is_none_or(|began| now - began >= JunkWindow::PERIOD);
+        if !fresh && junk.kept >= JunkWindow::KEPT {
+            junk.skipped += 1;
+            junk.skipped_bytes += line.len();
+            return;
+        }
+        drop(state);
+        if fresh {
+            self.roll_junk();
+        }
+        self.state().junk.kept += 1;
+        let text = SafeText::line(&self.text(line, 256));
+        self.context.seen.junk(&text, 1);
+        self.find(FindingKind::Junk, problem, line, None);
+        let problem = Some(SafeText::line(problem));
+        self.record(Passed { problem, ..Passed::came(MessageKind::Junk, line) });
+    }
+
+    /// Accounts for the lines the last second skipped, and begins another.
+    pub(super) fn roll_junk(&self) {
+        let last = std::mem::take(&mut self.state().junk);
+        self.state().junk.began = Some(Instant::now());
+        if last.skipped == 0 {
+            return;
+        }
+        let message = format!("{} more lines that are not JSON-RPC, not kept", last.skipped);
+        self.context.seen.junk(&SafeText::default(), last.skipped);
+        self.find_many(FindingKind::Junk, &message, b"", None, last.skipped);
+        self.record(Passed {
+            bytes: last.skipped_bytes,
+            problem: Some(SafeText::line(&message)),
+            ..Passed::came(MessageKind::Junk, b"")
+        });
+    }
+}
+
+/// A method as text; those of the specification without an allocation.
+pub fn method_name(method: &str) -> SafeText {
+    const KNOWN: [&str; 28] = [
+        "initialize",
+        "server/discover",
+        "ping",
+        "tools/call",
+        "tools/list",
+        "prompts/get",
+        "prompts/list",
+        "resources/read",
+        "resources/list",
+        "resources/templates/list",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "subscriptions/listen",
+        "completion/complete",
+        "logging/setLevel",
+        "sampling/createMessage",
+        "elicitation/create",
+        "roots/list",
+        "notifications/initialized",
+        "notifications/cancelled",
+        "notifications/progress",
+        "notifications/message",
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/roots/list_changed",
+        "notifications/subscriptions/acknowledged",
+    ];
+    static NAMES: OnceLock<HashMap<&'static str, SafeText>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| KNOWN.map(|name| (name, SafeText::line(name))).into());
+    names.get(method).cloned().unwrap_or_else(|| SafeText::line(cut(method, 256)))
+}
+
+/// An id as text.
+pub(super) fn id_text(id: &RequestId) -> SafeText {
+    match id {
+        RequestId::Number(number) => SafeText::line(&number.to_string()),
+        RequestId::String(text) => SafeText::line(cut(text, 256)),
+    }
+}

@@ -1,0 +1,125 @@
+//! Requests of the server: let through as they were sent, or refused here before they cost anything.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rmcp::model::{CustomRequest, PingRequest, RequestId, ServerJsonRpcMessage, ServerRequest};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::inbound::Source;
+use super::record::{Passed, id_text, method_name};
+use super::{Delivery, Expects, Open, Tap};
+use crate::host::FindingKind;
+use crate::host::server::wire::exchange::Operation;
+use crate::host::traffic::MessageKind;
+use crate::text::SafeText;
+
+/// Travels with a request to the handler: what the tap knows about it.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its parameters as sent.
+    pub params: Arc<Value>,
+    /// Size of the message.
+    pub bytes: usize,
+    /// The operation that was alone in flight when it came.
+    pub during: Option<Arc<Operation>>,
+}
+
+/// Travels with a request that is refused: the handler says so and does nothing else.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// JSON-RPC error code.
+    pub code: i32,
+    /// The reason.
+    pub message: String,
+}
+
+enum Verdict {
+    Pass,
+    Refuse(FindingKind, i32, String),
+    Drop(FindingKind, String),
+}
+
+impl Tap {
+    pub(super) fn request(
+        &self,
+        id: RequestId,
+        method: String,
+        params: Option<Value>,
+        source: Source<'_>,
+        out: &mut VecDeque<Delivery>,
+    ) {
+        let mut problem = self.note_all(&source, Some(&method));
+        let during = self.during(None);
+        let verdict = self.judge(&id, &method);
+        let name = method_name(&method);
+        match &verdict {
+            Verdict::Pass => {}
+            Verdict::Refuse(kind, _, message) | Verdict::Drop(kind, message) => {
+                self.find(*kind, message, source.raw, Some(name.clone()));
+                problem = Some(message.clone());
+            }
+        }
+        let call = during.as_ref().and_then(|operation| operation.call);
+        self.record(Passed {
+            method: Some(name.clone()),
+            id: Some(id_text(&id)),
+            call,
+            problem: problem.as_deref().map(SafeText::line),
+            ..Passed::came(MessageKind::Request, source.raw)
+        });
+        if matches!(verdict, Verdict::Drop(..)) {
+            return;
+        }
+        self.state().open.insert(id.clone(), Open { method: name, call, arrived: Instant::now() });
+        let request = if method == "ping" && matches!(verdict, Verdict::Pass) {
+            ServerRequest::PingRequest(PingRequest::default())
+        } else {
+            let mut request = CustomRequest::new(method, None);
+            if let Verdict::Refuse(_, code, message) = verdict {
+                request.extensions.insert(Refusal { code, message });
+            } else {
+                let params = Arc::new(params.unwrap_or(Value::Null));
+                request.extensions.insert(Asked { params, bytes: source.raw.len(), during });
+            }
+            ServerRequest::CustomRequest(request)
+        };
+        let message = ServerJsonRpcMessage::request(request, id);
+        out.push_back(Delivery { message, expects: Expects::Raw });
+    }
+
+    fn judge(&self, id: &RequestId, method: &str) -> Verdict {
+        let state = self.state();
+        let most = self.context.limits.approvals;
+        if state.open.contains_key(id) {
+            let message = format!("request id {} is used again while it is open", id_text(id));
+            return Verdict::Drop(FindingKind::Malformed, message);
+        }
+        if state.open.len() >= most * 4 + 64 {
+            let message = "too many requests that wait for an answer; this one gets none";
+            return Verdict::Drop(FindingKind::Flood, message.to_owned());
+        }
+        if method == "ping" {
+            return Verdict::Pass;
+        }
+        if state.modern {
+            let message = format!("`{}` as a request does not exist in this version", safe(method));
+            return Verdict::Refuse(FindingKind::NotAllowed, -32601, message);
+        }
+        if state.open.len() >= most {
+            let message = format!("more than {most} requests at once (`limits.approvals`)");
+            return Verdict::Refuse(FindingKind::Flood, -32000, message);
+        }
+        let needs_cause = matches!(method, "sampling/createMessage" | "elicitation/create");
+        if needs_cause && state.pending.is_empty() {
+            let message = format!("`{}` without any request of the host in flight", safe(method));
+            return Verdict::Refuse(FindingKind::NotAllowed, -32600, message);
+        }
+        Verdict::Pass
+    }
+}
+
+fn safe(method: &str) -> SafeText {
+    method_name(method)
+}

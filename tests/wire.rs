@@ -1,0 +1,15 @@
+//! Sessions over an in-memory pipe against a server that does what it is told, on a paused clock:
+//! every broken answer either works or fails its call at once, with the reason.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+#[path = "wire/answers.rs"]
+mod answers;
+#[path = "wire/eras.rs"]
+mod eras;
+#[path = "wire/peer.rs"]
+mod peer;
+#[path = "wire/requests.rs"]
+mod requests;
+#[path = "wire/server_requests.rs"]
+mod server_requests;

@@ -1,0 +1,1 @@
+//! Handshakes of both eras, and what can go wrong with them.

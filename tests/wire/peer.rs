@@ -1,0 +1,268 @@
+//! A server played line by line over an in-memory pipe, and the session that talks to it.
+
+#![expect(dead_code, reason = "not every test file needs every helper")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use mcpdeck::config::{HttpConfig, LogLevel, WireLimits};
+use mcpdeck::host::approvals::Answer;
+use mcpdeck::host::logs::LogRecord;
+use mcpdeck::host::ring::Ring;
+use mcpdeck::host::server::session::{
+    Attempt, ByteCount, ConnectError, Connected, Desk, DeskRequest, Endpoint, Request,
+    RequestContext, Seen, SessionContext, SessionEvent, Waiting, connect,
+};
+use mcpdeck::host::traffic::TrafficRecord;
+use mcpdeck::host::{CallId, Clock, Error, Finding, FindingKind, Progress};
+use mcpdeck::secret::{Redactor, Secret};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+/// The server's end.
+pub struct Peer {
+    reader: BufReader<ReadHalf<DuplexStream>>,
+    pub writer: WriteHalf<DuplexStream>,
+}
+
+impl Peer {
+    /// The next message of the host.
+    pub async fn recv(&mut self) -> Value {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).await.unwrap();
+        assert!(!line.is_empty(), "the host closed the pipe");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// The next message, if one comes within a (paused) minute.
+    pub async fn maybe_recv(&mut self) -> Option<Value> {
+        tokio::time::timeout(Duration::from_secs(60), self.recv()).await.ok()
+    }
+
+    /// The end of what the host sends.
+    pub async fn closed(&mut self) {
+        let mut line = String::new();
+        while self.reader.read_line(&mut line).await.unwrap() > 0 {}
+    }
+
+    /// The next request of a method, skipping others; gives it whole.
+    pub async fn expect(&mut self, method: &str) -> Value {
+        let message = self.recv().await;
+        assert_eq!(message["method"], method, "{message}");
+        message
+    }
+
+    pub async fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+        self.writer.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    pub async fn line(&mut self, line: impl AsRef<str>) {
+        self.raw(format!("{}\n", line.as_ref())).await;
+    }
+
+    pub async fn send(&mut self, message: Value) {
+        self.line(message.to_string()).await;
+    }
+
+    pub async fn reply(&mut self, to: &Value, result: Value) {
+        self.send(json!({"jsonrpc": "2.0", "id": to["id"], "result": result})).await;
+    }
+
+    pub async fn fail(&mut self, to: &Value, code: i64, message: &str) {
+        let error = json!({"code": code, "message": message});
+        self.send(json!({"jsonrpc": "2.0", "id": to["id"], "error": error})).await;
+    }
+
+    /// Shakes hands as a legacy server does.
+    pub async fn initialize(&mut self) -> Value {
+        self.initialize_with(json!({"tools": {"listChanged": true}, "logging": {}})).await
+    }
+
+    pub async fn initialize_with(&mut self, capabilities: Value) -> Value {
+        let request = self.expect("initialize").await;
+        let version = request["params"]["protocolVersion"].clone();
+        let info = json!({"name": "peer", "version": "1.0", "x-extra": true});
+        let result =
+            json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": info});
+        self.reply(&request, result).await;
+        self.expect("notifications/initialized").await;
+        request
+    }
+
+    /// Shakes hands as a modern server does.
+    pub async fn discover(&mut self, capabilities: Value) -> Value {
+        let request = self.expect("server/discover").await;
+        let result = json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "peer", "version": "2.0"}},
+        });
+        self.reply(&request, result).await;
+        request
+    }
+}
+
+type Script = Box<dyn Fn(DeskRequest) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// A desk that is asked; by default nobody ever answers.
+pub struct TestDesk {
+    pub asked: mpsc::Sender<DeskRequest>,
+    pub script: Option<Script>,
+}
+
+impl Desk for TestDesk {
+    fn ask(&self, request: DeskRequest) -> BoxFuture<'static, Answer> {
+        let _ = self.asked.try_send(request.clone());
+        match &self.script {
+            Some(script) => script(request),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+/// Everything around a session.
+pub struct Rig {
+    pub context: SessionContext,
+    pub events: mpsc::Receiver<SessionEvent>,
+    pub asked: mpsc::Receiver<DeskRequest>,
+}
+
+pub fn rig() -> Rig {
+    rig_with(|_| {}, None)
+}
+
+pub fn rig_with(adjust: impl FnOnce(&mut WireLimits), script: Option<Script>) -> Rig {
+    let mut limits = WireLimits::default();
+    adjust(&mut limits);
+    let (events_in, events) = mpsc::channel(256);
+    let (asked_in, asked) = mpsc::channel(256);
+    let context = SessionContext {
+        server: "peer".into(),
+        limits,
+        log_level: None::<LogLevel>,
+        clock: Clock::system(),
+        redactor: Redactor::new([Secret::new("s3cr3t-value")]),
+        traffic: Ring::<TrafficRecord>::new(10_000, 64 << 20),
+        black_box: Ring::new(1000, 16 << 20),
+        logs: Ring::<LogRecord>::new(10_000, 64 << 20),
+        events: events_in,
+        desk: Arc::new(TestDesk { asked: asked_in, script }),
+        bytes: Arc::new(ByteCount::default()),
+        seen: Arc::new(Seen::default()),
+    };
+    Rig { context, events, asked }
+}
+
+/// A pipe of `size` bytes each way.
+pub fn pipe(size: usize) -> (Endpoint, Peer) {
+    let (host, server) = tokio::io::duplex(size);
+    let (read, write) = tokio::io::split(host);
+    let endpoint = Endpoint::Pipe { read: Box::new(read), write: Box::new(write) };
+    let (read, writer) = tokio::io::split(server);
+    (endpoint, Peer { reader: BufReader::new(read), writer })
+}
+
+impl Rig {
+    /// A legacy session with its server.
+    pub async fn legacy(&self) -> (Connected, Peer) {
+        let (endpoint, mut peer) = pipe(64 << 20);
+        let attempt = Attempt::Legacy(None);
+        let connecting = connect(endpoint, &attempt, self.context.clone());
+        let (connected, _) = tokio::join!(connecting, peer.initialize());
+        (connected.unwrap(), peer)
+    }
+
+    /// A modern session with its server, which offers nothing to subscribe to.
+    pub async fn modern(&self) -> (Connected, Peer) {
+        let (endpoint, mut peer) = pipe(64 << 20);
+        let connecting = connect(endpoint, &Attempt::Modern, self.context.clone());
+        let (connected, _) = tokio::join!(connecting, peer.discover(json!({"tools": {}})));
+        (connected.unwrap(), peer)
+    }
+
+    /// Tries to connect to a server that does `script`.
+    pub async fn try_connect<F: Future<Output = Peer>>(
+        &self,
+        attempt: Attempt,
+        script: impl FnOnce(Peer) -> F,
+    ) -> (Result<Connected, ConnectError>, Peer) {
+        let (endpoint, peer) = pipe(64 << 20);
+        tokio::join!(connect(endpoint, &attempt, self.context.clone()), script(peer))
+    }
+
+    /// The findings so far, by kind.
+    pub async fn findings(&mut self) -> Vec<Finding> {
+        // The pump needs a turn; on a paused clock a sleep is one.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut out = Vec::new();
+        while let Ok(event) = self.events.try_recv() {
+            if let SessionEvent::Finding(finding) = event {
+                out.push(finding);
+            }
+        }
+        out
+    }
+
+    pub async fn kinds(&mut self) -> Vec<FindingKind> {
+        let mut kinds: Vec<_> = self.findings().await.iter().map(|f| f.kind).collect();
+        kinds.dedup();
+        kinds
+    }
+
+    pub fn traffic(&self) -> Vec<Arc<TrafficRecord>> {
+        self.context.traffic.read(0, usize::MAX).items
+    }
+}
+
+/// A request's context, with the ends a test looks at.
+pub struct Call {
+    pub context: RequestContext,
+    pub cancel: CancellationToken,
+    pub progress: mpsc::Receiver<Progress>,
+    pub waiting: watch::Receiver<Waiting>,
+}
+
+pub fn call(id: u64) -> Call {
+    let cancel = CancellationToken::new();
+    let (progress_in, progress) = mpsc::channel(1000);
+    let (waiting_in, waiting) = watch::channel(Waiting::default());
+    let context = RequestContext {
+        call: CallId(id),
+        timeout: Duration::from_secs(30),
+        max_total: Duration::from_secs(600),
+        cancel: cancel.clone(),
+        progress: Some(progress_in),
+        waiting: waiting_in,
+        bytes: Arc::new(ByteCount::default()),
+    };
+    Call { context, cancel, progress, waiting }
+}
+
+pub fn echo(text: &str) -> Request {
+    Request::CallTool { name: "echo".into(), arguments: json!({"text": text}) }
+}
+
+pub fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+/// A request in the background.
+pub fn start(
+    connected: &Connected,
+    request: Request,
+    context: RequestContext,
+) -> oneshot::Receiver<Result<Arc<Value>, Error>> {
+    let (sender, receiver) = oneshot::channel();
+    let future = connected.session.request(request, context);
+    tokio::spawn(async move {
+        let _ = sender.send(future.await);
+    });
+    receiver
+}
+
+pub fn http(url: &str) -> Endpoint {
+    Endpoint::Http(HttpConfig { url: url.parse().unwrap(), headers: indexmap::IndexMap::default() })
+}

@@ -1,0 +1,1 @@
+//! Requests: deadline, cancellation, progress, lists.
