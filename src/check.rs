@@ -4,8 +4,17 @@
 //! Rules are functions over plain data ([`subject::Subject`]), reports are functions over
 //! [`model::Report`]; only [`run`] knows the engine.
 
+pub mod answers;
+pub mod expect;
+pub mod jsonc;
+pub mod lock;
 pub mod model;
+pub mod report;
 pub mod rule;
+pub mod rules;
+pub mod run;
+pub mod settings;
+pub mod subject;
 
 pub use crate::config::Severity;
 pub use model::{Finding, Report, ServerReport, Verdict};

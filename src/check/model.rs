@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -12,7 +13,9 @@ use crate::config::{Diagnostic, Position, Severity};
 /// What a check says of one server, or of all of them.
 ///
 /// Ordered by weight: the worst of several is their maximum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Nothing is wrong that weighs enough.
@@ -49,11 +52,12 @@ impl Verdict {
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Stable id of the rule.
     pub rule: Cow<'static, str>,
     /// How much it weighs, after the settings of the expectations file.
+    #[schemars(with = "SeverityWord")]
     pub severity: Severity,
     /// What is wrong, in a sentence; safe to print.
     pub message: String,
@@ -100,8 +104,22 @@ impl From<&Diagnostic> for Finding {
     }
 }
 
+/// [`Severity`] as the schema of the report has it.
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Severity")]
+#[expect(dead_code, reason = "stands for another type in the schema")]
+enum SeverityWord {
+    /// Worth knowing.
+    Note,
+    /// Probably a mistake.
+    Warning,
+    /// Wrong.
+    Error,
+}
+
 /// How a step of the connection doctor ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StepStatus {
     /// Done, nothing wrong.
@@ -115,7 +133,7 @@ pub enum StepStatus {
 }
 
 /// A step of the connection doctor.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// Its name, for example `handshake`.
@@ -124,13 +142,14 @@ pub struct Step {
     pub status: StepStatus,
     /// How long it took, in milliseconds.
     #[serde(rename = "durationMs", serialize_with = "millis_or_null")]
+    #[schemars(with = "Option<u64>")]
     pub took: Option<Duration>,
     /// What was found.
     pub detail: String,
 }
 
 /// How many entries a server listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Tools.
@@ -144,7 +163,7 @@ pub struct Counts {
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Exit {
     /// Exit code.
     pub code: Option<i32>,
@@ -153,7 +172,7 @@ pub struct Exit {
 }
 
 /// Everything the check says of one server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerReport {
     /// Its name.
@@ -172,6 +191,7 @@ pub struct ServerReport {
     pub server_info: Option<Value>,
     /// Time from the first step to the end of its stop.
     #[serde(rename = "durationMs", serialize_with = "millis")]
+    #[schemars(with = "u64")]
     pub took: Duration,
     /// The connection doctor.
     pub steps: Vec<Step>,
@@ -183,10 +203,13 @@ pub struct ServerReport {
     pub stderr_tail: Vec<String>,
     /// How its process ended.
     pub exit: Option<Exit>,
+    /// Where its entry stands in the configuration.
+    #[serde(skip)]
+    pub at: Option<Position>,
 }
 
 /// The configuration of a check.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ConfigReport {
     /// The file, as the user named it; null for a command or URL.
     pub path: Option<PathBuf>,
@@ -195,7 +218,7 @@ pub struct ConfigReport {
 }
 
 /// Everything a check says.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// Version of this JSON.
@@ -206,6 +229,7 @@ pub struct Report {
     pub exit_code: u8,
     /// Time of the whole.
     #[serde(rename = "durationMs", serialize_with = "millis")]
+    #[schemars(with = "u64")]
     pub took: Duration,
     /// The configuration.
     pub config: ConfigReport,
@@ -213,9 +237,26 @@ pub struct Report {
     pub servers: Vec<ServerReport>,
     /// What is wrong across servers.
     pub findings: Vec<Finding>,
+    /// Lowest severity that violates.
+    #[serde(skip)]
+    pub fail_on: Severity,
 }
 
 impl Report {
+    /// A report without servers yet.
+    pub fn new(config: ConfigReport, fail_on: Severity) -> Self {
+        Self {
+            schema_version: 1,
+            verdict: Verdict::Ok,
+            exit_code: 0,
+            took: Duration::ZERO,
+            config,
+            servers: Vec::new(),
+            findings: Vec::new(),
+            fail_on,
+        }
+    }
+
     /// Every finding with the server it belongs to, in a stable order.
     pub fn all(&self) -> impl Iterator<Item = (Option<&ServerReport>, &Finding)> {
         let config = self.config.findings.iter().map(|f| (None, f));
@@ -224,9 +265,10 @@ impl Report {
         config.chain(servers).chain(self.findings.iter().map(|f| (None, f)))
     }
 
-    /// Sorts every list of findings and settles the verdicts: a finding at or above `fail_on`
-    /// violates; what is already worse stays.
-    pub fn settle(&mut self, fail_on: Severity) {
+    /// Sorts every list of findings and settles the verdicts: a finding at or above
+    /// [`Report::fail_on`] violates; what is already worse stays.
+    pub fn settle(&mut self) {
+        let fail_on = self.fail_on;
         let judge = |findings: &mut Vec<Finding>| {
             findings.sort_by(Finding::order);
             findings.dedup();

@@ -1,0 +1,227 @@
+//! Scripted answers to requests of servers (`--answers FILE`): matched by server, kind and content.
+//!
+//! What nothing matches is denied, counted and reported.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::host::approvals::RequestHandler;
+use crate::host::{Answer, PendingRequest, RequestKind};
+
+/// The file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(title = "Scripted answers of mcpdeck")]
+pub struct Answers {
+    /// Where editors find the schema of this file.
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// Entries, the first that matches wins.
+    pub answers: Vec<ScriptedAnswer>,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ScriptedAnswer {
+    /// Only requests of this server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Only requests of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<AskedKind>,
+    /// Only requests whose parameters, as JSON text, match this regular expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matches: Option<String>,
+    /// How many requests it answers; without a limit when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// What is answered.
+    #[serde(flatten)]
+    pub reply: Reply,
+}
+
+/// What a server asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AskedKind {
+    /// `sampling/createMessage`
+    Sampling,
+    /// `elicitation/create` with a form
+    Elicitation,
+    /// `elicitation/create` with a URL
+    UrlElicitation,
+    /// `roots/list`
+    Roots,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Reply {
+    /// The result exactly as it is sent.
+    Result(Value),
+    /// Text of the assistant (sampling).
+    Text(String),
+    /// Content of an accepted form (elicitation).
+    Accept(Value),
+    /// The form is declined.
+    Decline(bool),
+    /// The form is cancelled.
+    Cancel(bool),
+    /// Refused, with this reason.
+    Refuse(String),
+}
+
+impl Reply {
+    fn answer(&self) -> Answer {
+        match self {
+            Self::Result(value) => Answer::Result(value.clone()),
+            Self::Text(text) => Answer::Result(serde_json::json!({
+                "role": "assistant",
+                "content": {"type": "text", "text": text},
+                "model": "scripted",
+                "stopReason": "endTurn",
+            })),
+            Self::Accept(content) => {
+                Answer::Result(serde_json::json!({"action": "accept", "content": content}))
+            }
+            Self::Decline(_) => Answer::Result(serde_json::json!({"action": "decline"})),
+            Self::Cancel(_) => Answer::Result(serde_json::json!({"action": "cancel"})),
+            Self::Refuse(reason) => Answer::Refuse { code: -1, message: reason.clone() },
+        }
+    }
+}
+
+/// Answers from a script; counts what it had no answer for.
+#[derive(Clone, Default)]
+pub struct Script {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: Vec<Line>,
+    denied: Mutex<Vec<(String, String)>>,
+}
+
+struct Line {
+    entry: ScriptedAnswer,
+    pattern: Option<regex::Regex>,
+    used: AtomicU64,
+}
+
+impl Script {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Says what cannot be read or is not understood.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let file: Answers = super::jsonc::load(path)?;
+        Self::new(file).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// A script of these answers.
+    ///
+    /// # Errors
+    /// Names a pattern that is no regular expression.
+    pub fn new(file: Answers) -> Result<Self, String> {
+        let line = |entry: ScriptedAnswer| {
+            let pattern = entry.matches.as_deref().map(regex::Regex::new).transpose();
+            let pattern = pattern.map_err(|e| format!("matches: {e}"))?;
+            Ok(Line { entry, pattern, used: AtomicU64::new(0) })
+        };
+        let entries = file.answers.into_iter().map(line).collect::<Result<_, String>>()?;
+        Ok(Self { inner: Arc::new(Inner { entries, denied: Mutex::default() }) })
+    }
+
+    /// The answer to one request; `None` denies it.
+    pub fn answer(&self, server: &str, kind: &RequestKind, params: &Value) -> Option<Answer> {
+        let found = self.inner.entries.iter().find(|line| line.takes(server, kind, params));
+        if let Some(line) = found {
+            line.used.fetch_add(1, Ordering::Relaxed);
+            return Some(line.entry.reply.answer());
+        }
+        // Roots are answered from the configuration and are nobody's decision.
+        if *kind != RequestKind::Roots {
+            let mut denied = self.inner.denied.lock().unwrap_or_else(PoisonError::into_inner);
+            denied.push((server.to_owned(), kind.method().to_owned()));
+        }
+        None
+    }
+
+    /// Server and method of every request that was denied, in the order they came.
+    pub fn denied(&self) -> Vec<(String, String)> {
+        self.inner.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Line {
+    fn takes(&self, server: &str, kind: &RequestKind, params: &Value) -> bool {
+        let asked = match kind {
+            RequestKind::Sampling => Some(AskedKind::Sampling),
+            RequestKind::Elicitation => Some(AskedKind::Elicitation),
+            RequestKind::UrlElicitation => Some(AskedKind::UrlElicitation),
+            RequestKind::Roots => Some(AskedKind::Roots),
+            RequestKind::Guard | RequestKind::Other(_) => None,
+        };
+        let entry = &self.entry;
+        entry.server.as_deref().is_none_or(|s| s == server)
+            && entry.kind.is_none_or(|k| asked == Some(k))
+            && entry.times.is_none_or(|most| self.used.load(Ordering::Relaxed) < most)
+            && self.pattern.as_ref().is_none_or(|p| p.is_match(&params.to_string()))
+    }
+}
+
+impl RequestHandler for Script {
+    fn handle(
+        &self,
+        request: Arc<PendingRequest>,
+        _withdrawn: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        let answer = self.answer(request.server.as_str(), &request.kind, &request.params);
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_entry_that_matches_server_kind_and_content_answers() {
+        let file = json!({"answers": [
+            {"server": "a", "kind": "elicitation", "matches": "colour", "times": 1,
+             "accept": {"colour": "red"}},
+            {"kind": "elicitation", "decline": true},
+            {"kind": "sampling", "text": "hello"},
+        ]});
+        let script = Script::new(serde_json::from_value(file).expect("a file")).expect("a script");
+        let ask = |server: &str, kind, params| match script.answer(server, &kind, &params) {
+            Some(Answer::Result(value)) => value,
+            other => json!(format!("{other:?}")),
+        };
+        let colour = json!({"message": "which colour?"});
+        let form = || RequestKind::Elicitation;
+        assert_eq!(ask("a", form(), colour.clone())["content"]["colour"], "red");
+        assert_eq!(ask("a", form(), colour.clone())["action"], "decline", "only once");
+        assert_eq!(ask("b", form(), colour)["action"], "decline");
+        assert_eq!(ask("b", RequestKind::Sampling, json!({}))["content"]["text"], "hello");
+        assert_eq!(script.answer("b", &RequestKind::UrlElicitation, &json!({})), None);
+        assert_eq!(script.denied(), [("b".to_owned(), "elicitation/create".to_owned())]);
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_refused() {
+        let file = json!({"answers": [{"matches": "(", "text": "x"}]});
+        assert!(Script::new(serde_json::from_value(file).expect("a file")).is_err());
+    }
+}

@@ -1,0 +1,362 @@
+//! Expectations (`mcp.expect.json`): what servers must offer, sample calls, severities, budgets.
+//!
+//! Owns the file's shape, its first writing and its comparison with what was seen. Calls nothing;
+//! [`sample`] judges results that the runner hands over.
+
+pub mod sample;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::check::Finding;
+use crate::check::rule::{self, finding};
+use crate::check::settings::{Budgets, Levels, Settings};
+use crate::check::subject::{Entry, Subject, brief};
+
+pub use sample::SampleCall;
+
+/// Name of the file beside the configuration.
+pub const FILE: &str = "mcp.expect.json";
+
+/// The file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(title = "Expectations of mcpdeck --check")]
+pub struct Expectations {
+    /// Where editors find the schema of this file.
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// Levels of rules, by id (`describe/missing`) or by group (`describe`).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: Levels,
+    /// What definitions may cost.
+    #[serde(skip_serializing_if = "is_default")]
+    pub budgets: Budgets,
+    /// Servers that must exist, and what each must offer.
+    pub servers: BTreeMap<String, ServerExpectation>,
+}
+
+/// What one server must offer. Everything left out is free.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServerExpectation {
+    /// Levels of rules for this server alone.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: Levels,
+    /// Tools that must exist, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, ToolExpectation>,
+    /// Tools that must not exist: globs over names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub forbidden: Vec<String>,
+    /// Prompts that must exist, with the arguments that must.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompts: BTreeMap<String, PromptExpectation>,
+    /// URIs of resources, or of templates, that must be listed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// Calls to make, and what they must give.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<SampleCall>,
+}
+
+/// What one tool must take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolExpectation {
+    /// Parameters that must exist, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, ParameterExpectation>,
+    /// Whether a parameter that is not listed here is a finding.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
+}
+
+/// What one parameter must be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct ParameterExpectation {
+    /// Its JSON type, or several.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<OneOrMany>,
+    /// Whether it is required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required: Option<bool>,
+}
+
+/// A word or a list of words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn sorted(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = match self {
+            Self::One(one) => vec![one],
+            Self::Many(many) => many.iter().map(String::as_str).collect(),
+        };
+        all.sort_unstable();
+        all
+    }
+}
+
+/// What one prompt must take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct PromptExpectation {
+    /// Arguments that must exist: name, and whether it is required.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub arguments: BTreeMap<String, bool>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Expectations {
+    /// Reads a file; comments and trailing commas are fine.
+    ///
+    /// # Errors
+    /// Says what cannot be read or is not understood, and where.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Self::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// Says what is not understood.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file: Self = super::jsonc::parse(text)?;
+        for levels in std::iter::once(&file.rules).chain(file.servers.values().map(|s| &s.rules)) {
+            for id in levels.keys() {
+                let group = rule::all().any(|r| r.id.split('/').next() == Some(id.as_str()));
+                if !group && !id.starts_with("config/") {
+                    rule::RuleId::parse(id).map_err(|e| format!("rules: {e}"))?;
+                }
+            }
+        }
+        for (server, expected) in &file.servers {
+            for call in &expected.calls {
+                call.expect.compile().map_err(|e| format!("{server}: {}: {e}", call.tool))?;
+            }
+            for pattern in &expected.forbidden {
+                globset::Glob::new(pattern).map_err(|e| format!("{server}: forbidden: {e}"))?;
+            }
+        }
+        Ok(file)
+    }
+
+    /// The severities and budgets in it.
+    pub fn settings(&self, allowed: Vec<String>) -> Settings {
+        Settings {
+            levels: self.rules.clone(),
+            servers: self.servers.iter().map(|(n, s)| (n.clone(), s.rules.clone())).collect(),
+            allowed,
+            budgets: self.budgets.clone(),
+        }
+    }
+
+    /// A first file: what the servers offer now must stay.
+    pub fn init(subjects: &[Subject]) -> Self {
+        let servers = subjects
+            .iter()
+            .filter(|subject| subject.was_ready())
+            .map(|subject| (subject.name.clone(), seen(subject)))
+            .collect();
+        Self { servers, ..Self::default() }
+    }
+
+    /// Findings by subject, in their order.
+    pub fn compare(&self, subjects: &[Subject]) -> Vec<Vec<Finding>> {
+        let judge = |subject: &Subject| match self.servers.get(&subject.name) {
+            Some(expected) if subject.was_ready() => compare(expected, subject),
+            _ => Vec::new(),
+        };
+        subjects.iter().map(judge).collect()
+    }
+
+    /// Servers that are expected but not in `known`.
+    pub fn missing_servers<'a>(&self, known: impl Fn(&str) -> bool + 'a) -> Vec<Finding> {
+        let missing = self.servers.keys().filter(|name| !known(name));
+        missing
+            .map(|name| {
+                let message = format!("server `{}` is expected", brief(name, 60));
+                finding("expect/missing-server", "", message)
+            })
+            .collect()
+    }
+}
+
+fn seen(subject: &Subject) -> ServerExpectation {
+    let named = |list: &[std::sync::Arc<Value>], key: &str| -> Vec<String> {
+        let mut all: Vec<String> =
+            list.iter().filter_map(|v| v.get(key)?.as_str()).map(str::to_owned).collect();
+        all.sort();
+        all.dedup();
+        all
+    };
+    let mut resources = named(&subject.resources, "uri");
+    resources.extend(named(&subject.templates, "uriTemplate"));
+    ServerExpectation {
+        tools: subject.tools().map(|t| (t.id().to_owned(), seen_tool(&t))).collect(),
+        prompts: subject
+            .prompts
+            .iter()
+            .filter_map(|p| {
+                let arguments = prompt_arguments(p).map(|(n, r)| (n.to_owned(), r)).collect();
+                Some((p.get("name")?.as_str()?.to_owned(), PromptExpectation { arguments }))
+            })
+            .collect(),
+        resources,
+        ..ServerExpectation::default()
+    }
+}
+
+fn seen_tool(tool: &Entry<'_>) -> ToolExpectation {
+    let parameters = parameters(tool)
+        .map(|(name, schema, required)| {
+            let kind = match schema.get("type") {
+                Some(Value::String(one)) => Some(OneOrMany::One(one.clone())),
+                Some(Value::Array(many)) => Some(OneOrMany::Many(
+                    many.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+                )),
+                _ => None,
+            };
+            (name.to_owned(), ParameterExpectation { kind, required: Some(required) })
+        })
+        .collect();
+    ToolExpectation { parameters, exact: false }
+}
+
+/// Name, schema and whether required, of each parameter of a tool.
+fn parameters<'a>(tool: &Entry<'a>) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
+    let schema = tool.raw.get("inputSchema");
+    let required = schema.and_then(|s| s.get("required")).and_then(Value::as_array);
+    let needed =
+        move |name: &str| required.is_some_and(|all| all.iter().any(|v| v.as_str() == Some(name)));
+    let properties = schema.and_then(|s| s.get("properties")).and_then(Value::as_object);
+    properties
+        .into_iter()
+        .flatten()
+        .map(move |(name, schema)| (name.as_str(), schema, needed(name)))
+}
+
+fn prompt_arguments(prompt: &Value) -> impl Iterator<Item = (&str, bool)> {
+    prompt.get("arguments").and_then(Value::as_array).into_iter().flatten().filter_map(|a| {
+        let required = a.get("required").and_then(Value::as_bool).unwrap_or(false);
+        Some((a.get("name")?.as_str()?, required))
+    })
+}
+
+fn compare(expected: &ServerExpectation, subject: &Subject) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, wanted) in &expected.tools {
+        match subject.tools().find(|tool| tool.id() == name) {
+            Some(tool) => compare_tool(wanted, &tool, &mut findings),
+            None => findings.push(missing("expect/missing-tool", "tools", "tool", name)),
+        }
+    }
+    for pattern in &expected.forbidden {
+        let Ok(glob) = globset::Glob::new(pattern) else { continue };
+        let glob = glob.compile_matcher();
+        for tool in subject.tools().filter(|tool| glob.is_match(tool.id())) {
+            let message = format!("the tool matches the forbidden `{pattern}`");
+            findings.push(finding("expect/forbidden-tool", tool.place(), message));
+        }
+    }
+    for (name, wanted) in &expected.prompts {
+        let is = |p: &&std::sync::Arc<Value>| p.get("name").and_then(Value::as_str) == Some(name);
+        match subject.prompts.iter().find(is) {
+            Some(prompt) => compare_prompt(name, wanted, prompt, &mut findings),
+            None => findings.push(missing("expect/missing-prompt", "prompts", "prompt", name)),
+        }
+    }
+    let listed = |uri: &str| {
+        let has = |list: &[std::sync::Arc<Value>], key: &str| {
+            list.iter().any(|v| v.get(key).and_then(Value::as_str) == Some(uri))
+        };
+        has(&subject.resources, "uri") || has(&subject.templates, "uriTemplate")
+    };
+    for uri in expected.resources.iter().filter(|uri| !listed(uri)) {
+        findings.push(missing("expect/missing-resource", "resources", "resource", uri));
+    }
+    findings
+}
+
+fn missing(rule: &'static str, list: &str, noun: &str, name: &str) -> Finding {
+    let name = brief(name, 80);
+    finding(rule, format!("{list}/{name}"), format!("{noun} `{name}` is expected"))
+}
+
+fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<Finding>) {
+    let mut fail = |name: &str, message: String| {
+        let place = tool.place_of(&format!("/inputSchema/properties/{name}"));
+        findings.push(finding("expect/parameter", place, message));
+    };
+    for (name, expected) in &wanted.parameters {
+        let Some((_, schema, required)) = parameters(tool).find(|(n, _, _)| n == name) else {
+            fail(name, format!("parameter `{}` is expected", brief(name, 60)));
+            continue;
+        };
+        if let Some(kind) = &expected.kind
+            && types(schema) != kind.sorted()
+        {
+            let (is, should) = (types(schema).join(" or "), kind.sorted().join(" or "));
+            let is = if is.is_empty() { "has no type".into() } else { format!("is {is}") };
+            fail(name, format!("parameter `{}` {is}, expected {should}", brief(name, 60)));
+        }
+        if expected.required.is_some_and(|wanted| wanted != required) {
+            let is = if required { "required" } else { "optional" };
+            let message = format!("parameter `{}` is {is}, expected the opposite", brief(name, 60));
+            fail(name, message);
+        }
+    }
+    if wanted.exact {
+        for (name, _, _) in parameters(tool).filter(|(n, _, _)| !wanted.parameters.contains_key(*n))
+        {
+            fail(name, format!("parameter `{}` is not expected", brief(name, 60)));
+        }
+    }
+}
+
+fn types(schema: &Value) -> Vec<&str> {
+    let mut all: Vec<&str> = match schema.get("type") {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    all.sort_unstable();
+    all
+}
+
+fn compare_prompt(
+    name: &str,
+    wanted: &PromptExpectation,
+    prompt: &Value,
+    findings: &mut Vec<Finding>,
+) {
+    for (argument, required) in &wanted.arguments {
+        let is = prompt_arguments(prompt).find(|(n, _)| n == argument).map(|(_, r)| r);
+        let shown = brief(argument, 60);
+        let message = match is {
+            None => format!("argument `{shown}` is expected"),
+            Some(true) if !required => format!("argument `{shown}` is required, expected optional"),
+            Some(false) if *required => {
+                format!("argument `{shown}` is optional, expected required")
+            }
+            Some(_) => continue,
+        };
+        findings.push(finding("expect/parameter", format!("prompts/{}", brief(name, 80)), message));
+    }
+}

@@ -1,0 +1,119 @@
+//! The report for GitHub Actions: annotations on stdout and a job summary in Markdown.
+
+use std::fmt::Write as _;
+
+use super::human::span;
+use crate::check::model::{Finding, Report, ServerReport, Verdict};
+use crate::config::Severity;
+
+/// The annotations, one workflow command per line.
+pub(super) fn render(report: &Report) -> String {
+    let mut out = String::new();
+    for (server, finding) in report.all() {
+        annotation(&mut out, report, server, finding);
+    }
+    let _ = writeln!(out, "mcpdeck: {}", report.verdict.as_str());
+    out
+}
+
+fn annotation(out: &mut String, report: &Report, server: Option<&ServerReport>, finding: &Finding) {
+    let command = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "notice",
+    };
+    let at = finding.at.as_ref().or_else(|| server.and_then(|s| s.at.as_ref()));
+    let mut properties = Vec::new();
+    let file = at.map(|at| at.file.as_path()).or(report.config.path.as_deref());
+    if let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) {
+        properties.push(format!("file={}", property(&file.to_string_lossy())));
+    }
+    if let Some(at) = at.filter(|at| at.line > 0) {
+        properties.push(format!("line={},col={}", at.line, at.column.max(1)));
+    }
+    let who = server.map(|s| format!("{}: ", s.name)).unwrap_or_default();
+    properties.push(format!("title={}", property(&format!("{who}{}", finding.rule))));
+    let place = match finding.place.as_str() {
+        "" => String::new(),
+        place => format!("{place}: "),
+    };
+    let text = format!("{who}{place}{}\n{}", finding.message, finding.help);
+    let _ = writeln!(out, "::{command} {}::{}", properties.join(","), data(text.trim_end()));
+}
+
+/// Escapes the text of a workflow command, so that nothing in it can begin another one.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// The job summary.
+pub fn summary(report: &Report) -> String {
+    let mut out = format!("### mcpdeck --check: {}\n\n", report.verdict.as_str());
+    out.push_str("| server | verdict | version | tools | prompts | resources | time |\n");
+    out.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: |\n");
+    for server in &report.servers {
+        let _ = writeln!(
+            out,
+            "| {} | {} {} | {} | {} | {} | {} | {} |",
+            cell(&server.name),
+            mark(server.verdict),
+            server.verdict.as_str(),
+            cell(server.protocol_version.as_deref().unwrap_or("-")),
+            server.counts.tools,
+            server.counts.prompts,
+            server.counts.resources,
+            span(server.took),
+        );
+    }
+    let told: Vec<_> = report.all().filter(|(_, f)| f.severity > Severity::Note).collect();
+    if !told.is_empty() {
+        out.push_str("\n| | server | rule | finding |\n| --- | --- | --- | --- |\n");
+        for (server, finding) in told {
+            let place = match finding.place.as_str() {
+                "" => String::new(),
+                place => format!("{place}: "),
+            };
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} |",
+                finding.severity,
+                cell(server.map_or("", |s| &s.name)),
+                cell(&finding.rule),
+                cell(&format!("{place}{}", finding.message)),
+            );
+        }
+    }
+    out
+}
+
+const fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ok => "✅",
+        Verdict::Violated => "❌",
+        Verdict::Incomplete | Verdict::Usage => "⚠️",
+    }
+}
+
+/// Text that Markdown shows as it is: no link, image, tag, mention or end of cell.
+fn cell(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '@' => out.push_str("&#64;"),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '!' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}

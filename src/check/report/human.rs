@@ -1,0 +1,231 @@
+//! The report for people: what is wrong, what to do, and a table at the end. Quiet about the rest.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::check::model::{Finding, Report, ServerReport, StepStatus, Verdict};
+use crate::check::subject::brief;
+use crate::config::Severity;
+
+/// How to write it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Whether escape sequences for colour are wanted.
+    pub colour: Colour,
+    /// Whether everything is told, or only what is wrong.
+    pub detail: Detail,
+}
+
+/// Colour or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colour {
+    /// None.
+    #[default]
+    Off,
+    /// ANSI colours.
+    On,
+}
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// What weighs; notes are counted.
+    #[default]
+    Brief,
+    /// Every step and every note.
+    Full,
+}
+
+#[derive(Clone, Copy)]
+enum Ink {
+    Red,
+    Yellow,
+    Green,
+    Dim,
+    Bold,
+}
+
+impl Style {
+    fn paint(self, ink: Ink, text: &str) -> String {
+        let code = match ink {
+            Ink::Red => "31",
+            Ink::Yellow => "33",
+            Ink::Green => "32",
+            Ink::Dim => "2",
+            Ink::Bold => "1",
+        };
+        match self.colour {
+            Colour::Off => text.to_owned(),
+            Colour::On => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+        }
+    }
+
+    fn shows(self, finding: &Finding) -> bool {
+        self.detail == Detail::Full || finding.severity > Severity::Note
+    }
+
+    fn verdict(self, verdict: Verdict) -> String {
+        self.paint(ink_of(verdict), verdict.as_str())
+    }
+}
+
+const fn ink_of(verdict: Verdict) -> Ink {
+    match verdict {
+        Verdict::Ok => Ink::Green,
+        Verdict::Violated | Verdict::Usage => Ink::Red,
+        Verdict::Incomplete => Ink::Yellow,
+    }
+}
+
+/// Writes the report.
+pub(super) fn render(report: &Report, style: Style) -> String {
+    let mut out = String::new();
+    section(&mut out, style, "configuration", &report.config.findings);
+    for server in &report.servers {
+        write_server(&mut out, style, server);
+    }
+    section(&mut out, style, "across servers", &report.findings);
+    table(&mut out, style, report);
+    closing(&mut out, style, report);
+    out
+}
+
+fn section(out: &mut String, style: Style, title: &str, findings: &[Finding]) {
+    if findings.iter().any(|f| style.shows(f)) {
+        let _ = writeln!(out, "{}", style.paint(Ink::Bold, title));
+        write_findings(out, style, findings);
+        out.push('\n');
+    }
+}
+
+fn write_server(out: &mut String, style: Style, server: &ServerReport) {
+    let told = server.findings.iter().any(|f| style.shows(f));
+    if !told && server.verdict == Verdict::Ok && style.detail == Detail::Brief {
+        return;
+    }
+    let name = style.paint(Ink::Bold, &brief(&server.name, 60));
+    let _ = writeln!(out, "{name}  {}", style.verdict(server.verdict));
+    write_findings(out, style, &server.findings);
+    if server.verdict == Verdict::Incomplete || style.detail == Detail::Full {
+        write_steps(out, style, server);
+    }
+    for line in &server.stderr_tail {
+        let _ = writeln!(out, "    {} {}", style.paint(Ink::Dim, "stderr |"), brief(line, 400));
+    }
+    out.push('\n');
+}
+
+fn write_findings(out: &mut String, style: Style, findings: &[Finding]) {
+    for finding in findings.iter().filter(|f| style.shows(f)) {
+        let word = format!("{:7}", finding.severity.to_string());
+        let word = match finding.severity {
+            Severity::Error => style.paint(Ink::Red, &word),
+            Severity::Warning => style.paint(Ink::Yellow, &word),
+            Severity::Note => style.paint(Ink::Dim, &word),
+        };
+        let place = match finding.place.as_str() {
+            "" => String::new(),
+            place => format!("{place}: "),
+        };
+        let rule = style.paint(Ink::Dim, &format!("[{}]", finding.rule));
+        let _ = writeln!(out, "  {word} {place}{} {rule}", finding.message);
+        if !finding.help.is_empty() && finding.severity > Severity::Note {
+            let _ = writeln!(
+                out,
+                "          {}",
+                style.paint(Ink::Dim, &format!("help: {}", finding.help))
+            );
+        }
+    }
+}
+
+fn write_steps(out: &mut String, style: Style, server: &ServerReport) {
+    for step in &server.steps {
+        let (word, ink) = match step.status {
+            StepStatus::Ok => ("ok", Ink::Green),
+            StepStatus::Failed => ("FAILED", Ink::Red),
+            StepStatus::Skipped => ("-", Ink::Dim),
+            StepStatus::Pending => ("not reached", Ink::Dim),
+        };
+        let took = step.took.map(span).unwrap_or_default();
+        let word = style.paint(ink, &format!("{word:11}"));
+        let line = format!("    {:18} {word} {took:>8}  {}", step.name, step.detail);
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+fn table(out: &mut String, style: Style, report: &Report) {
+    if report.servers.is_empty() {
+        return;
+    }
+    let names: Vec<String> = report.servers.iter().map(|s| brief(&s.name, 40)).collect();
+    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(6);
+    let head = format!(
+        "{:width$}  {:10}  {:9}  {:10}  {:>5}  {:>7}  {:>9}  {:>9}  {:>8}",
+        "server",
+        "verdict",
+        "transport",
+        "version",
+        "tools",
+        "prompts",
+        "resources",
+        "templates",
+        "time"
+    );
+    let _ = writeln!(out, "{}", style.paint(Ink::Dim, &head));
+    for (server, name) in report.servers.iter().zip(&names) {
+        let verdict =
+            style.paint(ink_of(server.verdict), &format!("{:10}", server.verdict.as_str()));
+        let version =
+            server.protocol_version.as_deref().map_or_else(|| "-".into(), |v| brief(v, 10));
+        let _ = writeln!(
+            out,
+            "{name:width$}  {verdict}  {:9}  {version:10}  {:>5}  {:>7}  {:>9}  {:>9}  {:>8}",
+            server.transport,
+            server.counts.tools,
+            server.counts.prompts,
+            server.counts.resources,
+            server.counts.resource_templates,
+            span(server.took),
+        );
+    }
+    out.push('\n');
+}
+
+fn closing(out: &mut String, style: Style, report: &Report) {
+    let count = |severity| report.all().filter(|(_, f)| f.severity == severity).count();
+    let (errors, warnings, notes) =
+        (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
+    let many = |n: usize, word: &str| match n {
+        1 => format!("1 {word}"),
+        n => format!("{n} {word}s"),
+    };
+    let mut parts = Vec::new();
+    for (n, word) in [(errors, "error"), (warnings, "warning"), (notes, "note")] {
+        if n > 0 {
+            parts.push(many(n, word));
+        }
+    }
+    let found = if parts.is_empty() { "nothing to report".to_owned() } else { parts.join(", ") };
+    let _ = write!(
+        out,
+        "{}: {found} in {}, {}",
+        style.verdict(report.verdict),
+        many(report.servers.len(), "server"),
+        span(report.took)
+    );
+    if notes > 0 && style.detail == Detail::Brief {
+        out.push_str("; --verbose shows the notes");
+    }
+    out.push('\n');
+}
+
+/// `340 ms`, `1.2 s`, `2 min 5 s`.
+pub(super) fn span(span: Duration) -> String {
+    let millis = span.as_millis();
+    match millis {
+        0..=999 => format!("{millis} ms"),
+        1000..=59_999 => format!("{:.1} s", span.as_secs_f64()),
+        _ => format!("{} min {} s", span.as_secs() / 60, span.as_secs() % 60),
+    }
+}

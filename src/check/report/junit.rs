@@ -1,0 +1,207 @@
+//! The report as `JUnit` XML: one suite per server, one case per step of the doctor and per finding.
+
+use std::io;
+use std::time::Duration;
+
+use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesText, Event};
+
+use crate::check::model::{Finding, Report, ServerReport, StepStatus, Verdict};
+
+/// One test case, before it is written.
+struct Case {
+    class: String,
+    name: String,
+    took: Duration,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Passed,
+    Skipped,
+    Failed { kind: String, message: String, text: String },
+    Broken { kind: String, message: String, text: String },
+}
+
+/// Writes the report.
+pub(super) fn render(report: &Report) -> String {
+    let mut out = Vec::new();
+    let written = document(&mut Writer::new_with_indent(&mut out, b' ', 2), report);
+    debug_assert!(written.is_ok(), "writing to memory does not fail");
+    out.push(b'\n');
+    String::from_utf8(out).unwrap_or_default()
+}
+
+fn document(writer: &mut Writer<&mut Vec<u8>>, report: &Report) -> io::Result<()> {
+    let suites = suites(report);
+    let all = || suites.iter().flat_map(|(_, _, cases)| cases);
+    let (tests, failures, errors, _) = count(all());
+    writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
+    let head = writer.create_element("testsuites").with_attributes([
+        ("name", "mcpdeck --check"),
+        ("tests", &*tests),
+        ("failures", &*failures),
+        ("errors", &*errors),
+        ("time", &*seconds(report.took)),
+    ]);
+    head.write_inner_content(|writer| {
+        for (name, took, cases) in &suites {
+            suite(writer, name, *took, cases)?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn suites(report: &Report) -> Vec<(String, Duration, Vec<Case>)> {
+    let shared: Vec<Case> = report
+        .config
+        .findings
+        .iter()
+        .chain(&report.findings)
+        .map(|f| case_of(report, "mcpdeck", None, f))
+        .collect();
+    let mut suites = Vec::new();
+    if !shared.is_empty() {
+        suites.push(("mcpdeck".to_owned(), Duration::ZERO, shared));
+    }
+    for server in &report.servers {
+        let class = format!("mcpdeck.{}", server.name);
+        let mut cases: Vec<Case> =
+            server.steps.iter().map(|step| step_case(&class, server, step)).collect();
+        cases.extend(server.findings.iter().map(|f| case_of(report, &class, Some(server), f)));
+        suites.push((server.name.clone(), server.took, cases));
+    }
+    suites
+}
+
+fn step_case(class: &str, server: &ServerReport, step: &crate::check::model::Step) -> Case {
+    let outcome = match step.status {
+        StepStatus::Ok => Outcome::Passed,
+        // The finding that explains a failed step carries the failure; the step is counted apart
+        // only when nothing else does.
+        StepStatus::Failed if server.findings.is_empty() => Outcome::Broken {
+            kind: step.name.to_owned(),
+            message: step.detail.clone(),
+            text: String::new(),
+        },
+        StepStatus::Failed | StepStatus::Skipped | StepStatus::Pending => Outcome::Skipped,
+    };
+    Case {
+        class: class.to_owned(),
+        name: format!("step {}", step.name),
+        took: step.took.unwrap_or_default(),
+        outcome,
+    }
+}
+
+fn case_of(report: &Report, class: &str, server: Option<&ServerReport>, finding: &Finding) -> Case {
+    let name = match finding.place.as_str() {
+        "" => finding.rule.to_string(),
+        place => format!("{} {place}", finding.rule),
+    };
+    let mut text = format!("{}: {}\nhelp: {}\n", finding.severity, finding.message, finding.help);
+    let broken = server.is_some_and(|s| s.verdict == Verdict::Incomplete)
+        && finding.rule.starts_with("start/");
+    if let Some(server) = server.filter(|_| broken) {
+        for line in &server.stderr_tail {
+            text.push_str("stderr: ");
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    let (kind, message) = (finding.rule.to_string(), finding.message.clone());
+    let outcome = if broken {
+        Outcome::Broken { kind, message, text }
+    } else if finding.severity >= report.fail_on {
+        Outcome::Failed { kind, message, text }
+    } else {
+        Outcome::Passed
+    };
+    Case { class: class.to_owned(), name, took: Duration::ZERO, outcome }
+}
+
+fn count<'a>(cases: impl Iterator<Item = &'a Case>) -> (String, String, String, String) {
+    let (mut tests, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
+    for case in cases {
+        tests += 1;
+        match case.outcome {
+            Outcome::Passed => {}
+            Outcome::Skipped => skipped += 1,
+            Outcome::Failed { .. } => failures += 1,
+            Outcome::Broken { .. } => errors += 1,
+        }
+    }
+    (tests.to_string(), failures.to_string(), errors.to_string(), skipped.to_string())
+}
+
+fn suite(
+    writer: &mut Writer<&mut Vec<u8>>,
+    name: &str,
+    took: Duration,
+    cases: &[Case],
+) -> io::Result<()> {
+    let (tests, failures, errors, skipped) = count(cases.iter());
+    let name = clean(name);
+    let head = writer.create_element("testsuite").with_attributes([
+        ("name", &*name),
+        ("tests", &*tests),
+        ("failures", &*failures),
+        ("errors", &*errors),
+        ("skipped", &*skipped),
+        ("time", &*seconds(took)),
+    ]);
+    head.write_inner_content(|writer| {
+        for case in cases {
+            write_case(writer, case)?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn write_case(writer: &mut Writer<&mut Vec<u8>>, case: &Case) -> io::Result<()> {
+    let (class, name) = (clean(&case.class), clean(&case.name));
+    let element = writer.create_element("testcase").with_attributes([
+        ("classname", &*class),
+        ("name", &*name),
+        ("time", &*seconds(case.took)),
+    ]);
+    let (tag, kind, message, text) = match &case.outcome {
+        Outcome::Passed => return element.write_empty().map(drop),
+        Outcome::Skipped => {
+            return element
+                .write_inner_content(|writer| {
+                    writer.create_element("skipped").write_empty().map(drop)
+                })
+                .map(drop);
+        }
+        Outcome::Failed { kind, message, text } => ("failure", kind, message, text),
+        Outcome::Broken { kind, message, text } => ("error", kind, message, text),
+    };
+    element.write_inner_content(|writer| {
+        let (kind, message, text) = (clean(kind), clean(message), clean(text));
+        writer
+            .create_element(tag)
+            .with_attributes([("type", &*kind), ("message", &*message)])
+            .write_text_content(BytesText::new(&text))
+            .map(drop)
+    })?;
+    Ok(())
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{:.3}", span.as_secs_f64())
+}
+
+/// Without the characters XML 1.0 cannot hold (section 2.2).
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
+            c if c.is_control() => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}

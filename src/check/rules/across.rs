@@ -1,0 +1,103 @@
+//! Rules over several servers: the same or look-alike names, and texts about another's tools.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::names::shape;
+use crate::check::Finding;
+use crate::check::rule::finding;
+use crate::check::subject::{Entry, Subject, brief};
+
+/// Findings by server, and those of no single one.
+pub(super) struct Across {
+    pub(super) servers: Vec<Vec<Finding>>,
+    pub(super) overall: Vec<Finding>,
+}
+
+/// Compares every server with every other.
+pub(super) fn check(subjects: &[Subject]) -> Across {
+    let mut found = Across { servers: vec![Vec::new(); subjects.len()], overall: Vec::new() };
+    same_names(subjects, &mut found);
+    look_alikes(subjects, &mut found);
+    for (index, subject) in subjects.iter().enumerate() {
+        shadowing(subjects, index, subject, &mut found);
+    }
+    found
+}
+
+fn same_names(subjects: &[Subject], found: &mut Across) {
+    let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for subject in subjects {
+        for tool in subject.tools().filter(|tool| !tool.id().is_empty()) {
+            owners.entry(tool.id()).or_default().insert(&subject.name);
+        }
+    }
+    for (name, owners) in owners.into_iter().filter(|(_, owners)| owners.len() > 1) {
+        let owners: Vec<&str> = owners.into_iter().collect();
+        let name = brief(name, 80);
+        let message = format!("`{name}` is offered by {}", owners.join(", "));
+        found.overall.push(finding("name/duplicate-across", format!("tools/{name}"), message));
+    }
+}
+
+fn look_alikes(subjects: &[Subject], found: &mut Across) {
+    let mut servers: BTreeMap<String, &str> = BTreeMap::new();
+    for (index, subject) in subjects.iter().enumerate() {
+        if let Some(other) = servers.insert(shape(&subject.name), &subject.name) {
+            let message = format!("the server's name looks like that of `{}`", brief(other, 80));
+            found.servers[index].push(finding("name/look-alike", "", message));
+        }
+    }
+    let mut tools: BTreeMap<String, (&str, &str)> = BTreeMap::new();
+    for (index, subject) in subjects.iter().enumerate() {
+        for tool in subject.tools() {
+            let id = tool.id();
+            let (server, other) = *tools.entry(shape(id)).or_insert((&subject.name, id));
+            if server != subject.name && other != id {
+                let message =
+                    format!("looks like `{}` of server `{}`", brief(other, 80), brief(server, 40));
+                found.servers[index].push(finding("name/look-alike", tool.place(), message));
+            }
+        }
+    }
+}
+
+/// A text of one server that speaks of a tool only another one has.
+fn shadowing(subjects: &[Subject], index: usize, subject: &Subject, found: &mut Across) {
+    let own: BTreeSet<&str> = subject.tools().map(|tool| tool.id()).collect();
+    let texts: Vec<(String, String, &str)> = subject
+        .entries()
+        .filter_map(|entry: Entry<'_>| {
+            Some((entry.place(), entry.id().to_owned(), entry.text("description")?))
+        })
+        .chain(subject.instructions.as_deref().map(|t| ("instructions".into(), String::new(), t)))
+        .collect();
+    for other in subjects.iter().filter(|other| other.name != subject.name) {
+        for tool in other.tools().filter(|tool| telling(tool.id()) && !own.contains(tool.id())) {
+            for (place, _, _) in texts.iter().filter(|(_, _, text)| mentions(text, tool.id())) {
+                let message = format!(
+                    "speaks about `{}`, a tool of server `{}`",
+                    brief(tool.id(), 80),
+                    brief(&other.name, 40)
+                );
+                found.servers[index].push(finding("name/shadow", place.clone(), message));
+            }
+        }
+    }
+}
+
+/// Whether a name is no ordinary word, so that finding it in a text means something.
+fn telling(name: &str) -> bool {
+    let joined = name.contains(['_', '-', '.']);
+    let camel = name.chars().skip(1).any(|c| c.is_ascii_uppercase())
+        && name.chars().any(|c| c.is_ascii_lowercase());
+    name.len() >= 5 && (joined || camel)
+}
+
+fn mentions(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        !before.is_some_and(part) && !after.is_some_and(part)
+    })
+}

@@ -1,0 +1,202 @@
+//! How a server behaved: its start, what it sent against the protocol, and how it stopped.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::check::Finding;
+use crate::check::rule::finding;
+use crate::check::subject::{Subject, brief};
+use crate::host::view::{Era, StartStep, StepStatus};
+use crate::host::{FindingKind, ServerState};
+
+/// Versions the specification has published.
+const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+/// Checks the conduct of one server.
+pub(super) fn check(subject: &Subject) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(found) = start(subject) {
+        findings.push(found);
+    }
+    protocol(subject, &mut findings);
+    lists(subject, &mut findings);
+    version(subject, &mut findings);
+    stop(subject, &mut findings);
+    for (method, times) in &subject.denied {
+        let message = format!("asked for {} {times} times and was refused", brief(method, 60));
+        let message = if *times == 1 { message.replace(" 1 times", "") } else { message };
+        findings.push(finding("answers/denied", "", message));
+    }
+    findings
+}
+
+/// The rule that says best why a server did not become ready.
+fn start(subject: &Subject) -> Option<Finding> {
+    if matches!(subject.state, ServerState::Ready | ServerState::Disabled) {
+        return None;
+    }
+    let failed = subject.steps.iter().find(|s| s.status == StepStatus::Failed);
+    let step = failed.map(|s| s.step);
+    let detail = failed.and_then(|s| s.detail.as_deref());
+    let reason = subject.reason.as_deref().or(detail).unwrap_or("it did not become ready");
+    let exited = subject.exit.as_ref().is_some_and(|exit| !exit.expected);
+    let rule =
+        if subject.state == ServerState::Waiting || reason.contains("depend") && step.is_none() {
+            "start/dependency"
+        } else if step == Some(StartStep::Resolve) || not_runnable(subject) {
+            "start/executable"
+        } else if step == Some(StartStep::Authorize) {
+            "start/unauthorized"
+        } else if exited {
+            "start/exited"
+        } else if step.is_some_and(|s| s >= StartStep::FirstByte) && is_timeout(reason, detail) {
+            "start/timeout"
+        } else {
+            "start/failed"
+        };
+    let mut found = finding(rule, "", brief(reason, 600));
+    if let Some(exit) = subject.exit.as_ref().filter(|_| rule == "start/exited")
+        && !found.message.contains(&exit.describe())
+    {
+        found.message = format!("{} ({})", found.message, exit.describe());
+    }
+    Some(found)
+}
+
+/// 126 and 127 are what shells and wrappers exit with when there is nothing to run.
+fn not_runnable(subject: &Subject) -> bool {
+    subject.exit.as_ref().is_some_and(|exit| !exit.expected && matches!(exit.code, Some(126 | 127)))
+}
+
+fn is_timeout(reason: &str, detail: Option<&str>) -> bool {
+    let says = |text: &str| {
+        ["time", "no answer", "no byte", "deadline"].iter().any(|word| text.contains(word))
+    };
+    says(reason) || detail.is_some_and(says)
+}
+
+/// One finding per rule, with the count and the first case.
+fn protocol(subject: &Subject, findings: &mut Vec<Finding>) {
+    let mut by_rule: BTreeMap<&'static str, (u64, String, bool)> = BTreeMap::new();
+    for (kind, times) in &subject.protocol_counts {
+        let Some(rule) = rule_of(*kind) else { continue };
+        let first = subject.protocol.iter().find(|f| f.kind == *kind);
+        let mut message = first.map_or_else(String::new, |f| f.message.to_string());
+        if let Some(request) = first.and_then(|f| f.request.as_ref())
+            && !message.contains(request.as_str())
+        {
+            message = format!("{message} ({request})");
+        }
+        if let Some(raw) = first.map(|f| &f.raw).filter(|raw| !raw.is_empty())
+            && !message.contains(raw.as_str())
+        {
+            message = format!("{message}: `{}`", brief(raw, 120));
+        }
+        let entry = by_rule.entry(rule).or_insert((0, message, *kind == FindingKind::Junk));
+        entry.0 += times;
+    }
+    for (rule, (times, message, junk)) in by_rule {
+        let message = match (junk, times) {
+            (_, 1) => message,
+            (true, n) => format!("{n} lines on stdout are not JSON-RPC; the first: {message}"),
+            (false, n) => format!("{n} times; the first: {message}"),
+        };
+        findings.push(finding(rule, "", brief(&message, 600)));
+    }
+}
+
+/// `None` for kinds that other rules report with more detail.
+const fn rule_of(kind: FindingKind) -> Option<&'static str> {
+    Some(match kind {
+        FindingKind::Junk => "stdout/pollution",
+        FindingKind::Malformed => "protocol/malformed",
+        FindingKind::TooLarge => "protocol/too-large",
+        FindingKind::UnknownId | FindingKind::DuplicateAnswer => "protocol/unknown-answer",
+        FindingKind::LateAnswer => "protocol/late-answer",
+        FindingKind::WrongShape => "protocol/wrong-shape",
+        FindingKind::NotAllowed => "protocol/not-allowed",
+        FindingKind::Flood => "protocol/flood",
+        FindingKind::BadEntry
+        | FindingKind::PartialList
+        | FindingKind::Version
+        | FindingKind::Leftover
+        | FindingKind::IgnoredStdinClose => return None,
+    })
+}
+
+fn lists(subject: &Subject, findings: &mut Vec<Finding>) {
+    for entry in &subject.rejected {
+        let name = entry.raw.get("name").or_else(|| entry.raw.get("uri")).and_then(Value::as_str);
+        let named = name.map(|n| format!(" `{}`", brief(n, 60))).unwrap_or_default();
+        let place = format!("{}/{}", entry.list.key(), entry.index);
+        let message = format!("entry {}{named} is malformed: {}", entry.index, entry.reason);
+        findings.push(finding("list/bad-entry", place, brief(&message, 400)));
+    }
+    for (list, reason) in &subject.partial {
+        let message = format!("{} is not complete: {}", list.method(), brief(reason, 300));
+        findings.push(finding("list/partial", list.key(), message));
+    }
+}
+
+fn version(subject: &Subject, findings: &mut Vec<Finding>) {
+    let Some(version) = subject.protocol_version.as_deref() else { return };
+    let told = subject.protocol.iter().find(|f| f.kind == FindingKind::Version);
+    if let Some(told) = told {
+        findings.push(finding("protocol/version", "", brief(&told.message, 300)));
+    } else if !VERSIONS.contains(&version) {
+        let message = format!("version `{}` is not one the specification has", brief(version, 40));
+        findings.push(finding("protocol/version", "", message));
+    }
+    let mut deprecated = |message: String| {
+        findings.push(finding("protocol/deprecated", "", message));
+    };
+    if subject.transport == "sse" && version >= "2025-03-26" {
+        deprecated(format!("HTTP+SSE was replaced by Streamable HTTP before {version}"));
+    }
+    let offers = |key: &str| {
+        subject.capabilities.as_ref().is_some_and(|c| c.get(key).is_some_and(|v| !v.is_null()))
+    };
+    if subject.era == Some(Era::Modern) && offers("logging") {
+        deprecated(format!("`logging` is deprecated in {version}: write to stderr or use tracing"));
+    }
+    if subject.tools().any(|tool| tool.raw.get("execution").is_some()) && version >= "2026-07-28" {
+        deprecated(format!(
+            "`execution` of tools belongs to the tasks of 2025-11-25, not to {version}"
+        ));
+    }
+}
+
+fn stop(subject: &Subject, findings: &mut Vec<Finding>) {
+    let seen = |kind| subject.protocol.iter().find(|f| f.kind == kind);
+    let exit = subject.exit.as_ref();
+    if subject.was_ready()
+        && let Some(exit) = exit.filter(|exit| !exit.expected)
+    {
+        let message = format!("the process ended by itself: {}", exit.describe());
+        findings.push(finding("stop/unexpected-exit", "", message));
+    }
+    let ladder = exit.filter(|e| e.expected).and_then(|e| e.ladder.as_deref());
+    let signalled = ladder.filter(|rung| matches!(*rung, "term" | "kill"));
+    if subject.was_ready()
+        && (signalled.is_some() || seen(FindingKind::IgnoredStdinClose).is_some())
+    {
+        let end = if signalled == Some("kill") { "SIGKILL" } else { "SIGTERM" };
+        let message = format!("it did not exit when its stdin closed; {end} ended it");
+        findings.push(finding("stop/ignored-stdin", "", message));
+    } else if subject.was_ready()
+        && let Some(exit) = exit.filter(|e| e.expected && (e.code.unwrap_or(1) != 0))
+    {
+        let message = format!("closing stdin ended it with {}", exit.describe());
+        findings.push(finding("stop/exit-code", "", message));
+    }
+    let swept = exit.map_or(0, |exit| exit.swept);
+    if swept > 0 || seen(FindingKind::Leftover).is_some() {
+        let message = match (swept, seen(FindingKind::Leftover)) {
+            (0, Some(told)) => brief(&told.message, 300),
+            (1, _) => "one process was still running after the server had ended".to_owned(),
+            (n, _) => format!("{n} processes were still running after the server had ended"),
+        };
+        findings.push(finding("stop/leftover", "", message));
+    }
+}

@@ -1,0 +1,128 @@
+//! Names of tools: characters, length, duplicates and look-alikes within one server.
+
+use std::collections::BTreeMap;
+
+use crate::check::rule::finding;
+use crate::check::subject::{Entry, Subject, brief};
+use crate::check::{Finding, Severity};
+use crate::host::capabilities::ListKind;
+
+/// Longest tool name (MCP, server features, tools, tool names), in characters.
+const LONGEST: usize = 128;
+/// Longest name several model providers take.
+const LONGEST_FOR_PROVIDERS: usize = 64;
+
+/// Checks the names of one server.
+pub(super) fn check(subject: &Subject) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for entry in subject.tools() {
+        spelling(&entry, &mut findings);
+    }
+    doubled(subject, &mut findings);
+    findings
+}
+
+fn spelling(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
+    let name = entry.id();
+    let length = name.chars().count();
+    if length > LONGEST {
+        let message = format!("the name has {length} characters, at most {LONGEST} are allowed");
+        findings.push(finding("name/length", entry.place(), message));
+    } else if length > LONGEST_FOR_PROVIDERS {
+        let message = format!(
+            "the name has {length} characters; several model providers take {LONGEST_FOR_PROVIDERS}"
+        );
+        let mut found = finding("name/length", entry.place(), message);
+        found.severity = Severity::Note;
+        findings.push(found);
+    }
+    let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let mut odd: Vec<char> = name.chars().filter(|c| !plain(c)).collect();
+    odd.sort_unstable();
+    odd.dedup();
+    if name.is_empty() {
+        findings.push(finding("name/pattern", entry.place(), "the name is empty"));
+    } else if !odd.is_empty() {
+        let shown: Vec<String> = odd.iter().take(8).map(|c| show(*c)).collect();
+        let message = format!("`{}` contains {}", brief(name, 80), shown.join(", "));
+        findings.push(finding("name/pattern", entry.place(), message));
+    }
+}
+
+fn show(c: char) -> String {
+    match c {
+        ' ' => "a blank".to_owned(),
+        '!'..='~' => format!("`{c}`"),
+        _ => format!("U+{:04X}", u32::from(c)),
+    }
+}
+
+fn doubled(subject: &Subject, findings: &mut Vec<Finding>) {
+    let mut seen: BTreeMap<(ListKind, &str), usize> = BTreeMap::new();
+    let rejected = subject.rejected.iter().map(|r| Entry { list: r.list, raw: r.raw.as_ref() });
+    for entry in subject.entries().chain(rejected) {
+        if !entry.id().is_empty() {
+            *seen.entry((entry.list, entry.id())).or_default() += 1;
+        }
+    }
+    for ((list, id), times) in seen.iter().filter(|(_, times)| **times > 1) {
+        let place = format!("{}/{}", list.key(), brief(id, 80));
+        let message = format!("`{}` is listed {times} times", brief(id, 80));
+        findings.push(finding("name/duplicate", place, message));
+    }
+    let mut shapes: BTreeMap<String, &str> = BTreeMap::new();
+    for entry in subject.tools() {
+        let Some(other) = shapes.insert(loose_shape(entry.id()), entry.id()) else { continue };
+        if other != entry.id() {
+            let message = format!("looks like `{}` of the same server", brief(other, 80));
+            findings.push(finding("name/look-alike", entry.place(), message));
+        }
+    }
+}
+
+/// A name without what the eye passes over: letter case, separators and confusable letters.
+fn loose_shape(name: &str) -> String {
+    shape(name).to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect()
+}
+
+/// A name with every character replaced by the ASCII one it looks like.
+pub(super) fn shape(name: &str) -> String {
+    name.chars().filter(|c| !super::inspect::is_hidden(*c)).map(look).collect()
+}
+
+/// The ASCII letter a character is mistaken for; the common ones, not the whole of Unicode.
+fn look(c: char) -> char {
+    match c {
+        'а' | 'α' => 'a',
+        'с' | 'ϲ' => 'c',
+        'ԁ' => 'd',
+        'е' => 'e',
+        'һ' => 'h',
+        'і' | 'ι' | 'ı' => 'i',
+        'ј' => 'j',
+        'ο' | 'о' | '0' | 'О' | 'Ο' | 'O' => 'o',
+        'р' | 'ρ' => 'p',
+        'ѕ' => 's',
+        'ν' => 'v',
+        'ѡ' => 'w',
+        'х' | 'χ' => 'x',
+        'у' | 'γ' => 'y',
+        'А' | 'Α' => 'A',
+        'В' | 'Β' => 'B',
+        'С' => 'C',
+        'Е' | 'Ε' => 'E',
+        'Н' | 'Η' => 'H',
+        'К' | 'Κ' => 'K',
+        'М' | 'Μ' => 'M',
+        'Р' | 'Ρ' => 'P',
+        'Ѕ' => 'S',
+        'Т' | 'Τ' => 'T',
+        'Х' | 'Χ' => 'X',
+        'І' | 'Ι' | 'I' | '1' | '|' => 'l',
+        '\u{ff01}'..='\u{ff5e}' => {
+            char::from_u32(u32::from(c) - 0xff01 + 0x21).map_or(c, |ascii| ascii)
+        }
+        '‐' | '‑' | '‒' | '–' | '—' | '−' => '-',
+        _ => c,
+    }
+}

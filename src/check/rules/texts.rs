@@ -1,0 +1,175 @@
+//! Texts a server sends: hidden and control characters, instructions, missing or useless
+//! descriptions.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+
+use super::inspect;
+use crate::check::Finding;
+use crate::check::rule::finding;
+use crate::check::settings::Budgets;
+use crate::check::subject::{Entry, Subject, brief};
+use crate::host::capabilities::ListKind;
+
+/// Findings of one kind named per entry; a hostile list does not get to fill the report.
+const MOST_PER_ENTRY: usize = 5;
+/// Deepest value that is looked into; the wire refuses deeper ones.
+const DEEPEST: usize = 128;
+
+/// Checks every text of one server.
+pub(super) fn check(subject: &Subject, budgets: &Budgets) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for entry in subject.entries() {
+        let mut own = Vec::new();
+        walk(entry.raw, &mut String::new(), 0, &mut |pointer, text| {
+            judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
+        });
+        cap(&entry.place(), own, &mut findings);
+        descriptions(&entry, budgets, &mut findings);
+    }
+    for rejected in &subject.rejected {
+        let entry = Entry { list: rejected.list, raw: rejected.raw.as_ref() };
+        let mut own = Vec::new();
+        walk(entry.raw, &mut String::new(), 0, &mut |pointer, text| {
+            judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
+        });
+        cap(&entry.place(), own, &mut findings);
+    }
+    if let Some(text) = &subject.instructions {
+        judge("instructions", text, true, &mut findings);
+    }
+    if let Some(info) = &subject.server_info {
+        walk(info, &mut String::new(), 0, &mut |pointer, text| {
+            judge(&format!("serverInfo#{}", brief(pointer, 80)), text, true, &mut findings);
+        });
+    }
+    findings
+}
+
+/// Whether the text at this pointer is prose meant for a model or a person.
+fn speaks(pointer: &str) -> bool {
+    pointer.ends_with("/description")
+        || pointer.ends_with("/title")
+        || pointer.ends_with("/default")
+}
+
+fn judge(place: &str, text: &str, prose: bool, findings: &mut Vec<Finding>) {
+    let hidden = inspect::hidden(text);
+    let list = |codes: &std::collections::BTreeSet<String>| {
+        let shown: Vec<&str> = codes.iter().take(6).map(String::as_str).collect();
+        let more = if codes.len() > 6 { ", ..." } else { "" };
+        format!("{}{more}", shown.join(", "))
+    };
+    if !hidden.control.is_empty() {
+        let message = format!("contains control characters: {}", list(&hidden.control));
+        findings.push(finding("text/control", place, message));
+    }
+    if !hidden.invisible.is_empty() {
+        let message = format!("contains characters nobody sees: {}", list(&hidden.invisible));
+        findings.push(finding("text/hidden", place, message));
+    }
+    if hidden.piled {
+        findings.push(finding("text/hidden", place, "piles combining marks on one letter"));
+    }
+    if hidden.buried {
+        findings.push(finding("text/buried", place, "has text below many blank lines or blanks"));
+    }
+    if prose {
+        for (words, why) in inspect::instructions(text) {
+            let message = format!("{why}: “{}”", brief(&words, 100));
+            findings.push(finding("text/instruction", place, message));
+        }
+    }
+}
+
+fn cap(place: &str, mut own: Vec<Finding>, findings: &mut Vec<Finding>) {
+    own.sort_by(Finding::order);
+    let more = own.len().saturating_sub(MOST_PER_ENTRY);
+    own.truncate(MOST_PER_ENTRY);
+    if more > 0
+        && let Some(last) = own.last_mut()
+    {
+        let _ = write!(last.message, " (and {more} more in {place})");
+    }
+    findings.append(&mut own);
+}
+
+/// Every string of a value, keys included, with its JSON pointer.
+fn walk(value: &Value, pointer: &mut String, depth: usize, see: &mut dyn FnMut(&str, &str)) {
+    if depth > DEEPEST {
+        return;
+    }
+    let length = pointer.len();
+    match value {
+        Value::String(text) => see(pointer, text),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let _ = write!(pointer, "/{index}");
+                walk(item, pointer, depth + 1, see);
+                pointer.truncate(length);
+            }
+        }
+        Value::Object(map) => {
+            for (key, item) in map {
+                pointer.push('/');
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                see(pointer, key);
+                walk(item, pointer, depth + 1, see);
+                pointer.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn descriptions(entry: &Entry<'_>, budgets: &Budgets, findings: &mut Vec<Finding>) {
+    let text = entry.text("description").map(str::trim).unwrap_or_default();
+    if matches!(entry.list, ListKind::Tools | ListKind::Prompts) {
+        if text.is_empty() {
+            let message = format!("the {} has no description", entry.noun());
+            findings.push(finding("describe/missing", entry.place(), message));
+        } else if text.split_whitespace().nth(1).is_none() && text.is_ascii() {
+            let message = format!("the description is the single word “{}”", brief(text, 40));
+            findings.push(finding("describe/short", entry.place_of("/description"), message));
+        }
+    }
+    if text.len() as u64 > budgets.description_bytes {
+        let message = format!(
+            "the description has {} bytes, the budget is {}",
+            text.len(),
+            budgets.description_bytes
+        );
+        findings.push(finding("describe/long", entry.place_of("/description"), message));
+    }
+    if entry.list == ListKind::Tools {
+        parameters(entry, findings);
+    }
+}
+
+fn parameters(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
+    let Some(all) = entry.raw.pointer("/inputSchema/properties").and_then(Value::as_object) else {
+        return;
+    };
+    // A parameter that is a reference, a constant or titled is described elsewhere.
+    let told = |schema: &Value| {
+        let Some(object) = schema.as_object() else { return true };
+        let says = |key: &str| {
+            object.get(key).and_then(Value::as_str).is_some_and(|t| !t.trim().is_empty())
+        };
+        says("description") || object.contains_key("$ref") || object.contains_key("const")
+    };
+    let silent: Vec<String> =
+        all.iter().filter(|(_, schema)| !told(schema)).map(|(name, _)| brief(name, 40)).collect();
+    if silent.is_empty() {
+        return;
+    }
+    let shown = silent.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
+    let more = if silent.len() > 8 { ", ..." } else { "" };
+    let message =
+        format!("{} of {} parameters have no description: {shown}{more}", silent.len(), all.len());
+    findings.push(finding(
+        "describe/parameter",
+        entry.place_of("/inputSchema/properties"),
+        message,
+    ));
+}

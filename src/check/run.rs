@@ -1,0 +1,188 @@
+//! A run: starts every server, makes the sample calls, stops every server, and judges what was seen.
+//!
+//! The only part of the check that knows the engine. Servers go through their run side by side and
+//! are stopped as soon as nobody needs them any more, so that the whole takes as long as the slowest.
+
+mod doctor;
+mod record;
+mod stage;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::check::answers::Script;
+use crate::check::expect::Expectations;
+use crate::check::lock::Lock;
+use crate::check::model::{ConfigReport, Finding, Report, Verdict};
+use crate::check::rule::finding;
+use crate::check::rules::{self, Measure};
+use crate::check::settings::Settings;
+use crate::check::subject::Subject;
+use crate::config::{McpConfig, Position, RestartPolicy, Severity};
+use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
+
+/// Everything a run needs.
+pub struct Plan {
+    /// The servers to look at, with what they depend on.
+    pub config: McpConfig,
+    /// What is said about the configuration.
+    pub config_report: ConfigReport,
+    /// Every server of the configuration, also those left out of `config`.
+    pub known: Vec<String>,
+    /// Longest start and request instead of the configured ones.
+    pub timeout: Option<Duration>,
+    /// Lowest severity that violates.
+    pub fail_on: Severity,
+    /// Rules that are not reported.
+    pub allowed: Vec<String>,
+    /// What must exist.
+    pub expectations: Option<Expectations>,
+    /// What was reviewed.
+    pub lock: Option<Lock>,
+    /// Answers to requests of servers.
+    pub answers: Script,
+}
+
+/// What a run gives.
+pub struct Outcome {
+    /// What is wrong.
+    pub report: Report,
+    /// What was seen, for `--lock` and `--init`.
+    pub subjects: Vec<Subject>,
+    /// Whether it was cut short by [`Signals::stop`].
+    pub interrupted: bool,
+}
+
+/// How a person ends a run early.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    /// Stop everything in good order.
+    pub stop: CancellationToken,
+    /// Stop at once.
+    pub force: CancellationToken,
+}
+
+/// Runs the check. `watch` sees the view whenever it changes.
+pub async fn run(
+    mut plan: Plan,
+    signals: &Signals,
+    watch: &mut (dyn FnMut(&HostView) + Send),
+) -> Outcome {
+    let began = Instant::now();
+    adapt(&mut plan);
+    let host = Host::builder()
+        .config(plan.config.clone())
+        .startup(Startup::Background)
+        .handler(plan.answers.clone())
+        .initialize()
+        .await;
+    let host = match host {
+        Ok(host) => host,
+        Err(error) => return refused(plan, &error, began.elapsed()),
+    };
+    let seen = stage::play(&host, &plan, signals, watch).await;
+    let mut report = Report::new(plan.config_report.clone(), plan.fail_on);
+    let mut subjects = Vec::new();
+    let mut extra = Vec::new();
+    for name in plan.config.servers.keys() {
+        if let Some(mut record) = seen.record(&host, name) {
+            deny(&plan.answers, &mut record.subject);
+            extra.push(seen.samples.get(name.as_str()).cloned().unwrap_or_default());
+            subjects.push(record.subject);
+            report.servers.push(record.report);
+        }
+    }
+    let settings = settings(&plan);
+    let measure = Measure {
+        settings: &settings,
+        expectations: plan.expectations.as_ref(),
+        lock: plan.lock.as_ref(),
+        known: &plan.known,
+    };
+    let assessment = judge(&subjects, measure, extra);
+    for (server, findings) in report.servers.iter_mut().zip(assessment.servers) {
+        server.findings = findings;
+    }
+    report.findings = assessment.overall;
+    report.config.findings =
+        report.config.findings.into_iter().filter_map(|f| settings.weigh(None, f)).collect();
+    report.took = began.elapsed();
+    report.settle();
+    Outcome { report, subjects, interrupted: signals.stop.is_cancelled() }
+}
+
+/// The rules on this thread: they are bounded by the limits of the wire and of the schemas.
+fn judge(
+    subjects: &[Subject],
+    measure: Measure<'_>,
+    extra: Vec<Vec<Finding>>,
+) -> rules::Assessment {
+    rules::assess(subjects, measure, extra)
+}
+
+fn settings(plan: &Plan) -> Settings {
+    let expectations = plan.expectations.clone().unwrap_or_default();
+    expectations.settings(plan.allowed.clone())
+}
+
+/// A gate wants the first answer: no retries, no restarts, and the timeout of the command line.
+fn adapt(plan: &mut Plan) {
+    for server in plan.config.servers.values_mut() {
+        server.retry.max_retries = 0;
+        server.restart.policy = RestartPolicy::Never;
+        server.dev = None;
+        if let Some(timeout) = plan.timeout {
+            server.startup_timeout = timeout;
+            server.request_timeout = timeout;
+        }
+    }
+}
+
+/// The engine would not even begin.
+fn refused(plan: Plan, error: &Error, took: Duration) -> Outcome {
+    let mut report = Report::new(plan.config_report, plan.fail_on);
+    report.took = took;
+    if error.diagnostics.is_empty() {
+        let mut found = finding("config/problem", "", error.message.clone());
+        found.help = error.help.clone().unwrap_or(found.help);
+        report.config.findings.push(found);
+    }
+    report.config.findings.extend(error.diagnostics.iter().map(Finding::from));
+    report.verdict = match error.code {
+        ErrorCode::Configuration => Verdict::Usage,
+        _ => Verdict::Incomplete,
+    };
+    report.settle();
+    Outcome { report, subjects: Vec::new(), interrupted: false }
+}
+
+fn deny(answers: &Script, subject: &mut Subject) {
+    let mut denied: BTreeMap<String, u64> = BTreeMap::new();
+    for (_, method) in answers.denied().into_iter().filter(|(server, _)| *server == subject.name) {
+        *denied.entry(method).or_default() += 1;
+    }
+    subject.denied = denied;
+}
+
+/// The report of a configuration that cannot be used: nothing was started.
+pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
+    let mut report = Report::new(config, fail_on);
+    report.verdict = Verdict::Usage;
+    report.settle();
+    report
+}
+
+/// The verdict on a server before its findings are weighed.
+fn first_verdict(state: ServerState) -> Verdict {
+    match state {
+        ServerState::Ready | ServerState::Disabled => Verdict::Ok,
+        _ => Verdict::Incomplete,
+    }
+}
+
+fn place_of(at: &Position) -> Option<Position> {
+    (at.line > 0).then(|| at.clone())
+}

@@ -1,0 +1,142 @@
+//! The connection doctor: the ordered steps of one server's run, with time and finding of each.
+
+use std::time::Duration;
+
+use super::record::Moments;
+use crate::check::model::{Step, StepStatus};
+use crate::check::subject::{Subject, brief};
+use crate::config::TransportKind;
+use crate::host::view::{StartStep, StepStatus as Seen, StepView};
+use crate::host::{FindingKind, ServerState, ServerView};
+
+/// Steps of the engine under the names of the report, in order.
+const ENGINE: [(StartStep, &str); 9] = [
+    (StartStep::Resolve, "executable"),
+    (StartStep::Spawn, "spawn"),
+    (StartStep::FirstByte, "firstByte"),
+    (StartStep::Handshake, "handshake"),
+    (StartStep::Authorize, "authorization"),
+    (StartStep::Tools, "tools"),
+    (StartStep::Prompts, "prompts"),
+    (StartStep::Resources, "resources"),
+    (StartStep::ResourceTemplates, "resourceTemplates"),
+];
+
+/// All steps of one server.
+pub(super) fn steps(
+    settled: &ServerView,
+    last: &ServerView,
+    subject: &Subject,
+    moments: &Moments,
+) -> Vec<Step> {
+    let disabled = settled.state == ServerState::Disabled;
+    let first = if disabled { StepStatus::Skipped } else { StepStatus::Ok };
+    let mut steps = vec![step("configuration", StepStatus::Ok), step("variables", first)];
+    let mut failed = false;
+    for (which, name) in ENGINE {
+        let seen = settled.steps.iter().find(|s| s.step == which);
+        steps.push(engine_step(name, seen, settled, failed, subject));
+        failed |= steps.last().is_some_and(|s| s.status == StepStatus::Failed);
+        if which == StartStep::FirstByte {
+            steps.push(junk(subject, failed));
+        }
+    }
+    steps.push(shutdown(settled, last, moments));
+    steps.push(leftovers(settled, last));
+    steps
+}
+
+fn step(name: &'static str, status: StepStatus) -> Step {
+    Step { name, status, took: None, detail: String::new() }
+}
+
+fn engine_step(
+    name: &'static str,
+    seen: Option<&StepView>,
+    server: &ServerView,
+    failed: bool,
+    subject: &Subject,
+) -> Step {
+    let status = match seen.map(|s| s.status) {
+        Some(Seen::Ok) => StepStatus::Ok,
+        Some(Seen::Failed) => StepStatus::Failed,
+        // Still running when the server was given up: that is where it failed.
+        Some(Seen::Running) if server.state == ServerState::Unavailable && !failed => {
+            StepStatus::Failed
+        }
+        Some(Seen::Skipped) => StepStatus::Skipped,
+        None if matches!(server.state, ServerState::Ready | ServerState::Disabled) => {
+            StepStatus::Skipped
+        }
+        Some(Seen::Running) | None => StepStatus::Pending,
+    };
+    let detail = match (name, status) {
+        // A process id differs from run to run and says nothing after it.
+        ("spawn", StepStatus::Ok) => String::new(),
+        ("handshake", StepStatus::Ok) => subject.protocol_version.clone().unwrap_or_default(),
+        _ => seen.and_then(|s| s.detail.as_ref()).map(|d| brief(d, 400)).unwrap_or_default(),
+    };
+    Step { name, status, took: seen.and_then(|s| s.took), detail }
+}
+
+/// Lines on stdout that are no protocol.
+fn junk(subject: &Subject, failed: bool) -> Step {
+    let count = subject.protocol_counts.get(&FindingKind::Junk).copied().unwrap_or(0);
+    if count == 0 {
+        let status = match (subject.transport.as_str(), subject.was_ready()) {
+            ("stdio", false) if failed => StepStatus::Pending,
+            ("stdio", _) => StepStatus::Ok,
+            _ => StepStatus::Skipped,
+        };
+        return step("junk", status);
+    }
+    let first = subject.protocol.iter().find(|f| f.kind == FindingKind::Junk);
+    let line = first.map(|f| if f.raw.is_empty() { &f.message } else { &f.raw });
+    let lines = if count == 1 { "line" } else { "lines" };
+    let detail = match line {
+        Some(line) => format!("{count} {lines}; the first: `{}`", brief(line, 200)),
+        None => format!("{count} {lines}"),
+    };
+    Step { name: "junk", status: StepStatus::Failed, took: None, detail }
+}
+
+fn shutdown(settled: &ServerView, last: &ServerView, moments: &Moments) -> Step {
+    if settled.state != ServerState::Ready {
+        let status = match settled.state {
+            ServerState::Disabled => StepStatus::Skipped,
+            _ => StepStatus::Pending,
+        };
+        return step("shutdown", status);
+    }
+    if last.transport != TransportKind::Stdio {
+        return timed("shutdown", StepStatus::Ok, moments.stop(), "session closed".to_owned());
+    }
+    let Some(exit) = &last.exit else {
+        return timed("shutdown", StepStatus::Failed, moments.stop(), "no end was seen".to_owned());
+    };
+    let rung = exit.ladder.as_deref().unwrap_or("stdin");
+    let clean = exit.expected && !matches!(rung, "term" | "kill") && exit.code == Some(0);
+    let detail = match (exit.expected, rung) {
+        (false, _) => format!("it ended by itself: {}", exit.describe()),
+        (true, "term") => "stdin was closed, then SIGTERM".to_owned(),
+        (true, "kill") => "stdin was closed, then SIGTERM, then SIGKILL".to_owned(),
+        (true, _) => exit.describe(),
+    };
+    let status = if clean { StepStatus::Ok } else { StepStatus::Failed };
+    timed("shutdown", status, moments.stop(), detail)
+}
+
+fn leftovers(settled: &ServerView, last: &ServerView) -> Step {
+    if last.transport != TransportKind::Stdio || settled.state == ServerState::Disabled {
+        return step("leftovers", StepStatus::Skipped);
+    }
+    match last.exit.as_ref().map(|exit| exit.swept) {
+        None => step("leftovers", StepStatus::Pending),
+        Some(0) => step("leftovers", StepStatus::Ok),
+        Some(n) => timed("leftovers", StepStatus::Failed, None, format!("{n} processes ended now")),
+    }
+}
+
+fn timed(name: &'static str, status: StepStatus, took: Option<Duration>, detail: String) -> Step {
+    Step { name, status, took, detail }
+}

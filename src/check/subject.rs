@@ -1,0 +1,190 @@
+//! What the rules look at: one server as plain data. Filled from a [`ServerView`] after a run, or
+//! from a fixture.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::host::capabilities::{ListKind, RejectedEntry};
+use crate::host::view::{Era, ExitView, StartStep, StepStatus};
+use crate::host::{Finding, FindingKind, ServerState, ServerView};
+use crate::text::SafeText;
+
+/// One server as the rules see it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Subject {
+    /// Its name in the configuration.
+    pub name: String,
+    /// `stdio`, `http`, `sse` or `websocket`.
+    pub transport: String,
+    /// State reached before the stop.
+    pub state: ServerState,
+    /// Why it is in that state.
+    pub reason: Option<String>,
+    /// The steps of its start.
+    pub steps: Vec<StepSeen>,
+    /// Negotiated version.
+    pub protocol_version: Option<String>,
+    /// Negotiated era.
+    pub era: Option<Era>,
+    /// `serverInfo` as sent.
+    pub server_info: Option<Arc<Value>>,
+    /// `capabilities` as sent.
+    pub capabilities: Option<Arc<Value>>,
+    /// `instructions` as sent.
+    pub instructions: Option<String>,
+    /// Entries of `tools/list` as sent.
+    pub tools: Vec<Arc<Value>>,
+    /// Entries of `prompts/list` as sent.
+    pub prompts: Vec<Arc<Value>>,
+    /// Entries of `resources/list` as sent.
+    pub resources: Vec<Arc<Value>>,
+    /// Entries of `resources/templates/list` as sent.
+    pub templates: Vec<Arc<Value>>,
+    /// Entries that did not decode.
+    pub rejected: Vec<RejectedEntry>,
+    /// Lists that were cut short.
+    pub partial: Vec<(ListKind, String)>,
+    /// What it did against the protocol.
+    pub protocol: Vec<Finding>,
+    /// How often, by kind.
+    pub protocol_counts: BTreeMap<FindingKind, u64>,
+    /// How its process ended.
+    pub exit: Option<ExitView>,
+    /// Requests of the server that nobody answered: method, and how often.
+    pub denied: BTreeMap<String, u64>,
+}
+
+/// A step of the start.
+#[derive(Clone, Debug, Deserialize)]
+pub struct StepSeen {
+    /// Which.
+    pub step: StartStep,
+    /// How it ended.
+    pub status: StepStatus,
+    /// What was found.
+    #[serde(default)]
+    pub detail: Option<String>,
+}
+
+/// One entry of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The list it stands in.
+    pub list: ListKind,
+    /// As sent.
+    pub raw: &'a Value,
+}
+
+impl<'a> Entry<'a> {
+    /// Its name on the wire: `name`, `uri` or `uriTemplate`.
+    pub fn id(&self) -> &'a str {
+        let key = match self.list {
+            ListKind::Tools | ListKind::Prompts => "name",
+            ListKind::Resources => "uri",
+            ListKind::ResourceTemplates => "uriTemplate",
+        };
+        self.text(key).unwrap_or_default()
+    }
+
+    /// A text field.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.raw.get(key).and_then(Value::as_str)
+    }
+
+    /// What it is, in the singular.
+    pub const fn noun(&self) -> &'static str {
+        match self.list {
+            ListKind::Tools => "tool",
+            ListKind::Prompts => "prompt",
+            ListKind::Resources => "resource",
+            ListKind::ResourceTemplates => "resource template",
+        }
+    }
+
+    /// Where it stands: `tools/NAME`, safe to print and cut to a bearable length.
+    pub fn place(&self) -> String {
+        format!("{}/{}", self.list.key(), brief(self.id(), 80))
+    }
+
+    /// Where a value within it stands: `tools/NAME#/json/pointer`.
+    pub fn place_of(&self, pointer: &str) -> String {
+        if pointer.is_empty() {
+            return self.place();
+        }
+        format!("{}#{}", self.place(), brief(pointer, 160))
+    }
+}
+
+/// `text` on one line, safe, and cut to `most` characters.
+pub fn brief(text: &str, most: usize) -> String {
+    let mut cut: String = text.chars().take(most).collect();
+    if cut.len() < text.len() {
+        cut.push('…');
+    }
+    SafeText::line(&cut).as_str().to_owned()
+}
+
+impl Subject {
+    /// Whether it became ready, so that its lists say something.
+    pub fn was_ready(&self) -> bool {
+        self.state == ServerState::Ready
+    }
+
+    /// Every entry of every list, in the order of the lists.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let lists = [
+            (ListKind::Tools, &self.tools),
+            (ListKind::Prompts, &self.prompts),
+            (ListKind::Resources, &self.resources),
+            (ListKind::ResourceTemplates, &self.templates),
+        ];
+        lists
+            .into_iter()
+            .flat_map(|(list, all)| all.iter().map(move |raw| Entry { list, raw: raw.as_ref() }))
+    }
+
+    /// The tools.
+    pub fn tools(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.tools.iter().map(|raw| Entry { list: ListKind::Tools, raw: raw.as_ref() })
+    }
+
+    /// The subject of a server as the engine shows it.
+    pub fn from_view(view: &ServerView) -> Self {
+        let lists = &view.capabilities;
+        let session = view.session.as_deref();
+        Self {
+            name: view.name.as_str().to_owned(),
+            transport: view.transport.as_str().to_owned(),
+            state: view.state,
+            reason: view.reason.as_ref().map(ToString::to_string),
+            steps: view
+                .steps
+                .iter()
+                .map(|step| StepSeen {
+                    step: step.step,
+                    status: step.status,
+                    detail: step.detail.as_ref().map(ToString::to_string),
+                })
+                .collect(),
+            protocol_version: session.map(|s| s.protocol_version.to_string()),
+            era: session.map(|s| s.era),
+            server_info: session.map(|s| Arc::clone(&s.server_info)),
+            capabilities: session.map(|s| Arc::clone(&s.capabilities)),
+            instructions: session.and_then(|s| s.instructions.as_ref()).map(ToString::to_string),
+            tools: lists.tools.iter().map(|t| Arc::clone(&t.raw)).collect(),
+            prompts: lists.prompts.iter().map(|p| Arc::clone(&p.raw)).collect(),
+            resources: lists.resources.iter().map(|r| Arc::clone(&r.raw)).collect(),
+            templates: lists.templates.iter().map(|t| Arc::clone(&t.raw)).collect(),
+            rejected: lists.rejected.clone(),
+            partial: lists.partial.iter().map(|(k, why)| (*k, why.to_string())).collect(),
+            protocol: view.findings.iter().cloned().collect(),
+            protocol_counts: view.finding_counts.clone(),
+            exit: view.exit.clone(),
+            denied: BTreeMap::new(),
+        }
+    }
+}

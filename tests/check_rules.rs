@@ -1,0 +1,153 @@
+//! Every rule has a fixture that breaks it: `fixtures/check/*.json`, each with servers as the rules
+//! see them and exactly the findings they must give.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcpdeck::check::expect::Expectations;
+use mcpdeck::check::lock::Lock;
+use mcpdeck::check::rules::{Measure, assess};
+use mcpdeck::check::subject::Subject;
+use mcpdeck::check::{Finding, rule};
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Fixture {
+    servers: Vec<Value>,
+    #[serde(default)]
+    expectations: Option<Value>,
+    #[serde(default)]
+    lock: Option<Lock>,
+    #[serde(default)]
+    results: Vec<Sampled>,
+    /// `severity server rule place`
+    findings: Vec<String>,
+}
+
+/// The result of the first sample call of the first server.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sampled {
+    result: Value,
+    duration_ms: u64,
+}
+
+/// What is not said in a fixture: a stdio server that became ready and stopped well.
+fn subject(given: &Value) -> Subject {
+    let mut value = serde_json::json!({
+        "name": "s", "transport": "stdio", "state": "ready",
+        "protocolVersion": "2025-11-25", "era": "legacy",
+        "exit": {"code": 0, "signal": null, "expected": true, "ladder": "stdin", "swept": 0,
+                 "lived": {"secs": 1, "nanos": 0}},
+    });
+    for (key, given) in given.as_object().expect("a server is an object") {
+        value[key] = given.clone();
+    }
+    serde_json::from_value(value).expect("a server")
+}
+
+fn run(fixture: &Fixture) -> Vec<(String, Finding)> {
+    let subjects: Vec<Subject> = fixture.servers.iter().map(subject).collect();
+    let expectations =
+        fixture.expectations.as_ref().map(|v| Expectations::parse(&v.to_string()).expect("valid"));
+    let settings = expectations.clone().unwrap_or_default().settings(Vec::new());
+    let known: Vec<String> = subjects.iter().map(|s| s.name.clone()).collect();
+    let mut extra = vec![Vec::new(); subjects.len()];
+    for sampled in &fixture.results {
+        let expectations = expectations.as_ref().expect("results need expectations");
+        let call = &expectations.servers[&subjects[0].name].calls[0];
+        let took = Duration::from_millis(sampled.duration_ms);
+        extra[0].extend(call.expect.judge(&call.tool, &sampled.result, took));
+    }
+    let measure = Measure {
+        settings: &settings,
+        expectations: expectations.as_ref(),
+        lock: fixture.lock.as_ref(),
+        known: &known,
+    };
+    let assessment = assess(&subjects, measure, extra);
+    let by_server = known.iter().zip(assessment.servers);
+    let own = by_server.flat_map(|(name, all)| all.into_iter().map(move |f| (name.clone(), f)));
+    own.chain(assessment.overall.into_iter().map(|f| ("*".to_owned(), f))).collect()
+}
+
+fn fixtures() -> Vec<(String, Fixture)> {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/check");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
+        .expect("fixtures")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .collect();
+    files.sort();
+    files
+        .into_iter()
+        .map(|path| {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path).expect("readable");
+            let fixture =
+                serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            (name, fixture)
+        })
+        .collect()
+}
+
+#[test]
+fn every_fixture_gives_exactly_its_findings() {
+    let mut wrong = Vec::new();
+    for (name, fixture) in fixtures() {
+        let found: Vec<String> = run(&fixture)
+            .into_iter()
+            .map(|(server, f)| {
+                format!("{} {server} {} {}", f.severity, f.rule, f.place).trim().into()
+            })
+            .collect();
+        if found != fixture.findings {
+            wrong.push(format!(
+                "{name}:\n  found    {found:#?}\n  expected {:#?}",
+                fixture.findings
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_has_a_fixture_named_after_it_that_breaks_it() {
+    // These come from the command line and the configuration; `tests/check.rs` breaks them.
+    let elsewhere = ["config/problem", "start/untrusted"];
+    let all = fixtures();
+    for rule in rule::all().filter(|r| !elsewhere.contains(&r.id)) {
+        let file = rule.id.replace('/', "-");
+        let fixture = all.iter().find(|(name, _)| *name == file);
+        let (_, fixture) =
+            fixture.unwrap_or_else(|| panic!("fixtures/check/{file}.json is missing"));
+        let found = run(fixture);
+        let hit = found.iter().find(|(_, f)| f.rule == rule.id);
+        let (_, hit) = hit.unwrap_or_else(|| panic!("{file}.json does not break {}", rule.id));
+        assert!(!hit.help.is_empty() && !hit.message.is_empty(), "{file}");
+    }
+}
+
+#[test]
+fn findings_never_carry_what_a_terminal_would_obey() {
+    for (name, fixture) in fixtures() {
+        for (_, finding) in run(&fixture) {
+            for text in [&finding.message, &finding.place, &finding.help] {
+                assert!(!text.chars().any(char::is_control), "{name}: {text:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fixture_is_judged_the_same_every_time_and_in_any_order_of_its_lists() {
+    for (name, fixture) in fixtures() {
+        let first = run(&fixture);
+        assert_eq!(first, run(&fixture), "{name}");
+        let set: BTreeSet<String> = first.iter().map(|(s, f)| format!("{s}{f:?}")).collect();
+        assert_eq!(set.len(), first.len(), "{name}: a finding is told twice");
+    }
+}
