@@ -2,3 +2,4 @@
 
 pub mod approval;
 pub mod form;
+pub mod result;

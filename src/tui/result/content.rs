@@ -1,0 +1,226 @@
+//! A result taken apart into blocks: content of a tool, messages of a prompt, contents of a
+//! resource. Pure; one odd block never hides the others (MCP, server features, content types).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::image::{self, Picture};
+use super::rows::Shared;
+use crate::text::SafeText;
+
+/// The blocks of a result.
+pub type Blocks = Vec<Block>;
+
+/// One piece of content.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Role, type, URI: what stands above it.
+    pub title: SafeText,
+    /// JSON pointer of the block within the result.
+    pub pointer: String,
+    /// What it is.
+    pub kind: BlockKind,
+}
+
+/// What a block is.
+#[derive(Clone, Debug)]
+pub enum BlockKind {
+    /// Text; drawn as Markdown when it looks like it.
+    Text(Shared),
+    /// A picture, decoded.
+    Picture(Picture),
+    /// Data that is not shown: audio, blobs, pictures that cannot be drawn; why, and where the
+    /// base64 stands.
+    Data {
+        /// What is known of it.
+        about: SafeText,
+        /// Name to save it under.
+        name: String,
+        /// Pointer of the base64 text.
+        encoded: String,
+    },
+    /// A link to a resource; nothing is fetched until a person opens it.
+    Link {
+        /// The URI on the wire.
+        uri: String,
+        /// What is known of it.
+        about: SafeText,
+    },
+    /// Something the specification does not know; shown as it was sent.
+    Unknown {
+        /// Why it is shown raw.
+        reason: SafeText,
+    },
+}
+
+/// Takes a result apart. Never fails; an answer of no known shape has no blocks.
+pub fn blocks(result: &Arc<Value>) -> Blocks {
+    let mut out = Vec::new();
+    if let Some(content) = result.get("content").and_then(Value::as_array) {
+        for (i, block) in content.iter().enumerate() {
+            out.push(read(result, block, format!("/content/{i}"), ""));
+        }
+    } else if let Some(messages) = result.get("messages").and_then(Value::as_array) {
+        for (i, message) in messages.iter().enumerate() {
+            let role = message.get("role").and_then(Value::as_str).unwrap_or("no role");
+            match message.get("content") {
+                Some(Value::Array(parts)) => {
+                    for (j, part) in parts.iter().enumerate() {
+                        out.push(read(result, part, format!("/messages/{i}/content/{j}"), role));
+                    }
+                }
+                Some(part) => out.push(read(result, part, format!("/messages/{i}/content"), role)),
+                None => out.push(unknown(format!("/messages/{i}"), "a message without content")),
+            }
+        }
+    } else if let Some(contents) = result.get("contents").and_then(Value::as_array) {
+        for (i, _) in contents.iter().enumerate() {
+            out.push(resource(result, format!("/contents/{i}"), ""));
+        }
+    }
+    out
+}
+
+fn text_of<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+fn read(result: &Arc<Value>, block: &Value, pointer: String, role: &str) -> Block {
+    let kind = text_of(block, "type").unwrap_or_default();
+    let title = |word: &str| title(role, word);
+    match kind {
+        "text" if text_of(block, "text").is_some() => Block {
+            title: title(""),
+            kind: BlockKind::Text(Shared::new(result, format!("{pointer}/text"))),
+            pointer,
+        },
+        "image" if text_of(block, "data").is_some() => {
+            let mime = text_of(block, "mimeType").unwrap_or("image");
+            picture(block, pointer, "data", mime, title(mime))
+        }
+        "audio" if text_of(block, "data").is_some() => {
+            let mime = text_of(block, "mimeType").unwrap_or("audio");
+            let shown = title(mime);
+            data(block, pointer, "data", mime, shown, "audio")
+        }
+        "resource" => resource(result, format!("{pointer}/resource"), role),
+        "resource_link" if text_of(block, "uri").is_some() => {
+            let uri = text_of(block, "uri").unwrap_or_default();
+            let name =
+                text_of(block, "title").or_else(|| text_of(block, "name")).unwrap_or_default();
+            let about = [
+                name,
+                text_of(block, "mimeType").unwrap_or_default(),
+                text_of(block, "description").unwrap_or_default(),
+            ];
+            let about =
+                about.iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(" · ");
+            Block {
+                title: title("link"),
+                pointer,
+                kind: BlockKind::Link { uri: uri.to_owned(), about: SafeText::line(&about) },
+            }
+        }
+        "" => unknown(pointer, "a content block without a type"),
+        "text" | "image" | "audio" | "resource_link" => {
+            unknown(pointer, &format!("a block of type {kind} without what belongs in it"))
+        }
+        other => unknown(pointer, &format!("a block of an unknown type: {other}")),
+    }
+}
+
+fn title(role: &str, word: &str) -> SafeText {
+    match (role.is_empty(), word.is_empty()) {
+        (true, _) => SafeText::line(word),
+        (false, true) => SafeText::line(role),
+        (false, false) => SafeText::line(&format!("{role} · {word}")),
+    }
+}
+
+fn unknown(pointer: String, reason: &str) -> Block {
+    let short: String = reason.chars().take(200).collect();
+    Block {
+        title: SafeText::line("unknown"),
+        pointer,
+        kind: BlockKind::Unknown { reason: SafeText::line(&short) },
+    }
+}
+
+fn resource(result: &Arc<Value>, pointer: String, role: &str) -> Block {
+    let Some(block) = result.pointer(&pointer) else {
+        return unknown(pointer, "a resource block without a resource");
+    };
+    let uri = text_of(block, "uri").unwrap_or("no uri");
+    let mime = text_of(block, "mimeType").unwrap_or_default();
+    let shown = if mime.is_empty() { uri.to_owned() } else { format!("{uri} · {mime}") };
+    let title = title(role, &shown.chars().take(300).collect::<String>());
+    if text_of(block, "text").is_some() {
+        let kind = BlockKind::Text(Shared::new(result, format!("{pointer}/text")));
+        return Block { title, pointer, kind };
+    }
+    if text_of(block, "blob").is_some() {
+        if mime.starts_with("image/") && mime != "image/svg+xml" {
+            return picture(block, pointer, "blob", mime, title);
+        }
+        return data(block, pointer, "blob", mime, title, "blob");
+    }
+    unknown(pointer, "a resource with neither text nor blob")
+}
+
+fn picture(block: &Value, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
+    match image::decode(text_of(block, key).unwrap_or_default()) {
+        Ok(picture) => {
+            let (w, h) = picture.size;
+            let title = SafeText::line(&format!("{title} · {w} x {h}"));
+            Block { title, pointer, kind: BlockKind::Picture(picture) }
+        }
+        Err(reason) => data(block, pointer, key, mime, title, &format!("not drawn: {reason}")),
+    }
+}
+
+fn data(
+    block: &Value,
+    pointer: String,
+    key: &str,
+    mime: &str,
+    title: SafeText,
+    about: &str,
+) -> Block {
+    let encoded = text_of(block, key).map_or(0, str::len);
+    let bytes = encoded / 4 * 3;
+    let about = format!("{about} · about {bytes} bytes · save it to a file");
+    let encoded = format!("{pointer}/{key}");
+    let name = format!("mcpdeck-result.{}", suffix(mime));
+    let kind = BlockKind::Data { about: SafeText::line(&about), name, encoded };
+    Block { title, pointer, kind }
+}
+
+/// A suffix for a file of a media type: letters and digits alone, whatever the server says.
+pub fn suffix(mime: &str) -> String {
+    let known = match mime {
+        "audio/mpeg" => "mp3",
+        "audio/x-wav" | "audio/wave" => "wav",
+        "image/jpeg" => "jpg",
+        "image/svg+xml" => "svg",
+        "text/plain" => "txt",
+        "text/markdown" => "md",
+        "" | "application/octet-stream" => "bin",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.to_owned();
+    }
+    let tail = mime.rsplit(['/', '+']).next().unwrap_or_default();
+    let clean: String = tail.chars().take_while(char::is_ascii_alphanumeric).take(8).collect();
+    if clean.is_empty() { "bin".to_owned() } else { clean.to_ascii_lowercase() }
+}
+
+/// The bytes behind a block of data, for saving.
+///
+/// # Errors
+/// A sentence, when the base64 is broken.
+pub fn bytes_at(result: &Value, encoded: &str) -> Result<Vec<u8>, String> {
+    let text = result.pointer(encoded).and_then(Value::as_str).unwrap_or_default();
+    image::bytes(text)
+}

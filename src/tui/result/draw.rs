@@ -1,0 +1,234 @@
+//! Drawing of a result: the rows that are visible, and no others.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use serde_json::Value;
+
+use super::content::BlockKind;
+use super::diff::{Change, side_by_side};
+use super::tree::{Key, TreeRow};
+use super::view::{Laid, ResultView, Tab};
+use crate::text::SafeText;
+use crate::tui::form::draw::{Look, put};
+
+impl ResultView {
+    /// Draws the tab in `area`; the first row names the tabs.
+    pub fn render(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        let area = area.intersection(buf.area);
+        if area.height == 0 || area.width == 0 {
+            return;
+        }
+        self.draw_tabs(look, area, buf);
+        let body = Rect { y: area.y + 1, height: area.height - 1, ..area };
+        match self.tab {
+            Tab::Content => self.draw_content(look, body, buf),
+            Tab::Compare => self.draw_compare(look, body, buf),
+            Tab::Raw | Tab::Structured => self.draw_tree(look, body, buf),
+        }
+    }
+
+    fn draw_tabs(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        let mut x = area.x;
+        for (tab, name) in self.tabs() {
+            let style = if tab == self.tab { look.accent } else { look.muted };
+            x = put(buf, x, area.y, area.right().saturating_sub(x), name, style);
+            if tab == Tab::Structured {
+                let n = self.violations.len();
+                let (sign, style) = match n {
+                    0 => (look.sign(" ✓", " ok").to_owned(), look.ok),
+                    _ => (format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")), look.error),
+                };
+                x = put(buf, x, area.y, area.right().saturating_sub(x), &sign, style);
+            }
+            x = put(buf, x, area.y, area.right().saturating_sub(x), "  ", look.muted);
+        }
+    }
+
+    fn draw_content(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        let mut skip = self.scroll;
+        let mut y = area.y;
+        for (index, block) in self.blocks.iter().enumerate() {
+            let rows = self.block_rows(index);
+            if skip >= rows {
+                skip -= rows;
+                continue;
+            }
+            if y >= area.bottom() {
+                break;
+            }
+            let mut inner = skip;
+            skip = 0;
+            if self.has_title(index) {
+                if inner == 0 {
+                    let chosen = index == self.block && self.blocks.len() > 1;
+                    let style = if chosen { look.accent } else { look.muted };
+                    let rule = look.sign("── ", "-- ");
+                    let x = put(buf, area.x, y, area.width, rule, look.rule);
+                    put(buf, x, y, area.right().saturating_sub(x), &block.title, style);
+                    y += 1;
+                } else {
+                    inner -= 1;
+                }
+            }
+            y = self.draw_block(
+                index,
+                inner,
+                Rect { y, height: area.bottom().saturating_sub(y), ..area },
+                look,
+                buf,
+            );
+        }
+    }
+
+    fn draw_block(
+        &self,
+        index: usize,
+        skip: usize,
+        area: Rect,
+        look: &Look,
+        buf: &mut Buffer,
+    ) -> u16 {
+        let height = usize::from(area.height);
+        match (self.laid.get(index), self.blocks.get(index).map(|b| &b.kind)) {
+            (Some(Laid::Rows(rows, text)), _) => {
+                let slices = rows.slice(text.as_str(), skip..skip + height);
+                for (i, row) in slices.iter().enumerate() {
+                    let shifted: String =
+                        row.chars().skip(self.column).take(usize::from(area.width) + 8).collect();
+                    put(
+                        buf,
+                        area.x,
+                        area.y + i as u16,
+                        area.width,
+                        &SafeText::line(&shifted),
+                        look.text,
+                    );
+                }
+                area.y + slices.len() as u16
+            }
+            (Some(Laid::Lines(lines)), _) => {
+                let shown = lines.iter().skip(skip).take(height);
+                let mut y = area.y;
+                for line in shown {
+                    let mut x = area.x;
+                    for (text, style) in line {
+                        x = put(buf, x, y, area.right().saturating_sub(x), text, *style);
+                    }
+                    y += 1;
+                }
+                y
+            }
+            (Some(Laid::Picture(rows)), Some(BlockKind::Picture(picture))) => {
+                let left = rows.saturating_sub(skip as u16).min(area.height);
+                picture.draw((self.width, *rows), skip as u16, Rect { height: left, ..area }, buf);
+                area.y + left
+            }
+            _ => area.y,
+        }
+    }
+
+    fn draw_tree(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        let Some((tree, value)) = self.tree() else { return };
+        let mut area = area;
+        if self.tab == Tab::Structured {
+            for violation in self.violations.iter().take(usize::from(area.height / 3)) {
+                let text = SafeText::line(&format!("{}  {}", violation.pointer, violation.message));
+                put(buf, area.x, area.y, area.width, &text, look.error);
+                area = Rect { y: area.y + 1, height: area.height - 1, ..area };
+            }
+        }
+        let rows = tree.rows(value, self.scroll, usize::from(area.height));
+        for (i, row) in rows.iter().enumerate() {
+            let here = self.scroll + i == tree.cursor;
+            draw_tree_row(row, here, look, Rect { y: area.y + i as u16, height: 1, ..area }, buf);
+        }
+    }
+
+    fn draw_compare(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        let Some(comparison) = &self.comparison else { return };
+        if let Some(refused) = &comparison.refused {
+            put(buf, area.x, area.y, area.width, refused, look.warning);
+            return;
+        }
+        if comparison.lines.is_empty() {
+            put(buf, area.x, area.y, area.width, "no difference", look.ok);
+            return;
+        }
+        let style = |change: Change| match change {
+            Change::Same => (look.text, "  "),
+            Change::Removed => (look.removed, "- "),
+            Change::Added => (look.added, "+ "),
+            Change::Skipped(_) => (look.faint, "  "),
+        };
+        let line = |buf: &mut Buffer, x: u16, y: u16, width: u16, line: &super::diff::DiffLine| {
+            let (style, sign) = style(line.change);
+            if let Change::Skipped(n) = line.change {
+                put(buf, x, y, width, &format!("  … {n} lines the same"), style);
+                return;
+            }
+            let after = put(buf, x, y, width, sign, style);
+            put(buf, after, y, (x + width).saturating_sub(after), &line.text, style);
+        };
+        if self.beside && area.width >= 40 {
+            let half = area.width / 2;
+            let rows = side_by_side(&comparison.lines);
+            for (i, (old, new)) in
+                rows.iter().skip(self.scroll).take(usize::from(area.height)).enumerate()
+            {
+                let y = area.y + i as u16;
+                if let Some(old) = old {
+                    line(buf, area.x, y, half - 1, old);
+                }
+                if let Some(new) = new {
+                    line(buf, area.x + half, y, area.width - half, new);
+                }
+            }
+            return;
+        }
+        for (i, diff) in
+            comparison.lines.iter().skip(self.scroll).take(usize::from(area.height)).enumerate()
+        {
+            line(buf, area.x, area.y + i as u16, area.width, diff);
+        }
+    }
+}
+
+/// Draws one row of a JSON tree.
+pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf: &mut Buffer) {
+    if here {
+        buf.set_style(area.intersection(buf.area), look.selection);
+    }
+    let over = |style: Style| if here { look.selection } else { style };
+    let room = |x: u16| area.right().saturating_sub(x);
+    let mut x = area.x + (row.depth as u16 * 2).min(area.width / 2);
+    let sign = match row.open {
+        Some(true) => look.sign("▾ ", "v "),
+        Some(false) => look.sign("▸ ", "> "),
+        None => "  ",
+    };
+    x = put(buf, x, area.y, room(x), sign, over(look.muted));
+    let (key, style) = match row.key {
+        Some(Key::Name(name)) => (short(name, 200), look.json_key),
+        Some(Key::Index(index)) => (index.to_string(), look.muted),
+        None => (String::new(), look.muted),
+    };
+    if row.key.is_some() {
+        x = put(buf, x, area.y, room(x), &SafeText::line(&key), over(style));
+        x = put(buf, x, area.y, room(x), ": ", over(look.muted));
+    }
+    let (text, style) = match row.value {
+        Value::String(text) => (format!("\"{}\"", short(text, 400)), look.json_string),
+        Value::Number(n) => (n.to_string(), look.json_number),
+        Value::Bool(_) | Value::Null => (row.value.to_string(), look.json_literal),
+        Value::Array(items) if items.is_empty() => ("[]".to_owned(), look.muted),
+        Value::Object(map) if map.is_empty() => ("{}".to_owned(), look.muted),
+        Value::Array(items) => (format!("[ {} ]", items.len()), look.muted),
+        Value::Object(map) => (format!("{{ {} }}", map.len()), look.muted),
+    };
+    put(buf, x, area.y, room(x), &SafeText::line(&text), over(style));
+}
+
+fn short(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}

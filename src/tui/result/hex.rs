@@ -1,0 +1,59 @@
+//! Bytes as rows of hexadecimal, and what kind of file they look like. Pure.
+
+use std::fmt::Write as _;
+
+/// Bytes per row.
+pub const PER_ROW: usize = 16;
+
+/// How many rows `bytes` take.
+pub const fn rows(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(PER_ROW)
+}
+
+/// One row: offset, bytes, and those that are printable ASCII.
+pub fn row(bytes: &[u8], row: usize) -> String {
+    let from = (row * PER_ROW).min(bytes.len());
+    let part = &bytes[from..(from + PER_ROW).min(bytes.len())];
+    let mut out = format!("{from:08x}  ");
+    for i in 0..PER_ROW {
+        match part.get(i) {
+            Some(byte) => {
+                let _ = write!(out, "{byte:02x} ");
+            }
+            None => out.push_str("   "),
+        }
+        if i == PER_ROW / 2 - 1 {
+            out.push(' ');
+        }
+    }
+    out.push(' ');
+    out.extend(part.iter().map(|b| if (0x20..0x7f).contains(b) { *b as char } else { '.' }));
+    out
+}
+
+/// The kind of file the first bytes speak of, whatever its declared type.
+pub fn kind(bytes: &[u8]) -> Option<&'static str> {
+    let known: [(&[u8], &str); 13] = [
+        (b"\x89PNG", "PNG image"),
+        (b"\xff\xd8\xff", "JPEG image"),
+        (b"GIF8", "GIF image"),
+        (b"%PDF", "PDF document"),
+        (b"PK\x03\x04", "ZIP archive"),
+        (b"\x1f\x8b", "gzip data"),
+        (b"OggS", "Ogg media"),
+        (b"fLaC", "FLAC audio"),
+        (b"ID3", "MP3 audio"),
+        (b"\x7fELF", "ELF program"),
+        (b"SQLite format 3", "SQLite database"),
+        (b"<svg", "SVG image"),
+        (b"<!DOCTYPE", "HTML"),
+    ];
+    if bytes.starts_with(b"RIFF") && bytes.len() > 12 {
+        return Some(match &bytes[8..12] {
+            b"WEBP" => "WebP image",
+            b"WAVE" => "WAV audio",
+            _ => "RIFF media",
+        });
+    }
+    known.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| *name)
+}

@@ -1,0 +1,225 @@
+//! Markdown as styled lines, wrapped. Only what terminals do well; links show where they lead.
+
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use ratatui::style::{Modifier, Style};
+use unicode_width::UnicodeWidthStr;
+
+use crate::text::SafeText;
+use crate::tui::form::draw::Look;
+
+/// Longest text that is read as Markdown.
+pub(super) const LONGEST: usize = 512 << 10;
+
+/// One piece of a line.
+pub type Span = (SafeText, Style);
+
+/// Whether `text` looks like Markdown rather than plain text.
+pub(super) fn looks_like(text: &str) -> bool {
+    let head: String = text.chars().take(8_000).collect();
+    let lines = || head.lines().map(str::trim_start);
+    lines().any(|l| {
+        l.starts_with("# ") || l.starts_with("## ") || l.starts_with("### ") || l.starts_with("```")
+    }) || lines().filter(|l| l.starts_with("- ") || l.starts_with("* ")).count() > 1
+        || head.contains("**")
+        || (head.contains("](") && head.contains('['))
+        || lines().any(|l| l.starts_with('|') && l.ends_with('|') && l.len() > 4)
+}
+
+/// Lines of `text` for a region of `width` cells.
+pub(super) fn lines(text: &str, width: u16, look: &Look) -> Vec<Vec<Span>> {
+    let mut page = Page {
+        look,
+        width: usize::from(width.max(8)),
+        lines: Vec::new(),
+        line: Vec::new(),
+        used: 0,
+        styles: vec![look.text],
+        lists: Vec::new(),
+        quote: 0,
+        code: false,
+        link: None,
+    };
+    let options =
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    for event in Parser::new_ext(text, options) {
+        page.event(event);
+    }
+    page.end_line();
+    while page.lines.last().is_some_and(Vec::is_empty) {
+        page.lines.pop();
+    }
+    page.lines
+}
+
+struct Page<'a> {
+    look: &'a Look,
+    width: usize,
+    lines: Vec<Vec<Span>>,
+    line: Vec<Span>,
+    used: usize,
+    styles: Vec<Style>,
+    lists: Vec<Option<u64>>,
+    quote: usize,
+    code: bool,
+    link: Option<String>,
+}
+
+impl Page<'_> {
+    fn style(&self) -> Style {
+        self.styles.last().copied().unwrap_or_default()
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) if self.code => {
+                for line in text.split_terminator('\n') {
+                    let style = self.look.json_string;
+                    self.raw(&format!("  {line}"), style);
+                    self.end_line();
+                }
+            }
+            Event::Text(text) => self.words(&text, self.style()),
+            Event::Code(text) => self.words(&text, self.look.json_string),
+            Event::Html(text) | Event::InlineHtml(text) => self.words(&text, self.look.faint),
+            Event::SoftBreak => self.words(" ", self.style()),
+            Event::HardBreak => self.end_line(),
+            Event::Rule => {
+                self.blank();
+                let rule = self.look.sign("─", "-").repeat(self.width.min(40));
+                self.raw(&rule, self.look.rule);
+                self.end_line();
+            }
+            Event::TaskListMarker(done) => {
+                self.words(if done { "[x] " } else { "[ ] " }, self.look.muted);
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        let base = self.style();
+        match tag {
+            Tag::Heading { level, .. } => {
+                self.blank();
+                let mut style = self.look.accent.add_modifier(Modifier::BOLD);
+                if level == HeadingLevel::H1 {
+                    style = style.add_modifier(Modifier::UNDERLINED);
+                }
+                self.styles.push(style);
+            }
+            Tag::Paragraph if self.lists.is_empty() => self.blank(),
+            Tag::BlockQuote(_) => self.quote += 1,
+            Tag::CodeBlock(_) => {
+                self.blank();
+                self.code = true;
+            }
+            Tag::List(first) => {
+                if self.lists.is_empty() {
+                    self.blank();
+                } else {
+                    self.end_line();
+                }
+                self.lists.push(first);
+            }
+            Tag::Item => {
+                self.end_line();
+                let depth = self.lists.len().saturating_sub(1);
+                let bullet = self.look.sign("•", "*").to_owned();
+                let mark = match self.lists.last_mut() {
+                    Some(Some(number)) => {
+                        *number += 1;
+                        format!("{}. ", *number - 1)
+                    }
+                    _ => format!("{bullet} "),
+                };
+                self.raw(&format!("{}{mark}", "  ".repeat(depth)), self.look.muted);
+            }
+            Tag::Emphasis => self.styles.push(base.add_modifier(Modifier::ITALIC)),
+            Tag::Strong => self.styles.push(base.add_modifier(Modifier::BOLD)),
+            Tag::Strikethrough => self.styles.push(base.add_modifier(Modifier::CROSSED_OUT)),
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
+                self.link = Some(dest_url.into_string());
+                self.styles.push(self.look.accent.add_modifier(Modifier::UNDERLINED));
+            }
+            Tag::TableCell => self.words("  ", self.look.rule),
+            Tag::TableRow | Tag::TableHead => self.end_line(),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Heading(_) => {
+                self.styles.pop();
+                self.end_line();
+            }
+            TagEnd::Paragraph | TagEnd::Item | TagEnd::TableRow | TagEnd::TableHead => {
+                self.end_line();
+            }
+            TagEnd::BlockQuote(_) => self.quote = self.quote.saturating_sub(1),
+            TagEnd::CodeBlock => self.code = false,
+            TagEnd::List(_) => {
+                self.lists.pop();
+            }
+            TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => {
+                self.styles.pop();
+            }
+            TagEnd::Link | TagEnd::Image => {
+                self.styles.pop();
+                // Where a link leads is shown: its text may say something else.
+                if let Some(url) = self.link.take() {
+                    self.words(&format!(" ({url})"), self.look.faint);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn raw(&mut self, text: &str, style: Style) {
+        self.margin();
+        let safe = SafeText::line(text);
+        self.used += safe.width();
+        self.line.push((safe, style));
+    }
+
+    fn words(&mut self, text: &str, style: Style) {
+        for word in text.split_inclusive(' ') {
+            let safe = SafeText::line(word);
+            let width = safe.trim_end().width();
+            if self.used + width > self.width && self.used > 0 {
+                let indent = "  ".repeat(self.lists.len());
+                self.end_line();
+                if !indent.is_empty() {
+                    self.raw(&indent, style);
+                }
+            }
+            self.margin();
+            self.used += safe.width();
+            self.line.push((safe, style));
+        }
+    }
+
+    fn margin(&mut self) {
+        if self.line.is_empty() && self.quote > 0 {
+            let bar = self.look.sign("│ ", "| ").repeat(self.quote);
+            self.used += bar.width();
+            self.line.push((SafeText::line(&bar), self.look.rule));
+        }
+    }
+
+    fn end_line(&mut self) {
+        if !self.line.is_empty() {
+            self.lines.push(std::mem::take(&mut self.line));
+        }
+        self.used = 0;
+    }
+
+    fn blank(&mut self) {
+        self.end_line();
+        if self.lines.last().is_some_and(|line| !line.is_empty()) {
+            self.lines.push(Vec::new());
+        }
+    }
+}

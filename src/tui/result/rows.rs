@@ -1,0 +1,152 @@
+//! Long text as rows that are found without being kept: one checkpoint per 64 rows. Pure.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Text that is shared, never copied: a string inside a result, or text of our own.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    value: Arc<serde_json::Value>,
+    pointer: String,
+}
+
+impl Shared {
+    /// The string at `pointer` of a value.
+    pub fn new(value: &Arc<serde_json::Value>, pointer: impl Into<String>) -> Self {
+        Self { value: Arc::clone(value), pointer: pointer.into() }
+    }
+
+    /// Text of our own.
+    pub fn own(text: String) -> Self {
+        Self { value: Arc::new(serde_json::Value::String(text)), pointer: String::new() }
+    }
+
+    /// The text; empty when there is none.
+    pub fn as_str(&self) -> &str {
+        self.value.pointer(&self.pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
+    }
+}
+
+/// Rows of a text, each at most `width` bytes long.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    checkpoints: Vec<usize>,
+    len: usize,
+    width: usize,
+    bytes: usize,
+}
+
+const STRIDE: usize = 64;
+
+impl Rows {
+    /// Longest row without wrapping, in bytes.
+    pub const WIDEST: usize = 4_096;
+
+    /// Finds the rows of `text`; lines longer than `width` bytes go on in the next row.
+    pub fn new(text: &str, width: usize) -> Self {
+        let width = width.clamp(8, Self::WIDEST);
+        let mut rows = Self { checkpoints: Vec::new(), len: 0, width, bytes: text.len() };
+        let mut at = 0;
+        loop {
+            if rows.len.is_multiple_of(STRIDE) {
+                rows.checkpoints.push(at);
+            }
+            rows.len += 1;
+            let (_, next) = step(text, at, width);
+            match next {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        rows
+    }
+
+    /// How many rows there are; at least one.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the text is empty.
+    pub const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The rows in `range`, as slices of `text` (the one that was given to [`Rows::new`]).
+    pub fn slice<'a>(&self, text: &'a str, range: Range<usize>) -> Vec<&'a str> {
+        let from = range.start.min(self.len);
+        let to = range.end.min(self.len);
+        let Some(start) = self.checkpoints.get(from / STRIDE) else { return Vec::new() };
+        let mut at = Some(*start);
+        let mut out = Vec::with_capacity(to - from);
+        for row in (from / STRIDE * STRIDE)..to {
+            let Some(here) = at else { break };
+            let (end, next) = step(text, here, self.width);
+            if row >= from {
+                out.push(text.get(here..end).unwrap_or_default());
+            }
+            at = next;
+        }
+        out
+    }
+
+    /// The row that holds the byte at `offset`.
+    pub fn row_of(&self, text: &str, offset: usize) -> usize {
+        let chunk = self.checkpoints.partition_point(|at| *at <= offset).saturating_sub(1);
+        let mut row = chunk * STRIDE;
+        let mut at = self.checkpoints.get(chunk).copied();
+        while let Some(here) = at {
+            let (_, next) = step(text, here, self.width);
+            match next {
+                Some(next) if next <= offset => {
+                    at = Some(next);
+                    row += 1;
+                }
+                _ => break,
+            }
+        }
+        row
+    }
+}
+
+/// End of the row that begins at `at`, and where the next one begins.
+fn step(text: &str, at: usize, width: usize) -> (usize, Option<usize>) {
+    let bytes = text.as_bytes();
+    let most = (at + width).min(bytes.len());
+    if let Some(newline) = bytes[at..most].iter().position(|b| *b == b'\n') {
+        let end = at + newline;
+        let trimmed = if end > at && bytes[end - 1] == b'\r' { end - 1 } else { end };
+        return (trimmed, Some(end + 1));
+    }
+    if most == bytes.len() {
+        return (most, None);
+    }
+    if bytes[most] == b'\n' {
+        return (most, Some(most + 1));
+    }
+    let mut cut = most;
+    while cut > at && !text.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    // Break at a blank when one is near, as a reader would.
+    let near = cut.saturating_sub(width / 4).max(at + 1);
+    let blank = bytes[near..cut].iter().rposition(|b| *b == b' ').map(|i| near + i + 1);
+    let cut = blank.unwrap_or(cut);
+    if cut == at { (most, (most < bytes.len()).then_some(most)) } else { (cut, Some(cut)) }
+}
+
+/// Finds `needle` in `text` from `from` on, ignoring case of ASCII letters; wraps around.
+pub fn find(text: &str, needle: &str, from: usize) -> Option<usize> {
+    if needle.is_empty() {
+        return None;
+    }
+    let pattern = regex::RegexBuilder::new(&regex::escape(needle))
+        .case_insensitive(true)
+        .size_limit(1 << 20)
+        .build()
+        .ok()?;
+    let mut from = from.min(text.len());
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    pattern.find_at(text, from).or_else(|| pattern.find(text)).map(|found| found.start())
+}

@@ -1,0 +1,300 @@
+//! What the viewer promises: everything is shown or named, nothing is fetched, nothing hangs.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use proptest::prelude::*;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::{Value, json};
+
+use super::content::{BlockKind, blocks};
+use super::rows::Rows;
+use super::tree::Tree;
+use super::view::{ResultCommand, ResultView, Wants};
+use crate::tui::form::draw::Look;
+
+fn view(result: Value) -> ResultView {
+    ResultView::new(Arc::new(result), Vec::new())
+}
+
+fn screen(view: &mut ResultView, width: u16, height: u16) -> String {
+    let area = Rect::new(0, 0, width, height);
+    view.prepare(area, &Look::default());
+    let mut buf = Buffer::empty(area);
+    view.render(&Look::default(), area, &mut buf);
+    let line = |y: u16| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
+    (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let mut out = std::io::Cursor::new(Vec::new());
+    image::RgbaImage::from_pixel(width, height, image::Rgba([200, 10, 10, 255]))
+        .write_to(&mut out, image::ImageFormat::Png)
+        .expect("encodes");
+    out.into_inner()
+}
+
+#[test]
+fn every_kind_of_content_is_shown_in_order() {
+    let mut view = view(json!({"content": [
+        {"type": "text", "text": "plain words"},
+        {"type": "image", "data": base64(&png(8, 8)), "mimeType": "image/png"},
+        {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "demo://a", "mimeType": "text/plain", "text": "inside"}},
+        {"type": "resource", "resource": {"uri": "demo://b", "blob": "AAAA"}},
+        {"type": "resource_link", "uri": "demo://c", "name": "see"},
+    ]}));
+    let drawn = screen(&mut view, 60, 40);
+    for expected in [
+        "plain words",
+        "image/png · 8 x 8",
+        "▀",
+        "audio · about 3 bytes",
+        "demo://a",
+        "inside",
+        "blob",
+        "demo://c",
+    ] {
+        assert!(drawn.contains(expected), "{expected} in {drawn}");
+    }
+}
+
+#[test]
+fn s17_one_odd_block_never_hides_the_others_and_is_labelled() {
+    let mut view = view(json!({"x-vendor": 1, "_meta": {"k": true}, "content": [
+        {"type": "text", "text": "before"}, {"type": "hologram", "beam": [1]}, {"type": "text", "text": null},
+        null, 7, {"no": "type"}, {"type": "image"}, {"type": "text", "text": "after"},
+    ]}));
+    let drawn = screen(&mut view, 70, 80);
+    for expected in ["before", "after", "unknown type: hologram", "\"beam\"", "without a type"] {
+        assert!(drawn.contains(expected), "{expected} in {drawn}");
+    }
+    for odd in
+        [json!(null), json!([]), json!({"content": 3}), json!("x"), json!({"messages": [1, {}]})]
+    {
+        let mut view = ResultView::new(Arc::new(odd), Vec::new());
+        assert!(!screen(&mut view, 40, 10).is_empty());
+    }
+}
+
+#[test]
+fn s26_pictures_beyond_the_limits_are_named_and_never_decoded() {
+    // A header that claims 20,000 x 20,000 pixels, with nothing behind it.
+    let mut huge = png(1, 1);
+    huge[16..20].copy_from_slice(&20_000_u32.to_be_bytes());
+    huge[20..24].copy_from_slice(&20_000_u32.to_be_bytes());
+    let crc = crc32(&huge[12..29]);
+    huge[29..33].copy_from_slice(&crc.to_be_bytes());
+    let result = Arc::new(json!({"content": [
+        {"type": "image", "mimeType": "image/png", "data": base64(&huge)},
+        {"type": "image", "mimeType": "image/png", "data": base64(b"<!DOCTYPE html><script>1</script>")},
+        {"type": "image", "mimeType": "image/png", "data": "%%%not base64%%%"},
+        {"type": "audio", "mimeType": "audio/wav", "data": "A".repeat(30 << 20)},
+        {"type": "image", "mimeType": "image/gif", "data": base64(&animation())},
+    ]}));
+    let about = |index: usize| match &blocks(&result)[index].kind {
+        BlockKind::Data { about, .. } => about.as_str().to_owned(),
+        BlockKind::Picture(picture) => format!("{:?}", picture.size),
+        other => panic!("{other:?}"),
+    };
+    assert!(about(0).contains("20000 x 20000"), "{}", about(0));
+    assert!(about(1).contains("HTML"), "{}", about(1));
+    assert!(about(2).contains("base64"), "{}", about(2));
+    assert!(about(3).contains("23592960 bytes"), "{}", about(3));
+    assert_eq!(about(4), "(4, 4)");
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0_u32, |mut crc, byte| {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+        crc
+    })
+}
+
+/// 2,000 frames in one file.
+fn animation() -> Vec<u8> {
+    let mut out = Vec::new();
+    {
+        let mut encoder = image::codecs::gif::GifEncoder::new(&mut out);
+        for _ in 0..2_000 {
+            let frame = image::Frame::new(image::RgbaImage::new(4, 4));
+            encoder.encode_frame(frame).expect("encodes");
+        }
+    }
+    out
+}
+
+#[test]
+fn s32_links_and_svg_are_shown_and_only_opened_when_asked() {
+    let mut view = view(json!({"content": [
+        {"type": "resource_link", "uri": "http://169.254.169.254/latest/meta-data", "name": "harmless"},
+        {"type": "resource", "resource": {"uri": "file:///etc/passwd", "mimeType": "image/svg+xml", "blob": base64(b"<svg onload=1>")}},
+    ]}));
+    let drawn = screen(&mut view, 80, 12);
+    assert!(
+        drawn.contains("http://169.254.169.254/latest/meta-data")
+            && drawn.contains("file:///etc/passwd")
+    );
+    assert_eq!(
+        view.apply(ResultCommand::Enter),
+        Some(Wants::OpenResource("http://169.254.169.254/latest/meta-data".into()))
+    );
+    view.apply(ResultCommand::NextBlock);
+    assert!(
+        matches!(view.apply(ResultCommand::Save), Some(Wants::Save(name, bytes)) if name == "mcpdeck-result.svg" && bytes.starts_with(b"<svg"))
+    );
+}
+
+#[test]
+fn nothing_of_a_result_reaches_the_screen_as_a_control_character() {
+    let evil = "\u{1b}]52;c;eA==\u{7}\u{9b}2J\u{202e}\r\u{8}x";
+    let mut view = view(json!({"content": [
+        {"type": "text", "text": format!("# {evil}\n- {evil}\n- [{evil}](http://x/{evil})")},
+        {"type": "text", "text": evil}, {"type": evil}, {"type": "resource_link", "uri": evil, "name": evil},
+        {"type": "audio", "mimeType": evil, "data": evil}], "structuredContent": {evil: evil}, evil: evil}));
+    for _ in 0..3 {
+        let drawn = screen(&mut view, 90, 40);
+        assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{drawn:?}");
+        view.apply(ResultCommand::NextTab);
+    }
+    assert!(!super::content::suffix(evil).chars().any(|c| !c.is_ascii_alphanumeric()));
+}
+
+#[test]
+fn markdown_is_rendered_and_can_be_seen_plain() {
+    let text = "# Title\n\nSome **bold** and `code`.\n\n- one\n- two\n\n```\nlet x = 1;\n```\n[here](http://there/)";
+    let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+    insta::assert_snapshot!(screen(&mut view, 40, 14));
+    view.apply(ResultCommand::Markdown);
+    assert!(screen(&mut view, 40, 14).contains("**bold**"));
+}
+
+#[test]
+fn a_search_finds_what_is_folded_and_wraps_around() {
+    let value = json!({"a": [{"deep": {"needle": 1}}, 2], "b": "x", "c": {"y": ["NEEDLE two"]}});
+    let mut tree = Tree::default();
+    assert!(tree.search(&value, "needle"));
+    assert_eq!(tree.pointer(&value), "/a/0/deep/needle");
+    assert!(tree.search(&value, "needle"));
+    assert_eq!(tree.pointer(&value), "/c/y/0");
+    assert!(tree.search(&value, "needle"));
+    assert_eq!(tree.pointer(&value), "/a/0/deep/needle");
+    assert!(!tree.search(&value, "nowhere"));
+}
+
+#[test]
+fn a_search_in_text_goes_from_match_to_match() {
+    let text: String =
+        (0..500).map(|i| if i % 100 == 7 { "a hit here\n" } else { "nothing\n" }).collect();
+    let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+    screen(&mut view, 40, 10);
+    assert_eq!(view.search("HIT"), None);
+    assert!(screen(&mut view, 40, 10).lines().nth(1).is_some_and(|l| l.contains("a hit here")));
+    for _ in 0..6 {
+        assert_eq!(view.apply(ResultCommand::SearchNext), None);
+        assert!(screen(&mut view, 40, 10).lines().nth(1).is_some_and(|l| l.contains("a hit here")));
+    }
+    assert!(matches!(view.search("absent"), Some(Wants::Say(_))));
+}
+
+#[test]
+fn a_million_elements_cost_what_is_visible() {
+    let value = Value::Array((0..1_000_000).map(Value::from).collect());
+    let mut tree = Tree::new(&value);
+    assert_eq!(tree.len(), 1_000_001);
+    tree.cursor = 777_778;
+    assert_eq!(tree.pointer(&value), "/777777");
+    let rows = tree.rows(&value, 999_990, 40);
+    assert_eq!((rows.len(), rows[10].value), (11, &json!(999_999)));
+}
+
+#[test]
+fn a_comparison_names_only_what_differs() {
+    let earlier =
+        json!({"content": [{"type": "text", "text": "one\ntwo\nthree"}], "isError": false});
+    let mut view =
+        view(json!({"content": [{"type": "text", "text": "one\n2\nthree"}], "isError": false}));
+    view.compare_with(&earlier);
+    let drawn = screen(&mut view, 40, 12);
+    assert!(drawn.contains("- two") && drawn.contains("+ 2"), "{drawn}");
+    view.apply(ResultCommand::SideBySide);
+    let beside = screen(&mut view, 60, 12);
+    assert!(beside.lines().any(|l| l.contains("- two") && l.contains("+ 2")), "{beside}");
+    let same = view.result().clone();
+    view.compare_with(&same);
+    assert!(screen(&mut view, 40, 12).contains("no difference"));
+}
+
+fn json_values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<i32>().prop_map(Value::from),
+        ".{0,6}".prop_map(Value::from)
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::vec((".{0,4}", inner), 0..5)
+                .prop_map(|e| Value::Object(e.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_row_of_a_tree_has_a_place_and_back(value in json_values(), folds in prop::collection::vec(0_usize..40, 0..12)) {
+        let mut tree = Tree::new(&value);
+        for row in folds {
+            tree.cursor = row.min(tree.len() - 1);
+            let open = tree.is_open();
+            tree.set_open(&value, !open);
+        }
+        let rows = tree.rows(&value, 0, usize::MAX);
+        prop_assert_eq!(rows.len(), tree.len());
+        for (i, row) in rows.iter().enumerate() {
+            let path = tree.path(i).unwrap_or_default();
+            prop_assert_eq!(tree.row_of(&path), Some(i));
+            tree.cursor = i;
+            prop_assert_eq!(tree.current(&value), row.value);
+            prop_assert_eq!(value.pointer(&tree.pointer(&value)), Some(row.value));
+            let one = tree.rows(&value, i, 1);
+            prop_assert_eq!(one.first(), Some(row));
+        }
+    }
+
+    #[test]
+    fn rows_hold_the_whole_text_and_are_found_again(text in "[a-z é表\n\r]{0,400}", width in 1_usize..50) {
+        let rows = Rows::new(&text, width);
+        let all = rows.slice(&text, 0..rows.len());
+        prop_assert_eq!(all.len(), rows.len());
+        let bare = |s: &str| s.replace(['\n', '\r'], "");
+        prop_assert_eq!(bare(&all.concat()), bare(&text));
+        for (i, row) in all.iter().enumerate() {
+            prop_assert_eq!(rows.slice(&text, i..i + 1), vec![*row]);
+            if !row.is_empty() {
+                let offset = row.as_ptr() as usize - text.as_ptr() as usize;
+                prop_assert_eq!(rows.row_of(&text, offset), i);
+            }
+        }
+    }
+
+    #[test]
+    fn drawing_never_panics(value in json_values(), width in 0_u16..90, height in 0_u16..30, moves in prop::collection::vec(0_u8..12, 0..20)) {
+        use ResultCommand as C;
+        let mut view = view(json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value}));
+        for n in moves {
+            let all = [C::Scroll(3), C::Page(1), C::Top, C::Bottom, C::Sideways(1), C::NextTab, C::NextBlock,
+                C::Enter, C::Fold, C::Unfold, C::Wrap, C::Copy];
+            view.apply(all[usize::from(n)]);
+            let _ = screen(&mut view, width, height);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! A JSON value as a tree of rows that are found, not kept: only what is unfolded costs anything.
+//! Pure; a million elements are one number.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Where a row is: index of the child at each level.
+pub type Path = Vec<usize>;
+
+/// What is unfolded below one container.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    /// Children of the container.
+    children: usize,
+    /// Those that are unfolded themselves.
+    open: BTreeMap<usize, Open>,
+}
+
+impl Open {
+    /// Rows below the container's own.
+    fn rows(&self) -> usize {
+        self.children + self.open.values().map(Self::rows).sum::<usize>()
+    }
+}
+
+/// The folds of one value, the cursor and the scroll position.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    open: Option<Open>,
+    /// Row of the cursor.
+    pub cursor: usize,
+}
+
+/// One visible row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeRow<'a> {
+    /// How deep it is.
+    pub depth: usize,
+    /// Its key, or nothing for the root.
+    pub key: Option<Key<'a>>,
+    /// Its value.
+    pub value: &'a Value,
+    /// Whether it is unfolded; `None` for what has no children.
+    pub open: Option<bool>,
+}
+
+/// Name or position within the parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key<'a> {
+    /// Key of an object.
+    Name(&'a str),
+    /// Position in a list, from 0.
+    Index(usize),
+}
+
+/// Children of a value.
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.len(),
+        Value::Object(map) => map.len(),
+        _ => 0,
+    }
+}
+
+fn child(value: &Value, index: usize) -> Option<(Key<'_>, &Value)> {
+    match value {
+        Value::Array(items) => items.get(index).map(|v| (Key::Index(index), v)),
+        Value::Object(map) => map.iter().nth(index).map(|(k, v)| (Key::Name(k), v)),
+        _ => None,
+    }
+}
+
+impl Tree {
+    /// Unfolds the root, and small values wholly.
+    pub fn new(value: &Value) -> Self {
+        let mut tree = Self::default();
+        let mut budget = 120;
+        tree.open = unfold_small(value, 0, &mut budget);
+        tree
+    }
+
+    /// How many rows are visible.
+    pub fn len(&self) -> usize {
+        1 + self.open.as_ref().map_or(0, Open::rows)
+    }
+
+    /// Never: the root is always a row.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The rows from `from` on, at most `most`.
+    pub fn rows<'a>(&self, value: &'a Value, from: usize, most: usize) -> Vec<TreeRow<'a>> {
+        let mut out = Vec::with_capacity(most.min(200));
+        let mut walk = Walk { skip: from, most, out: &mut out };
+        walk.node(value, None, 0, self.open.as_ref());
+        out
+    }
+
+    /// Where the row at `row` is.
+    pub fn path(&self, row: usize) -> Option<Path> {
+        let mut path = Vec::new();
+        let mut rest = row.checked_sub(1)?;
+        let mut open = self.open.as_ref()?;
+        'down: loop {
+            let mut before = 0;
+            for (index, inner) in &open.open {
+                let own = index - before;
+                if rest < own {
+                    path.push(before + rest);
+                    return Some(path);
+                }
+                rest -= own;
+                // The unfolded child itself, then its rows.
+                if rest == 0 {
+                    path.push(*index);
+                    return Some(path);
+                }
+                if rest <= inner.rows() {
+                    path.push(*index);
+                    rest -= 1;
+                    open = inner;
+                    continue 'down;
+                }
+                rest -= 1 + inner.rows();
+                before = index + 1;
+            }
+            let index = before + rest;
+            if index >= open.children {
+                return None;
+            }
+            path.push(index);
+            return Some(path);
+        }
+    }
+
+    /// The row of a place, when everything above it is unfolded.
+    pub fn row_of(&self, path: &[usize]) -> Option<usize> {
+        let mut row = 0;
+        let mut open = self.open.as_ref();
+        for index in path {
+            let here = open?;
+            row += 1 + index + here.open.range(..index).map(|(_, o)| o.rows()).sum::<usize>();
+            open = here.open.get(index);
+        }
+        Some(row)
+    }
+
+    /// Unfolds or folds the row of the cursor; gives whether it could.
+    pub fn set_open(&mut self, value: &Value, open: bool) -> bool {
+        let path = self.path(self.cursor).unwrap_or_default();
+        let Some(target) = at(value, &path).filter(|v| count(v) > 0) else { return false };
+        let fresh = Open { children: count(target), open: BTreeMap::new() };
+        let Some((last, above)) = path.split_last() else {
+            self.open = open.then_some(fresh);
+            return true;
+        };
+        let Some(parent) = self.open_at(above) else { return false };
+        if open {
+            parent.open.entry(*last).or_insert(fresh);
+        } else {
+            parent.open.remove(last);
+        }
+        true
+    }
+
+    /// Whether the row of the cursor is unfolded.
+    pub fn is_open(&self) -> bool {
+        match self.path(self.cursor) {
+            None => self.open.is_some(),
+            Some(path) => {
+                let mut open = self.open.as_ref();
+                for index in path {
+                    open = open.and_then(|o| o.open.get(&index));
+                }
+                open.is_some()
+            }
+        }
+    }
+
+    /// Puts the cursor on a place, unfolding what is above it.
+    pub fn reveal(&mut self, value: &Value, path: &[usize]) {
+        if self.open.is_none() && count(value) > 0 {
+            self.open = Some(Open { children: count(value), open: BTreeMap::new() });
+        }
+        for depth in 1..path.len() {
+            let (last, above) = (path[depth - 1], &path[..depth - 1]);
+            let Some(target) = at(value, &path[..depth]) else { break };
+            let children = count(target);
+            if let Some(parent) = self.open_at(above) {
+                parent.open.entry(last).or_insert(Open { children, open: BTreeMap::new() });
+            }
+        }
+        self.cursor = self.row_of(path).unwrap_or(0);
+    }
+
+    fn open_at(&mut self, path: &[usize]) -> Option<&mut Open> {
+        let mut open = self.open.as_mut()?;
+        for index in path {
+            open = open.open.get_mut(index)?;
+        }
+        Some(open)
+    }
+
+    /// JSON pointer (RFC 6901) of the row of the cursor.
+    pub fn pointer(&self, value: &Value) -> String {
+        let mut out = String::new();
+        let mut here = value;
+        for index in self.path(self.cursor).unwrap_or_default() {
+            let Some((key, next)) = child(here, index) else { break };
+            match key {
+                Key::Name(name) => {
+                    out.push('/');
+                    out.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                }
+                Key::Index(index) => {
+                    let _ = write!(out, "/{index}");
+                }
+            }
+            here = next;
+        }
+        out
+    }
+
+    /// The value at the row of the cursor.
+    pub fn current<'a>(&self, value: &'a Value) -> &'a Value {
+        at(value, &self.path(self.cursor).unwrap_or_default()).unwrap_or(value)
+    }
+
+    /// Goes to the next row after the cursor, folded or not, whose key or scalar holds `needle`;
+    /// starts again at the top. Gives whether there is one.
+    pub fn search(&mut self, value: &Value, needle: &str) -> bool {
+        let needle = needle.to_lowercase();
+        if needle.is_empty() {
+            return false;
+        }
+        let start = self.path(self.cursor).unwrap_or_default();
+        let mut path = Vec::new();
+        let found = seek(value, &needle, &start, true, &mut path) || {
+            path.clear();
+            seek(value, &needle, &[], false, &mut path)
+        };
+        if found {
+            self.reveal(value, &path);
+        }
+        found
+    }
+}
+
+fn at<'a>(value: &'a Value, path: &[usize]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |here, index| child(here, *index).map(|(_, v)| v))
+}
+
+fn unfold_small(value: &Value, depth: usize, budget: &mut usize) -> Option<Open> {
+    let children = count(value);
+    if children == 0 || (depth > 0 && children > *budget) {
+        return None;
+    }
+    *budget = budget.saturating_sub(children);
+    let mut open = Open { children, open: BTreeMap::new() };
+    if children <= 64 {
+        for index in 0..children {
+            if let Some((_, v)) = child(value, index)
+                && let Some(inner) = unfold_small(v, depth + 1, budget)
+            {
+                open.open.insert(index, inner);
+            }
+        }
+    }
+    Some(open)
+}
+
+struct Walk<'v, 'o> {
+    skip: usize,
+    most: usize,
+    out: &'o mut Vec<TreeRow<'v>>,
+}
+
+impl<'v> Walk<'v, '_> {
+    fn node(&mut self, value: &'v Value, key: Option<Key<'v>>, depth: usize, open: Option<&Open>) {
+        if self.out.len() >= self.most {
+            return;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+        } else {
+            let fold = (count(value) > 0).then_some(open.is_some());
+            self.out.push(TreeRow { depth, key, value, open: fold });
+        }
+        let Some(open) = open else { return };
+        if self.skip >= open.rows() {
+            self.skip -= open.rows();
+            return;
+        }
+        // Whole runs of folded children are skipped without being looked at.
+        let first = match open.open.keys().next() {
+            Some(next) => self.skip.min(*next),
+            None => self.skip,
+        };
+        self.skip -= first;
+        match value {
+            Value::Array(items) => {
+                for (index, v) in items.iter().enumerate().skip(first) {
+                    if self.out.len() >= self.most {
+                        return;
+                    }
+                    self.node(v, Some(Key::Index(index)), depth + 1, open.open.get(&index));
+                }
+            }
+            Value::Object(map) => {
+                for (index, (name, v)) in map.iter().enumerate().skip(first) {
+                    if self.out.len() >= self.most {
+                        return;
+                    }
+                    self.node(v, Some(Key::Name(name)), depth + 1, open.open.get(&index));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Depth-first search for the first match after `start`.
+fn seek(value: &Value, needle: &str, start: &[usize], after: bool, path: &mut Path) -> bool {
+    let (first, rest) = match start.split_first() {
+        Some((first, rest)) => (*first, Some(rest)),
+        None => (0, None),
+    };
+    let members: Box<dyn Iterator<Item = (usize, Option<&str>, &Value)>> = match value {
+        Value::Array(items) => Box::new(items.iter().enumerate().map(|(i, v)| (i, None, v))),
+        Value::Object(map) => {
+            Box::new(map.iter().enumerate().map(|(i, (k, v))| (i, Some(k.as_str()), v)))
+        }
+        _ => return false,
+    };
+    for (index, name, v) in members.skip(first) {
+        path.push(index);
+        let on_start = rest.is_some() && index == first;
+        let is_start = on_start && rest.is_some_and(<[usize]>::is_empty) && after;
+        let inside = on_start && rest.is_some_and(|rest| !rest.is_empty());
+        if !is_start && !inside && holds(name, v, needle) {
+            return true;
+        }
+        let below = if inside { rest.unwrap_or_default() } else { &[] };
+        if seek(v, needle, below, after, path) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+fn holds(name: Option<&str>, value: &Value, needle: &str) -> bool {
+    let contains = |text: &str| text.len() < 1 << 20 && text.to_lowercase().contains(needle);
+    name.is_some_and(contains)
+        || match value {
+            Value::String(text) => contains(text),
+            Value::Array(_) | Value::Object(_) => false,
+            other => contains(&other.to_string()),
+        }
+}
