@@ -30,7 +30,7 @@ pub mod traffic;
 pub mod validate;
 pub mod view;
 
-pub use approvals::{Answer, Decider, PendingRequest, RequestKind};
+pub use approvals::{Answer, Decider, PendingRequest, RequestKind, RuleKind, SessionRule};
 pub use call::{CallOptions, CallOutcome, Origin, Progress, Validation};
 pub use capabilities::{Capabilities, Prompt, Resource, ResourceTemplate, Tool};
 pub use clock::{Clock, Timestamp};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::ServerName;
+use crate::config::{ApprovalRule, ServerName};
 use crate::host::{ApprovalId, CallId, Timestamp};
 use crate::text::SafeText;
 
@@ -131,4 +131,36 @@ pub trait RequestHandler: Send + Sync + 'static {
         request: Arc<PendingRequest>,
         withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>>;
+}
+
+/// A rule of this session: how the next requests of one kind are decided without asking. Set by a
+/// person while the deck runs; forgotten when it ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionRule {
+    /// What is done; [`ApprovalRule::Ask`] overrules an entry that denies or answers by itself.
+    pub rule: ApprovalRule,
+    /// How many more requests it decides; `None` until it is taken back.
+    pub left: Option<u32>,
+}
+
+/// Kinds of requests that share a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RuleKind {
+    /// `sampling/createMessage`
+    Sampling,
+    /// `elicitation/create`, both modes
+    Elicitation,
+}
+
+impl RuleKind {
+    /// The rule that covers `kind`, when one can.
+    pub const fn of(kind: &RequestKind) -> Option<Self> {
+        match kind {
+            RequestKind::Sampling => Some(Self::Sampling),
+            RequestKind::Elicitation | RequestKind::UrlElicitation => Some(Self::Elicitation),
+            RequestKind::Roots | RequestKind::Guard | RequestKind::Other(_) => None,
+        }
+    }
 }

@@ -66,6 +66,30 @@ impl ErrorCode {
     }
 }
 
+impl ErrorCode {
+    /// What to do when nothing better is known: every error names a next step.
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::Configuration => "`mcpdeck config` shows every problem at its line",
+            Self::ServerStartup => "`mcpdeck --check -v` shows every step of its start",
+            Self::ServerUnavailable => "look at its last lines on stderr, then restart it",
+            Self::ToolNotFound => "`mcpdeck list` shows what there is",
+            Self::Ambiguous => "write server.name",
+            Self::Validation => "correct what is named, or force the call to test the server",
+            Self::Timeout => "raise `timeout` in its entry if it needs longer",
+            Self::Cancelled => "call again if it is still wanted",
+            Self::Protocol => "it is the server's doing: its messages are kept in the traffic",
+            Self::CircuitOpen => "wait for the next probe, or reset the breaker",
+            Self::PermissionDenied | Self::PolicyBlocked => {
+                "change the policy in its entry if this is wanted"
+            }
+            Self::RateLimited => "call again later, or less often",
+            Self::BudgetExceeded => "raise the budget of the run",
+            Self::Internal => "this is a fault of mcpdeck: its log says more",
+        }
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -160,6 +184,16 @@ impl Error {
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+}
+
+impl Error {
+    /// Says what to do in general, where nothing particular was said.
+    pub(crate) fn advised(mut self) -> Self {
+        if self.help.is_none() {
+            self.help = Some(self.code.advice().to_owned());
+        }
         self
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Diagnostic, ServerName, TransportKind};
-use crate::host::approvals::{PendingRequest, Settlement};
+use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
 use crate::host::capabilities::{Capabilities, ListChanges};
 use crate::host::view::{ExitView, ServerState, SessionView, StartStep, StepStatus};
@@ -160,6 +160,15 @@ pub enum Fact {
         /// How long it was open.
         after: Duration,
     },
+    /// A rule of this session was set, used or taken back.
+    ApprovalRuleSet {
+        /// Whose requests it decides.
+        server: ServerName,
+        /// Which of them.
+        kind: RuleKind,
+        /// The rule from now on; `None` when the entry decides again.
+        rule: Option<SessionRule>,
+    },
     /// A task of the host itself failed; it goes on without it.
     TaskFailed {
         /// Which task.
@@ -185,6 +194,7 @@ impl Fact {
             | Self::Exited { server, .. }
             | Self::Found { server, .. }
             | Self::BreakerChanged { server, .. }
+            | Self::ApprovalRuleSet { server, .. }
             | Self::RequestSettled { server, .. } => Some(server),
             Self::RequestArrived { request } => Some(&request.server),
             Self::ConfigLoaded { .. }
@@ -213,6 +223,7 @@ impl Fact {
             Self::BreakerChanged { .. } => "breakerChanged",
             Self::RequestArrived { .. } => "requestArrived",
             Self::RequestSettled { .. } => "requestSettled",
+            Self::ApprovalRuleSet { .. } => "approvalRuleSet",
             Self::TaskFailed { .. } => "taskFailed",
             Self::ShutdownBegan => "shutdownBegan",
         }

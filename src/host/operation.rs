@@ -89,7 +89,7 @@ impl Operation {
                 self.keep(&live, &answered, version);
                 Ok(self.outcome(checked, answered, tool.as_deref(), &flight).await)
             }
-            Err(error) => Err(error.request(self.label()).server(&self.slot.name)),
+            Err(error) => Err(error.request(self.label()).server(&self.slot.name).advised()),
         };
         flight.end(match &outcome {
             Ok(outcome) if outcome.is_error => Ending::ToolError,

@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Diagnostic, ServerName, TransportKind};
-use crate::host::approvals::PendingRequest;
+use crate::host::approvals::{PendingRequest, RuleKind, SessionRule};
 use crate::host::breaker::BreakerView;
 use crate::host::capabilities::{Capabilities, ListChanges};
 use crate::host::{ApprovalId, Fact, Finding, FindingKind, Record, Timestamp};
@@ -227,6 +227,8 @@ pub struct ServerView {
     pub breaker: BreakerView,
     /// Breakers of its tools that are not closed.
     pub tool_breakers: BTreeMap<SafeText, BreakerView>,
+    /// Rules of this session for its requests.
+    pub approval_rules: BTreeMap<RuleKind, SessionRule>,
 }
 
 impl ServerView {
@@ -257,6 +259,7 @@ impl ServerView {
             finding_counts: BTreeMap::new(),
             breaker: BreakerView::default(),
             tool_breakers: BTreeMap::new(),
+            approval_rules: BTreeMap::new(),
         }
     }
 }
@@ -394,6 +397,12 @@ impl ServerView {
                     self.findings.pop_front();
                 }
                 self.findings.push_back(finding.clone());
+            }
+            Fact::ApprovalRuleSet { kind, rule: Some(rule), .. } => {
+                self.approval_rules.insert(*kind, rule.clone());
+            }
+            Fact::ApprovalRuleSet { kind, rule: None, .. } => {
+                self.approval_rules.remove(kind);
             }
             Fact::BreakerChanged { tool: None, breaker, .. } => self.breaker = breaker.clone(),
             Fact::BreakerChanged { tool: Some(tool), breaker, .. } => {

@@ -90,6 +90,7 @@ pub(crate) async fn play(stage: Rc<Stage>) -> i32 {
 async fn read(stage: Rc<Stage>, pipes: Rc<Pipes>, sink: Sink) {
     stage.event("start", &sink).await;
     let mut may_read = stage.reading.subscribe();
+    let mut stopped = stage.reading.subscribe();
     let mut lines = BufReader::with_capacity(64 << 10, stdin());
     let mut line = Vec::new();
     loop {
@@ -97,6 +98,8 @@ async fn read(stage: Rc<Stage>, pipes: Rc<Pipes>, sink: Sink) {
         line.clear();
         let got = tokio::select! {
             got = lines.read_until(b'\n', &mut line) => got,
+            // Half a line may have been read: it is never looked at again.
+            _ = stopped.wait_for(|reading| !*reading) => std::future::pending().await,
             () = pipes.close_stdin.cancelled() => {
                 drop(lines);
                 let _ = os::close(Stream::Stdin);

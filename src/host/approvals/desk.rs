@@ -16,12 +16,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use crate::config::{ApprovalRules, RootConfig, ServerConfig, ServerName, WireLimits};
-use crate::host::approvals::{Answer, RequestHandler};
+use crate::config::{
+    ApprovalRule, ApprovalRules, RootConfig, ServerConfig, ServerName, WireLimits,
+};
+use crate::host::approvals::{Answer, RequestHandler, RuleKind, SessionRule};
 use crate::host::deck::Deck;
 use crate::host::projector::Facts;
 use crate::host::server::session::{Desk, DeskRequest};
-use crate::host::{ApprovalId, Error, ErrorCode};
+use crate::host::{ApprovalId, Error, ErrorCode, Fact, RequestKind};
 
 /// Decides requests of all servers of one host.
 pub struct ApprovalDesk {
@@ -59,6 +61,8 @@ struct Rules {
     open: usize,
     /// Whether the flood that runs now has been told.
     flooding: bool,
+    /// Rules a person set while the deck runs; they come before the entry's.
+    session: HashMap<RuleKind, SessionRule>,
 }
 
 impl Default for Rules {
@@ -71,6 +75,7 @@ impl Default for Rules {
             max_waiting: limits.max_waiting,
             open: 0,
             flooding: false,
+            session: HashMap::new(),
         }
     }
 }
@@ -106,6 +111,40 @@ impl ApprovalDesk {
         rules.roots.clone_from(&config.roots);
         rules.max_open = config.wire.approvals;
         rules.max_waiting = config.wire.max_waiting;
+    }
+
+    /// Sets or takes back (`None`) a rule of this session. Requests that are open keep waiting.
+    pub fn set_rule(&self, server: &ServerName, kind: RuleKind, rule: Option<SessionRule>) {
+        let mut inner = self.lock();
+        let rules = &mut inner.servers.entry(server.clone()).or_default().session;
+        match rule.clone() {
+            Some(rule) => rules.insert(kind, rule),
+            None => rules.remove(&kind),
+        };
+        drop(inner);
+        self.facts.post(Fact::ApprovalRuleSet { server: server.clone(), kind, rule });
+    }
+
+    /// The rule of this session that decides a request, used up by one; `None` when none does.
+    fn use_rule(&self, server: &ServerName, kind: &RequestKind) -> Option<ApprovalRule> {
+        let kind = RuleKind::of(kind)?;
+        let mut inner = self.lock();
+        let rules = &mut inner.servers.get_mut(server)?.session;
+        let rule = rules.get_mut(&kind)?;
+        let decided = rule.rule.clone();
+        let left = rule.left.map(|left| left.saturating_sub(1));
+        let used_up = left == Some(0);
+        rule.left = left;
+        let now = (!used_up).then(|| rule.clone());
+        if used_up {
+            rules.remove(&kind);
+        }
+        drop(inner);
+        if left.is_some() {
+            let server = server.clone();
+            self.facts.post(Fact::ApprovalRuleSet { server, kind, rule: now });
+        }
+        Some(decided)
     }
 
     /// Shares other roots with a server until its entry changes.

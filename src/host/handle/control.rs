@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::config::{Diagnostic, McpConfig, ServerName};
-use crate::host::approvals::{Answer, RequestHandler};
+use crate::host::approvals::{Answer, RequestHandler, RuleKind, SessionRule};
 use crate::host::handle::builder::settled;
 use crate::host::handle::{Host, ShutdownReport};
 use crate::host::operation::reset;
@@ -109,6 +109,22 @@ impl Host {
     /// [`ErrorCode::Cancelled`] when it was withdrawn meanwhile: nothing was sent.
     pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
         self.inner.deck.desk.answer(id, answer)
+    }
+
+    /// Decides the next requests of one kind by a rule of this session, before the entry's rule,
+    /// the callback and the person; `None` takes it back. Open requests keep waiting.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] for an unknown server.
+    pub fn set_approval_rule(
+        &self,
+        server: &ServerName,
+        kind: RuleKind,
+        rule: Option<SessionRule>,
+    ) -> Result<(), Error> {
+        self.inner.deck.routes().server(server)?;
+        self.inner.deck.desk.set_rule(server, kind, rule);
+        Ok(())
     }
 
     /// Applies another configuration: unchanged servers keep process and session (C8). Returns when

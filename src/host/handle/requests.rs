@@ -156,6 +156,6 @@ impl Host {
         let slot = Arc::clone(deck.routes().server(server)?);
         let live = slot.live();
         let context = quiet(deck, live.config.request_timeout);
-        live.session()?.request(request, context).await.map(|_| ())
+        live.session()?.request(request, context).await.map(|_| ()).map_err(Error::advised)
     }
 }

@@ -26,7 +26,10 @@ pub(super) async fn decide(desk: Arc<ApprovalDesk>, asked: DeskRequest) -> Answe
         return Answer::Refuse { code: REJECTED, message };
     };
     let rules = desk.rules(&asked.server);
-    let ruled = rule(&rules, &asked.kind);
+    let ruled = match desk.use_rule(&asked.server, &asked.kind) {
+        Some(rule) => apply(&rule, &asked.kind, "for this session"),
+        None => rule(&rules, &asked.kind),
+    };
     let may_park = ruled.is_none() && asked.kind != RequestKind::Roots;
     let person = (may_park && desk.person == Person::Present).then(|| open.park());
     open.arrived().await;
@@ -61,7 +64,12 @@ fn rule(rules: &Rules, kind: &RequestKind) -> Option<(Answer, Decider)> {
         RequestKind::Elicitation | RequestKind::UrlElicitation => &rules.approvals.elicitation,
         RequestKind::Roots | RequestKind::Guard | RequestKind::Other(_) => return None,
     };
-    let by = |words: &str| Decider::Rule(format!("`approvals` of the entry: {words}"));
+    apply(rule, kind, "`approvals` of the entry")
+}
+
+/// The answer a rule gives by itself; `None` when it wants somebody asked.
+fn apply(rule: &ApprovalRule, kind: &RequestKind, whose: &str) -> Option<(Answer, Decider)> {
+    let by = |words: &str| Decider::Rule(format!("{whose}: {words}"));
     match rule {
         ApprovalRule::Ask => None,
         ApprovalRule::Deny => Some((refusal(kind, "denied by a rule"), by("deny"))),

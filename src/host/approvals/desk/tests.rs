@@ -202,3 +202,42 @@ async fn configured_roots_are_shared_until_others_are_set() {
     rig.desk.0.set_roots(&server, vec![root("file:///b")]);
     assert_eq!(roots(rig.ask(RequestKind::Roots).0.await), "file:///b");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_of_the_session_decides_the_next_requests_and_then_the_person_is_asked_again() {
+    let rig = Rig::new(None, Person::Present);
+    let server = ServerName::new("s");
+    let canned = json!({"action": "accept", "content": {}});
+    let rule = SessionRule { rule: ApprovalRule::Canned(canned.clone()), left: Some(2) };
+    rig.desk.0.set_rule(&server, RuleKind::Elicitation, Some(rule));
+    for left in [Some(1), None] {
+        let (answer, _) = rig.ask(RequestKind::Elicitation);
+        assert_eq!(answer.await, Answer::Result(canned.clone()));
+        let view = rig.view().await;
+        let rules = &view.servers[&server].approval_rules;
+        assert_eq!(rules.get(&RuleKind::Elicitation).and_then(|rule| rule.left), left);
+    }
+    assert!(matches!(rig.last().await, Settlement::Answered { by: Decider::Rule(_), .. }));
+    let (answer, _) = rig.ask(RequestKind::Elicitation);
+    let waiting = tokio::spawn(answer);
+    let request = rig.pending(1).await.remove(0);
+    rig.desk.0.answer(request.id, Answer::Result(json!({"action": "cancel"}))).expect("it waits");
+    assert_eq!(waiting.await.expect("no panic"), Answer::Result(json!({"action": "cancel"})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_rule_of_one_kind_leaves_the_other_alone_and_ask_overrules_the_entry() {
+    let rig = Rig::new(None, Person::Present);
+    let denies = ApprovalRules { sampling: ApprovalRule::Deny, ..ApprovalRules::default() };
+    rig.desk.0.configure(&config(denies));
+    let ask = SessionRule { rule: ApprovalRule::Ask, left: None };
+    rig.desk.0.set_rule(&ServerName::new("s"), RuleKind::Sampling, Some(ask));
+    let (answer, _) = rig.ask(RequestKind::Sampling);
+    let waiting = tokio::spawn(answer);
+    let request = rig.pending(1).await.remove(0);
+    rig.desk.0.answer(request.id, Answer::Result(json!({}))).expect("it waits");
+    assert_eq!(waiting.await.expect("no panic"), Answer::Result(json!({})));
+    rig.desk.0.set_rule(&ServerName::new("s"), RuleKind::Sampling, None);
+    let (answer, _) = rig.ask(RequestKind::Sampling);
+    assert!(matches!(answer.await, Answer::Refuse { .. }));
+}

@@ -62,9 +62,7 @@ impl Actor {
 
     /// The process exited by itself: sweep what it left and learn how it ended.
     pub(super) fn exited(&mut self) {
-        // An exit that was asked for is told after the end that asked for it.
-        let in_use = matches!(self.machine.phase(), Phase::Ready | Phase::Wedged);
-        if in_use && !self.ending {
+        if !self.ending {
             let reason = SafeText::line("the process exited");
             self.unpublish(&reason);
             self.reap(reason);
@@ -83,11 +81,13 @@ impl Actor {
 
     pub(super) async fn reaped(&mut self, report: Option<ExitReport>, reason: SafeText) {
         self.ending = false;
-        self.forget_session();
         let reason = match &report {
             Some(report) => SafeText::line(&why(&report.exit, &report.stderr_tail)),
             None => reason,
         };
+        // Before the process is forgotten: that is what failed calls wait for to learn the reason.
+        self.unpublish(&reason);
+        self.forget_session();
         self.tell_exit(report).await;
         let lost = self.loss(reason);
         self.give(Input::Died(lost)).await;

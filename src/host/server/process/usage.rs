@@ -9,8 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::census::{self, Table};
-use super::family::Family;
+use super::family::{self, Family, Row};
 
 /// What a server's processes use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,15 +39,17 @@ struct Reading {
 /// How long a reading is good for.
 const FRESH: Duration = Duration::from_millis(500);
 
-static TABLE: Mutex<Option<(Instant, Arc<Table>)>> = Mutex::new(None);
+type Table = Arc<[Row]>;
 
-fn table(now: Instant) -> Arc<Table> {
+static TABLE: Mutex<Option<(Instant, Table)>> = Mutex::new(None);
+
+fn table(now: Instant) -> Table {
     let mut cached = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     match &*cached {
         // A reading from the future belongs to another (test) clock.
         Some((at, table)) if *at <= now && now.duration_since(*at) < FRESH => Arc::clone(table),
         _ => {
-            let table = Arc::new(census::read());
+            let table: Table = family::table().into();
             *cached = Some((now, Arc::clone(&table)));
             table
         }
