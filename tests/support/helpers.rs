@@ -121,17 +121,22 @@ impl Bench {
         marked(&self.mark)
     }
 
-    /// Fails unless every process of this bench is gone, or goes within the time.
-    pub fn expect_nothing_left(&self, at_most: Duration) {
+    /// Processes of this bench that still live when the time is over; none as soon as all are gone.
+    pub fn left_after(&self, at_most: Duration) -> Vec<Process> {
         let begun = Instant::now();
         loop {
             let left = self.processes();
-            if left.is_empty() {
-                return;
+            if left.is_empty() || begun.elapsed() > at_most {
+                return left;
             }
-            assert!(begun.elapsed() < at_most, "left behind after {at_most:?}: {left:#?}");
             breathe();
         }
+    }
+
+    /// Fails unless every process of this bench is gone, or goes within the time.
+    pub fn expect_nothing_left(&self, at_most: Duration) {
+        let left = self.left_after(at_most);
+        assert!(left.is_empty(), "left behind after {at_most:?}: {left:#?}");
     }
 }
 

@@ -1,0 +1,124 @@
+//! The fault suite: every file of `fixtures/faults` is a row of the catalogue of faults that a host
+//! must survive. Each is played against the built program and the library, and held to the
+//! universal invariants besides what it expects itself. Prints a table.
+//!
+//! `cargo test --test faults` plays all; `cargo test --test faults -- S2 O1` plays some.
+
+#[path = "faults/program.rs"]
+mod program;
+#[path = "faults/row.rs"]
+mod row;
+#[path = "faults/session.rs"]
+mod session;
+#[path = "faults/stage.rs"]
+mod stage;
+#[path = "support/helpers.rs"]
+mod support;
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use row::Row;
+use stage::{Canary, Stage};
+
+/// Rows played side by side.
+const AT_ONCE: usize = 3;
+
+struct Verdict {
+    id: String,
+    title: String,
+    took: Duration,
+    problems: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let mut filters: Vec<String> = std::env::args().skip(1).collect();
+    if filters.iter().any(|arg| arg == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    filters.retain(|arg| !arg.starts_with('-'));
+    // Problems are told in the table; a panic of an assertion is one of them.
+    if std::env::var_os("RUST_BACKTRACE").is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let canary = Canary::listen();
+    let rows = row::read_all(&support::repo("fixtures/faults"), &filters, &canary.address);
+    let begun = Instant::now();
+    let queue = Mutex::new(rows.iter());
+    let verdicts = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("no panic holds it").next();
+                    let Some(row) = next else { return };
+                    let verdict = judge(row, &canary);
+                    verdicts.lock().expect("no panic holds it").push(verdict);
+                }
+            });
+        }
+    });
+    let mut verdicts = verdicts.into_inner().expect("no panic held it");
+    verdicts.sort_by_key(|verdict| rows.iter().position(|row| row.id == verdict.id));
+    table(&verdicts, begun.elapsed())
+}
+
+fn judge(row: &Row, canary: &Canary) -> Verdict {
+    let begun = Instant::now();
+    let visits = canary.visits();
+    let mut problems = Vec::new();
+    let mut attempt = |what: &str, play: &mut dyn FnMut() -> Vec<String>| match catch_unwind(
+        AssertUnwindSafe(play),
+    ) {
+        Ok(found) => problems.extend(found),
+        Err(panic) => problems.push(format!("{what}: {}", message(&*panic))),
+    };
+    for run in &row.runs {
+        attempt("run", &mut || program::run(row, &Stage::set(row), run));
+    }
+    if let Some(kill) = &row.kill {
+        attempt("kill", &mut || program::kill(row, &Stage::set(row), kill));
+    }
+    if !row.session.is_empty() {
+        attempt("session", &mut || {
+            let stage = Stage::set(row);
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(session::play(row, &stage))
+        });
+    }
+    if canary.visits() > visits {
+        problems.push("I9: somebody fetched from the canary".to_owned());
+    }
+    Verdict { id: row.id.clone(), title: row.title.clone(), took: begun.elapsed(), problems }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}
+
+fn table(verdicts: &[Verdict], took: Duration) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "\n row   verdict   time  what");
+    for verdict in verdicts {
+        let word = if verdict.problems.is_empty() { "ok" } else { "FAILED" };
+        let seconds = verdict.took.as_secs_f64();
+        let _ = writeln!(out, " {:<5} {word:<7} {seconds:>5.1}s  {}", verdict.id, verdict.title);
+    }
+    for verdict in verdicts {
+        for problem in &verdict.problems {
+            let _ = writeln!(out, "\n-- {} --\n{problem}", verdict.id);
+        }
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.problems.is_empty()).count();
+    let (rows, seconds) = (verdicts.len(), took.as_secs_f64());
+    let _ = writeln!(out, "\n{rows} rows, {failed} failed, {seconds:.1} s");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,200 @@
+//! Runs the built program over a row and holds it to the universal invariants.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::row::{Row, Run, subset};
+use crate::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
+use crate::support::{Finished, bin, finish, wait_for};
+
+type Problems = Vec<String>;
+
+/// What the row expects of one run of the program, and what every row expects.
+pub fn run(row: &Row, stage: &Stage, run: &Run) -> Problems {
+    let mut problems = Problems::new();
+    let seconds = run.seconds.unwrap_or(20);
+    let finished = finish(command(row, stage, &arguments(run)), Duration::from_secs(seconds));
+    let mut expect = |holds: bool, what: String| {
+        if !holds {
+            let mut out = finished.stdout.clone() + &finished.stderr;
+            if out.len() > 2500 {
+                let cut = (0..=2500).rev().find(|at| out.is_char_boundary(*at)).unwrap_or(0);
+                out.truncate(cut);
+            }
+            problems.push(format!("{:?}: {what}\n{out}", run.args));
+        }
+    };
+    let code = finished.code.unwrap_or(-1);
+    expect(
+        if run.exit.is_empty() { (0..=3).contains(&code) } else { run.exit.contains(&code) },
+        format!("exit code {code}, expected {:?}", run.exit),
+    );
+    if !run.json.is_null() || is_json(run) {
+        match serde_json::from_str::<Value>(&finished.stdout) {
+            Ok(json) => {
+                expect(
+                    run.json.is_null() || subset(&run.json, &json),
+                    format!("expected {} in {json:#}", run.json),
+                );
+                for flaw in unexplained(&json) {
+                    expect(false, format!("I1: {flaw}"));
+                }
+            }
+            Err(error) => expect(false, format!("no JSON: {error}")),
+        }
+    }
+    for text in &run.says {
+        let said = finished.stdout.contains(text) || finished.stderr.contains(text);
+        expect(said, format!("should say {text:?}"));
+    }
+    for text in &run.never_says {
+        let said = finished.stdout.contains(text) || finished.stderr.contains(text);
+        expect(!said, format!("should not say {text:?}"));
+    }
+    let limit = row.host.peak_mib.unwrap_or(300) << 20;
+    expect(finished.peak < limit, format!("I5: peak of {} MiB", finished.peak >> 20));
+    for flaw in leaks(stage, &finished) {
+        expect(false, flaw);
+    }
+    let left = stage.bench.left_after(Duration::from_millis(500));
+    expect(left.is_empty(), format!("I6: left behind: {left:#?}"));
+    problems
+}
+
+fn arguments(run: &Run) -> Vec<String> {
+    let words: Vec<&str> = run.args.iter().map(String::as_str).collect();
+    let check: &[&str] = match words.as_slice() {
+        ["check"] => &["--check", "--format", "json"],
+        ["check", "human"] => &["--check", "-v"],
+        other => other,
+    };
+    check.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn is_json(run: &Run) -> bool {
+    run.args == ["check"] || run.args.iter().any(|arg| arg == "--json")
+}
+
+/// The program over the row's configuration, with canaries in its environment.
+pub fn command(row: &Row, stage: &Stage, args: &[String]) -> Command {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let plain = stage.bench.command(&args);
+    let mut command = match row.host.prefix.split_first() {
+        None => plain,
+        Some((program, rest)) => {
+            let mut wrapped = Command::new(program);
+            wrapped.args(rest).arg(bin()).args(&args).current_dir(stage.bench.path());
+            for (key, value) in plain.get_envs() {
+                if let Some(value) = value {
+                    wrapped.env(key, value);
+                }
+            }
+            wrapped
+        }
+    };
+    command.arg("--config").arg(&stage.config).arg("--log-file").arg(&stage.log);
+    command.env("MCPDECK_CANARY_HOST", HOST_SECRET);
+    for (key, value) in &row.host.env {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    if row.host.lost_folder {
+        let lost = stage.bench.path().join("lost");
+        let _ = std::fs::create_dir(&lost);
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg("cd \"$0\" && rmdir \"$0\" && exec \"$@\"").arg(&lost);
+        shell.arg(command.get_program()).args(command.get_args());
+        for (key, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(key, value),
+                None => shell.env_remove(key),
+            };
+        }
+        command = shell;
+    }
+    command
+}
+
+/// I1: whatever went wrong names the server, the cause and the next step.
+fn unexplained(json: &Value) -> Vec<String> {
+    let mut flaws = Vec::new();
+    let said = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+    let error = &json["error"];
+    if error.is_object() {
+        for part in ["code", "message", "help"] {
+            if !said(&error[part]) {
+                flaws.push(format!("the error has no {part}: {error}"));
+            }
+        }
+    }
+    for server in json["servers"].as_array().into_iter().flatten() {
+        let findings = server["findings"].as_array().cloned().unwrap_or_default();
+        if server["verdict"] != "ok" && findings.is_empty() {
+            flaws.push(format!("{} is not ok and nothing says why", server["name"]));
+        }
+        for finding in findings {
+            for part in ["rule", "severity", "message", "help"] {
+                if !said(&finding[part]) {
+                    flaws.push(format!("a finding has no {part}: {finding}"));
+                }
+            }
+        }
+    }
+    flaws
+}
+
+/// I7 and I8: no control sequences, no secrets, in anything that was printed or logged.
+fn leaks(stage: &Stage, finished: &Finished) -> Vec<String> {
+    let mut flaws = Vec::new();
+    let log = match std::fs::metadata(&stage.log) {
+        Ok(found) if found.is_file() => std::fs::read(&stage.log).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let log = String::from_utf8_lossy(&log).into_owned();
+    for (name, text) in [("stdout", &finished.stdout), ("stderr", &finished.stderr), ("log", &log)]
+    {
+        if let Some(at) = text.find(is_hostile) {
+            let line = text[..at].matches('\n').count() + 1;
+            let sign = text[at..].chars().next().unwrap_or_default();
+            flaws.push(format!("I7: {sign:?} in {name}, line {line}"));
+        }
+        for secret in [HOST_SECRET, CONFIG_SECRET] {
+            if text.contains(secret) {
+                flaws.push(format!("I8: {secret} in {name}"));
+            }
+        }
+        if text.contains("panicked at") {
+            flaws.push(format!("a panic in {name}"));
+        }
+    }
+    flaws
+}
+
+/// Signs that move the cursor, ring, colour, hide or turn text.
+fn is_hostile(sign: char) -> bool {
+    (sign.is_control() && sign != '\n' && sign != '\t')
+        || matches!(sign, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}')
+        || matches!(sign, '\u{200B}'..='\u{200D}' | '\u{2060}' | '\u{FEFF}' | '\u{3164}')
+        || matches!(sign, '\u{E0000}'..='\u{E007F}')
+}
+
+/// Kills the program in the middle; nothing of it may live two seconds later.
+pub fn kill(row: &Row, stage: &Stage, kill: &crate::row::Kill) -> Problems {
+    let mut child = command(row, stage, &kill.args)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let wanted = kill.processes;
+    wait_for("the servers to live", Duration::from_secs(15), || {
+        (stage.bench.processes().len() >= wanted).then_some(())
+    });
+    let _ = child.kill();
+    let _ = child.wait();
+    let left = stage.bench.left_after(Duration::from_secs(2));
+    if left.is_empty() { Vec::new() } else { vec![format!("I6: outlived the host: {left:#?}")] }
+}

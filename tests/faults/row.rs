@@ -1,0 +1,189 @@
+//! A row of the fault catalogue as data: the servers, what is done, what is expected.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One file of `fixtures/faults`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Row {
+    /// Its id in the catalogue, with a letter when a row has several files.
+    pub id: String,
+    /// What is tried, and what is expected, as a sentence.
+    pub title: String,
+    /// The servers; a healthy one named `well` is added.
+    #[serde(default)]
+    pub servers: BTreeMap<String, ServerPlan>,
+    /// The text of `mcp.json` instead of `servers`.
+    pub config: Option<String>,
+    /// Files written beside it, by name.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// How the host is run.
+    #[serde(default)]
+    pub host: HostPlan,
+    /// Runs of the program, one after the other.
+    #[serde(default)]
+    pub runs: Vec<Run>,
+    /// Steps on one `Host` of the library, over the same configuration.
+    #[serde(default)]
+    pub session: Vec<Step>,
+    /// The program is killed with SIGKILL in the middle; nothing may live two seconds later.
+    pub kill: Option<Kill>,
+}
+
+/// A server of a row.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServerPlan {
+    /// Its script.
+    pub mock: Option<Value>,
+    /// Played over HTTP instead of as a child.
+    pub http: bool,
+    /// More keys of its entry, or the whole entry when there is no script.
+    pub entry: Value,
+    /// So many of them, named `NAME-N`.
+    pub times: Option<u32>,
+}
+
+/// How the host is run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct HostPlan {
+    /// Put before the command, for example a shell that sets limits.
+    pub prefix: Vec<String>,
+    /// Environment; `null` takes a variable away.
+    pub env: BTreeMap<String, Option<String>>,
+    /// Working directory is gone when the program runs.
+    pub lost_folder: bool,
+    /// Where the log file goes; a file of the bench when absent.
+    pub log_file: Option<String>,
+    /// Largest resident set of the program, MiB (default 300).
+    pub peak_mib: Option<u64>,
+    /// No healthy server beside the faulty ones.
+    pub alone: bool,
+}
+
+/// One run of the program.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Run {
+    /// `check`, `check human` (its report for people), or other arguments.
+    pub args: Vec<String>,
+    /// Exit codes that are right.
+    pub exit: Vec<i32>,
+    /// What its JSON holds (see `subset`).
+    pub json: Value,
+    /// Texts its output holds.
+    pub says: Vec<String>,
+    /// Texts its output does not hold.
+    pub never_says: Vec<String>,
+    /// Seconds it may take (default 20).
+    pub seconds: Option<u64>,
+}
+
+/// A step on a `Host`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Step {
+    /// Calls a tool.
+    Call(CallStep),
+    /// Waits until a server has a finding of this kind.
+    Finding(String, String),
+    /// Waits until a server is in this state.
+    State(String, String),
+    /// Waits until the reason of a server's state, or its last error lines, hold this text.
+    Reason(String, String),
+    /// Restarts a server; must work.
+    Restart(String),
+    /// Stops a server; must work.
+    Stop(String),
+    /// Checks the lists of a server: `tools`, and so many entries.
+    Count(String, String, usize),
+}
+
+/// A call.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct CallStep {
+    /// `server.tool`
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+    /// A text argument of so many bytes, instead of `arguments`.
+    pub argument_bytes: Option<usize>,
+    /// Deadline in milliseconds; the server's own when absent.
+    pub timeout: Option<u64>,
+    /// Sent although it does not fit the schema.
+    pub force: bool,
+    /// What the result holds.
+    pub result: Option<Value>,
+    /// Code of the error; `*` for any.
+    pub error: Option<String>,
+    /// Texts that the error holds.
+    pub says: Vec<String>,
+    /// Either is right: a result, or an error that keeps the invariants.
+    pub either: bool,
+}
+
+/// A kill in the middle.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Kill {
+    /// Arguments of the run.
+    pub args: Vec<String>,
+    /// Killed when so many processes of servers live.
+    pub processes: usize,
+}
+
+/// Reads every row whose id begins with one of the filters; all without a filter.
+pub fn read_all(folder: &Path, filters: &[String], canary: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder of the rows") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let text = text.replace("@CANARY@", canary).replace(
+            "@BIN@",
+            &serde_json::to_string(env!("CARGO_BIN_EXE_mcpdeck")).expect("JSON").replace('"', ""),
+        );
+        let row: Row = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let stem = path.file_stem().expect("a name").to_string_lossy();
+        assert_eq!(row.id, stem, "a row's file is named by its id");
+        if filters.is_empty() || filters.contains(&row.id) {
+            rows.push(row);
+        }
+    }
+    rows.sort_by_key(|row| {
+        let split = row.id.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
+        let (letter, rest) = row.id.split_at(split);
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        (letter.to_owned(), number.parse::<u32>().unwrap_or(0), row.id.clone())
+    });
+    rows
+}
+
+/// Whether the actual value holds the expected one: objects by key, arrays element by element in
+/// any order, texts as a whole or, after `~`, as a part; `null` also stands for nothing.
+pub fn subset(expected: &Value, actual: &Value) -> bool {
+    match (expected, actual) {
+        (Value::Object(expected), _) => expected.iter().all(|(key, value)| match actual.get(key) {
+            Some(actual) => subset(value, actual),
+            None => value.is_null(),
+        }),
+        (Value::Array(expected), Value::Array(actual)) => {
+            expected.iter().all(|want| actual.iter().any(|have| subset(want, have)))
+        }
+        (Value::String(expected), _) if expected.starts_with('~') => {
+            let text = actual.as_str().map_or_else(|| actual.to_string(), str::to_owned);
+            text.contains(&expected[1..])
+        }
+        (expected, actual) => expected == actual,
+    }
+}

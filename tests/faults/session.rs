@@ -1,0 +1,199 @@
+//! Plays the steps of a row on one `Host`, while a healthy server is called all the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mcpdeck::config::ServerName;
+use mcpdeck::host::{Host, HostView, Startup};
+use serde_json::{Value, json};
+
+use crate::row::{CallStep, Row, Step, subset};
+use crate::stage::Stage;
+
+/// Longest wait for something that should come by itself.
+const SOON: Duration = Duration::from_secs(15);
+/// A step that takes longer hangs.
+const STUCK: Duration = Duration::from_secs(40);
+
+/// Plays the steps; gives what was not as expected.
+pub async fn play(row: &Row, stage: &Stage) -> Vec<String> {
+    let host =
+        Host::builder().config_file(&stage.config).startup(Startup::Available).initialize().await;
+    let host = match host {
+        Ok(host) => host,
+        Err(error) => return vec![format!("the host does not start: {error}")],
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let pulse = tokio::spawn(pulse(host.clone(), Arc::clone(&stop), row.host.alone));
+    let mut problems = Vec::new();
+    for step in &row.session {
+        match tokio::time::timeout(STUCK, perform(&host, step)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(problem)) => {
+                problems.push(format!("{step:?}: {problem}"));
+                break;
+            }
+            Err(_) => {
+                problems.push(format!("{step:?}: hangs"));
+                break;
+            }
+        }
+    }
+    stop.store(true, Ordering::SeqCst);
+    match pulse.await {
+        Ok(mut times) => {
+            times.sort();
+            let middle = times.get(times.len() / 2).copied().unwrap_or_default();
+            if middle > Duration::from_millis(200) {
+                problems.push(format!("I3: calls of the healthy server took {middle:?}"));
+            }
+        }
+        Err(error) => problems.push(format!("I3: the healthy server failed: {error}")),
+    }
+    if tokio::time::timeout(STUCK, host.shutdown()).await.is_err() {
+        problems.push("the shutdown hangs".to_owned());
+    }
+    let left = stage.bench.processes();
+    if !left.is_empty() {
+        problems.push(format!("I6: left behind after shutdown: {left:#?}"));
+    }
+    problems
+}
+
+/// Calls the healthy server again and again; gives the times. Every call must be answered.
+async fn pulse(host: Host, stop: Arc<AtomicBool>, alone: bool) -> Vec<Duration> {
+    let mut times = Vec::new();
+    while !alone && !stop.load(Ordering::SeqCst) {
+        let begun = Instant::now();
+        let outcome = host.call_tool("well.echo", json!({"n": 1})).await;
+        assert!(outcome.is_ok(), "{outcome:?}");
+        times.push(begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    times
+}
+
+async fn perform(host: &Host, step: &Step) -> Result<(), String> {
+    match step {
+        Step::Call(call) => self::call(host, call).await,
+        Step::Finding(server, kind) => {
+            until(host, |view| {
+                let server = view.servers.get(&ServerName::new(server.as_str()))?;
+                let found = server.finding_counts.keys().any(|k| json!(k) == json!(kind));
+                found.then_some(())
+            })
+            .await
+        }
+        Step::State(server, state) => {
+            until(host, |view| {
+                let server = view.servers.get(&ServerName::new(server.as_str()))?;
+                (server.state.as_str() == state).then_some(())
+            })
+            .await
+        }
+        Step::Reason(server, text) => {
+            until(host, |view| {
+                let server = view.servers.get(&ServerName::new(server.as_str()))?;
+                let told =
+                    serde_json::to_string(&(&server.reason, &server.stderr_tail, &server.exit));
+                told.is_ok_and(|told| told.contains(text.as_str())).then_some(())
+            })
+            .await
+        }
+        Step::Restart(server) => {
+            host.restart(&ServerName::new(server.as_str())).await.map_err(|e| e.to_string())
+        }
+        Step::Stop(server) => {
+            host.stop(&ServerName::new(server.as_str())).await.map_err(|e| e.to_string())
+        }
+        Step::Count(server, list, count) => {
+            until(host, |view| {
+                let server = view.servers.get(&ServerName::new(server.as_str()))?;
+                let have = match list.as_str() {
+                    "tools" => server.capabilities.tools.len(),
+                    "prompts" => server.capabilities.prompts.len(),
+                    _ => server.capabilities.resources.len(),
+                };
+                (have == *count).then_some(())
+            })
+            .await
+        }
+    }
+}
+
+async fn until(host: &Host, look: impl Fn(&HostView) -> Option<()>) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        let view = host.view().borrow().clone();
+        if look(&view).is_some() {
+            return Ok(());
+        }
+        if begun.elapsed() > SOON {
+            let servers: Vec<String> = view
+                .servers
+                .values()
+                .map(|s| {
+                    format!(
+                        "{} {} {:?} {:?} tools {}",
+                        s.name,
+                        s.state.as_str(),
+                        s.reason,
+                        s.finding_counts,
+                        s.capabilities.tools.len()
+                    )
+                })
+                .collect();
+            return Err(format!("in vain; the servers are {servers:#?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn call(host: &Host, call: &CallStep) -> Result<(), String> {
+    let options = mcpdeck::host::CallOptions {
+        timeout: call.timeout.map(Duration::from_millis),
+        validation: if call.force {
+            mcpdeck::host::Validation::Force
+        } else {
+            mcpdeck::host::Validation::Enforce
+        },
+        ..mcpdeck::host::CallOptions::default()
+    };
+    let arguments = match (&call.arguments, call.argument_bytes) {
+        (_, Some(bytes)) => json!({"text": "x".repeat(bytes)}),
+        (Value::Null, None) => json!({}),
+        (arguments, None) => arguments.clone(),
+    };
+    match host.call_tool_with(&call.tool, arguments, options).await {
+        Ok(outcome) => {
+            if call.error.is_some() && !call.either {
+                return Err(format!("expected an error, got {}", short(&outcome.result)));
+            }
+            match &call.result {
+                Some(expected) if !subset(expected, &outcome.result) => {
+                    Err(format!("expected {expected}, got {}", short(&outcome.result)))
+                }
+                _ => Ok(()),
+            }
+        }
+        Err(error) => {
+            let wanted = call.error.as_deref().unwrap_or(if call.either { "*" } else { "" });
+            if wanted != "*" && wanted != error.code.as_str() {
+                return Err(format!("{:?}: {error}", error.code));
+            }
+            let told = error.to_string();
+            if let Some(text) = call.says.iter().find(|text| !told.contains(text.as_str())) {
+                return Err(format!("the error does not say {text:?}: {told}"));
+            }
+            if error.server.is_none() || error.help.is_none() {
+                return Err(format!("I1: server or next step missing: {error:?}"));
+            }
+            Ok(())
+        }
+    }
+}
+
+fn short(value: &Value) -> String {
+    value.to_string().chars().take(300).collect()
+}

@@ -1,0 +1,124 @@
+//! Sets a row up: its configuration, its servers over HTTP, the canaries.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mcpdeck::mock::HttpMock;
+use mcpdeck::mock::script::Script;
+use serde_json::{Value, json};
+
+use crate::row::{Row, ServerPlan};
+use crate::support::Bench;
+
+/// A secret of the host's environment that no server was promised.
+pub const HOST_SECRET: &str = "canary-of-the-host-7f3a91";
+/// A secret that the configuration gives to every server.
+pub const CONFIG_SECRET: &str = "canary-of-the-config-9c1d42";
+
+/// A row ready to be played.
+pub struct Stage {
+    pub bench: Bench,
+    pub config: PathBuf,
+    pub log: PathBuf,
+    /// Servers over HTTP live as long as the stage.
+    _http: Vec<HttpMock>,
+}
+
+impl Stage {
+    pub fn set(row: &Row) -> Self {
+        let bench = Bench::new();
+        let mut http = Vec::new();
+        for (name, text) in &row.files {
+            bench.write(name, text);
+        }
+        let config = match &row.config {
+            Some(text) => bench.write("mcp.json", &text.replace("@MARK@", bench.mark())),
+            None => bench.servers(&entries(row, &bench, &mut http)),
+        };
+        let log = row.host.log_file.clone().map_or_else(|| bench.path().join("log"), PathBuf::from);
+        Self { bench, config, log, _http: http }
+    }
+}
+
+fn entries(row: &Row, bench: &Bench, http: &mut Vec<HttpMock>) -> Value {
+    let mut servers = json!({});
+    if !row.host.alone {
+        let well = json!({"tools": [{"name": "echo", "description": "Says it back to the caller",
+            "inputSchema": {"type": "object", "properties": {"n": {"type": "integer", "description": "A number"}}}}]});
+        servers["well"] = bench.mock("well", &well, &json!({"shutdownTimeout": 3}));
+    }
+    for (name, plan) in &row.servers {
+        let entry = entry(name, plan, bench, http);
+        match plan.times {
+            None => servers[name] = entry,
+            Some(times) => {
+                for number in 1..=times {
+                    servers[format!("{name}-{number}")] = entry.clone();
+                }
+            }
+        }
+    }
+    servers
+}
+
+fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpMock>) -> Value {
+    let mut more = json!({"env": {"CANARY_SECRET": CONFIG_SECRET}});
+    match (&plan.mock, plan.http) {
+        (Some(script), true) => {
+            let script = Script::parse(&script.to_string(), name).expect("a script");
+            let mock = HttpMock::start(script).expect("a loopback port");
+            let mut entry = plan.entry.as_object().cloned().unwrap_or_default();
+            entry.insert("url".to_owned(), mock.url().into());
+            http.push(mock);
+            entry.into()
+        }
+        (Some(script), false) => {
+            for (key, value) in plan.entry.as_object().into_iter().flatten() {
+                if key == "env" {
+                    for (name, value) in value.as_object().into_iter().flatten() {
+                        more["env"][name] = value.clone();
+                    }
+                } else {
+                    more[key] = value.clone();
+                }
+            }
+            // Checked before it is played, so that a slip in a row is not taken for a fault.
+            Script::parse(&script.to_string(), name).unwrap_or_else(|error| panic!("{error}"));
+            bench.mock(name, script, &more)
+        }
+        (None, _) => {
+            let mut entry = plan.entry.clone();
+            if entry.get("command").is_some() {
+                entry["env"][crate::support::MARK] = bench.mark().into();
+            }
+            entry
+        }
+    }
+}
+
+/// A listener that nobody may connect to.
+pub struct Canary {
+    pub address: String,
+    visits: Arc<AtomicUsize>,
+}
+
+impl Canary {
+    pub fn listen() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let visits = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&visits);
+        std::thread::spawn(move || {
+            for _ in listener.incoming() {
+                seen.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        Self { address, visits }
+    }
+
+    pub fn visits(&self) -> usize {
+        self.visits.load(Ordering::SeqCst)
+    }
+}
