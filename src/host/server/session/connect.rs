@@ -15,7 +15,8 @@ use super::live::{Core, Limits, Live, TaskGuards};
 use super::request::set_level;
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
 use crate::host::server::client::Client;
-use crate::host::server::transport::outbox::Outbox;
+use crate::host::server::transport::http::{Http, describe};
+use crate::host::server::transport::outbox::{Outbox, SendError};
 use crate::host::server::transport::pipe::Pipe;
 use crate::host::server::wire::exchange::Operation;
 use crate::host::server::wire::tap::{Handshake, Tap};
@@ -61,11 +62,21 @@ pub async fn connect(
             let pipe = Pipe::new(Arc::clone(&tap), read, Arc::clone(&outbox));
             shake_hands(pipe, attempt, &tap).await.map(|service| (service, Some(outbox)))
         }
-        Endpoint::Http(_) => Err(ConnectError {
-            error: Error::new(ErrorCode::ServerStartup, "not built yet"),
-            retryable: false,
-            unauthorized: false,
-        }),
+        Endpoint::Http(config) => match Http::new(&tap, &config) {
+            Ok((http, held)) => {
+                let shaken = shake_hands(http, attempt, &tap).await;
+                held.ready().await;
+                shaken.map(|service| (service, None)).map_err(|error| ConnectError {
+                    unauthorized: error.unauthorized || held.is_unauthorized(),
+                    ..error
+                })
+            }
+            Err(failure) => Err(ConnectError {
+                error: Error::new(ErrorCode::ServerStartup, failure.to_string()),
+                retryable: false,
+                unauthorized: false,
+            }),
+        },
     };
     let opened = opened.and_then(|(service, outbox)| {
         let view = agree(&service, attempt, &tap)?;
@@ -240,8 +251,12 @@ fn explain(error: ClientInitializeError, handshake: Handshake, tap: &Tap) -> Con
             Error::new(ErrorCode::ServerStartup, format!("{}: {seen}", tap.ending()))
         }
         (ClientInitializeError::TransportError { error, context }, _) => {
-            let message = format!("{context}: {}; {seen}", error.error);
-            Error::new(ErrorCode::ServerStartup, message)
+            let cause = describe(error.error.as_ref());
+            if error.error.is::<SendError>() {
+                Error::new(ErrorCode::ServerStartup, format!("{context}: {cause}; {seen}"))
+            } else {
+                Error::new(ErrorCode::ServerStartup, cause)
+            }
         }
         (_, Some(failure)) => {
             let mut error = failure;
@@ -254,6 +269,9 @@ fn explain(error: ClientInitializeError, handshake: Handshake, tap: &Tap) -> Con
             Error::new(ErrorCode::ServerStartup, format!("the handshake failed: {text}; {seen}"))
         }
     };
+    if unauthorized {
+        out.help = Some("add an `Authorization` header to the entry's `headers`".to_owned());
+    }
     if handshake.late_discover {
         out.message += "; it answered `server/discover` only after `initialize` had been sent";
     }

@@ -19,6 +19,7 @@ use crate::config::LogLevel;
 use crate::host::capabilities::ListKind;
 use crate::host::server::client::Client;
 use crate::host::server::session::listen::Subscriptions;
+use crate::host::server::transport::http::describe;
 use crate::host::server::transport::outbox::{Outbox, SendError};
 use crate::host::server::wire::exchange::{Exchange, Operation, Patience, cut};
 use crate::host::server::wire::tap::{Tap, method_name};
@@ -270,7 +271,7 @@ impl Core {
                 if let Some(SendError::Closed) = error.error.downcast_ref::<SendError>() {
                     return self.gone();
                 }
-                Error::new(ErrorCode::ServerUnavailable, error.error.to_string())
+                Error::new(ErrorCode::ServerUnavailable, describe(error.error.as_ref()))
             }
             ServiceError::McpError(error) => Error::new(
                 ErrorCode::Protocol,

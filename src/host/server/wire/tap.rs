@@ -269,6 +269,11 @@ impl Tap {
         id >= state.next_id
     }
 
+    /// Whether the request still waits for its answer.
+    pub fn is_pending(&self, id: i64) -> bool {
+        self.state().pending.contains_key(&id)
+    }
+
     /// The operation during which a message from the server probably comes: the one that is told
     /// by `stream`, or the only one that is open.
     pub fn during(&self, stream: Option<&RequestId>) -> Option<Arc<Operation>> {

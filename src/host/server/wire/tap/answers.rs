@@ -144,6 +144,34 @@ impl Tap {
         out.push_back(Delivery { message, expects: entry.expects });
     }
 
+    /// The place where the answer of a request had to be holds none (HTTP): fails it, if it still
+    /// waits.
+    pub fn unanswered(&self, id: i64, reason: &str, out: &mut VecDeque<Delivery>) {
+        let Some(entry) = self.state().take(id) else { return };
+        self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
+        if entry.expects != Expects::Discover {
+            self.find(FindingKind::Malformed, reason, b"", Some(name_of(&entry)));
+        }
+        self.fail(id, &entry, protocol(reason), out);
+    }
+
+    /// A request that could not be sent has no answer to come.
+    pub fn unsent(&self, id: i64) {
+        self.state().take(id);
+    }
+
+    /// The transport itself gave a request up.
+    pub fn failed_below(&self, id: i64, reason: &str) {
+        let Some(entry) = self.state().take(id) else { return };
+        self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
+        let mut error =
+            Error::new(ErrorCode::ServerUnavailable, SafeText::line(reason).to_string());
+        error.request = Some(name_of(&entry).to_string());
+        if let Some(exchange) = &entry.exchange {
+            exchange.fail(error);
+        }
+    }
+
     /// A message that cannot be used, by its text: fails the request it answers, if that can be
     /// told.
     pub(super) fn broken(
