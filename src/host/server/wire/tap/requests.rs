@@ -35,6 +35,9 @@ pub struct Refusal {
     pub message: String,
 }
 
+/// Requests that wait to be refused; a server that sends more without reading gets no answer.
+const UNANSWERED: usize = 1024;
+
 enum Verdict {
     Pass,
     Refuse(FindingKind, i32, String),
@@ -96,7 +99,7 @@ impl Tap {
             let message = format!("request id {} is used again while it is open", id_text(id));
             return Verdict::Drop(FindingKind::Malformed, message);
         }
-        if state.open.len() >= most * 4 + 64 {
+        if state.open.len() >= most + UNANSWERED {
             let message = "too many requests that wait for an answer; this one gets none";
             return Verdict::Drop(FindingKind::Flood, message.to_owned());
         }
@@ -107,14 +110,14 @@ impl Tap {
             let message = format!("`{}` as a request does not exist in this version", safe(method));
             return Verdict::Refuse(FindingKind::NotAllowed, -32601, message);
         }
-        if state.open.len() >= most {
-            let message = format!("more than {most} requests at once (`limits.approvals`)");
-            return Verdict::Refuse(FindingKind::Flood, -32000, message);
-        }
         let needs_cause = matches!(method, "sampling/createMessage" | "elicitation/create");
         if needs_cause && state.pending.is_empty() {
             let message = format!("`{}` without any request of the host in flight", safe(method));
             return Verdict::Refuse(FindingKind::NotAllowed, -32600, message);
+        }
+        if state.open.len() >= most {
+            let message = format!("more than {most} requests at once (`limits.approvals`)");
+            return Verdict::Refuse(FindingKind::Flood, -32000, message);
         }
         Verdict::Pass
     }
