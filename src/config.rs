@@ -3,7 +3,9 @@
 //! A leaf: it knows nothing of the engine, a terminal or a network. Reads files only in
 //! `discover`, `load` and `watch`.
 
+pub mod change;
 pub mod diagnostics;
+pub mod discover;
 mod entry;
 mod env_file;
 pub mod environment;
@@ -24,8 +26,11 @@ pub mod schema;
 mod shape;
 pub mod source;
 mod syntax;
+pub mod watch;
 
+pub use change::{ConfigChange, changed_settings};
 pub use diagnostics::{Diagnostic, Mark, Position, Severity};
+pub use discover::{discover, single_command, single_url};
 pub use environment::{Environment, input_variable};
 pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};
@@ -33,3 +38,4 @@ pub use name::ServerName;
 pub use origin::{Origin, Origins};
 pub use render::{Colour, render, render_all};
 pub use schema::*;
+pub use watch::{LoadResult, Reloaded, Watch, WatchMode, WatchOptions, WatchTiming};

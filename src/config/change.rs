@@ -1,0 +1,195 @@
+//! What differs between two configurations: by server, and by the names of the settings, so that
+//! a reload can say why it restarts what (requirement C8). Pure. Names only, never values (C9).
+
+use indexmap::IndexMap;
+
+use crate::config::{
+    HttpConfig, McpConfig, ServerConfig, ServerName, StdioConfig, TransportConfig,
+};
+use crate::secret::Secret;
+
+/// The difference of two configurations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigChange {
+    /// New servers, in file order.
+    pub added: Vec<ServerName>,
+    /// Servers that are gone, in the old order.
+    pub removed: Vec<ServerName>,
+    /// Servers whose effective configuration differs, with the settings that do.
+    pub changed: Vec<(ServerName, Vec<String>)>,
+    /// Servers whose effective configuration is the same; order and place in the file do not
+    /// count.
+    pub kept: Vec<ServerName>,
+}
+
+impl ConfigChange {
+    /// The difference from `old` to `new`.
+    pub fn between(old: &McpConfig, new: &McpConfig) -> Self {
+        let mut out = Self::default();
+        for (name, server) in &new.servers {
+            match old.servers.get(name) {
+                None => out.added.push(name.clone()),
+                Some(before) => {
+                    let fields = changed_settings(before, server);
+                    if fields.is_empty() {
+                        out.kept.push(name.clone());
+                    } else {
+                        out.changed.push((name.clone(), fields));
+                    }
+                }
+            }
+        }
+        let gone = old.servers.keys().filter(|name| !new.servers.contains_key(*name));
+        out.removed = gone.cloned().collect();
+        out
+    }
+
+    /// Whether no server is touched.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
+
+/// The settings in which two entries of one server differ, as they are called in the file, for
+/// example `args` or `env.TOKEN`. Empty when they mean the same.
+pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
+    let mut out = Vec::new();
+    transport(&old.transport, &new.transport, &mut out);
+    let mut note = |differs: bool, name: &str| {
+        // `limits` holds what is the process's and what is the wire's.
+        if differs && !out.iter().any(|known| known == name) {
+            out.push(name.to_owned());
+        }
+    };
+    note(old.request_timeout != new.request_timeout, "timeout");
+    note(old.startup_timeout != new.startup_timeout, "startupTimeout");
+    note(old.shutdown_timeout != new.shutdown_timeout, "shutdownTimeout");
+    note(old.dependencies != new.dependencies, "dependencies");
+    note(old.disabled != new.disabled, "disabled");
+    note(old.restart != new.restart, "restart");
+    note(old.on_timeout != new.on_timeout, "onTimeout");
+    note(old.retry != new.retry, "retry");
+    note(old.cache != new.cache, "cache");
+    note(old.wire != new.wire, "limits");
+    note(old.roots != new.roots, "roots");
+    note(old.protocol != new.protocol, "protocol");
+    note(old.log_level != new.log_level, "logLevel");
+    note(old.tools != new.tools, "tools");
+    note(old.dev != new.dev, "dev");
+    note(old.guard != new.guard, "guard");
+    note(old.approvals != new.approvals, "approvals");
+    out
+}
+
+fn transport(old: &TransportConfig, new: &TransportConfig, out: &mut Vec<String>) {
+    use TransportConfig as T;
+    if old.kind() != new.kind() {
+        out.push("type".to_owned());
+        return;
+    }
+    match (old, new) {
+        (T::Stdio(old), T::Stdio(new)) => stdio(old, new, out),
+        (T::Http(old), T::Http(new))
+        | (T::Sse(old), T::Sse(new))
+        | (T::WebSocket(old), T::WebSocket(new)) => http(old, new, out),
+        _ => {}
+    }
+}
+
+fn stdio(old: &StdioConfig, new: &StdioConfig, out: &mut Vec<String>) {
+    // Taken apart, so that a new field cannot be forgotten here.
+    let StdioConfig { command, args, env, cwd, inherit_env, limits } = old;
+    let mut note = |differs: bool, name: &str| {
+        if differs {
+            out.push(name.to_owned());
+        }
+    };
+    note(*command != new.command, "command");
+    note(*args != new.args, "args");
+    note(*cwd != new.cwd, "cwd");
+    note(*inherit_env != new.inherit_env, "inheritEnv");
+    note(*limits != new.limits, "limits");
+    values("env", env, &new.env, out);
+}
+
+fn http(old: &HttpConfig, new: &HttpConfig, out: &mut Vec<String>) {
+    let HttpConfig { url, headers } = old;
+    if *url != new.url {
+        out.push("url".to_owned());
+    }
+    values("headers", headers, &new.headers, out);
+}
+
+fn values(
+    of: &str,
+    old: &IndexMap<String, Secret>,
+    new: &IndexMap<String, Secret>,
+    out: &mut Vec<String>,
+) {
+    let differing =
+        old.iter().filter(|(name, value)| new.get(*name) != Some(value)).map(|(n, _)| n);
+    let fresh = new.keys().filter(|name| !old.contains_key(*name));
+    out.extend(differing.chain(fresh).map(|name| format!("{of}.{name}")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, load_text};
+
+    fn config(text: &str) -> McpConfig {
+        let env = Environment { cwd: "/".into(), ..Environment::default() };
+        load_text("mcp.json".as_ref(), text, &env).expect("loads").complete().expect("complete")
+    }
+
+    fn fields(old: &str, new: &str) -> Vec<String> {
+        let of = |entry: &str| config(&format!("{{\"servers\":{{\"a\":{entry}}}}}"));
+        let change = ConfigChange::between(&of(old), &of(new));
+        change.changed.first().map(|(_, fields)| fields.clone()).unwrap_or_default()
+    }
+
+    #[test]
+    fn order_white_space_comments_and_spelling_do_not_count() {
+        let old = config(r#"{"servers":{"a":{"command":"x","timeout":2},"b":{"url":"http://h"}}}"#);
+        let new = config(
+            "{ // moved\n\"mcpServers\":{\"b\":{\"type\":\"http\",\"url\":\"http://h/\"},\n\
+             \"a\":{\"timeoutMs\":2000,\"command\":\"x\",\"args\":[]}}}",
+        );
+        let change = ConfigChange::between(&old, &new);
+        assert!(change.is_empty(), "{change:?}");
+        assert_eq!(change.kept.len(), 2);
+    }
+
+    #[test]
+    fn the_settings_that_differ_are_named_and_their_values_are_not() {
+        assert_eq!(
+            fields(
+                r#"{"command":"x","env":{"A":"1","B":"2"},"args":["1","2"]}"#,
+                r#"{"command":"x","env":{"B":"3","C":"4"},"args":["2","1"],"timeout":1}"#
+            ),
+            ["args", "env.A", "env.B", "env.C", "timeout"]
+        );
+        assert_eq!(
+            fields(r#"{"url":"http://h/1","headers":{"X":"1"}}"#, r#"{"url":"http://h/2"}"#),
+            ["url", "headers.X"]
+        );
+        assert_eq!(fields(r#"{"command":"x"}"#, r#"{"url":"http://h"}"#), ["type"]);
+        assert_eq!(
+            fields(
+                r#"{"command":"x"}"#,
+                r#"{"command":"x","limits":{"cpu":1,"depth":9},"env":{"A":"1"}}"#
+            ),
+            ["limits", "env.A"]
+        );
+    }
+
+    #[test]
+    fn a_renamed_key_is_one_removed_and_one_added() {
+        let old = config(r#"{"servers":{"a":{"command":"x"},"k":{"command":"y"}}}"#);
+        let new = config(r#"{"servers":{"b":{"command":"x"},"k":{"command":"y"}}}"#);
+        let change = ConfigChange::between(&old, &new);
+        assert_eq!(change.removed, [ServerName::new("a")]);
+        assert_eq!(change.added, [ServerName::new("b")]);
+        assert_eq!(change.kept, [ServerName::new("k")]);
+    }
+}

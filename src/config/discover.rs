@@ -1,0 +1,188 @@
+//! Finding the configuration when none is named (requirement C7), and making one for a single
+//! server named on the command line.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::load::{Loaded, load_text};
+use crate::config::{Diagnostic, Environment};
+
+/// Places below the current folder, the first that exists wins.
+const PROJECT: [&str; 4] = ["mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"];
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The project's: it may come from somebody else and needs trust.
+    Project,
+    /// The user's own.
+    User,
+}
+
+/// A place a configuration is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The path, relative to the current folder for the project's.
+    pub path: PathBuf,
+    /// Whose it is.
+    pub scope: Scope,
+    /// Whether there is a file.
+    pub exists: bool,
+}
+
+/// Every place in order of preference.
+pub fn candidates(env: &Environment) -> Vec<Candidate> {
+    let project = PROJECT.iter().map(|name| (PathBuf::from(name), Scope::Project));
+    let user = user_files(env).into_iter().map(|path| (path, Scope::User));
+    project
+        .chain(user)
+        .map(|(path, scope)| {
+            let exists = env.absolute(&path).is_file();
+            Candidate { path, scope, exists }
+        })
+        .collect()
+}
+
+/// The user's own files: `mcpdeck/mcp.json` in the folder for configuration (`~/.config` on
+/// Linux, `~/Library/Application Support` on macOS, `%APPDATA%` on Windows), then `~/.mcp.json`.
+fn user_files(env: &Environment) -> Vec<PathBuf> {
+    let own = env.config_dir.as_ref().map(|dir| dir.join("mcpdeck").join("mcp.json"));
+    let home = env.home.as_ref().map(|dir| dir.join(".mcp.json"));
+    own.into_iter().chain(home).collect()
+}
+
+/// The file that is used without an argument: the first that exists.
+pub fn discover(env: &Environment) -> Option<PathBuf> {
+    candidates(env).into_iter().find(|c| c.exists).map(|c| c.path)
+}
+
+/// A configuration of one server, from `mcpdeck -- COMMAND ARGS...`. Nothing is expanded: the
+/// shell has done that. Naming a command is consent to run it.
+///
+/// # Errors
+/// A diagnostic when there is no command.
+pub fn single_command(words: &[String], env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
+    let Some((command, args)) = words.split_first() else {
+        let problem =
+            Diagnostic::new("config/empty", crate::config::Severity::Error, "no command was named");
+        return Err(vec![problem]);
+    };
+    let name = name_of_command(command, args);
+    let literal = |word: &str| word.replace("${", "$${");
+    let args: Vec<String> = args.iter().map(|arg| literal(arg)).collect();
+    single(&name, &serde_json::json!({ "command": literal(command), "args": args }), env)
+}
+
+/// A configuration of one server, from `mcpdeck URL`. An address that ends in `/sse` is spoken to
+/// as HTTP+SSE, `ws:` and `wss:` as WebSocket.
+///
+/// # Errors
+/// A diagnostic when it is no address.
+pub fn single_url(address: &str, env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
+    let parsed = url::Url::parse(address).ok();
+    let kind = match &parsed {
+        Some(url) if matches!(url.scheme(), "ws" | "wss") => "websocket",
+        Some(url) if url.path().ends_with("/sse") => "sse",
+        _ => "http",
+    };
+    let name = parsed.as_ref().and_then(url::Url::host_str).unwrap_or("server").to_owned();
+    let literal = address.replace("${", "$${");
+    single(&name, &serde_json::json!({ "type": kind, "url": literal }), env)
+}
+
+fn single(
+    name: &str,
+    entry: &serde_json::Value,
+    env: &Environment,
+) -> Result<Loaded, Vec<Diagnostic>> {
+    let text = serde_json::json!({ "servers": { name: entry } }).to_string();
+    let here = Environment { workspace: Some(env.cwd.clone()), ..env.clone() };
+    let mut loaded = load_text(Path::new(""), &text, &here)?;
+    loaded.config.files.clear();
+    loaded.reads.clear();
+    Ok(loaded)
+}
+
+/// Programs whose first plain argument names the server better than they do.
+const RUNNERS: [&str; 13] = [
+    "npx", "bunx", "uvx", "pipx", "node", "bun", "deno", "python", "python3", "uv", "sh", "bash",
+    "cargo",
+];
+
+/// A short name for a command line: `everything` for
+/// `npx -y @modelcontextprotocol/server-everything`.
+fn name_of_command(command: &str, args: &[String]) -> String {
+    let stem = |word: &str| {
+        let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
+        let name = name.split(['@', '=']).next().filter(|n| !n.is_empty()).unwrap_or(name);
+        let known = [".exe", ".cmd", ".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rs"];
+        known.iter().find_map(|e| name.strip_suffix(e)).unwrap_or(name).to_owned()
+    };
+    let program = stem(command);
+    let named = RUNNERS.contains(&program.as_str()).then(|| {
+        args.iter()
+            .filter(|arg| !arg.starts_with('-'))
+            .find(|arg| !matches!(arg.as_str(), "run" | "tool" | "exec" | "x" | "dlx"))
+    });
+    let name = named.flatten().map_or(program, |arg| stem(arg));
+    let short = name
+        .trim_start_matches("mcp-server-")
+        .trim_start_matches("server-")
+        .trim_end_matches("-mcp-server")
+        .trim_end_matches("-mcp");
+    let plain: String = short.chars().filter(|c| !c.is_control()).take(40).collect();
+    if plain.trim().is_empty() { "server".to_owned() } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        name_of_command(&words[0], &words[1..])
+    }
+
+    #[test]
+    fn a_command_line_gives_a_short_name() {
+        for (line, expected) in [
+            ("npx -y @modelcontextprotocol/server-everything", "everything"),
+            ("npx -y @brave/brave-search-mcp-server@1.2", "brave-search"),
+            ("uvx mcp-server-git --repository .", "git"),
+            ("uv run server.py", "server"),
+            ("/usr/bin/my-server --stdio", "my-server"),
+            ("node build/index.js", "index"),
+            ("npx", "npx"),
+            ("-", "-"),
+        ] {
+            assert_eq!(name(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_the_shell_left_is_passed_on_as_it_is() {
+        let env = Environment { cwd: std::env::temp_dir(), ..Environment::default() };
+        let words = ["x", "${HOME}", "; rm"].map(str::to_owned);
+        let loaded = single_command(&words, &env).expect("usable");
+        let (_, server) = loaded.config.servers.first().expect("one server");
+        let crate::config::TransportConfig::Stdio(stdio) = &server.transport else {
+            panic!("a process")
+        };
+        assert_eq!(stdio.args, ["${HOME}", "; rm"]);
+        assert!(loaded.config.files.is_empty());
+    }
+
+    #[test]
+    fn addresses_choose_their_transport() {
+        let env = Environment { cwd: std::env::temp_dir(), ..Environment::default() };
+        for (address, kind) in [
+            ("http://127.0.0.1:3000/mcp", "http"),
+            ("https://example.com/sse", "sse"),
+            ("wss://example.com/x", "websocket"),
+        ] {
+            let loaded = single_url(address, &env).expect("usable");
+            assert_eq!(loaded.config.servers[0].transport.kind().as_str(), kind);
+        }
+        assert!(!single_url("example", &env).is_ok_and(|l| !l.has_errors()));
+        assert!(single_command(&[], &env).is_err());
+    }
+}

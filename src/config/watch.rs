@@ -1,0 +1,359 @@
+//! Follows the files of a configuration and delivers each state that stays (requirement C8).
+//!
+//! Watches folders, never files: a file that is replaced by rename, deleted and made again, or
+//! swapped behind a symbolic link is another file, and a watch on the old one hears nothing. A
+//! valid state is delivered after a short silence; one with errors only after a longer one,
+//! because half a file, an empty file and a file that is away for a moment all look like errors.
+//! Every state is read twice around loading, so that none is delivered that was being written.
+//!
+//! Overflow policy: one state waits for the consumer at most, and a newer one replaces it. What
+//! the file system reports is only a reason to look; a report lost or doubled changes nothing.
+//! File system reports can fail (full watch tables, network file systems): then, and slowly also
+//! otherwise, the files are looked at by the clock.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::config::{Diagnostic, Environment, Loaded, load};
+
+pub mod targets;
+
+use targets::{Fingerprint, Targets};
+
+/// What was loaded: a state of the files.
+pub type LoadResult = Result<Loaded, Vec<Diagnostic>>;
+
+/// One delivered state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reloaded {
+    /// The state. Servers run on as they are unless it is `Ok` and without errors.
+    pub result: LoadResult,
+    /// From the first sign of the change to the delivery.
+    pub took: Duration,
+}
+
+/// How long to wait for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchTiming {
+    /// Silence before a valid state is taken (default 40 ms).
+    pub quiet: Duration,
+    /// Silence before a state with errors is taken (default 500 ms).
+    pub patience: Duration,
+    /// How often the files are looked at when the file system reports changes (default 2 s).
+    pub sweep: Duration,
+    /// How often when it does not (default 250 ms).
+    pub poll: Duration,
+}
+
+impl Default for WatchTiming {
+    fn default() -> Self {
+        Self {
+            quiet: Duration::from_millis(40),
+            patience: Duration::from_millis(500),
+            sweep: Duration::from_secs(2),
+            poll: Duration::from_millis(250),
+        }
+    }
+}
+
+/// How changes are noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchMode {
+    /// The file system reports them.
+    Events,
+    /// The files are looked at by the clock, for this reason.
+    Polling(String),
+}
+
+/// How to start watching.
+#[derive(Clone, Debug, Default)]
+pub struct WatchOptions {
+    /// Timing.
+    pub timing: WatchTiming,
+    /// Look by the clock even where the file system would report.
+    pub poll_only: bool,
+    /// What the consumer knows already; without it the first state is delivered too.
+    pub known: Option<LoadResult>,
+}
+
+/// A running watch. Dropping it ends it.
+#[derive(Debug)]
+pub struct Watch {
+    states: mpsc::Receiver<Reloaded>,
+    environment: watch::Sender<Arc<Environment>>,
+    wake: Arc<Notify>,
+    mode: watch::Receiver<WatchMode>,
+    task: JoinHandle<()>,
+}
+
+impl Watch {
+    /// Watches `files`, in order of precedence. Must be called within a tokio runtime.
+    pub fn start(files: Vec<PathBuf>, env: Environment, options: WatchOptions) -> Self {
+        let (sender, states) = mpsc::channel(1);
+        let (environment, env) = watch::channel(Arc::new(env));
+        let (mode_sender, mode) = watch::channel(WatchMode::Events);
+        let wake = Arc::new(Notify::new());
+        let eyes = Eyes::open(options.poll_only, Arc::clone(&wake), &mode_sender);
+        let work = Work {
+            files,
+            env,
+            timing: options.timing,
+            known: options.known,
+            wake: Arc::clone(&wake),
+            eyes,
+            mode: mode_sender,
+            seen: Vec::new(),
+        };
+        let task = tokio::spawn(work.run(sender));
+        Self { states, environment, wake, mode, task }
+    }
+
+    /// The next state that differs from the one before. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Reloaded> {
+        self.states.recv().await
+    }
+
+    /// Loads again with other surroundings, for example when an input was answered.
+    pub fn set_environment(&self, env: Environment) {
+        self.environment.send_replace(Arc::new(env));
+        self.wake.notify_one();
+    }
+
+    /// Looks at the files now.
+    pub fn look(&self) {
+        self.wake.notify_one();
+    }
+
+    /// How changes are noticed.
+    pub fn mode(&self) -> WatchMode {
+        self.mode.borrow().clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What hears the file system.
+struct Eyes {
+    watcher: Option<RecommendedWatcher>,
+    targets: Arc<Mutex<Targets>>,
+}
+
+impl Eyes {
+    fn open(poll_only: bool, wake: Arc<Notify>, mode: &watch::Sender<WatchMode>) -> Self {
+        let targets = Arc::new(Mutex::new(Targets::default()));
+        let heard = Arc::clone(&targets);
+        let watcher = if poll_only {
+            mode.send_replace(WatchMode::Polling("asked for".to_owned()));
+            None
+        } else {
+            let opened = notify::recommended_watcher(move |event: notify::Result<Event>| {
+                let relevant = match &event {
+                    Ok(event) => is_change(event) && concerns(event, &heard),
+                    // An overflow or an error of the source: look rather than miss.
+                    Err(_) => true,
+                };
+                if relevant {
+                    wake.notify_one();
+                }
+            });
+            opened.map_err(|e| mode.send_replace(WatchMode::Polling(e.to_string()))).ok()
+        };
+        Self { watcher, targets }
+    }
+
+    /// Watches the folders of `wanted`, and no others.
+    fn aim(&mut self, wanted: Targets, mode: &watch::Sender<WatchMode>) {
+        // The lock is given back before the watcher is spoken to: it answers from the thread
+        // that also asks for this lock to judge an event.
+        let before = {
+            let mut current = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *current, wanted.clone())
+        };
+        let Some(watcher) = &mut self.watcher else { return };
+        for gone in before.folders.difference(&wanted.folders) {
+            // It may be deleted already, and its watch with it.
+            let _ = watcher.unwatch(gone);
+        }
+        let mut trouble = wanted.remote.clone();
+        for folder in &wanted.folders {
+            // Known ones too where that costs nothing: a folder made anew under the same name
+            // has no watch.
+            if !cfg!(target_os = "linux") && before.folders.contains(folder) {
+                continue;
+            }
+            if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+                trouble = Some(error.to_string());
+            }
+        }
+        let now = trouble.map_or(WatchMode::Events, WatchMode::Polling);
+        mode.send_if_modified(|mode| {
+            let changed = *mode != now;
+            *mode = now;
+            changed
+        });
+    }
+}
+
+/// Whether an event can mean another content. Reading a file is reported too, and our own
+/// reading must not wake us.
+fn is_change(event: &Event) -> bool {
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
+        EventKind::Access(_) => false,
+        _ => true,
+    }
+}
+
+fn concerns(event: &Event, targets: &Mutex<Targets>) -> bool {
+    let targets = targets.lock().unwrap_or_else(PoisonError::into_inner);
+    event.need_rescan()
+        || event.paths.is_empty()
+        || event.paths.iter().any(|path| {
+            targets.folders.contains(path)
+                || path.file_name().is_some_and(|name| targets.names.contains(name))
+        })
+}
+
+/// The task of a watch.
+struct Work {
+    files: Vec<PathBuf>,
+    env: watch::Receiver<Arc<Environment>>,
+    timing: WatchTiming,
+    known: Option<LoadResult>,
+    wake: Arc<Notify>,
+    eyes: Eyes,
+    mode: watch::Sender<WatchMode>,
+    seen: Vec<Fingerprint>,
+}
+
+impl Work {
+    async fn run(mut self, sender: mpsc::Sender<Reloaded>) {
+        let mut noticed = Instant::now();
+        loop {
+            let Some(state) = self.settled().await else { return };
+            if self.known.as_ref() != Some(&state) {
+                let took = noticed.elapsed();
+                // Until the consumer takes it, a newer state may replace it.
+                tokio::select! {
+                    permit = sender.reserve() => {
+                        let Ok(permit) = permit else { return };
+                        self.known = Some(state.clone());
+                        permit.send(Reloaded { result: state, took });
+                    }
+                    () = self.changed() => {
+                        noticed = Instant::now();
+                        continue;
+                    }
+                }
+            }
+            tokio::select! {
+                () = self.changed() => noticed = Instant::now(),
+                () = sender.closed() => return,
+            }
+        }
+    }
+
+    /// Waits until something may have changed.
+    async fn changed(&self) {
+        loop {
+            let period = match *self.mode.borrow() {
+                WatchMode::Events => self.timing.sweep,
+                WatchMode::Polling(_) => self.timing.poll,
+            };
+            tokio::select! {
+                () = self.wake.notified() => return,
+                () = sleep(period) => {
+                    let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
+                    let now = blocking(move || targets::fingerprints(&paths)).await;
+                    if now.is_some_and(|now| now != self.seen) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The state of the files once they rest. `None` when the runtime goes down.
+    async fn settled(&mut self) -> Option<LoadResult> {
+        let mut patient = false;
+        loop {
+            if patient {
+                // Perhaps half a file: wait for the rest of it. A change starts over.
+                patient = timeout(self.timing.patience, self.changed()).await.is_err();
+            }
+            if !patient {
+                self.silence().await;
+            }
+            let state = self.load().await?;
+            let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
+            if blocking(move || targets::fingerprints(&paths)).await? != self.seen {
+                patient = false;
+                continue;
+            }
+            let sound = state.as_ref().is_ok_and(|loaded| !loaded.has_errors());
+            if sound || patient || self.known.as_ref() == Some(&state) {
+                return Some(state);
+            }
+            patient = true;
+        }
+    }
+
+    /// Waits until nothing was reported for a moment; a file that never rests is taken as it is.
+    async fn silence(&self) {
+        let end = Instant::now() + self.timing.patience;
+        while Instant::now() < end {
+            if timeout(self.timing.quiet, self.wake.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Loads, with the fingerprints of before, and aims the eyes at what was read.
+    async fn load(&mut self) -> Option<LoadResult> {
+        let (files, env) = (self.files.clone(), Arc::clone(&self.env.borrow()));
+        let mut paths: Vec<PathBuf> = files.iter().map(|file| env.absolute(file)).collect();
+        paths.extend(self.seen.iter().map(|f| f.path.clone()));
+        paths.sort();
+        paths.dedup();
+        let (prints, state, wanted) = blocking(move || {
+            let before = targets::fingerprints(&paths);
+            let state = load(&files, &env);
+            let mut all: Vec<PathBuf> = files.iter().map(|file| env.absolute(file)).collect();
+            match &state {
+                Ok(loaded) => all.extend(loaded.reads.iter().map(|file| env.absolute(file))),
+                // What an unreadable state would read is not known: keep what was read before.
+                Err(_) => all = paths,
+            }
+            all.sort();
+            all.dedup();
+            let prints: Vec<Fingerprint> = all
+                .iter()
+                .map(|path| match before.iter().find(|print| print.path == *path) {
+                    Some(print) => print.clone(),
+                    None => Fingerprint::of(path),
+                })
+                .collect();
+            (prints, state, Targets::of(&all))
+        })
+        .await?;
+        self.seen = prints;
+        self.eyes.aim(wanted, &self.mode);
+        Some(state)
+    }
+}
+
+/// Runs what touches the disk off the runtime's threads. `None` when the runtime goes down.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}

@@ -1,0 +1,209 @@
+//! Which folders tell of changes to a file, and what a file looks like from outside.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+/// Symbolic links followed for one file.
+const MAX_LINKS: usize = 40;
+
+/// Folders to watch, and the names in them that matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// Existing folders, without symbolic links in their path.
+    pub folders: BTreeSet<PathBuf>,
+    /// Names of the files, links and missing folders on the way.
+    pub names: BTreeSet<OsString>,
+    /// Why reports cannot be relied on, when one of the folders is on a network file system.
+    pub remote: Option<String>,
+}
+
+impl Targets {
+    /// The targets of absolute paths.
+    pub fn of(paths: &[PathBuf]) -> Self {
+        let mut out = Self::default();
+        for path in paths {
+            out.add(path);
+        }
+        out.remote = out.folders.iter().find_map(|folder| remote(folder));
+        out
+    }
+
+    /// Follows a path part by part. The folder of every link on the way is watched (a swapped
+    /// link is a change in its folder, which may never name the file), then the file's own; of a
+    /// path that does not exist, the deepest folder that does.
+    fn add(&mut self, path: &Path) {
+        let mut rest: Vec<OsString> = parts(path);
+        rest.reverse();
+        let mut at = root_of(path);
+        let mut links = 0;
+        while let Some(part) = rest.pop() {
+            if part == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&part);
+            let meta = std::fs::symlink_metadata(&next).ok();
+            if meta.as_ref().is_some_and(std::fs::Metadata::is_symlink) && links < MAX_LINKS {
+                links += 1;
+                self.folders.insert(at.clone());
+                self.names.insert(part);
+                let Ok(target) = std::fs::read_link(&next) else { return };
+                if target.is_absolute() {
+                    at = root_of(&target);
+                }
+                rest.extend(parts(&target).into_iter().rev());
+                continue;
+            }
+            if rest.is_empty() || meta.is_none() {
+                self.folders.insert(at);
+                self.names.insert(part);
+                return;
+            }
+            at = next;
+        }
+    }
+}
+
+/// The named parts of a path; `..` is kept, `.` and the root are not.
+fn parts(path: &Path) -> Vec<OsString> {
+    path.components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some("..".into()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Prefix and root of an absolute path.
+fn root_of(path: &Path) -> PathBuf {
+    path.components()
+        .take_while(|p| matches!(p, Component::Prefix(_) | Component::RootDir))
+        .collect()
+}
+
+/// What tells one state of a file from another without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The path as it is used.
+    pub path: PathBuf,
+    /// `None` when there is no such file.
+    state: Option<State>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    length: u64,
+    modified: Option<SystemTime>,
+    identity: (u64, u64, i64, i64),
+}
+
+impl Fingerprint {
+    /// The fingerprint of a file now, links followed.
+    pub fn of(path: &Path) -> Self {
+        let state = std::fs::metadata(path).ok().map(|meta| State {
+            length: meta.len(),
+            modified: meta.modified().ok(),
+            identity: identity(&meta),
+        });
+        Self { path: path.to_path_buf(), state }
+    }
+}
+
+/// The fingerprints of several files.
+pub fn fingerprints(paths: &[PathBuf]) -> Vec<Fingerprint> {
+    paths.iter().map(|path| Fingerprint::of(path)).collect()
+}
+
+/// Device, inode and the time of the last change of either content or inode: a file that was
+/// replaced by one of the same length within the clock's grain differs in the inode.
+#[cfg(unix)]
+fn identity(meta: &std::fs::Metadata) -> (u64, u64, i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &std::fs::Metadata) -> (u64, u64, i64, i64) {
+    (0, 0, 0, 0)
+}
+
+/// The name of the file system when changes made elsewhere are not reported on it.
+#[cfg(target_os = "linux")]
+fn remote(folder: &Path) -> Option<String> {
+    let kind = rustix::fs::statfs(folder).ok()?.f_type as u32;
+    let name = match kind {
+        0x6969 => "NFS",
+        0x517b => "SMB",
+        0xff53_4d42 => "CIFS",
+        0xfe53_4d42 => "SMB2",
+        0x6573_5546 => "FUSE",
+        0x0102_1997 => "9P",
+        0x5346_414f => "AFS",
+        0x00c3_6400 => "Ceph",
+        0x786f_4256 => "a VirtualBox share",
+        _ => return None,
+    };
+    Some(format!("{} is on {name}", folder.display()))
+}
+
+/// Elsewhere the slow sweep finds what is not reported.
+#[cfg(not(target_os = "linux"))]
+fn remote(_: &Path) -> Option<String> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn names(targets: &Targets) -> Vec<&str> {
+        targets.names.iter().filter_map(|n| n.to_str()).collect()
+    }
+
+    #[test]
+    fn a_mounted_configuration_is_watched_where_its_links_are_swapped() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("a path");
+        std::fs::create_dir(root.join("..v1")).expect("made");
+        std::fs::write(root.join("..v1/mcp.json"), "{}").expect("written");
+        symlink("..v1", root.join("..data")).expect("linked");
+        symlink("..data/mcp.json", root.join("mcp.json")).expect("linked");
+        let targets = Targets::of(&[root.join("mcp.json")]);
+        let expected = BTreeSet::from([root.clone(), root.join("..v1")]);
+        assert_eq!(targets.folders, expected);
+        assert_eq!(names(&targets), ["..data", "mcp.json"]);
+    }
+
+    #[test]
+    fn of_a_missing_path_the_deepest_folder_is_watched_for_the_next_name() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("a path");
+        let targets = Targets::of(&[root.join(".vscode/mcp.json")]);
+        assert_eq!(targets.folders, BTreeSet::from([root.clone()]));
+        assert_eq!(names(&targets), [".vscode"]);
+    }
+
+    #[test]
+    fn links_in_a_circle_come_to_an_end() {
+        let dir = tempfile::tempdir().expect("a folder");
+        symlink("b", dir.path().join("a")).expect("linked");
+        symlink("a", dir.path().join("b")).expect("linked");
+        let targets = Targets::of(&[dir.path().join("a/mcp.json")]);
+        assert!(!targets.folders.is_empty());
+    }
+
+    #[test]
+    fn a_replacement_of_the_same_length_has_another_fingerprint() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("f");
+        std::fs::write(&file, "1").expect("written");
+        let before = Fingerprint::of(&file);
+        std::fs::write(dir.path().join("g"), "2").expect("written");
+        std::fs::rename(dir.path().join("g"), &file).expect("renamed");
+        assert_ne!(Fingerprint::of(&file), before);
+    }
+}
