@@ -1,13 +1,17 @@
 //! The command line: what the arguments ask for, and which front end does it. Writes to stdout.
 
 pub mod args;
+mod check;
 mod docs;
 mod exit;
+mod load;
 mod output;
+mod progress;
+mod signals;
 
 use clap::Parser;
 
-use self::args::{Cli, Verb};
+use self::args::{Cli, OneServer, Verb};
 use self::exit::Exit;
 use crate::telemetry::{LogOptions, Payloads, Telemetry};
 
@@ -65,13 +69,16 @@ fn log_options(cli: &Cli) -> LogOptions {
 }
 
 fn run(cli: Cli, telemetry: &Telemetry) -> Exit {
-    let _ = telemetry;
     match cli.verb {
         Some(Verb::Explain(args)) => docs::explain(&args),
         Some(Verb::Completions { shell }) => docs::completions(shell),
         Some(Verb::Man) => docs::man(),
         Some(_) => output::refuse("this command is not built yet"),
-        None if cli.check.check => output::refuse("--check is not built yet"),
+        None if cli.check.check => {
+            let one = OneServer { url: cli.url, command: cli.command };
+            let request = check::Request { common: &cli.common, args: &cli.check, one: &one };
+            check::check(&request, telemetry)
+        }
         None => output::refuse("the dashboard is not built yet"),
     }
 }

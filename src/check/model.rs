@@ -93,10 +93,10 @@ impl From<&Diagnostic> for Finding {
             rule: Cow::Owned(diagnostic.rule.clone()),
             severity: diagnostic.severity,
             message,
-            place: if diagnostic.at.line == 0 {
-                diagnostic.pointer.clone()
-            } else {
-                diagnostic.at.to_string()
+            place: match (diagnostic.at.line, diagnostic.at.file.as_os_str().is_empty()) {
+                (0, true) => diagnostic.pointer.clone(),
+                (0, false) => diagnostic.at.file.display().to_string(),
+                _ => diagnostic.at.to_string(),
             },
             help: diagnostic.help.clone().unwrap_or_default(),
             at: (diagnostic.at.line > 0).then(|| diagnostic.at.clone()),

@@ -13,7 +13,7 @@ use crate::check::Report;
 use crate::text::json;
 
 pub use github::summary as github_summary;
-pub use human::Style;
+pub use human::{Colour, Detail, Style};
 pub use schema::{answers_schema, expectations_schema, lock_schema, report_schema};
 
 /// A format.

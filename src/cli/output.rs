@@ -1,7 +1,8 @@
 //! Writing to stdout and stderr: a closed pipe is quiet, colour only where it is wanted.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use super::args::ColorChoice;
 use super::exit::Exit;
 
 /// Writes the answer of a command to stdout and gives `exit`.
@@ -29,4 +30,16 @@ pub fn complain(message: &str) {
 pub fn refuse(message: &str) -> Exit {
     complain(message);
     Exit::Usage
+}
+/// Whether stdout gets colour.
+pub fn colour(choice: ColorChoice) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            let off = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+            let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+            io::stdout().is_terminal() && !off("NO_COLOR") && !dumb
+        }
+    }
 }

@@ -5,10 +5,12 @@
 //! quotes from earlier lines and the environment.
 
 use std::ops::Range;
+use std::path::Path;
 
-use crate::config::Environment;
 use crate::config::expand::{Cause, Scope, expand};
 use crate::config::source::Source;
+use crate::config::{Diagnostic, Environment, Severity};
+use crate::secret::Secret;
 
 /// A variable of an env file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +108,33 @@ enum Raw {
     Literal(String),
     /// To be expanded.
     Open(String),
+}
+
+impl Environment {
+    /// Adds the variables of an env file (`--env-file`); they win over those already there.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a line of it is none; nothing is added then.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), Vec<Diagnostic>> {
+        let source = Source::read_env_file(path).map_err(|problem| vec![*problem])?;
+        let (lines, problems) = parse(&source, self);
+        if problems.is_empty() {
+            self.vars.extend(lines.into_iter().map(|line| (line.name, Secret::new(line.value))));
+            return Ok(());
+        }
+        let told = problems.into_iter().map(|problem| {
+            let (range, message) = match problem {
+                EnvProblem::NoEquals(range) => (range, "this line has no `=`".to_owned()),
+                EnvProblem::BadName(range) => {
+                    (range, "this is not the name of a variable".to_owned())
+                }
+                EnvProblem::Unclosed(range) => (range, "this quote is never closed".to_owned()),
+                EnvProblem::Reference(range, cause) => (range, cause.words().1),
+            };
+            source.diagnostic("config/env-file", Severity::Error, range, message)
+        });
+        Err(told.collect())
+    }
 }
 
 fn expanded(

@@ -139,7 +139,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         id: "stop/exit-code",
-        severity: Severity::Warning,
+        severity: Severity::Note,
         summary: "the process ended with an error when it was stopped",
         why: "Closing stdin is the ordinary end of a stdio session; a server that fails then loses what it had not written.",
         fix: "exit with code 0 when stdin closes",

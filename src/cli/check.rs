@@ -1,0 +1,269 @@
+//! `mcpdeck --check`: from the arguments to a plan, and from the outcome to reports and exit code.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::args::{CheckArgs, Common, OneServer};
+use super::exit::Exit;
+use super::load::{self, Source};
+use super::progress::Progress;
+use super::{output, signals};
+use crate::check::answers::Script;
+use crate::check::expect::{self, Expectations};
+use crate::check::lock::{self, Lock};
+use crate::check::model::ConfigReport;
+use crate::check::report::{Colour, Detail, Format, Output, Style, github_summary};
+use crate::check::run::{self, Outcome, Plan, Signals};
+use crate::check::{Finding, Report, Severity, Verdict};
+use crate::telemetry::Telemetry;
+use crate::text::json;
+
+/// The arguments of one check.
+pub struct Request<'a> {
+    /// Options of every command.
+    pub common: &'a Common,
+    /// Options of the check.
+    pub args: &'a CheckArgs,
+    /// A server without a file.
+    pub one: &'a OneServer,
+}
+
+/// Files of one check.
+struct Files {
+    expect: PathBuf,
+    lock: PathBuf,
+}
+
+/// Runs the check.
+pub fn check(request: &Request<'_>, telemetry: &Telemetry) -> Exit {
+    match prepare(request) {
+        Ok((plan, outputs, files)) => {
+            telemetry.mask(load::redactor(&plan.config));
+            perform(request, plan, &outputs, &files)
+        }
+        Err(Refusal::Message(message)) => output::refuse(&message),
+        Err(Refusal::Config(report, outputs)) => {
+            let style = style(request);
+            let exit = write_all(&report, &outputs, style);
+            tail(&report);
+            exit
+        }
+    }
+}
+
+enum Refusal {
+    Message(String),
+    Config(Box<Report>, Vec<Output>),
+}
+
+impl From<String> for Refusal {
+    fn from(message: String) -> Self {
+        Self::Message(message)
+    }
+}
+
+fn prepare(request: &Request<'_>) -> Result<(Plan, Vec<Output>, Files), Refusal> {
+    let Request { common, args, one } = *request;
+    let outputs = outputs(&args.format)?;
+    let fail_on = args.fail_on.unwrap_or(Severity::Warning);
+    let mut source = match load::source(common, one) {
+        Ok(source) => source,
+        Err(diagnostics) => {
+            let findings = diagnostics.iter().map(Finding::from).collect();
+            let config = ConfigReport { path: common.config.last().cloned(), findings };
+            let report = run::unusable(config, fail_on);
+            return Err(Refusal::Config(Box::new(report), outputs));
+        }
+    };
+    let known: Vec<String> = source.config.servers.keys().map(|n| n.as_str().to_owned()).collect();
+    source.narrow(&args.server)?;
+    let files = files(args, &source);
+    let expectations = match (&args.expect, files.expect.exists()) {
+        _ if args.init => None,
+        (None, false) => None,
+        _ => Some(Expectations::load(&files.expect)?),
+    };
+    let lock = match (&args.lock_file, files.lock.exists()) {
+        (_, false) if args.lock || args.lock_file.is_none() => None,
+        _ => Some(Lock::load(&files.lock)?),
+    };
+    let answers = args.answers.as_deref().map(Script::load).transpose()?.unwrap_or_default();
+    let config_report = ConfigReport {
+        path: source.path.clone(),
+        findings: source.diagnostics.iter().map(Finding::from).collect(),
+    };
+    let plan = Plan {
+        config: source.config,
+        config_report,
+        known,
+        timeout: common.timeout,
+        fail_on,
+        allowed: args.allow.iter().map(|rule| rule.as_str().to_owned()).collect(),
+        expectations,
+        lock,
+        answers,
+    };
+    Ok((plan, outputs, files))
+}
+
+/// At most one report goes to stdout, or nobody could read it.
+fn outputs(formats: &[String]) -> Result<Vec<Output>, String> {
+    let outputs: Vec<Output> = formats.iter().map(|f| f.parse()).collect::<Result<_, _>>()?;
+    if outputs.is_empty() {
+        return Ok(vec![Output::default()]);
+    }
+    if outputs.iter().filter(|o| o.file.is_none()).count() > 1 {
+        return Err("only one report can go to stdout; write the others as FORMAT=FILE".to_owned());
+    }
+    Ok(outputs)
+}
+
+fn files(args: &CheckArgs, source: &Source) -> Files {
+    let beside = source.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    Files {
+        expect: args.expect.clone().unwrap_or_else(|| beside.join(expect::FILE)),
+        lock: args.lock_file.clone().unwrap_or_else(|| beside.join(lock::FILE)),
+    }
+}
+
+fn perform(request: &Request<'_>, mut plan: Plan, outputs: &[Output], files: &Files) -> Exit {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        output::complain("the runtime cannot be started");
+        return Exit::Unavailable;
+    };
+    let old = plan.lock.clone();
+    let known = plan.known.clone();
+    if request.args.lock {
+        // What is about to be learned is no drift.
+        plan.lock = None;
+    }
+    let outcome = runtime.block_on(async {
+        let signals = signals::listen();
+        go(plan, &signals).await
+    });
+    runtime.shutdown_background();
+    if outcome.interrupted {
+        output::complain("interrupted; every server was stopped");
+        return Exit::Interrupted;
+    }
+    if let Err(message) = learn(request.args, &outcome, files, old, &known) {
+        output::complain(&message);
+        return Exit::Usage;
+    }
+    let exit = write_all(&outcome.report, outputs, style(request));
+    tail(&outcome.report);
+    exit
+}
+
+async fn go(plan: Plan, signals: &Signals) -> Outcome {
+    let mut progress = Progress::new();
+    let outcome = run::run(plan, signals, &mut |view| progress.show(view)).await;
+    progress.clear();
+    outcome
+}
+
+/// Writes what `--lock` and `--init` ask for, and nothing otherwise.
+fn learn(
+    args: &CheckArgs,
+    outcome: &Outcome,
+    files: &Files,
+    old: Option<Lock>,
+    known: &[String],
+) -> Result<(), String> {
+    if args.lock {
+        let is_known = |name: &str| known.iter().any(|k| k == name);
+        let new = old.unwrap_or_default().renewed(&outcome.subjects, is_known);
+        write_file(&files.lock, &new.to_text())?;
+        output::complain(&format!("wrote {}", files.lock.display()));
+    }
+    if args.init {
+        if files.expect.exists() {
+            let path = files.expect.display();
+            return Err(format!("{path} exists; remove it first, or name another with --expect"));
+        }
+        let expectations = Expectations::init(&outcome.subjects);
+        write_file(&files.expect, &(json::pretty(&expectations) + "\n"))?;
+        output::complain(&format!("wrote {}", files.expect.display()));
+    }
+    Ok(())
+}
+
+/// Whole or not at all: a file half written would be worse than none.
+fn write_file(path: &Path, text: &str) -> Result<(), String> {
+    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    std::fs::write(&temporary, text).map_err(fail)?;
+    std::fs::rename(&temporary, path).map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        fail(error)
+    })
+}
+
+fn style(request: &Request<'_>) -> Style {
+    Style {
+        colour: if output::colour(request.common.color) { Colour::On } else { Colour::Off },
+        detail: if request.args.verbose { Detail::Full } else { Detail::Brief },
+    }
+}
+
+fn write_all(report: &Report, outputs: &[Output], style: Style) -> Exit {
+    let mut exit = Exit::from(report.verdict);
+    for output in outputs {
+        match &output.file {
+            None => exit = output::print(&output.format.render(report, style), exit),
+            Some(path) => {
+                let plain = Style { colour: Colour::Off, ..style };
+                // Devices and pipes cannot be renamed over.
+                let text = output.format.render(report, plain);
+                let direct = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+                let written = if direct {
+                    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+                } else {
+                    write_file(path, &text)
+                };
+                if let Err(message) = written {
+                    exit = output::refuse(&message);
+                }
+            }
+        }
+        if output.format == Format::Github {
+            summarise(report);
+        }
+    }
+    exit
+}
+
+/// The job summary of GitHub Actions, where it runs there.
+fn summarise(report: &Report) {
+    let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|p| !p.is_empty()) else {
+        return;
+    };
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(&path);
+    let written = file.and_then(|mut file| file.write_all(github_summary(report).as_bytes()));
+    if let Err(error) = written {
+        output::complain(&format!("GITHUB_STEP_SUMMARY: {error}"));
+    }
+}
+
+/// One line for programs, on failure only.
+fn tail(report: &Report) {
+    if report.verdict == Verdict::Ok {
+        return;
+    }
+    let count = |severity| report.all().filter(|(_, f)| f.severity == severity).count();
+    let named = |verdict| -> Vec<&str> {
+        report.servers.iter().filter(|s| s.verdict == verdict).map(|s| s.name.as_str()).collect()
+    };
+    let line = serde_json::json!({
+        "mcpdeck": "check",
+        "verdict": report.verdict,
+        "exitCode": report.exit_code,
+        "errors": count(Severity::Error),
+        "warnings": count(Severity::Warning),
+        "violated": named(Verdict::Violated),
+        "incomplete": named(Verdict::Incomplete),
+    });
+    let _ = writeln!(std::io::stderr().lock(), "{}", json::compact(&line));
+}

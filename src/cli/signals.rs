@@ -1,0 +1,50 @@
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks everything to stop, the second skips the grace.
+
+use crate::check::run::Signals;
+
+/// Listens until the runtime ends.
+pub fn listen() -> Signals {
+    let signals = Signals::default();
+    let heard = signals.clone();
+    tokio::spawn(async move {
+        let mut source = Source::new();
+        source.next().await;
+        heard.stop.cancel();
+        source.next().await;
+        heard.force.cancel();
+    });
+    signals
+}
+
+#[cfg(unix)]
+struct Source(Vec<tokio::signal::unix::Signal>);
+
+#[cfg(unix)]
+impl Source {
+    fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        Self(kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect())
+    }
+
+    async fn next(&mut self) {
+        use futures::stream::{FuturesUnordered, StreamExt};
+        let mut any: FuturesUnordered<_> =
+            self.0.iter_mut().map(tokio::signal::unix::Signal::recv).collect();
+        any.next().await;
+    }
+}
+
+#[cfg(not(unix))]
+struct Source;
+
+#[cfg(not(unix))]
+impl Source {
+    fn new() -> Self {
+        Self
+    }
+
+    async fn next(&mut self) {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
