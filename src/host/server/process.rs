@@ -21,6 +21,7 @@
 //!   [`Containment`] says how far that goes on this machine.
 //! - stderr is always read; a flood costs bounded memory and CPU, and what was not kept is counted.
 
+mod census;
 mod containment;
 mod environment;
 mod family;
@@ -49,7 +50,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub use containment::{Containment, containment};
-pub use environment::{Hook, hook, is_safe_name};
+pub use environment::is_safe_name;
 pub use pipes::{ServerStdin, ServerStdout};
 pub use resolve::{Launch, SpawnError, SpawnErrorKind, resolve};
 pub use stderr::StderrView;

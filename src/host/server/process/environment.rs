@@ -1,6 +1,7 @@
-//! The environment of a child (decision D5) and the checks on it (requirement C10).
+//! The environment of a child (decision D5), and what cannot be put into one (requirement C10).
 //!
-//! Owns the safe list and the list of loader hooks. Never prints a value.
+//! Owns the safe list. Never prints a value. What is allowed but dangerous is the configuration's to
+//! say.
 
 use std::ffi::{OsStr, OsString};
 
@@ -89,33 +90,6 @@ pub fn is_safe_name(name: &str) -> bool {
     } else {
         SAFE.contains(&name) || name.starts_with("LC_")
     }
-}
-
-/// What a variable makes a loader or an interpreter do before the program itself runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hook {
-    /// What it does, as a clause: `loads code into every program`.
-    pub effect: &'static str,
-}
-
-/// Whether `name` is a loader or interpreter hook (requirement C10), and which.
-pub fn hook(name: &str) -> Option<Hook> {
-    let effect = match name {
-        "LD_PRELOAD" | "LD_AUDIT" | "LD_LIBRARY_PATH" => "loads libraries into every program",
-        _ if name.starts_with("DYLD_") => "loads libraries into every program",
-        "NODE_OPTIONS" | "NODE_PATH" => "changes what Node.js loads",
-        "PYTHONSTARTUP" | "PYTHONPATH" | "PYTHONHOME" | "PYTHONINSPECT" => {
-            "changes what Python loads"
-        }
-        "PERL5OPT" | "PERL5LIB" => "changes what Perl loads",
-        "RUBYOPT" | "RUBYLIB" => "changes what Ruby loads",
-        "JAVA_TOOL_OPTIONS" | "_JAVA_OPTIONS" | "JDK_JAVA_OPTIONS" => "changes what Java loads",
-        "BASH_ENV" | "ENV" | "ZDOTDIR" | "PROMPT_COMMAND" => "runs commands in every shell",
-        "DOTNET_STARTUP_HOOKS" | "COR_PROFILER" | "CORECLR_PROFILER" => "changes what .NET loads",
-        "GIT_SSH_COMMAND" | "GIT_EXTERNAL_DIFF" | "GIT_ASKPASS" => "makes git run a command",
-        _ => return None,
-    };
-    Some(Hook { effect })
 }
 
 /// The environment a child gets: the safe list (or everything), then the entry's own.

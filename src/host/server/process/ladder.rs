@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Grace;
-use super::family::Row;
+use super::census::Row;
 use super::pipes::{StdinGate, StdoutGate};
 use super::platform::{Leader, code_and_signal};
 use crate::host::view::ExitView;

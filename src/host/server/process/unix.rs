@@ -17,7 +17,8 @@ use rustix::process::{
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::family::{self, Family, Row};
+use super::census::{self, Row};
+use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
 use super::{ProcessContext, environment, guardian::Guardian, spawner};
 use crate::config::ProcessLimits;
@@ -198,16 +199,13 @@ impl Leader {
         // One call reaches every process of the group, also those forked a moment ago.
         let _ = kill_process_group(self.pid, signal);
         for row in members.iter().filter(|row| row.group != self.pid()) {
-            send(*row, signal);
+            send(row, signal);
         }
     }
 
     /// The living members besides the leader; empty where the platform cannot list them.
     pub(super) async fn members(&self) -> Vec<Row> {
-        let family = self.family();
-        tokio::task::spawn_blocking(move || family.members(&family::table()))
-            .await
-            .unwrap_or_default()
+        self.family.members(&*census::take().await)
     }
 
     /// Takes the exit status; the process id is free afterwards. Only call when it is dead.
@@ -241,9 +239,9 @@ fn bury(mut child: Child, family: Arc<Family>) {
     let group = family.leader();
     let work = move || {
         for _ in 0..4 {
-            let members = family.members(&family::table());
+            let members = family.members(&census::read());
             for row in &members {
-                send(*row, Signal::KILL);
+                send(row, Signal::KILL);
             }
             if members.is_empty() {
                 break;
@@ -258,12 +256,12 @@ fn bury(mut child: Child, family: Arc<Family>) {
 
 /// Signals one process, not one that got its id later.
 #[cfg(target_os = "linux")]
-fn send(row: Row, signal: Signal) {
+fn send(row: &Row, signal: Signal) {
     use rustix::process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
     let Some(pid) = i32::try_from(row.process.pid).ok().and_then(Pid::from_raw) else { return };
     let handle = pidfd_open(pid, PidfdFlags::empty());
     // The descriptor pins the process; only then is it certain that the row is about it.
-    if family::row(row.process.pid).is_none_or(|now| now.process != row.process) {
+    if census::row(row.process.pid).is_none_or(|now| now.process != row.process) {
         return;
     }
     let _ = match handle {
@@ -273,7 +271,7 @@ fn send(row: Row, signal: Signal) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn send(_: Row, _: Signal) {}
+fn send(_: &Row, _: Signal) {}
 
 /// Exit code and signal number of a status.
 pub(super) fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) {

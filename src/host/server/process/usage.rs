@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::family::{self, Family, Row};
+use super::census::{self, Table};
+use super::family::Family;
 
 /// What a server's processes use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,17 +40,15 @@ struct Reading {
 /// How long a reading is good for.
 const FRESH: Duration = Duration::from_millis(500);
 
-type Table = Arc<[Row]>;
+static TABLE: Mutex<Option<(Instant, Arc<Table>)>> = Mutex::new(None);
 
-static TABLE: Mutex<Option<(Instant, Table)>> = Mutex::new(None);
-
-fn table(now: Instant) -> Table {
+fn table(now: Instant) -> Arc<Table> {
     let mut cached = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
     match &*cached {
         // A reading from the future belongs to another (test) clock.
         Some((at, table)) if *at <= now && now.duration_since(*at) < FRESH => Arc::clone(table),
         _ => {
-            let table: Table = family::table().into();
+            let table = Arc::new(census::read());
             *cached = Some((now, Arc::clone(&table)));
             table
         }

@@ -12,8 +12,9 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, watch};
 
 use super::ProcessContext;
+use super::census::Row;
 use super::environment::MARK;
-use super::family::{self, Family, Row};
+use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
 
 /// A process that was just started.

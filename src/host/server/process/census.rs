@@ -1,0 +1,202 @@
+//! The process table: one reading of `/proc`, shared by everybody who asks at the same time.
+//!
+//! Two hundred servers that stop together ask two hundred times; a reading costs some ten
+//! microseconds per process of the machine. So requests that arrive during a reading wait for the
+//! next one and share it. Elsewhere than on Linux the table is empty.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::environment::MARK;
+
+/// A process id together with its start time in ticks since boot: unique while the machine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    pub(super) started: u64,
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) process: Process,
+    pub(super) parent: u32,
+    pub(super) group: u32,
+    pub(super) session: u32,
+    /// Dead, but not reaped.
+    pub(super) zombie: bool,
+    /// User and system time in ticks.
+    pub(super) cpu_ticks: u64,
+    /// Resident pages.
+    pub(super) pages: u64,
+    /// The mark it carries, when it is one of a server of any host.
+    pub(super) mark: Option<Arc<str>>,
+}
+
+/// Every process of the machine at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Table(HashMap<u32, Row>);
+
+impl Table {
+    pub(super) fn get(&self, pid: u32) -> Option<&Row> {
+        self.0.get(&pid)
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.0.values()
+    }
+}
+
+#[cfg(test)]
+impl FromIterator<Row> for Table {
+    fn from_iter<I: IntoIterator<Item = Row>>(rows: I) -> Self {
+        Self(rows.into_iter().map(|row| (row.process.pid, row)).collect())
+    }
+}
+
+/// Who waits for a reading. `Some` while a thread reads.
+static WAITING: Mutex<Option<Vec<oneshot::Sender<Arc<Table>>>>> = Mutex::new(None);
+
+fn waiting() -> MutexGuard<'static, Option<Vec<oneshot::Sender<Arc<Table>>>>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A reading that begins after this call. Empty when no thread can be had for it.
+pub(super) async fn take() -> Arc<Table> {
+    let (sender, table) = oneshot::channel();
+    let idle = {
+        let mut waiting = waiting();
+        let idle = waiting.is_none();
+        waiting.get_or_insert_default().push(sender);
+        idle
+    };
+    if idle {
+        // A thread, not the runtime's pool: a runtime that is dropped with the job still queued
+        // would leave every later caller waiting.
+        let thread = std::thread::Builder::new().name("mcpdeck-census".into());
+        if thread.spawn(serve).is_err() {
+            *waiting() = None;
+        }
+    }
+    table.await.unwrap_or_default()
+}
+
+/// Reads as long as somebody waits.
+fn serve() {
+    loop {
+        let asked = {
+            let mut waiting = waiting();
+            match &mut *waiting {
+                Some(list) if !list.is_empty() => std::mem::take(list),
+                _ => {
+                    *waiting = None;
+                    return;
+                }
+            }
+        };
+        let table = Arc::new(read());
+        for sender in asked {
+            let _ = sender.send(Arc::clone(&table));
+        }
+    }
+}
+
+/// Marks that were seen. A process keeps its mark for good; that it has none may only mean that it
+/// is between `fork` and `exec`, so that is looked up again.
+static MARKS: Mutex<Option<HashMap<Process, Arc<str>>>> = Mutex::new(None);
+
+/// Reads the table now.
+#[cfg(target_os = "linux")]
+pub(super) fn read() -> Table {
+    let Ok(dir) = std::fs::read_dir("/proc") else { return Table::default() };
+    let mut known = MARKS.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+    let mut seen = HashMap::new();
+    let mut rows = HashMap::new();
+    let pids = dir.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    for mut row in pids.filter_map(row) {
+        let mark = known.remove(&row.process).or_else(|| mark_of(row.process.pid));
+        if let Some(mark) = mark {
+            seen.insert(row.process, Arc::clone(&mark));
+            row.mark = Some(mark);
+        }
+        rows.insert(row.process.pid, row);
+    }
+    *MARKS.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+    Table(rows)
+}
+
+/// One process, without its mark.
+#[cfg(target_os = "linux")]
+pub(super) fn row(pid: u32) -> Option<Row> {
+    parse(pid, &std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// `/proc/PID/stat` (`proc_pid_stat(5)`). The name in parentheses may hold anything, so the fields
+/// are counted from the last parenthesis.
+#[cfg(target_os = "linux")]
+fn parse(pid: u32, stat: &[u8]) -> Option<Row> {
+    let end = stat.iter().rposition(|b| *b == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // Field n of the manual (from 1) is `fields[n - 3]`.
+    let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+    let id = |n: usize| fields.get(n - 3)?.parse::<u32>().ok();
+    Some(Row {
+        process: Process { pid, started: number(22)? },
+        parent: id(4)?,
+        group: id(5)?,
+        session: id(6)?,
+        zombie: matches!(*fields.first()?, "Z" | "X" | "x"),
+        cpu_ticks: number(14)? + number(15)?,
+        pages: number(24)?,
+        mark: None,
+    })
+}
+
+/// The mark in a process's environment. One that may not be read has none.
+#[cfg(target_os = "linux")]
+fn mark_of(pid: u32) -> Option<Arc<str>> {
+    let env = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |entry: &[u8]| -> Option<Arc<str>> {
+        let value = entry.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?;
+        std::str::from_utf8(value).ok().map(Arc::from)
+    };
+    env.split(|b| *b == 0).find_map(value)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn read() -> Table {
+    let _ = (&MARKS, MARK);
+    Table::default()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn row(_: u32) -> Option<Row> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_name_cannot_forge_the_fields_behind_it() {
+        let line = b"7 (a) Z 1 1 1 () S 3 4 5 0 -1 4194560 1 2 3 4 50 7 0 0 20 0 1 0 99 1000 42 0";
+        let row = parse(7, line).unwrap();
+        assert_eq!((row.parent, row.group, row.session), (3, 4, 5));
+        assert_eq!((row.process.started, row.cpu_ticks, row.pages), (99, 57, 42));
+        assert!(!row.zombie);
+    }
+
+    #[tokio::test]
+    async fn requests_at_the_same_time_share_a_reading() {
+        let tables = futures::future::join_all((0..50).map(|_| take())).await;
+        let mut distinct: Vec<_> = tables.iter().map(Arc::as_ptr).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert!(distinct.len() <= 2, "{} readings", distinct.len());
+        assert!(tables[49].get(std::process::id()).is_some());
+    }
+}
