@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{McpConfig, ServerConfig, ServerName};
 use crate::host::approvals::desk::panic_text;
 use crate::host::deck::{Deck, Slots};
+use crate::host::server::actor::steps::introduction;
 use crate::host::server::actor::{Actor, COMMANDS, Command};
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
@@ -66,8 +67,21 @@ impl Supervisor {
             actors.push((slot, commands));
         }
         self.deck.set_slots(slots);
+        // Told in the order of the file and before anything starts: the first screen is complete.
+        for (slot, _) in &actors {
+            self.introduce(slot).await;
+        }
+        self.deck.facts.flush().await;
         for (slot, commands) in actors {
             self.spawn(slot, commands);
+        }
+    }
+
+    async fn introduce(&self, slot: &Slot) {
+        let live = slot.live();
+        self.deck.facts.record(introduction(&live.config)).await;
+        if live.state == ServerState::Disabled {
+            self.deck.facts.record(told(slot, ServerState::Disabled, None)).await;
         }
     }
 
@@ -142,14 +156,7 @@ impl Supervisor {
             live.reason = Some(reason.clone());
             live.settled = true;
         });
-        let fact = Fact::StateChanged {
-            server: name,
-            state: ServerState::Unavailable,
-            reason: Some(reason),
-            attempt: 0,
-            retry_at: None,
-        };
-        self.deck.facts.record(fact).await;
+        self.deck.facts.record(told(&slot, ServerState::Unavailable, Some(reason))).await;
     }
 
     /// Stops these servers for good: each as soon as those that depend on it are gone, all others
@@ -223,6 +230,7 @@ impl Supervisor {
         }
         self.deck.set_slots(slots.clone());
         for (slot, commands) in fresh {
+            self.introduce(&slot).await;
             self.spawn(slot, commands);
         }
         for (name, _) in &plan.changed {
@@ -246,6 +254,10 @@ impl Supervisor {
 fn new_slot(config: &ServerConfig) -> (Arc<Slot>, mpsc::Receiver<Command>) {
     let (sender, commands) = mpsc::channel(COMMANDS);
     (Arc::new(Slot::new(Arc::new(config.clone()), sender)), commands)
+}
+
+fn told(slot: &Slot, state: ServerState, reason: Option<SafeText>) -> Fact {
+    Fact::StateChanged { server: slot.name.clone(), state, reason, attempt: 0, retry_at: None }
 }
 
 fn loaded(config: &McpConfig) -> Fact {

@@ -23,6 +23,7 @@ use crate::host::capabilities::{Capabilities, ListKind};
 use crate::host::deck::Deck;
 use crate::host::server::actor::lists::Refreshes;
 use crate::host::server::actor::opening::Opening;
+use crate::host::server::actor::steps::introduction;
 use crate::host::server::connect::{ExitReport, OpenError, Opened};
 use crate::host::server::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
 use crate::host::server::session::{FetchedList, SessionEvent};
@@ -127,7 +128,7 @@ impl Actor {
 
     /// Runs until the server has left the deck.
     pub async fn run(mut self) {
-        self.introduce().await;
+        self.deck.desk.configure(&self.config);
         if !self.config.disabled {
             self.give(Input::Start).await;
         }
@@ -157,15 +158,6 @@ impl Actor {
         self.deck.desk.forget(&self.slot.name);
     }
 
-    async fn introduce(&mut self) {
-        self.deck.desk.configure(&self.config);
-        self.deck.facts.record(steps::added(&self.config)).await;
-        if self.config.disabled {
-            let state = crate::host::ServerState::Disabled;
-            self.announce(state, None, None).await;
-        }
-    }
-
     async fn obey(&mut self, command: Command) {
         match command {
             Command::Control(input, done) => {
@@ -186,7 +178,8 @@ impl Actor {
 
     async fn reconfigure(&mut self, config: Arc<ServerConfig>) {
         self.config = Arc::clone(&config);
-        self.introduce().await;
+        self.deck.desk.configure(&config);
+        self.deck.facts.record(introduction(&config)).await;
         self.slot.publish(|live| live.config = Arc::clone(&config));
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {

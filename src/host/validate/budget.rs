@@ -7,8 +7,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use jsonschema::error::ValidationErrorKind;
@@ -29,7 +28,8 @@ const MAX_RUNS: usize = 16;
 const PATTERN_BYTES: usize = 1 << 20;
 const BACKTRACKS: usize = 20_000;
 
-static RUNS: AtomicUsize = AtomicUsize::new(0);
+static RUNS: Mutex<usize> = Mutex::new(0);
+static FREED: Condvar = Condvar::new();
 
 thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -49,6 +49,31 @@ pub(super) enum Stopped {
 
 struct TimeUp;
 
+/// A place among the runs; given back when dropped.
+struct Place;
+
+impl Place {
+    /// Takes a place, waiting for one no longer than `time`.
+    fn take(time: Duration) -> Result<Self, Stopped> {
+        let runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut runs, waited) = FREED
+            .wait_timeout_while(runs, time, |runs| *runs >= MAX_RUNS)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() && *runs >= MAX_RUNS {
+            return Err(Stopped::Busy);
+        }
+        *runs += 1;
+        Ok(Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *RUNS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        FREED.notify_one();
+    }
+}
+
 /// Runs `work` on its own thread and waits for it no longer than `time`.
 ///
 /// A run that does not end by itself (a long pattern match) is left behind and counted; it ends
@@ -57,10 +82,7 @@ pub(super) fn run<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Stopped> {
-    if RUNS.fetch_add(1, Ordering::Relaxed) >= MAX_RUNS {
-        RUNS.fetch_sub(1, Ordering::Relaxed);
-        return Err(Stopped::Busy);
-    }
+    let place = Place::take(time)?;
     let (sender, receiver) = mpsc::sync_channel(1);
     let spawned = std::thread::Builder::new()
         .name("validate".to_owned())
@@ -68,13 +90,12 @@ pub(super) fn run<T: Send + 'static>(
         .spawn(move || {
             DEADLINE.set(Some(Instant::now() + time));
             let result = catch_unwind(AssertUnwindSafe(work));
-            RUNS.fetch_sub(1, Ordering::Relaxed);
+            drop(place);
             let _ = sender.send(result.map_err(|payload| {
                 if payload.is::<TimeUp>() { Stopped::TimeUp(time) } else { Stopped::Failed }
             }));
         });
     if spawned.is_err() {
-        RUNS.fetch_sub(1, Ordering::Relaxed);
         return Err(Stopped::Busy);
     }
     match receiver.recv_timeout(time + time / 4) {

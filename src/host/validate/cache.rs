@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::{SchemaProblem, Validator};
 
@@ -13,13 +14,24 @@ type Entries = HashMap<usize, (Weak<Value>, Compiled)>;
 /// A cache of compiled schemas, by the identity of the shared value. Cheap to clone.
 ///
 /// Entries whose schema is gone are dropped when the cache grows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Validators {
     entries: Arc<Mutex<Entries>>,
+    /// Places to compile: many first calls at once must neither compile the same schema many times
+    /// nor crowd each other out.
+    compiling: Arc<Semaphore>,
+}
+
+impl Default for Validators {
+    fn default() -> Self {
+        let compiling = Arc::new(Semaphore::new(Self::COMPILING));
+        Self { entries: Arc::default(), compiling }
+    }
 }
 
 impl Validators {
     const SWEEP_AT: usize = 256;
+    const COMPILING: usize = 2;
 
     /// The compiled form of `schema`; compiles it when it is new.
     pub fn get(&self, schema: &Arc<Value>) -> Compiled {
@@ -39,6 +51,10 @@ impl Validators {
 
     /// Like [`Validators::get`], compiling off the executor when the schema is new.
     pub async fn get_async(&self, schema: &Arc<Value>) -> Compiled {
+        if let Some(found) = self.find(schema) {
+            return found;
+        }
+        let _place = self.compiling.acquire().await;
         if let Some(found) = self.find(schema) {
             return found;
         }

@@ -62,7 +62,9 @@ impl Actor {
 
     /// The process exited by itself: sweep what it left and learn how it ended.
     pub(super) fn exited(&mut self) {
-        if !self.ending {
+        // An exit that was asked for is told after the end that asked for it.
+        let in_use = matches!(self.machine.phase(), Phase::Ready | Phase::Wedged);
+        if in_use && !self.ending {
             let reason = SafeText::line("the process exited");
             self.unpublish(&reason);
             self.reap(reason);

@@ -19,7 +19,7 @@ use crate::secret::Redactor;
 use crate::text::SafeText;
 
 /// The fact that a server is in the deck, with what it is.
-pub(super) fn added(config: &ServerConfig) -> Fact {
+pub fn introduction(config: &ServerConfig) -> Fact {
     Fact::ServerAdded {
         server: config.name.clone(),
         transport: config.transport.kind(),

@@ -1,0 +1,11 @@
+//! The engine on a paused clock, with servers that live in the test: what a host promises, through
+//! its public handle.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod fake;
+
+mod calls;
+mod control;
+mod reload;
+mod starting;

@@ -1,0 +1,133 @@
+//! Starting: in parallel, in the order of dependencies, with retries, in three modes.
+
+use std::time::Duration;
+
+use mcpdeck::host::ServerState;
+use mcpdeck::{ErrorCode, Startup};
+use tokio::time::Instant;
+
+use crate::fake::{World, config, name, state, until};
+
+#[tokio::test(start_paused = true)]
+async fn eight_servers_of_one_second_are_ready_after_one_second() {
+    let world = World::default();
+    let servers: Vec<String> = (0..8).map(|n| format!("s{n}")).collect();
+    let entries: Vec<(&str, &[&str])> = servers.iter().map(|s| (s.as_str(), &[][..])).collect();
+    let began = Instant::now();
+    let host = world.host(config(&entries)).initialize().await.expect("all start");
+    assert!(began.elapsed() < Duration::from_millis(1_100), "{:?}", began.elapsed());
+    assert_eq!(host.get_tools().len(), 8);
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_of_three_takes_three_seconds_and_is_stopped_from_its_end() {
+    let world = World::default();
+    let chain = config(&[("c", &["b"]), ("a", &[]), ("b", &["a"])]);
+    let began = Instant::now();
+    let host = world.host(chain).initialize().await.expect("all start");
+    assert_eq!(began.elapsed().as_secs(), 3);
+    host.shutdown().await;
+    assert_eq!(*world.gone.lock().unwrap(), ["c", "b", "a"]);
+    assert_eq!(state(&host, "a"), ServerState::Shutdown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_eight_servers_start_at_once() {
+    let world = World::default();
+    let servers: Vec<String> = (0..20).map(|n| format!("s{n}")).collect();
+    let entries: Vec<(&str, &[&str])> = servers.iter().map(|s| (s.as_str(), &[][..])).collect();
+    let began = Instant::now();
+    let host = world.host(config(&entries)).initialize().await.expect("all start");
+    assert_eq!(began.elapsed().as_secs(), 3);
+    assert_eq!(host.get_tools().len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_can_pass_is_tried_again_with_backoff() {
+    let world = World::default();
+    *world.server("a").failures.lock().unwrap() = vec![true, true];
+    let host = world.host(config(&[("a", &[])])).initialize().await.expect("third time lucky");
+    assert_eq!(world.server("a").opens(), 3);
+    let view = host.view().borrow().clone();
+    assert_eq!((view.servers["a"].attempt, view.servers["a"].restarts), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_all_one_failure_stops_every_server_and_is_the_error() {
+    let world = World::default();
+    *world.server("bad").failures.lock().unwrap() = vec![false];
+    *world.server("bad").start.lock().unwrap() = Duration::from_secs(5);
+    let error = world
+        .host(config(&[("good", &[]), ("bad", &[])]))
+        .initialize()
+        .await
+        .err()
+        .expect("one failed");
+    assert_eq!(error.code, ErrorCode::ServerStartup);
+    assert_eq!(error.server, Some(name("bad")));
+    assert!(error.message.contains("it did not want to"), "{error}");
+    assert_eq!(*world.gone.lock().unwrap(), ["good"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_available_the_rest_runs_and_a_dependent_says_what_it_needs() {
+    let world = World::default();
+    *world.server("bad").failures.lock().unwrap() = vec![false];
+    let servers = config(&[("good", &[]), ("bad", &[]), ("needy", &["bad"])]);
+    let host = world.host(servers).startup(Startup::Available).initialize().await.expect("starts");
+    assert_eq!(state(&host, "good"), ServerState::Ready);
+    assert_eq!(state(&host, "bad"), ServerState::Unavailable);
+    assert_eq!(state(&host, "needy"), ServerState::Waiting);
+    let reason = host.view().borrow().servers["needy"].reason.clone().expect("it says why");
+    assert!(reason.contains("needs `bad`") && reason.contains("it did not want to"), "{reason}");
+
+    // The dependency comes up by hand, and the one that waited for it by itself.
+    host.start(&name("bad")).await.expect("now it wants to");
+    until(&host, |view| view.servers["needy"].state == ServerState::Ready).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_background_initialize_returns_before_anything_is_up() {
+    let world = World::default();
+    let builder = world.host(config(&[("a", &[])])).startup(Startup::Background);
+    let began = Instant::now();
+    let host = builder.initialize().await.expect("returns");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let error = host.call_tool("a.echo", serde_json::Value::Null).await.expect_err("not yet");
+    assert_eq!(error.code, ErrorCode::ServerUnavailable);
+    until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
+    host.call_tool("a.echo", serde_json::Value::Null).await.expect("now it answers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circle_of_dependencies_is_a_configuration_error_and_nothing_starts() {
+    let world = World::default();
+    let circle = config(&[("a", &["b"]), ("b", &["a"])]);
+    let error = world.host(circle).initialize().await.err().expect("a circle");
+    assert_eq!(error.code, ErrorCode::Configuration);
+    assert_eq!(world.server("a").opens(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_future_of_a_start_stops_what_was_started() {
+    let world = World::default();
+    *world.server("slow").start.lock().unwrap() = Duration::from_secs(1_000);
+    let servers = config(&[("quick", &[]), ("slow", &[])]);
+    let starting = world.host(servers).initialize();
+    assert!(tokio::time::timeout(Duration::from_secs(5), starting).await.is_err());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(*world.gone.lock().unwrap(), ["quick"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disabled_server_is_shown_not_started_and_can_be_started_by_hand() {
+    let world = World::default();
+    let mut servers = config(&[("a", &[])]);
+    servers.servers.get_mut("a").unwrap().disabled = true;
+    let host = world.host(servers).initialize().await.expect("nothing to start");
+    assert_eq!(state(&host, "a"), ServerState::Disabled);
+    assert_eq!(world.server("a").opens(), 0);
+    host.start(&name("a")).await.expect("by hand");
+    assert_eq!(state(&host, "a"), ServerState::Ready);
+}
