@@ -3,6 +3,24 @@
 //! The library starts, supervises, queries and stops every server of an `mcp.json`; the binary of
 //! the same name is its first user.
 //!
+//! ```
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let file = folder.path().join("mcp.json");
+//! # std::fs::write(&file, r#"{"servers": {}}"#).unwrap();
+//! let host = mcpdeck::Host::initialize(&file).await?;
+//! for (server, offers) in host.get_tools() {
+//!     println!("{server}: {} tools", offers.tools.len());
+//! }
+//! match host.call_tool("time.get_current_time", serde_json::json!({"timezone": "Etc/UTC"})).await {
+//!     Ok(outcome) => println!("{}", outcome.result),
+//!     Err(error) => println!("{}: {error}", error.code),
+//! }
+//! host.shutdown().await;
+//! # Ok::<(), mcpdeck::Error>(())
+//! # }).unwrap();
+//! ```
+//!
 //! # Architecture
 //! ```text
 //!           +--------------- front ends (know ratatui, stdout, HTTP) --------------+

@@ -33,25 +33,8 @@ pub enum Startup {
     Background,
 }
 
-/// The engine: every server of a configuration, started, supervised, callable.
-///
-/// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let file = folder.path().join("mcp.json");
-/// # std::fs::write(&file, r#"{"servers": {}}"#).unwrap();
-/// let host = mcpdeck::Host::initialize(&file).await?;
-/// for (server, offers) in host.get_tools() {
-///     println!("{server}: {} tools", offers.tools.len());
-/// }
-/// match host.call_tool("echo", serde_json::json!({"message": "hello"})).await {
-///     Ok(outcome) => println!("{}", outcome.result),
-///     Err(error) => println!("{}: {error}", error.code),
-/// }
-/// host.shutdown().await;
-/// # Ok::<(), mcpdeck::Error>(())
-/// # }).unwrap();
-/// ```
+/// The engine: every server of a configuration, started, supervised, callable. The example at the
+/// top of the crate shows the whole of it.
 #[derive(Clone)]
 pub struct Host {
     inner: Arc<Inner>,

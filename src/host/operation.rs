@@ -23,7 +23,7 @@ use crate::host::operation::flight::Flight;
 use crate::host::server::actor::Command;
 use crate::host::server::session::{ByteCount, Request, RequestContext};
 use crate::host::server::slot::{Live, Slot};
-use crate::host::{CallId, Error, ErrorCode, Progress};
+use crate::host::{CallId, Error, ErrorCode, Progress, ServerState};
 use crate::text::SafeText;
 
 pub use breakers::reset;
@@ -230,7 +230,9 @@ impl Operation {
     async fn post_mortem(&self, live: &Live, mut error: Error) -> Error {
         let mut watch = self.slot.watch();
         let verdict = watch.wait_for(|now| {
-            now.generation != live.generation || (now.session.is_none() && now.process.is_none())
+            let decided = now.settled || now.retry_at.is_some();
+            let gone = now.session.is_none() && (decided || now.state == ServerState::Shutdown);
+            gone || now.generation != live.generation
         });
         if let Ok(Ok(now)) = tokio::time::timeout(Self::POST_MORTEM, verdict).await
             && now.generation == live.generation

@@ -20,6 +20,8 @@ use crate::text::SafeText;
 pub(super) struct Flight {
     slot: Arc<Slot>,
     id: CallId,
+    /// Which of the server's sessions it began on.
+    session: u64,
     key: Arc<str>,
     began: Instant,
     row: Arc<InFlight>,
@@ -48,7 +50,17 @@ impl Flight {
         });
         slot.calls().insert(operation.id, Arc::clone(&row));
         let key = slot.ledger().begin(operation.method, &operation.target, started);
-        Self { slot, id: operation.id, key, began: Instant::now(), row, waiting, ended: false }
+        let session = slot.live().generation;
+        Self {
+            slot,
+            id: operation.id,
+            session,
+            key,
+            began: Instant::now(),
+            row,
+            waiting,
+            ended: false,
+        }
     }
 
     pub(super) fn elapsed(&self) -> Duration {
@@ -82,9 +94,9 @@ impl Flight {
         let took = elapsed.saturating_sub(self.waiting.borrow().total);
         self.slot.ledger().end(&self.key, ending, took);
         let (code, server) = (ending.as_str(), self.slot.name.as_str());
-        tracing::debug!(
-            target: "mcpdeck::call", server, request_id = self.id.0, action = &*self.key,
-            outcome = code, duration_ms = took.as_secs_f64() * 1e3,
+        tracing::info!(
+            target: "mcpdeck::call", server, request_id = self.id.0, session_id = self.session,
+            action = &*self.key, outcome = code, duration_ms = took.as_secs_f64() * 1e3,
         );
     }
 }

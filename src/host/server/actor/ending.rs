@@ -47,7 +47,7 @@ impl Actor {
         if self.ending || !in_use {
             return;
         }
-        self.unpublish(&reason);
+        self.turn_away(&reason);
         if self.current.as_ref().is_some_and(|opened| opened.process.is_some()) {
             let generation = self.generation;
             let wait = async move {
@@ -66,9 +66,15 @@ impl Actor {
         let in_use = matches!(self.machine.phase(), Phase::Ready | Phase::Wedged);
         if in_use && !self.ending {
             let reason = SafeText::line("the process exited");
-            self.unpublish(&reason);
+            self.turn_away(&reason);
             self.reap(reason);
         }
+    }
+
+    /// Callers are turned away; whether the server comes back is not decided yet.
+    fn turn_away(&self, reason: &SafeText) {
+        self.unpublish(reason);
+        self.slot.publish(|live| live.settled = false);
     }
 
     fn reap(&mut self, reason: SafeText) {
