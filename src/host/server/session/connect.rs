@@ -237,6 +237,11 @@ async fn run(
 /// Says what went wrong, with what was seen.
 fn explain(error: ClientInitializeError, handshake: Handshake, tap: &Tap) -> ConnectError {
     let seen = tap.context.seen.describe();
+    // The answer to the probe only said that the server is of the older era.
+    let error = match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => *fallback,
+        other => other,
+    };
     let unauthorized = error.is_authorization_required();
     let mut out = match (error, handshake.failure) {
         (ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. }, _) => {

@@ -226,6 +226,7 @@ impl Tap {
         let mut state = self.state();
         if expects == Expects::Initialize {
             state.abandon_probes();
+            state.handshake.failure = None;
         }
         state.next_id = state.next_id.max(id + 1);
         if let (Some(token), Some(exchange)) = (token, &exchange) {

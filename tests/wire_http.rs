@@ -1,0 +1,284 @@
+//! Sessions over Streamable HTTP against a server that answers what it is told, on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+#[path = "wire/peer.rs"]
+mod peer;
+#[path = "wire/web.rs"]
+mod web;
+
+use std::time::Duration;
+
+use mcpdeck::host::server::session::{Attempt, ConnectError, Connected, Endpoint, connect};
+use mcpdeck::host::view::Era;
+use mcpdeck::host::{CallId, Error, ErrorCode};
+use mcpdeck::secret::Secret;
+use peer::{Rig, call, echo, http, rig, rig_with, start, text};
+use serde_json::{Value, json};
+use web::{Reply, Web, initialized, legacy};
+
+async fn open(rig: &Rig, web: &Web, attempt: Attempt) -> Result<Connected, ConnectError> {
+    let connecting = connect(http(&web.url), &attempt, rig.context.clone());
+    tokio::time::timeout(Duration::from_secs(10), connecting).await.expect("it does not hang")
+}
+
+/// A call to a legacy server that answers calls with `answer`.
+async fn one_call(
+    answer: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+) -> (Result<Value, Error>, Rig) {
+    let rig = rig_with(|limits| limits.line_bytes = 1 << 20, None);
+    let web = Web::serve(move |request| match request.method() {
+        "tools/call" => answer(&request.message),
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let calling = connected.session.request(echo("a"), call(1).context);
+    let result = tokio::time::timeout(Duration::from_secs(10), calling).await.expect("no hang");
+    (result.map(|value| (*value).clone()), rig)
+}
+
+fn answer(request: &Value, result: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string()
+}
+
+#[tokio::test]
+async fn results_arrive_as_sent_whether_as_json_or_as_an_event() {
+    let odd = json!({"z": 1, "content": [{"type": "text", "text": "x", "x-vendor": [null]}], "tools": []});
+    let expected = odd.clone();
+    for stream in [false, true] {
+        let odd = odd.clone();
+        let (result, mut rig) = one_call(move |request| {
+            let body = answer(request, &odd);
+            if stream { Reply::events(&[&body]) } else { Reply::json(&body) }
+        })
+        .await;
+        assert_eq!(result.unwrap().to_string(), expected.to_string());
+        assert_eq!(rig.kinds().await, []);
+    }
+}
+
+#[tokio::test]
+async fn headers_session_and_the_standalone_stream_are_as_they_should_be() {
+    let rig = rig();
+    let web = Web::serve(|request| match request.method() {
+        "tools/call" => Reply::json(&answer(&request.message, &text("x"))),
+        _ => legacy(&request),
+    })
+    .await;
+    let Endpoint::Http(mut config) = http(&web.url) else { panic!("http") };
+    config.headers.insert("Authorization".into(), Secret::new("Bearer tok-12345"));
+    let attempt = Attempt::Legacy(None);
+    let connected = connect(Endpoint::Http(config), &attempt, rig.context.clone()).await.unwrap();
+    assert!(web.seen().iter().any(|r| r.verb == "GET"), "the stream is open before the first call");
+    connected.session.request(echo("a"), call(1).context).await.unwrap();
+    connected.session.close(Error::new(ErrorCode::ServerUnavailable, "stopping")).await;
+    let seen = web.seen();
+    assert!(seen.iter().all(|r| r.header("authorization") == Some("Bearer tok-12345")));
+    let called = seen.iter().find(|r| r.method() == "tools/call").unwrap();
+    assert_eq!(called.header("mcp-session-id"), Some("s1"));
+    assert_eq!(called.header("mcp-protocol-version"), Some("2025-11-25"));
+    assert!(seen.iter().any(|r| r.verb == "DELETE"), "the session is ended");
+    let (received, sent) = rig.context.bytes.totals();
+    assert!(received > 100 && sent > 100);
+}
+
+#[tokio::test]
+async fn what_comes_on_the_stream_of_a_call_belongs_to_it_in_order() {
+    let script = |request: mcpdeck::host::server::session::DeskRequest| {
+        use futures::FutureExt;
+        async move { mcpdeck::host::Answer::Result(json!({"got": request.params["vendor"]})) }
+            .boxed()
+    };
+    let mut rig = rig_with(|_| {}, Some(Box::new(script)));
+    let web = Web::serve(|request| match request.method() {
+        "tools/call" if request.message["params"]["arguments"]["text"] == "slow" => Reply::Park,
+        "tools/call" => {
+            let token = &request.message["params"]["_meta"]["progressToken"];
+            let progress = |n: u32| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n}}).to_string();
+            let ask = json!({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {"vendor": [1]}}).to_string();
+            Reply::events(&[&progress(1), &ask, &progress(2), &answer(&request.message, &text("x"))])
+        }
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let _slow = start(&connected, echo("slow"), call(1).context);
+    let mut two = call(2);
+    connected.session.request(echo("b"), two.context).await.unwrap();
+    let mut steps = Vec::new();
+    while let Ok(step) = two.progress.try_recv() {
+        steps.push(step.progress as u32);
+    }
+    assert_eq!(steps, [1, 2]);
+    let asked = rig.asked.recv().await.unwrap();
+    assert_eq!(asked.params["vendor"], json!([1]));
+    assert!(matches!(asked.call, Some(CallId(2)) | None), "never the other call: {:?}", asked.call);
+    let answered = web.wait_for(|r| r.message["id"] == "q").await;
+    assert_eq!(answered.message["result"], json!({"got": [1]}));
+}
+
+type Answer = Box<dyn Fn(&Value) -> Reply + Send + Sync>;
+
+#[tokio::test]
+async fn broken_answers_fail_their_call_at_once_and_say_why() {
+    let id = |request: &Value| request["id"].to_string();
+    let cases: Vec<(Answer, &str)> = vec![
+        (Box::new(|_| Reply::json("{\"jsonrpc\":")), "cannot be read"),
+        (Box::new(|_| Reply::json("nonsense")), "holds no answer"),
+        (Box::new(|_| Reply::events(&["{\"jsonrpc\":\"2.0\",\"result\":NaN}"])), "not valid JSON"),
+        (
+            Box::new(move |r| {
+                Reply::events(&[&format!("{{\"jsonrpc\":\"2.0\",\"id\":{}}}", id(r))])
+            }),
+            "neither a result nor",
+        ),
+        (Box::new(|r| Reply::json(&answer(r, &text(&"x".repeat(2 << 20))))), "the limit is"),
+        (Box::new(|r| Reply::events(&[&answer(r, &text(&"x".repeat(2 << 20)))])), "the limit"),
+        (
+            Box::new(|_| Reply::raw("200 OK", &[("content-type", "text/html")], "<h1>hello</h1>")),
+            "text/html",
+        ),
+        (Box::new(|_| Reply::raw("500 Oops", &[], "stack trace")), "HTTP 500"),
+        (
+            Box::new(|_| Reply::raw("429 Slow", &[("retry-after", "99999999")], "")),
+            "retry after 99999999",
+        ),
+        (Box::new(|_| Reply::events(&[])), "closed before its final response"),
+    ];
+    for (reply, says) in cases {
+        let (result, _) = one_call(reply).await;
+        let error = result.unwrap_err();
+        assert!(error.message.contains(says), "{says}: {error}");
+        assert!(matches!(error.code, ErrorCode::Protocol | ErrorCode::ServerUnavailable));
+    }
+}
+
+#[tokio::test]
+async fn an_error_status_with_a_json_rpc_error_gives_that_error() {
+    let (result, _) = one_call(|request| {
+        let error = json!({"code": -32001, "message": "not today", "data": {"k": 1}});
+        let body = json!({"jsonrpc": "2.0", "id": request["id"], "error": error}).to_string();
+        Reply::raw("400 Bad Request", &[("content-type", "application/json")], &body)
+    })
+    .await;
+    let rpc = result.unwrap_err().rpc.clone().unwrap();
+    assert_eq!((rpc.code, rpc.data), (Some(-32001), Some(json!({"k": 1}))));
+}
+
+#[tokio::test]
+async fn a_refused_probe_is_followed_by_initialize() {
+    for (status, kind, body) in [
+        ("400 Bad Request", "text/plain", "Bad Request: no session"),
+        (
+            "400 Bad Request",
+            "application/json",
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}"#,
+        ),
+        (
+            "400 Bad Request",
+            "application/json",
+            r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}"#,
+        ),
+        ("404 Not Found", "application/json", r#"{"detail":"no"}"#),
+    ] {
+        let rig = rig();
+        let web = Web::serve(move |request| match request.method() {
+            "server/discover" => Reply::raw(status, &[("content-type", kind)], body),
+            _ => legacy(&request),
+        })
+        .await;
+        let connected = open(&rig, &web, Attempt::Auto).await.unwrap();
+        assert_eq!(connected.view.era, Era::Legacy);
+    }
+}
+
+#[tokio::test]
+async fn a_modern_server_gets_the_standard_headers() {
+    let rig = rig();
+    let web = Web::serve(|request| match request.method() {
+        "server/discover" => Reply::json(&answer(&request.message, &json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {},
+            "ttlMs": 0, "cacheScope": "private"}))),
+        "tools/list" => Reply::json(&answer(&request.message, &json!({"resultType": "complete", "x": 1,
+            "tools": [{"name": "bad"}, {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string", "x-mcp-header": "Text"}}}}]}))),
+        _ => Reply::json(&answer(&request.message, &text("x"))),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Modern).await.unwrap();
+    let list = connected.session.list(mcpdeck::host::capabilities::ListKind::Tools).await.unwrap();
+    assert_eq!(list.entries.len(), 2, "the wire hides no tool");
+    connected.session.request(echo("hi"), call(1).context).await.unwrap();
+    let called = web.wait_for(|r| r.method() == "tools/call").await;
+    assert_eq!(called.header("mcp-method"), Some("tools/call"));
+    assert_eq!(called.header("mcp-name"), Some("echo"));
+    assert_eq!(called.header("mcp-param-text"), Some("hi"));
+    assert_eq!(called.header("mcp-protocol-version"), Some("2026-07-28"));
+}
+
+#[tokio::test]
+async fn connecting_says_what_is_wrong() {
+    let cases: [(Reply, &str, bool); 5] = [
+        (Reply::raw("401 Unauthorized", &[("www-authenticate", "Bearer")], ""), "HTTP 401", true),
+        (Reply::raw("401 Unauthorized", &[], ""), "HTTP 401", true),
+        (Reply::raw("405 Method Not Allowed", &[], ""), "may speak HTTP+SSE", false),
+        (
+            Reply::raw("302 Found", &[("location", "http://127.0.0.1:9/x")], ""),
+            "redirect to another origin",
+            false,
+        ),
+        (Reply::raw("200 OK", &[("content-type", "text/html")], "<html>"), "text/html", false),
+    ];
+    for (reply, says, unauthorized) in cases {
+        for attempt in [Attempt::Legacy(None), Attempt::Auto] {
+            let rig = rig();
+            let reply = reply.clone();
+            let web = Web::serve(move |_| reply.clone()).await;
+            let error = open(&rig, &web, attempt).await.unwrap_err();
+            assert!(error.error.message.contains(says), "{says}: {}", error.error);
+            assert_eq!(error.unauthorized, unauthorized, "{}", error.error);
+        }
+    }
+    let rig = rig();
+    let nobody = http("http://127.0.0.1:9/mcp");
+    let error = connect(nobody, &Attempt::Auto, rig.context.clone()).await.unwrap_err();
+    assert!(error.error.message.contains("cannot connect"), "{}", error.error);
+}
+
+#[tokio::test]
+async fn an_expired_session_is_renewed_without_the_caller_noticing() {
+    let rig = rig();
+    let calls = std::sync::atomic::AtomicUsize::new(0);
+    let web = Web::serve(move |request| match request.method() {
+        "tools/call" if calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 => {
+            Reply::raw("404 Not Found", &[], "gone")
+        }
+        "tools/call" => Reply::json(&answer(&request.message, &text("again"))),
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let result = connected.session.request(echo("a"), call(1).context).await.unwrap();
+    assert_eq!(*result, text("again"));
+    let renewed = web.seen().iter().filter(|r| r.method() == "initialize").count();
+    assert_eq!((renewed, initialized(&web)), (2, 2));
+}
+
+#[tokio::test]
+async fn forty_slow_calls_run_at_once() {
+    let rig = rig();
+    let web = Web::serve(|request| match request.method() {
+        "tools/call" => {
+            Reply::Slow(Duration::from_millis(300), answer(&request.message, &text("x")))
+        }
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let pending: Vec<_> = (0..40).map(|n| start(&connected, echo("a"), call(n).context)).collect();
+    web.wait_until(|web| web.seen().iter().filter(|r| r.method() == "tools/call").count() == 40)
+        .await;
+    for answer in pending {
+        answer.await.unwrap().unwrap();
+    }
+}
