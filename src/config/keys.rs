@@ -257,7 +257,7 @@ static LIMITS: ObjectShape = ObjectShape {
     name: "limits",
     doc: "`limits`",
     keys: &[
-        key("memory", Shape::Bytes, "Address space of the process"),
+        key("memory", Shape::Bytes, "Private memory of each process"),
         key("cpu", Shape::Seconds, "CPU time of the process in seconds"),
         key("openFiles", Shape::Integer { min: 16, max: 1_048_576 }, "Open files of the process"),
         key("lineBytes", Shape::Integer { min: 1_024, max: 16 << 20 }, "Longest message in bytes")

@@ -150,7 +150,7 @@ pub struct HttpConfig {
 /// Resource limits applied to a child (`setrlimit` on Unix).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessLimits {
-    /// Address space in bytes (`limits.memory`).
+    /// Private writable memory in bytes, per process (`limits.memory`).
     pub memory: Option<u64>,
     /// CPU time (`limits.cpu`).
     pub cpu_time: Option<Duration>,

@@ -121,15 +121,31 @@ fn a_killed_guardian_is_replaced() {
     until_blocking("nothing is left", || all_gone(&host.marks));
 }
 
+/// Tells a host to stop its servers and waits until it says that it did.
+fn stop(host: &mut Host) {
+    host.child.stdin.take().expect("a pipe").write_all(b"stop\n").expect("a host that listens");
+    assert!(host.lines.by_ref().map_while(Result::ok).any(|line| line == "stopped"));
+}
+
 #[test]
 fn the_guardian_goes_with_the_last_server() {
     let mut host = host();
     assert_eq!(guardians(&host.marks).len(), 1);
-    host.child.stdin.take().unwrap().write_all(b"stop\n").unwrap();
-    assert!(host.lines.by_ref().map_while(Result::ok).any(|line| line == "stopped"));
+    stop(&mut host);
     // At once, while the host lives: whoever counts its children after a stop finds none.
     assert_eq!(guardians(&host.marks), []);
     assert!(all_gone(&host.marks));
+    host.child.kill().unwrap();
+    host.child.wait().unwrap();
+}
+
+#[test]
+fn a_guardian_that_a_server_has_stopped_holds_nobody_up() {
+    let mut host = host();
+    let [(pid, _)] = guardians(&host.marks)[..] else { panic!("one guardian") };
+    crate::support::send(pid, rustix::process::Signal::STOP);
+    stop(&mut host);
+    assert_eq!(guardians(&host.marks), []);
     host.child.kill().unwrap();
     host.child.wait().unwrap();
 }

@@ -8,7 +8,7 @@ mod support;
 
 use std::time::Duration;
 
-use mcpdeck::host::server::process::Grace;
+use mcpdeck::host::server::process::{self, Grace};
 use mcpdeck::text::SafeText;
 use support::{deck, shell, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -118,6 +118,22 @@ fn dropping_the_runtime_kills_the_family() {
     drop(runtime);
     support::until_blocking("the family is gone", || support::marked(&mark).is_empty());
     drop(server);
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_waits_for_any_more_leaves_nothing() {
+    let mut config = shell("trap '' TERM; while :; do sleep 1000; done");
+    config.env.insert("ABANDONED".into(), mcpdeck::secret::Secret::new("a start"));
+    let context = deck("abandoned").context;
+    for _ in 0..20 {
+        let launch = process::resolve(&config).unwrap();
+        let mut start = Box::pin(process::spawn(launch, context.clone()));
+        assert!(futures::poll!(&mut start).is_pending());
+    }
+    // The last of them is certainly started when this one is, because one thread starts all.
+    let marker = deck("after").start(&shell("cat")).await;
+    until("all are gone", || support::marked("ABANDONED=a start").is_empty()).await;
+    drop(marker);
 }
 
 #[tokio::test]

@@ -176,6 +176,11 @@ pub fn make_executable(file: &Path) {
 
 /// SIGKILL to a process of the test.
 pub fn kill(pid: u32) {
+    send(pid, rustix::process::Signal::KILL);
+}
+
+/// A signal to a process of the test.
+pub fn send(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("an id");
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    let _ = rustix::process::kill_process(pid, signal);
 }

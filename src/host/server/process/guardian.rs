@@ -63,12 +63,16 @@ impl Guardian {
     pub(super) fn release(&mut self, group: u32) {
         self.live.remove(&group);
         self.tell(&format!("- {group}\n"));
-        if self.live.is_empty()
-            && let Some(mut process) = self.process.take()
-        {
-            if let Some(mut stdin) = process.stdin.take() {
-                let _ = stdin.write_all(b"bye\n");
-            }
+        if self.live.is_empty() {
+            self.dismiss();
+        }
+    }
+
+    /// Ends it without letting it see the end of the pipe, which it would take for ours. SIGKILL
+    /// also reaches one that a server has stopped.
+    fn dismiss(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
             let _ = process.wait();
         }
     }
@@ -85,8 +89,9 @@ impl Guardian {
         if let Some(stdin) = stdin
             && stdin.write_all(line.as_bytes()).is_err()
         {
-            // It died. The next look starts another one, which is told everything.
-            self.process = None;
+            // It died, or was stopped until the pipe was full. The next look starts another one,
+            // which is told everything.
+            self.dismiss();
         }
     }
 }
@@ -101,5 +106,15 @@ fn start() -> std::io::Result<Child> {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     super::platform::own_session(&mut command);
-    command.spawn()
+    let mut process = command.spawn()?;
+    // A guardian that does not read must not stop the thread that writes.
+    let ready = match &process.stdin {
+        Some(stdin) => rustix::io::ioctl_fionbio(stdin, true).map_err(Into::into),
+        None => Err(std::io::Error::other("the guardian has no pipe")),
+    };
+    if ready.is_err() {
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+    ready.map(|()| process)
 }

@@ -1,7 +1,6 @@
 # Started by the host with one end of a pipe as stdin; $1 is the host's mark.
-# Reads "+ GROUP" and "- GROUP"; "bye" ends it. End of file without "bye" means that the host is
-# gone: every group and every marked process is asked to end, and what is left 0.4 seconds later
-# is killed.
+# Reads "+ GROUP" and "- GROUP". End of file means that the host is gone: every group and every
+# marked process is asked to end, and what is left 0.4 seconds later is killed.
 trap '' HUP INT QUIT TERM USR1 USR2 TSTP TTIN TTOU
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin
 export PATH
@@ -11,7 +10,6 @@ while read -r verb group; do
     case $verb in
     +) live="$live$group " ;;
     -) case $live in *" $group "*) live="${live%% "$group" *} ${live#* "$group" }" ;; esac ;;
-    bye) exit 0 ;;
     esac
 done
 look() {

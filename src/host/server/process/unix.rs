@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,9 +46,7 @@ pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started,
     })
     .await
     .map_err(|error| SpawnError::new(super::SpawnErrorKind::Busy, error.to_string()))?;
-    let (mut leader, mut child) = result.map_err(|error| refused(&launch, &error))?;
-    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    leader.child = Some(child);
+    let (leader, pipes) = result.map_err(|error| refused(&launch, &error))?;
     let convert = || -> io::Result<_> {
         let missing = || io::Error::other("a pipe of the child is missing");
         Ok((
@@ -61,8 +59,11 @@ pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started,
     Ok(Started { leader, stdin, stdout, stderr })
 }
 
-/// Runs on the spawner thread.
-fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Child)> {
+type Pipes =
+    (Option<process::ChildStdin>, Option<process::ChildStdout>, Option<process::ChildStderr>);
+
+/// Runs on the spawner thread. When nobody waits for the result any more, its drop ends the child.
+fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Pipes)> {
     let guarded = guardian.ensure();
     let mark = family::new_mark();
     let mut command = Command::new(&launch.program);
@@ -79,12 +80,15 @@ fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Child)>
     // finish the file it is writing. Without one nobody would send the second signal.
     let farewell = if guarded { Signal::TERM } else { Signal::KILL };
     prepare(&mut command, Some(farewell), limits(&launch.limits));
-    let child = command.spawn()?;
-    let pid = child.id();
-    guardian.guard(pid);
-    let leader =
-        Leader { pid: Pid::from_child(&child), child: None, family: Family::new(pid, &mark) };
-    Ok((leader, child))
+    let mut child = command.spawn()?;
+    guardian.guard(child.id());
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let leader = Leader {
+        pid: Pid::from_child(&child),
+        family: Family::new(child.id(), &mark),
+        child: Some(child),
+    };
+    Ok((leader, pipes))
 }
 
 /// Makes `command` start in a session of its own, without a controlling terminal.

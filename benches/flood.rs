@@ -1,0 +1,185 @@
+//! How much do floods cost the other servers? Calls two quiet servers while others write as fast as
+//! they can, and prints the latencies side by side.
+//!
+//! `cargo bench --bench flood` (optionally `-- BYTES`, by default 1 GB from each flood)
+#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcpdeck::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
+use mcpdeck::host::{HostView, ServerState};
+use mcpdeck::{Host, Startup};
+use serde_json::json;
+
+/// Calls measured in each phase at least; a phase lasts as long as its flood.
+const CALLS: usize = 2_000;
+
+/// Longest that a phase waits for its floods to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const SCRIPT: &str = r#"{
+  "serverInfo": {"name": "quiet", "version": "1"},
+  "tools": [{"name": "echo", "description": "Echoes", "inputSchema": {"type": "object"}}],
+  "calls": {"echo": {"text": "${arguments.text}"}}
+}"#;
+
+fn server(name: &str, before: &str, script: &Path) -> ServerConfig {
+    let command = format!("{before} exec \"$0\" mock \"$1\"");
+    let stdio = StdioConfig {
+        command: "/bin/sh".into(),
+        args: vec![
+            "-c".into(),
+            command,
+            env!("CARGO_BIN_EXE_mcpdeck").into(),
+            script.display().to_string(),
+        ],
+        env: indexmap::IndexMap::new(),
+        cwd: None,
+        inherit_env: false,
+        limits: ProcessLimits::default(),
+    };
+    ServerConfig::new(name.into(), TransportConfig::Stdio(stdio))
+}
+
+/// One phase: what runs beside the quiet servers, and how their calls did.
+struct Phase {
+    what: &'static str,
+    calls: usize,
+    p50: Duration,
+    p99: Duration,
+    worst: Duration,
+    host_cpu: f64,
+    took: Duration,
+}
+
+async fn phase(what: &'static str, floods: &[String], script: &Path) -> Phase {
+    let mut config = McpConfig::default();
+    for name in ["one", "two"] {
+        config.servers.insert(name.into(), server(name, "", script));
+    }
+    let names = ["a", "b", "c", "d"];
+    let mut ends = Vec::new();
+    for (name, flood) in names.iter().zip(floods) {
+        let end = script.with_file_name(format!("{name} of {what}"));
+        let before = format!("({flood}; : > '{}') &", end.display());
+        config.servers.insert((*name).into(), server(name, &before, script));
+        ends.push(end);
+    }
+    let host = Host::builder()
+        .config(config)
+        .startup(Startup::Background)
+        .initialize()
+        .await
+        .expect("a host");
+    // A server that floods its stdout is not ready before the flood is over; nobody waits for it.
+    let ready = |view: &Arc<HostView>| {
+        let up = |name| view.servers.get(name).is_some_and(|s| s.state == ServerState::Ready);
+        up("one") && up("two")
+    };
+    host.view().wait_for(ready).await.expect("two quiet servers");
+    let (began, cpu) = (Instant::now(), cpu_seconds());
+    let mut times = Vec::new();
+    while times.len() < CALLS
+        || (began.elapsed() < PATIENCE && !ends.iter().all(|end| end.exists()))
+    {
+        for tool in ["one.echo", "two.echo"] {
+            let at = Instant::now();
+            host.call_tool(tool, json!({"text": "hello"})).await.expect("an answer");
+            times.push(at.elapsed());
+        }
+    }
+    let (took, host_cpu) = (began.elapsed(), cpu_seconds() - cpu);
+    report_dropped(&host, what);
+    host.shutdown().await;
+    times.sort_unstable();
+    let at = |share: f64| times[(times.len() as f64 * share) as usize];
+    Phase {
+        what,
+        calls: times.len(),
+        p50: at(0.5),
+        p99: at(0.99),
+        worst: times[times.len() - 1],
+        host_cpu,
+        took,
+    }
+}
+
+fn report_dropped(host: &Host, what: &str) {
+    let told = host.logs().tail(usize::MAX);
+    let told: Vec<_> = told.iter().filter(|record| record.text.contains("flood")).collect();
+    if let Some(last) = told.last() {
+        println!("  {what}: {} notices in the log, the last: {}", told.len(), last.text);
+    }
+    for (name, server) in &host.view().borrow().servers {
+        for (kind, count) in &server.finding_counts {
+            println!("  {what}: {name} has {count} findings of kind {kind:?}");
+        }
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<f64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or(0.0))
+        .collect();
+    (fields.get(11).unwrap_or(&0.0) + fields.get(12).unwrap_or(&0.0)) / 100.0
+}
+
+fn memory(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+fn main() {
+    let bytes = std::env::args().skip(1).find_map(|arg| arg.parse::<u64>().ok());
+    let bytes = bytes.unwrap_or(1_000_000_000);
+    let dir = tempfile::tempdir().expect("a folder");
+    let script = dir.path().join("quiet.json");
+    std::fs::write(&script, SCRIPT).expect("a script");
+    let lines =
+        |to: &str| format!("yes 'a line of forty bytes, as logs have them' | head -c {bytes} {to}");
+    let blob = |to: &str| format!("head -c {bytes} /dev/zero {to}");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let phases = [
+        ("quiet", vec![]),
+        ("stderr, lines", vec![lines(">&2")]),
+        ("stderr, no line end", vec![blob(">&2")]),
+        ("stdout, lines", vec![lines("")]),
+        ("stdout, no line end", vec![blob("")]),
+        ("all four", vec![lines(">&2"), blob(">&2"), lines(""), blob("")]),
+        ("quiet again", vec![]),
+    ];
+    println!(
+        "floods of {:.1} GB, calls to two quiet servers one after the other",
+        bytes as f64 / 1e9
+    );
+    let mut base: Option<Phase> = None;
+    for (what, floods) in phases {
+        let phase = runtime.block_on(phase(what, &floods, &script));
+        let ratio = |now: Duration, then: Option<Duration>| {
+            then.map_or(1.0, |then| now.as_secs_f64() / then.as_secs_f64())
+        };
+        println!(
+            "{:20} {:7} calls  p50 {:>10.1?} (x{:.2})  p99 {:>10.1?} (x{:.2})  worst {:>9.1?}  host cpu {:3.0} %  rss {} MB (peak {})",
+            phase.what,
+            phase.calls,
+            phase.p50,
+            ratio(phase.p50, base.as_ref().map(|base| base.p50)),
+            phase.p99,
+            ratio(phase.p99, base.as_ref().map(|base| base.p99)),
+            phase.worst,
+            phase.host_cpu / phase.took.as_secs_f64() * 100.0,
+            memory("VmRSS"),
+            memory("VmHWM"),
+        );
+        base.get_or_insert(phase);
+    }
+}

@@ -1,0 +1,101 @@
+//! Servers that write as fast as they can on stderr or stdout: the others keep answering, memory
+//! stays bounded, and what was not kept is counted where a person sees it.
+//!
+//! `benches/flood.rs` measures the latencies; nothing here depends on time.
+#![cfg(target_os = "linux")]
+
+#[path = "support/helpers.rs"]
+mod support;
+
+use std::sync::Arc;
+
+use mcpdeck::host::{FindingKind, HostView, ServerState};
+use mcpdeck::{Host, Startup};
+use serde_json::{Value, json};
+use support::{Bench, bin, memory};
+
+/// What each flood writes.
+const BYTES: u64 = 100_000_000;
+/// Rows I5 of the fault catalogue allows 300 MB; a host with floods should not need half of it.
+const MEMORY: u64 = 150 << 20;
+
+const QUIET: &str = r#"{
+  "tools": [{"name": "echo", "description": "Echoes", "inputSchema": {"type": "object"}}],
+  "calls": {"echo": {"text": "${arguments.text}"}}
+}"#;
+
+/// An entry that floods and then plays a polite server.
+fn flooding(bench: &Bench, flood: &str) -> Value {
+    let script = bench.write("quiet.json", QUIET);
+    let shell = format!("{flood}; exec \"$0\" mock \"$1\"");
+    json!({"command": "/bin/sh", "args": ["-c", shell, bin(), script]})
+}
+
+async fn start(bench: &Bench, servers: &Value) -> Host {
+    let host = Host::builder().config_file(bench.servers(servers)).startup(Startup::Background);
+    host.initialize().await.expect("a host")
+}
+
+fn is(view: &Arc<HostView>, server: &str, state: ServerState) -> bool {
+    view.servers.get(server).is_some_and(|view| view.state == state)
+}
+
+/// Calls the quiet server until every flooding one is ready; gives how many calls were answered.
+async fn call_until_ready(host: &Host, flooders: &[&str]) -> usize {
+    let mut view = host.view();
+    view.wait_for(|view| is(view, "quiet", ServerState::Ready)).await.expect("a host");
+    let mut answered = 0;
+    loop {
+        let text = format!("call {answered}");
+        let outcome = host.call_tool("quiet.echo", json!({"text": text})).await.expect("an answer");
+        assert!(outcome.result.to_string().contains(&text), "{:?}", outcome.result);
+        answered += 1;
+        let now = view.borrow_and_update().clone();
+        for name in flooders {
+            let lost = is(&now, name, ServerState::Unavailable);
+            assert!(!lost, "{name}: {:?}", now.servers[*name].reason);
+        }
+        if flooders.iter().all(|name| is(&now, name, ServerState::Ready)) {
+            return answered;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floods_on_stderr_and_stdout_harm_nobody_else() {
+    let bench = Bench::new();
+    let lines = format!("yes 'a line of a flood' | head -c {BYTES}");
+    let blob = format!("head -c {BYTES} /dev/zero");
+    let mut servers = json!({
+        "quiet": flooding(&bench, ":"),
+        "stderr-lines": flooding(&bench, &format!("{lines} >&2")),
+        "stderr-blob": flooding(&bench, &format!("{blob} >&2")),
+        "stdout-lines": flooding(&bench, &lines),
+        "stdout-blob": flooding(&bench, &format!("{blob}; echo")),
+    });
+    for entry in servers.as_object_mut().unwrap().values_mut() {
+        entry["startupTimeout"] = 120.into();
+    }
+    let host = start(&bench, &servers).await;
+    let flooders = ["stderr-lines", "stderr-blob", "stdout-lines", "stdout-blob"];
+    let answered = call_until_ready(&host, &flooders).await;
+    assert!(answered > 10, "{answered}");
+    let peak = memory(std::process::id(), "VmHWM");
+    assert!(peak < MEMORY, "{} MB", peak >> 20);
+
+    let log = host.logs().tail(usize::MAX);
+    let notice = |record: &&Arc<mcpdeck::host::logs::LogRecord>| {
+        record.text.starts_with("stderr flood: ")
+            && record.server.as_ref().is_some_and(|name| name.as_str() == "stderr-lines")
+    };
+    assert!(log.iter().any(|record| notice(&record)), "the log tells of dropped lines");
+    let view = host.view().borrow().clone();
+    for (name, kind) in
+        [("stdout-lines", FindingKind::Junk), ("stdout-blob", FindingKind::TooLarge)]
+    {
+        let counts = &view.servers[name].finding_counts;
+        assert!(counts.contains_key(&kind), "{name}: {counts:?}");
+    }
+    let report = host.shutdown().await;
+    assert_eq!(report.exits.len(), 5, "{report:?}");
+}

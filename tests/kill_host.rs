@@ -1,0 +1,119 @@
+//! A host with seven servers is killed with SIGKILL: none of their processes is left.
+//!
+//! The host is this test binary started again with [`ROLE`] in its environment. `tests/process`
+//! does the same below the engine; this is the whole of it.
+#![cfg(target_os = "linux")]
+
+#[path = "support/helpers.rs"]
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mcpdeck::host::ServerState;
+use mcpdeck::{Host, Startup};
+use serde_json::json;
+use support::{Bench, bin};
+
+const ROLE: &str = "MCPDECK_TEST_HOST";
+
+/// Not a test: the host that is killed.
+#[test]
+fn host_that_is_killed() {
+    let Some(file) = std::env::var_os(ROLE) else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let host = Host::builder().config_file(file).startup(Startup::Available);
+        let host = host.initialize().await.unwrap();
+        let view = host.view();
+        let ready =
+            view.borrow().servers.values().filter(|s| s.state == ServerState::Ready).count();
+        writeln!(std::io::stdout(), "\nready {ready}").unwrap();
+        std::future::pending::<()>().await;
+    });
+}
+
+/// Processes of a host's servers: everything they start inherits the mark of the host.
+fn servers_of(host: u32) -> Vec<String> {
+    let mark = format!("MCPDECK_SERVER={host}.");
+    let pids = std::fs::read_dir("/proc").expect("a host").flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        let env = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        env.split(|b| *b == 0).find(|entry| entry.starts_with(mark.as_bytes()))?;
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        Some(format!("{pid} {}", String::from_utf8_lossy(&line).replace('\0', " ")))
+    })
+    .collect()
+}
+
+/// Starts the host, waits until its servers are ready, kills it, waits until nothing is left.
+fn kill(file: &Path, env: &[(&str, &Path)]) {
+    let mut host = Command::new(std::env::current_exe().expect("a host"))
+        .args(["host_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, file)
+        .envs(env.iter().copied())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a host");
+    let ready = BufReader::new(host.stdout.take().expect("a host"))
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
+    let before = servers_of(host.id());
+    host.kill().expect("a host");
+    host.wait().expect("a host");
+    let killed = Instant::now();
+    assert_eq!(ready.as_deref(), Some("7"));
+    assert!(before.len() >= 7, "{before:#?}");
+    let gone = || servers_of(host.id()).is_empty().then_some(());
+    support::wait_for("the end of every server", Duration::from_secs(60), gone);
+    let after = killed.elapsed();
+    writeln!(std::io::stderr(), "{} processes gone {after:?} after the host", before.len())
+        .expect("a host");
+}
+
+#[test]
+fn nothing_of_seven_servers_outlives_a_killed_host() {
+    let bench = Bench::new();
+    let polite = bench.mock("polite", &json!({}), &json!({}));
+    let deaf = json!({"on": {"stdinClosed": [], "SIGTERM": []}});
+    let deaf = bench.mock("deaf", &deaf, &json!({}));
+    let script = polite["args"][1].clone();
+    let wrapped = |shell: &str| json!({"command": "/bin/sh", "args": ["-c", shell, bin(), script]});
+    // As npx does it: a runner that waits for a shell that waits for the server.
+    let runner = wrapped("sh -c '\"$0\" mock \"$1\"; true' \"$0\" \"$1\"; true");
+    let stubborn = wrapped(
+        "trap '' TERM HUP; sh -c '\"$0\" mock \"$1\"; sleep 1000' \"$0\" \"$1\"; sleep 1000",
+    );
+    let daemon =
+        wrapped("(setsid sleep 1000 </dev/null >/dev/null 2>&1 &); exec \"$0\" mock \"$1\"");
+    let servers = json!({
+        "one": polite, "two": polite, "three": polite, "deaf": deaf,
+        "runner": runner, "stubborn": stubborn, "daemon": daemon,
+    });
+    kill(&bench.servers(&servers), &[]);
+}
+
+#[test]
+fn nothing_of_seven_published_servers_outlives_a_killed_host() {
+    let Some(folder) = support::real_servers() else { return };
+    let bench = Bench::new();
+    let repository = bench.path().join("repository");
+    let made = Command::new("git").args(["init", "-q"]).arg(&repository).status().unwrap();
+    assert!(made.success());
+    // One of them runs through npx already; this makes it two.
+    let text = std::fs::read_to_string(folder.join("mcp.json")).unwrap();
+    let script = "node_modules/@modelcontextprotocol/server-sequential-thinking/dist/index.js";
+    let node = format!(
+        "\"command\": \"node\",\n      \"args\": [\n        \"${{MCPDECK_REAL_SERVERS}}/{script}\""
+    );
+    assert!(text.contains(&node), "{text}");
+    let npx = "\"command\": \"npx\", \"args\": [\"--offline\", \"--no-install\", \"--prefix\", \
+               \"${MCPDECK_REAL_SERVERS}\", \"mcp-server-sequential-thinking\"";
+    let file = bench.write("mcp.json", &text.replace(&node, npx));
+    let data = bench.path().to_owned();
+    kill(&file, &[("MCPDECK_REAL_SERVERS", &folder), ("MCPDECK_REAL_DATA", &data)]);
+}
