@@ -3,6 +3,7 @@
 //! A leaf: it knows nothing of the engine, a terminal or a network. Reads files only in
 //! `discover`, `load` and `watch`.
 
+pub mod atomic;
 pub mod change;
 pub mod diagnostics;
 pub mod discover;
@@ -26,6 +27,7 @@ pub mod schema;
 mod shape;
 pub mod source;
 mod syntax;
+pub mod trust;
 pub mod watch;
 
 pub use change::{ConfigChange, changed_settings};
@@ -38,4 +40,5 @@ pub use name::ServerName;
 pub use origin::{Origin, Origins};
 pub use render::{Colour, render, render_all};
 pub use schema::*;
+pub use trust::{Review, TrustStore, Verdict};
 pub use watch::{LoadResult, Reloaded, Watch, WatchMode, WatchOptions, WatchTiming};

@@ -11,6 +11,7 @@ use crate::config::origin::{Origin, Origins};
 use crate::config::problems::{Problems, child};
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{Diagnostic, ServerConfig, ServerName, TransportConfig};
+use crate::secret::Secret;
 
 pub(crate) mod settings;
 pub(crate) mod transport;
@@ -131,7 +132,8 @@ impl Reader<'_, '_> {
     /// Remembers where an effective value comes from.
     pub(crate) fn trace(&mut self, effective: &str, node: &Node, via: Vec<String>) {
         let at = self.problems.source.position(node.range.start);
-        self.origins.insert(effective.to_owned(), Origin { at, via });
+        let written = if via.is_empty() { None } else { node.text().map(Secret::new) };
+        self.origins.insert(effective.to_owned(), Origin { at, via, written });
     }
 
     /// A duration from a key in seconds or its spelling in milliseconds.

@@ -21,6 +21,8 @@ pub(crate) struct EnvLine {
     pub(crate) range: Range<usize>,
     /// Where its parts come from.
     pub(crate) via: Vec<String>,
+    /// The value before expansion, when there was any.
+    pub(crate) written: Option<Secret>,
 }
 
 /// What is wrong with a line.
@@ -81,7 +83,7 @@ pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<En
             at = end + 1;
             continue;
         }
-        let (value, next) = match value(text, at + eq + 1) {
+        let (raw, next) = match value(text, at + eq + 1) {
             Ok(found) => found,
             Err(open) => {
                 problems.push(EnvProblem::Unclosed(open..open + 1));
@@ -89,10 +91,14 @@ pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<En
             }
         };
         at = next;
-        match expanded(&value, env, &local) {
+        match expanded(&raw, env, &local) {
             Ok((value, via)) => {
                 local.push((name.to_owned(), value.clone()));
-                lines.push(EnvLine { name: name.to_owned(), value, range, via });
+                let written = match raw {
+                    Raw::Open(text) if !via.is_empty() => Some(Secret::new(text)),
+                    _ => None,
+                };
+                lines.push(EnvLine { name: name.to_owned(), value, range, via, written });
             }
             Err(causes) => {
                 problems

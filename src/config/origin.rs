@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::Position;
+use crate::secret::Secret;
 
 /// The origin of one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,18 @@ pub struct Origin {
     /// What its parts were expanded from, for example `env:GITHUB_TOKEN` or `input:key`; empty
     /// for a value that stands in the file as it is used.
     pub via: Vec<String>,
+    /// How the value is written, when it was expanded. A secret: a part of it may be one.
+    pub written: Option<Secret>,
+}
+
+impl Origin {
+    /// The written form, when the value depends on variables or answers of the user.
+    pub fn template(&self) -> Option<&str> {
+        let own = |via: &String| {
+            via.starts_with("env:") || via.starts_with("input:") || via.starts_with("default of ")
+        };
+        self.written.as_ref().filter(|_| self.via.iter().any(own)).map(Secret::expose)
+    }
 }
 
 /// Origins by pointer into the effective document, `/servers/NAME/KEY...`. What is not in it is a

@@ -286,7 +286,7 @@ fn env_file(
         }
         let at = source.position(line.range.start);
         let effective = child(&child(&entry.effective, "env"), &line.name);
-        reader.origins.insert(effective, Origin { at, via: line.via });
+        reader.origins.insert(effective, Origin { at, via: line.via, written: line.written });
         env.insert(line.name, Secret::new(line.value));
     }
     sound

@@ -1,0 +1,117 @@
+//! Replacing a file so that a reader sees the old or the new whole, never a part.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Who may read a file that is made anew. One that exists keeps its permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// The user alone: it remembers decisions or may hold secrets.
+    Owner,
+    /// Whoever the system's default lets.
+    Default,
+}
+
+/// Replaces `path`, or makes it and the folders above it. A symbolic link is followed: what it
+/// points to is replaced, the link stays.
+///
+/// # Errors
+/// What the file system says; the old file is then as it was.
+pub fn replace(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
+    let target = resolved(path);
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let (temporary, mut file) = beside(&target, readers)?;
+    let written = (|| {
+        if let Ok(meta) = fs::metadata(&target) {
+            file.set_permissions(meta.permissions())?;
+        }
+        file.write_all(content)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&temporary, &target)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    } else if let Ok(folder) = File::open(folder) {
+        // So that the new name survives a power cut; not every system can.
+        let _ = folder.sync_all();
+    }
+    written
+}
+
+/// Where a chain of links ends, whether or not there is a file.
+fn resolved(path: &Path) -> PathBuf {
+    let mut at = path.to_path_buf();
+    for _ in 0..40 {
+        let Ok(target) = fs::read_link(&at) else { return at };
+        at = at.parent().unwrap_or(Path::new("")).join(target);
+    }
+    at
+}
+
+/// A new file in the same folder, under a name nobody else uses.
+fn beside(target: &Path, readers: Readers) -> io::Result<(PathBuf, File)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for _ in 0..100 {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = target.with_file_name(format!(".{name}.{}-{number}.tmp", std::process::id()));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        if readers == Readers::Owner {
+            use std::os::unix::fs::OpenOptionsExt;
+            options.mode(0o600);
+        }
+        #[cfg(not(unix))]
+        let _ = readers;
+        match options.open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name for a temporary file"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn the_target_of_a_link_is_replaced_and_keeps_its_permissions() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::write(&real, "old").expect("written");
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).expect("set");
+        symlink("real", &link).expect("linked");
+        replace(&link, b"new", Readers::Owner).expect("replaced");
+        assert_eq!(fs::read_to_string(&real).expect("read"), "new");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::metadata(&real).expect("there").permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 2, "nothing is left behind");
+    }
+
+    #[test]
+    fn what_the_user_alone_may_read_is_made_so() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("a/b/c");
+        replace(&file, b"x", Readers::Owner).expect("written");
+        assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_failure_leaves_the_old_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("is-a-folder");
+        fs::create_dir(&folder).expect("made");
+        fs::write(folder.join("inside"), "x").expect("written");
+        assert!(replace(&folder, b"new", Readers::Default).is_err());
+        assert!(folder.join("inside").exists());
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 1);
+    }
+}

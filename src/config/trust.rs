@@ -1,0 +1,182 @@
+//! Trust in what a configuration runs (rows C5 and C6 of the fault catalogue): approved once by
+//! the user, remembered by content, per file. A pulled branch cannot run something new unseen.
+//!
+//! What is remembered stands in the user's own folder, never in the project. Values of the
+//! environment and of headers are kept as salted hashes. A value that the file takes from the
+//! user's own variables or answers counts as it is written: a renewed token is no new command.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::config::atomic::{Readers, replace};
+use crate::config::{Diagnostic, Environment, Loaded, ServerConfig, ServerName, Severity};
+
+mod content;
+mod review;
+
+pub use content::Content;
+pub use review::{FieldChange, Review, Verdict, escaped};
+
+/// Format of the store; another one counts as nothing approved.
+const VERSION: u32 = 1;
+
+/// Where approvals are kept: one file for each configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustStore {
+    folder: PathBuf,
+    cwd: PathBuf,
+}
+
+/// The approvals for one configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Approvals {
+    version: u32,
+    file: PathBuf,
+    salt: String,
+    servers: BTreeMap<ServerName, Content>,
+}
+
+impl TrustStore {
+    /// The store of the user. `None` when there is no folder to keep it in.
+    pub fn of(env: &Environment) -> Option<Self> {
+        let folder = env.state_dir.as_ref()?.join("trust");
+        Some(Self { folder, cwd: env.cwd.clone() })
+    }
+
+    /// What there is to say about every server that comes from a file, in file order. Servers
+    /// named on the command line need no approval and do not appear.
+    pub fn review(&self, loaded: &Loaded) -> Vec<Review> {
+        let mut known: BTreeMap<PathBuf, Approvals> = BTreeMap::new();
+        let from_files = loaded.config.servers.values().filter(|s| has_file(s));
+        from_files
+            .map(|server| {
+                let file = self.absolute(&server.at.file);
+                let approvals = known.entry(file.clone()).or_insert_with(|| self.read(&file));
+                let content = Content::of(server, &loaded.origins, &approvals.salt);
+                Review::new(server, &content, approvals.servers.get(&server.name))
+            })
+            .collect()
+    }
+
+    /// The servers that may not be started yet.
+    pub fn unapproved(&self, loaded: &Loaded) -> Vec<Review> {
+        self.review(loaded).into_iter().filter(|r| r.verdict != Verdict::Approved).collect()
+    }
+
+    /// The same as errors of the configuration, for `--require-trust`.
+    pub fn diagnostics(&self, loaded: &Loaded) -> Vec<Diagnostic> {
+        self.unapproved(loaded)
+            .into_iter()
+            .map(|review| {
+                let why = match &review.verdict {
+                    Verdict::Changed(fields) => {
+                        let names: Vec<&str> = fields.iter().map(|f| f.field.as_str()).collect();
+                        format!("has changed since it was approved ({})", names.join(", "))
+                    }
+                    _ => "was never approved".to_owned(),
+                };
+                let message = format!("`{}` {why}", review.server);
+                let mut out = Diagnostic::new("trust/unapproved", Severity::Error, message);
+                out.at = review.at;
+                out.server = Some(review.server);
+                out.help = Some("approve it in the dashboard".to_owned());
+                out
+            })
+            .collect()
+    }
+
+    /// Approves servers as they are loaded now.
+    ///
+    /// # Errors
+    /// When the store cannot be written; nothing is approved then.
+    pub fn approve(&self, loaded: &Loaded, servers: &[ServerName]) -> io::Result<()> {
+        let mut by_file: BTreeMap<PathBuf, Vec<&ServerConfig>> = BTreeMap::new();
+        for server in servers.iter().filter_map(|name| loaded.config.servers.get(name)) {
+            if has_file(server) {
+                by_file.entry(self.absolute(&server.at.file)).or_default().push(server);
+            }
+        }
+        for (file, servers) in by_file {
+            let mut approvals = self.read(&file);
+            for server in servers {
+                let content = Content::of(server, &loaded.origins, &approvals.salt);
+                approvals.servers.insert(server.name.clone(), content);
+            }
+            self.write(&file, &approvals)?;
+        }
+        Ok(())
+    }
+
+    /// Takes an approval back; gives whether there was one.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub fn revoke(&self, file: &Path, server: &ServerName) -> io::Result<bool> {
+        let file = self.absolute(file);
+        let mut approvals = self.read(&file);
+        if approvals.servers.remove(server).is_none() {
+            return Ok(false);
+        }
+        self.write(&file, &approvals)?;
+        Ok(true)
+    }
+
+    /// The servers approved for a file.
+    pub fn approved(&self, file: &Path) -> Vec<ServerName> {
+        self.read(&self.absolute(file)).servers.into_keys().collect()
+    }
+
+    fn absolute(&self, file: &Path) -> PathBuf {
+        crate::config::environment::clean(&self.cwd.join(file))
+    }
+
+    /// Where the approvals for a file stand.
+    fn path(&self, file: &Path) -> PathBuf {
+        let name = hex(&Sha256::digest(file.as_os_str().as_encoded_bytes()));
+        self.folder.join(format!("{}.json", name.get(..32).unwrap_or(&name)))
+    }
+
+    /// What cannot be read, or is about another file, counts as nothing approved.
+    fn read(&self, file: &Path) -> Approvals {
+        std::fs::read(self.path(file))
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Approvals>(&bytes).ok())
+            .filter(|a| a.version == VERSION && a.file == file && a.salt.len() >= 32)
+            .unwrap_or_else(|| Approvals {
+                version: VERSION,
+                file: file.to_path_buf(),
+                salt: hex(&random_bytes()),
+                servers: BTreeMap::new(),
+            })
+    }
+
+    fn write(&self, file: &Path, approvals: &Approvals) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(approvals).map_err(io::Error::other)?;
+        replace(&self.path(file), &text, Readers::Owner)
+    }
+}
+
+fn has_file(server: &ServerConfig) -> bool {
+    !server.at.file.as_os_str().is_empty()
+}
+
+/// Enough to keep equal secrets of two files from having equal hashes, and tables from working.
+fn random_bytes() -> [u8; 32] {
+    let mut out = [0; 32];
+    for chunk in out.chunks_mut(8) {
+        chunk.copy_from_slice(&fastrand::u64(..).to_le_bytes());
+    }
+    out
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}

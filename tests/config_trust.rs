@@ -1,0 +1,210 @@
+//! Trust in what a configuration runs: rows C5 and C6 of the fault catalogue, through the public
+//! door.
+
+use std::path::{Path, PathBuf};
+
+use mcpdeck::config::{Environment, Loaded, ServerName, TrustStore, Verdict, load_text};
+use mcpdeck::secret::Secret;
+use tempfile::TempDir;
+
+struct Desk {
+    dir: TempDir,
+    env: Environment,
+    store: TrustStore,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut env = Environment {
+            cwd: dir.path().to_path_buf(),
+            state_dir: Some(dir.path().join("state")),
+            ..Environment::default()
+        };
+        env.vars.insert("TOKEN".into(), Secret::new("canary-from-variable"));
+        env.vars.insert("OTHER".into(), Secret::new("other"));
+        let store = TrustStore::of(&env).expect("a store");
+        Self { dir, env, store }
+    }
+
+    fn load(&self, entry: &str) -> Loaded {
+        let text = format!("{{\"servers\":{{\"a\":{entry}}}}}");
+        load_text(Path::new("mcp.json"), &text, &self.env).expect("loads")
+    }
+
+    fn verdict(&self, entry: &str) -> Verdict {
+        self.store.review(&self.load(entry)).remove(0).verdict
+    }
+
+    fn approve(&self, entry: &str) {
+        self.store.approve(&self.load(entry), &["a".into()]).expect("approved");
+    }
+
+    /// The fields that differ from what was approved, with both sides.
+    fn changes(&self, entry: &str) -> Vec<String> {
+        match self.verdict(entry) {
+            Verdict::Changed(fields) => fields
+                .into_iter()
+                .map(|f| {
+                    let side = |s: Option<String>| s.unwrap_or_else(|| "-".into());
+                    format!("{}: {} > {}", f.field, side(f.before), side(f.after))
+                })
+                .collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn stored(&self) -> Vec<(PathBuf, String)> {
+        std::fs::read_dir(self.dir.path().join("state/trust"))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path())
+            .map(|path| (path.clone(), std::fs::read_to_string(path).expect("text")))
+            .collect()
+    }
+}
+
+const ENTRY: &str = r#"{"command":"x","args":["1","2"],"env":{"A":"v"}}"#;
+
+#[test]
+fn what_was_approved_stays_approved_and_nothing_else_is() {
+    let desk = Desk::new();
+    assert_eq!(desk.verdict(ENTRY), Verdict::New);
+    desk.approve(ENTRY);
+    assert_eq!(desk.verdict(ENTRY), Verdict::Approved);
+    let again = TrustStore::of(&desk.env).expect("a store");
+    assert!(again.unapproved(&desk.load(ENTRY)).is_empty(), "remembered beyond the process");
+    let other = Path::new("elsewhere/mcp.json");
+    let text = format!("{{\"servers\":{{\"a\":{ENTRY}}}}}");
+    std::fs::create_dir(desk.dir.path().join("elsewhere")).expect("made");
+    let elsewhere = load_text(other, &text, &desk.env).expect("loads");
+    assert_eq!(desk.store.unapproved(&elsewhere).len(), 1, "approval is for one file");
+}
+
+#[test]
+fn every_swap_behind_an_approved_name_needs_another_look() {
+    let desk = Desk::new();
+    desk.approve(ENTRY);
+    for (entry, change) in [
+        (r#"{"command":"y","args":["1","2"],"env":{"A":"v"}}"#, "command: x > y"),
+        (r#"{"command":"x","args":["2","1"],"env":{"A":"v"}}"#, "args[0]: 1 > 2"),
+        (r#"{"command":"x","args":["1"],"env":{"A":"v"}}"#, "args[1]: 2 > -"),
+        (r#"{"command":"x","args":["1","2"],"env":{"A":"w"}}"#, "env.A: a value > another value"),
+        (r#"{"command":"x","args":["1","2"],"env":{"A":"v","B":"1"}}"#, "env.B: - > another value"),
+        (
+            r#"{"command":"x","args":["1","2"],"env":{"A":"v"},"inheritEnv":true}"#,
+            "inheritEnv: false > true",
+        ),
+        (
+            r#"{"command":"x","args":["1","2"],"env":{"A":"v"},"dev":{"build":["evil"]}}"#,
+            "dev.build[0]: - > evil",
+        ),
+        (r#"{"url":"http://localhost/"}"#, "type: stdio > http"),
+    ] {
+        assert_eq!(desk.changes(entry).first().map(String::as_str), Some(change), "{entry}");
+        assert!(!desk.store.diagnostics(&desk.load(entry)).is_empty());
+    }
+    let moved = r#"{"command":"x","args":["1","2"],"env":{"A":"v"},"cwd":"sub"}"#;
+    assert!(desk.changes(moved)[0].starts_with("cwd: "));
+    desk.approve(r#"{"url":"https://h/1","headers":{"K":"1"}}"#);
+    assert_eq!(
+        desk.changes(r#"{"url":"https://h/2","headers":{"K":"2"}}"#),
+        ["url: https://h/1 > https://h/2", "headers.K: a value > another value"]
+    );
+}
+
+#[test]
+fn a_swapped_secret_argument_is_seen_and_not_shown() {
+    let desk = Desk::new();
+    desk.approve(r#"{"command":"x","args":["--token","canary-one"]}"#);
+    let changes = desk.changes(r#"{"command":"x","args":["--token","canary-two"]}"#);
+    assert_eq!(changes, ["a masked value: *** > *** (another)"]);
+}
+
+#[test]
+fn a_renewed_variable_is_no_new_command_but_another_variable_is() {
+    let mut desk = Desk::new();
+    let entry = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"${TOKEN}"}}"#;
+    desk.approve(entry);
+    desk.env.vars.insert("TOKEN".into(), Secret::new("renewed"));
+    assert_eq!(desk.verdict(entry), Verdict::Approved);
+    let swapped = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"${OTHER}"}}"#;
+    assert_eq!(desk.changes(swapped), ["env.T: a value > another value"]);
+    let literal = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"renewed"}}"#;
+    assert_eq!(desk.changes(literal), ["env.T: a value > another value"]);
+}
+
+#[test]
+fn no_secret_reaches_the_store() {
+    let desk = Desk::new();
+    desk.approve(
+        r#"{"command":"x","args":["--api-key=canary-arg","--password","canary-next","${TOKEN}",
+            "https://u:canary-url@h/?token=canary-query",
+            "--dsn=postgres://u:canary-dsn@h/db"],"env":{"K":"canary-env"}}"#,
+    );
+    let stored = desk.stored();
+    assert_eq!(stored.len(), 1);
+    assert!(!stored[0].1.contains("canary"), "{}", stored[0].1);
+}
+
+#[test]
+fn a_damaged_or_foreign_store_approves_nothing_and_can_be_written_anew() {
+    let desk = Desk::new();
+    desk.approve(ENTRY);
+    let (path, text) = desk.stored().remove(0);
+    for damaged in [
+        "",
+        "{",
+        "[]",
+        &text.replace("mcp.json", "other.json"),
+        &text.replace("\"version\": 1", "\"version\": 2"),
+    ] {
+        std::fs::write(&path, damaged).expect("written");
+        assert_eq!(desk.verdict(ENTRY), Verdict::New, "{damaged}");
+    }
+    desk.approve(ENTRY);
+    assert_eq!(desk.verdict(ENTRY), Verdict::Approved);
+}
+
+#[test]
+fn an_approval_can_be_taken_back_at_once() {
+    let desk = Desk::new();
+    desk.approve(ENTRY);
+    let (file, name) = (Path::new("mcp.json"), ServerName::new("a"));
+    assert_eq!(desk.store.approved(file), std::slice::from_ref(&name));
+    assert!(desk.store.revoke(file, &name).expect("revoked"));
+    assert!(!desk.store.revoke(file, &name).expect("nothing to do"));
+    assert_eq!(desk.verdict(ENTRY), Verdict::New);
+}
+
+#[test]
+fn the_whole_command_line_is_shown_with_everything_hidden_made_visible() {
+    let desk = Desk::new();
+    let long = "x".repeat(8_000);
+    let entry = format!(
+        r#"{{"command":"npx","args":["-c","a\nb\u202Ec\u200B","","{long}"],
+            "env":{{"LD_PRELOAD":"x","NODE_OPTIONS":"y"}},"trust":true}}"#
+    );
+    let review = desk.store.review(&desk.load(&entry)).remove(0);
+    assert_eq!(review.verdict, Verdict::New, "a flag in the file is no trust");
+    let value = |label: &str| {
+        review.shown.iter().find(|(l, _)| l == label).map(|(_, v)| v.clone()).unwrap_or_default()
+    };
+    assert_eq!(value("args[1]"), r#""a\nb\u{202e}c\u{200b}""#);
+    assert_eq!(value("args[2]"), "\"\"");
+    assert_eq!(value("args[3]").len(), 8_000);
+    assert_eq!(value("env.LD_PRELOAD"), "***");
+    let dangers = review.dangers.join("; ");
+    for word in ["npx -c", "LD_PRELOAD", "NODE_OPTIONS", "invisible", "bytes long"] {
+        assert!(dangers.contains(word), "{word} in {dangers}");
+    }
+    let sudo = desk.store.review(&desk.load(r#"{"command":"sudo","args":["x"]}"#)).remove(0);
+    assert!(sudo.dangers[0].contains("sudo"));
+}
+
+#[test]
+fn a_command_named_on_the_command_line_needs_no_approval() {
+    let desk = Desk::new();
+    let words = ["x".to_owned()];
+    let loaded = mcpdeck::config::single_command(&words, &desk.env).expect("usable");
+    assert!(desk.store.unapproved(&loaded).is_empty());
+}
