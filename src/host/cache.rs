@@ -243,7 +243,7 @@ fn server_ttl(result: &Value) -> Option<Duration> {
 }
 
 /// The size of a value as JSON text, without building the text.
-fn weigh(value: &Value) -> usize {
+pub(in crate::host) fn weigh(value: &Value) -> usize {
     struct Scale(usize);
     impl std::io::Write for Scale {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

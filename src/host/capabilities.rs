@@ -28,6 +28,20 @@ pub struct Capabilities {
     pub partial: Vec<(ListKind, SafeText)>,
 }
 
+impl Capabilities {
+    /// Roughly how many bytes the lists hold.
+    pub fn weight(&self) -> usize {
+        let tools = self.tools.iter().map(|entry| &entry.raw);
+        let prompts = self.prompts.iter().map(|entry| &entry.raw);
+        let resources = self.resources.iter().map(|entry| &entry.raw);
+        let templates = self.templates.iter().map(|entry| &entry.raw);
+        let rejected = self.rejected.iter().map(|entry| &entry.raw);
+        let all = tools.chain(prompts).chain(resources).chain(templates).chain(rejected);
+        // As text twice: once as sent, once in the fields that are drawn; a value takes more.
+        all.map(|raw| 4 * crate::host::cache::weigh(raw)).sum()
+    }
+}
+
 /// Which list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

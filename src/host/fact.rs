@@ -205,6 +205,25 @@ impl Fact {
         }
     }
 
+    /// Roughly how many bytes it holds, shared ones included.
+    pub fn weight(&self) -> usize {
+        let own = match self {
+            Self::Listed { capabilities, .. } => capabilities.weight(),
+            Self::RequestArrived { request } => request.bytes,
+            Self::Connected { session, .. } => {
+                session.instructions.as_ref().map_or(0, |text| text.len())
+            }
+            Self::Found { finding, .. } => finding.raw.len() + finding.message.len(),
+            Self::Exited { stderr_tail, .. } => stderr_tail.iter().map(|line| line.len()).sum(),
+            Self::TaskFailed { message, .. } => message.len(),
+            Self::ConfigLoaded { diagnostics, .. } | Self::ConfigRejected { diagnostics } => {
+                diagnostics.len() * size_of::<Diagnostic>()
+            }
+            _ => 0,
+        };
+        own + size_of::<Record>()
+    }
+
     /// Its name, as the journal spells it in `fact`.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -17,24 +17,33 @@ pub struct Journal {
 
 #[derive(Default)]
 struct Inner {
-    records: VecDeque<Arc<Record>>,
+    records: VecDeque<(usize, Arc<Record>)>,
+    bytes: usize,
     subscribers: Vec<mpsc::Sender<Arc<Record>>>,
 }
 
 impl Journal {
     /// Most facts kept.
     pub const KEPT: usize = 10_000;
+    /// Most bytes of facts kept, roughly: lists and requests of servers can be large, and a noisy
+    /// server must not fill the host's memory with them.
+    pub const BYTES: usize = 32 << 20;
     /// Facts that may wait for one subscriber; one that reads more slowly is dropped.
     pub const WAITING: usize = 4_096;
 
     /// Keeps a fact and hands it to every subscriber.
     pub fn push(&self, record: Arc<Record>) {
+        let weight = record.fact.weight();
         let mut inner = self.lock();
         inner.subscribers.retain(|subscriber| subscriber.try_send(Arc::clone(&record)).is_ok());
-        if inner.records.len() == Self::KEPT {
-            inner.records.pop_front();
+        inner.bytes += weight;
+        inner.records.push_back((weight, record));
+        while inner.records.len() > Self::KEPT
+            || (inner.bytes > Self::BYTES && inner.records.len() > 1)
+        {
+            let Some((weight, _)) = inner.records.pop_front() else { break };
+            inner.bytes -= weight;
         }
-        inner.records.push_back(record);
     }
 
     /// Facts from now on; the channel closes when its reader falls behind.
@@ -46,7 +55,7 @@ impl Journal {
 
     /// The facts that are kept, oldest first.
     pub fn records(&self) -> Vec<Arc<Record>> {
-        self.lock().records.iter().cloned().collect()
+        self.lock().records.iter().map(|(_, record)| Arc::clone(record)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -71,6 +80,20 @@ mod tests {
         }
         let records = journal.records();
         assert_eq!((records.len(), records[0].seq), (Journal::KEPT, 4));
+    }
+
+    #[test]
+    fn large_facts_push_out_more_old_ones_than_small_facts_do() {
+        let journal = Journal::default();
+        let text = "x".repeat(1 << 20);
+        for seq in 1..=100 {
+            let task = crate::text::SafeText::line("t");
+            let fact = Fact::TaskFailed { task, message: crate::text::SafeText::line(&text) };
+            journal.push(Arc::new(Record { seq, at: Timestamp(seq), fact }));
+        }
+        let kept = journal.records();
+        assert!(kept.len() < 40, "{} facts of 1 MiB are kept", kept.len());
+        assert_eq!(kept.last().map(|record| record.seq), Some(100));
     }
 
     #[test]

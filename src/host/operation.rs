@@ -26,7 +26,7 @@ use crate::host::server::slot::{Live, Slot};
 use crate::host::{CallId, Error, ErrorCode, Progress, ServerState};
 use crate::text::SafeText;
 
-pub use breakers::reset;
+pub use breakers::{forgive, reset};
 pub use cached::resource_params;
 
 /// An operation that is about to run.

@@ -294,6 +294,10 @@ pub struct HostView {
 impl HostView {
     /// Most settled requests kept.
     pub const SETTLED: usize = 200;
+    /// Most bytes of settled requests kept; the newest is kept whatever its size.
+    pub const SETTLED_BYTES: usize = 8 << 20;
+    /// Most failures of the host's tasks kept.
+    pub const FAILURES: usize = 100;
 
     /// Folds one fact in. The only place where the view changes.
     pub fn apply(&mut self, record: &Record) {
@@ -315,13 +319,14 @@ impl HostView {
             }
             Fact::RequestSettled { id, settlement, .. } => {
                 if let Some(request) = self.pending.shift_remove(id) {
-                    if self.settled.len() == Self::SETTLED {
-                        self.settled.pop_front();
-                    }
                     self.settled.push_back((record.at, request, settlement.clone()));
+                    self.trim_settled();
                 }
             }
             Fact::TaskFailed { task, message } => {
+                if self.failures.len() == Self::FAILURES {
+                    self.failures.remove(0);
+                }
                 self.failures.push((record.at, task.clone(), message.clone()));
             }
             Fact::ShutdownBegan => self.stopping = true,
@@ -334,6 +339,18 @@ impl HostView {
                     Arc::make_mut(entry).apply(record.at, fact);
                 }
             }
+        }
+    }
+}
+
+impl HostView {
+    fn trim_settled(&mut self) {
+        let mut bytes: usize = self.settled.iter().map(|(_, request, _)| request.bytes).sum();
+        while self.settled.len() > Self::SETTLED
+            || (bytes > Self::SETTLED_BYTES && self.settled.len() > 1)
+        {
+            let Some((_, request, _)) = self.settled.pop_front() else { break };
+            bytes -= request.bytes;
         }
     }
 }

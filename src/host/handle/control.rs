@@ -8,7 +8,7 @@ use crate::config::{Diagnostic, McpConfig, ServerName};
 use crate::host::approvals::{Answer, RequestHandler, RuleKind, SessionRule};
 use crate::host::handle::builder::settled;
 use crate::host::handle::{Host, ShutdownReport};
-use crate::host::operation::reset;
+use crate::host::operation::{forgive, reset};
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
@@ -67,8 +67,10 @@ impl Host {
     /// # Errors
     /// As [`Host::start`].
     pub async fn restart(&self, server: &ServerName) -> Result<(), Error> {
-        self.reset_breaker(server, None)?;
         let slot = self.control(server, Input::Restart).await?;
+        for fact in forgive(&slot, self.inner.deck.clock) {
+            self.inner.deck.facts.record(fact).await;
+        }
         self.ready(&slot).await
     }
 

@@ -167,6 +167,16 @@ async fn tell(operation: &Operation, changes: Changes) {
     }
 }
 
+/// Forgives a server everything: its own breaker and those of its tools; gives the facts to tell.
+pub fn forgive(slot: &Slot, clock: Clock) -> Vec<Fact> {
+    let tools: Vec<Arc<str>> = slot.ledger().tool_breakers.keys().cloned().collect();
+    let mut facts = reset(slot, None, clock);
+    for tool in tools {
+        facts.extend(reset(slot, Some(&tool), clock));
+    }
+    facts
+}
+
 /// Closes the breaker of a server, or of one of its tools, by hand; gives the facts to tell.
 pub fn reset(slot: &Slot, tool: Option<&str>, clock: Clock) -> Vec<Fact> {
     let mut ledger = slot.ledger();

@@ -75,6 +75,35 @@ fn findings_are_bounded_and_counted() {
     assert_eq!(git.finding_counts[&FindingKind::Junk], 100);
 }
 
+#[test]
+fn settled_requests_are_kept_within_bytes_and_failures_within_number() {
+    let mut facts = Vec::new();
+    for n in 0..20 {
+        let request = Arc::new(PendingRequest {
+            id: ApprovalId(n),
+            server: server(),
+            kind: RequestKind::Sampling,
+            call: None,
+            during: None,
+            params: Arc::new(json!(null)),
+            bytes: 1 << 20,
+            arrived: Timestamp(0),
+            deadline: Timestamp(0),
+            deferred: false,
+        });
+        let settlement = Settlement::Withdrawn { reason: SafeText::default() };
+        let (id, after) = (ApprovalId(n), Duration::ZERO);
+        facts.push(Fact::RequestArrived { request });
+        facts.push(Fact::RequestSettled { id, server: server(), settlement, after });
+    }
+    let failure = Fact::TaskFailed { task: SafeText::default(), message: SafeText::default() };
+    facts.extend(std::iter::repeat_n(failure, 300));
+    let view = fold(facts);
+    assert_eq!(view.settled.len(), 8);
+    assert_eq!(view.settled.back().expect("kept").1.id, ApprovalId(19));
+    assert_eq!(view.failures.len(), HostView::FAILURES);
+}
+
 fn every_fact() -> Vec<Fact> {
     let tool = Tool {
         name: "a\u{202e}b".into(),
