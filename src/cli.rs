@@ -2,12 +2,17 @@
 
 pub mod args;
 mod check;
+mod content;
+mod deck;
 mod docs;
 mod exit;
 mod load;
+mod look;
+mod operate;
 mod output;
 mod progress;
 mod signals;
+mod values;
 
 use clap::Parser;
 
@@ -73,12 +78,45 @@ fn run(cli: Cli, telemetry: &Telemetry) -> Exit {
         Some(Verb::Explain(args)) => docs::explain(&args),
         Some(Verb::Completions { shell }) => docs::completions(shell),
         Some(Verb::Man) => docs::man(),
+        Some(Verb::List(args)) => look::list(&cli.common, &args, telemetry),
+        Some(Verb::Status(args)) => look::status(&cli.common, &args, telemetry),
+        Some(Verb::Call(args)) => operate::call(&cli.common, &args, telemetry),
+        Some(Verb::Read(args)) => operate::read(&cli.common, &args, telemetry),
+        Some(Verb::Prompt(args)) => operate::prompt(&cli.common, &args, telemetry),
+        Some(Verb::Schema { which }) => docs::schema(which),
         Some(_) => output::refuse("this command is not built yet"),
         None if cli.check.check => {
             let one = OneServer { url: cli.url, command: cli.command };
             let request = check::Request { common: &cli.common, args: &cli.check, one: &one };
             check::check(&request, telemetry)
         }
-        None => output::refuse("the dashboard is not built yet"),
+        None => dashboard(&cli),
+    }
+}
+
+/// The dashboard.
+fn dashboard(cli: &Cli) -> Exit {
+    if let Some(word) = &cli.url
+        && !word.contains("://")
+    {
+        return output::refuse(&not_a_url(word));
+    }
+    output::refuse("the dashboard is not built yet")
+}
+
+/// A word that is neither a command nor a URL is most often a misspelt command.
+fn not_a_url(word: &str) -> String {
+    use clap::CommandFactory;
+    let command = Cli::command();
+    let verbs = command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
+    let near = verbs
+        .map(|verb| (strsim::jaro_winkler(word, verb), verb))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(score, _)| *score > 0.7);
+    match near {
+        Some((_, verb)) => {
+            format!("`{word}` is neither a command nor a URL; did you mean `{verb}`?")
+        }
+        None => format!("`{word}` is neither a command nor a URL; see `mcpdeck --help`"),
     }
 }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use clap::CommandFactory;
 
-use super::args::{Cli, ExplainArgs};
+use super::args::{Cli, ExplainArgs, SchemaKind};
 use super::exit::Exit;
 use super::output;
-use crate::check::rule;
+use crate::check::{report, rule};
 use crate::text::json;
 
 /// `mcpdeck explain [RULE]`
@@ -93,4 +93,16 @@ pub fn man() -> Exit {
         Ok(()) => output::print(&String::from_utf8_lossy(&page), Exit::Ok),
         Err(error) => output::refuse(&error.to_string()),
     }
+}
+
+/// `mcpdeck schema`
+pub fn schema(which: SchemaKind) -> Exit {
+    let schema = match which {
+        SchemaKind::Config => crate::config::json_schema(),
+        SchemaKind::Report => report::report_schema(),
+        SchemaKind::Lock => report::lock_schema(),
+        SchemaKind::Expect => report::expectations_schema(),
+        SchemaKind::Answers => report::answers_schema(),
+    };
+    output::print(&(json::pretty(&schema) + "\n"), Exit::Ok)
 }

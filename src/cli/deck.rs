@@ -1,0 +1,187 @@
+//! A host for one command: starts the servers it needs, does the work, stops them, also on Ctrl-C.
+
+use super::args::{Common, OneServer};
+use super::exit::Exit;
+use super::load::{self, Source};
+use super::progress::Progress;
+use super::{output, signals};
+use crate::check::answers::Script;
+use crate::check::run::Signals;
+use crate::config::{McpConfig, RestartPolicy};
+use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
+use crate::telemetry::Telemetry;
+use std::fmt::Write as _;
+
+/// Which servers a command needs.
+pub enum Need {
+    /// These, and what they depend on; all when none is named.
+    Servers(Vec<String>),
+    /// The one whose name begins this; all when none does.
+    Owner(String),
+}
+
+/// A command over a host.
+pub struct Job<'a> {
+    /// Options of every command.
+    pub common: &'a Common,
+    /// A server without a file.
+    pub one: &'a OneServer,
+    /// Which servers it needs.
+    pub need: Need,
+    /// Answers to requests of the servers.
+    pub answers: Script,
+    /// The log.
+    pub telemetry: &'a Telemetry,
+}
+
+/// Does `work` over a host with the servers of `job`.
+///
+/// # Errors
+/// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
+pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host) -> Exit) -> Result<Exit, Error> {
+    let mut source = load::source(job.common, job.one).map_err(refused)?;
+    let names = match job.need {
+        Need::Servers(names) => names,
+        Need::Owner(name) => owner(&source.config, &name).into_iter().collect(),
+    };
+    let wrong = |message| Error::new(ErrorCode::Configuration, message);
+    source.narrow(&names).map_err(wrong)?;
+    adapt(&mut source, job.common);
+    job.telemetry.mask(load::redactor(&source.config));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::new(ErrorCode::Internal, e.to_string()))?;
+    let exit = runtime.block_on(async {
+        let signals = signals::listen();
+        let host = Host::builder()
+            .config(source.config)
+            .startup(Startup::Background)
+            .handler(job.answers)
+            .initialize()
+            .await?;
+        let exit = tokio::select! {
+            exit = async {
+                started(&host).await;
+                work(&host).await
+            } => exit,
+            () = signals.stop.cancelled() => {
+                output::complain("interrupted");
+                Exit::Interrupted
+            }
+        };
+        stop(&host, &signals).await;
+        Ok(exit)
+    });
+    runtime.shutdown_background();
+    exit
+}
+
+fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
+    let mut error = Error::new(ErrorCode::Configuration, "the configuration cannot be used");
+    error.diagnostics = diagnostics;
+    error
+}
+
+/// A command wants its answer now: no retries, no restarts.
+fn adapt(source: &mut Source, common: &Common) {
+    for server in source.config.servers.values_mut() {
+        server.retry.max_retries = 0;
+        server.restart.policy = RestartPolicy::Never;
+        server.dev = None;
+        if let Some(timeout) = common.timeout {
+            server.startup_timeout = timeout;
+            server.request_timeout = timeout;
+        }
+    }
+}
+
+/// The server that `name` names by its prefix (decision D3), or the only one there is.
+fn owner(config: &McpConfig, name: &str) -> Option<String> {
+    let has =
+        |server: &str| name.strip_prefix(server).is_some_and(|r| r.starts_with(['.', ':', '/']));
+    let names = config.servers.keys().map(crate::config::ServerName::as_str);
+    names.filter(|server| has(server)).max_by_key(|s| s.len()).map(str::to_owned)
+}
+
+/// Waits until every server is ready or has failed; says on a terminal what it waits for.
+async fn started(host: &Host) {
+    let mut progress = Progress::new();
+    let mut view = host.view();
+    loop {
+        let now = view.borrow_and_update().clone();
+        if is_settled(&now) {
+            break;
+        }
+        progress.show(&now);
+        if view.changed().await.is_err() {
+            break;
+        }
+    }
+}
+
+fn is_settled(view: &HostView) -> bool {
+    view.servers.values().all(|server| match server.state {
+        ServerState::Starting | ServerState::Waiting => false,
+        ServerState::Unavailable => server.retry_at.is_none(),
+        ServerState::Ready | ServerState::Disabled | ServerState::Shutdown => true,
+    })
+}
+
+async fn stop(host: &Host, signals: &Signals) {
+    let stopping = host.shutdown();
+    tokio::pin!(stopping);
+    let force = async {
+        // After an interruption the second signal forces; before one, the first stops the wait.
+        signals.stop.cancelled().await;
+        signals.force.cancelled().await;
+    };
+    tokio::select! {
+        _ = &mut stopping => {}
+        () = force => {
+            host.force_shutdown();
+            stopping.await;
+        }
+    }
+}
+
+/// The exit code of a failed operation.
+pub fn exit_of(error: &Error) -> Exit {
+    match error.code {
+        ErrorCode::Configuration
+        | ErrorCode::Validation
+        | ErrorCode::ToolNotFound
+        | ErrorCode::Ambiguous => Exit::Usage,
+        ErrorCode::ServerStartup | ErrorCode::ServerUnavailable | ErrorCode::CircuitOpen => {
+            Exit::Unavailable
+        }
+        _ => Exit::Failed,
+    }
+}
+
+/// Tells an error on stderr: a configuration's problems with their lines, anything else as it is.
+pub fn complain(error: &Error) {
+    if error.diagnostics.is_empty() {
+        output::complain(&crate::text::SafeText::block(&error.to_string()));
+        return;
+    }
+    let text = crate::config::render_all(&error.diagnostics, crate::config::Colour::Never);
+    output::complain(&format!("{}\n{}", error.message, text.trim_end()));
+}
+
+/// The servers of a view that are not ready, in words; what stands between a name and its tool.
+pub fn unready(view: &HostView) -> Option<Error> {
+    let down: Vec<_> = view
+        .servers
+        .values()
+        .filter(|s| !matches!(s.state, ServerState::Ready | ServerState::Disabled))
+        .collect();
+    let first = down.first()?;
+    let reason = first.reason.as_ref().map_or("it did not become ready", |r| r.as_str());
+    let mut message = format!("the server is {}: {reason}", first.state.as_str());
+    if let Some(line) = first.stderr_tail.last() {
+        let _ = write!(message, " (last line of stderr: {line})");
+    }
+    let error = Error::new(ErrorCode::ServerUnavailable, message).server(&first.name);
+    Some(error.help(format!("`mcpdeck --check --server {}` shows every step", first.name)))
+}

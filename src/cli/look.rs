@@ -1,0 +1,200 @@
+//! `list` and `status`: what the servers offer, and how they stand.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::args::{Common, ListArgs, Listing, StatusArgs};
+use super::deck::{self, Job, Need};
+use super::exit::Exit;
+use super::output;
+use crate::check::answers::Script;
+use crate::host::{Host, HostView, ServerState, ServerView};
+use crate::telemetry::Telemetry;
+use crate::text::{SafeText, json as safe};
+
+/// `mcpdeck list`
+pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
+    let need = Need::Servers(args.servers.clone());
+    let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
+    let done = deck::run(job, async |host| {
+        let view = view(host);
+        let text = if args.json {
+            safe::compact(&list_json(&view, args)) + "\n"
+        } else {
+            list_text(&view, args)
+        };
+        output::print(&text, exit_of(&view))
+    });
+    done.unwrap_or_else(|error| {
+        deck::complain(&error);
+        deck::exit_of(&error)
+    })
+}
+
+fn view(host: &Host) -> std::sync::Arc<HostView> {
+    host.view().borrow().clone()
+}
+
+fn exit_of(view: &HostView) -> Exit {
+    let up = |s: &ServerView| matches!(s.state, ServerState::Ready | ServerState::Disabled);
+    if view.servers.values().all(|s| up(s)) { Exit::Ok } else { Exit::Unavailable }
+}
+
+fn shows(args: &ListArgs, kind: Listing) -> bool {
+    args.only.is_none_or(|only| only == kind)
+}
+
+fn list_text(view: &HostView, args: &ListArgs) -> String {
+    let mut out = String::new();
+    for server in view.servers.values() {
+        let _ = write!(out, "{}", SafeText::line(server.name.as_str()));
+        if server.state != ServerState::Ready {
+            let reason = server.reason.as_ref().map_or("", |r| r.as_str());
+            let _ = writeln!(out, "  {}: {reason}\n", server.state.as_str());
+            continue;
+        }
+        out.push('\n');
+        let all = &server.capabilities;
+        if shows(args, Listing::Tools) {
+            let rows = all.tools.iter().map(|t| (&t.label, t.description.as_ref()));
+            section(&mut out, "tools", rows);
+        }
+        if shows(args, Listing::Prompts) {
+            let rows = all.prompts.iter().map(|p| (&p.label, p.description.as_ref()));
+            section(&mut out, "prompts", rows);
+        }
+        if shows(args, Listing::Resources) {
+            let rows = all.resources.iter().map(|r| (&r.label, Some(&r.name)));
+            section(&mut out, "resources", rows);
+        }
+        if shows(args, Listing::Templates) {
+            let rows = all.templates.iter().map(|t| (&t.label, Some(&t.name)));
+            section(&mut out, "resource templates", rows);
+        }
+        for entry in &all.rejected {
+            let _ =
+                writeln!(out, "  rejected {} {}: {}", entry.list.key(), entry.index, entry.reason);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn section<'a>(
+    out: &mut String,
+    title: &str,
+    rows: impl Iterator<Item = (&'a SafeText, Option<&'a SafeText>)>,
+) {
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(40);
+    let _ = writeln!(out, "  {title}");
+    for (name, description) in rows {
+        let line = description.map(first_sentence).unwrap_or_default();
+        let row = format!("    {:width$}  {line}", name.as_str());
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
+}
+
+/// The first line of a description, cut at 80 characters.
+fn first_sentence(text: &SafeText) -> String {
+    let line = text.split(['\n', '⏎']).map(str::trim).find(|l| !l.is_empty()).unwrap_or_default();
+    let cut: String = line.chars().take(80).collect();
+    if cut.len() < line.len() { format!("{}…", cut.trim_end()) } else { cut }
+}
+
+fn list_json(view: &HostView, args: &ListArgs) -> Value {
+    let raw = |entries: Vec<&std::sync::Arc<Value>>| -> Value {
+        entries.into_iter().map(|v| v.as_ref().clone()).collect()
+    };
+    let servers = view.servers.values().map(|server| {
+        let all = &server.capabilities;
+        let mut object = status_json(server);
+        if shows(args, Listing::Tools) {
+            object["tools"] = raw(all.tools.iter().map(|t| &t.raw).collect());
+        }
+        if shows(args, Listing::Prompts) {
+            object["prompts"] = raw(all.prompts.iter().map(|p| &p.raw).collect());
+        }
+        if shows(args, Listing::Resources) {
+            object["resources"] = raw(all.resources.iter().map(|r| &r.raw).collect());
+        }
+        if shows(args, Listing::Templates) {
+            object["resourceTemplates"] = raw(all.templates.iter().map(|t| &t.raw).collect());
+        }
+        object
+    });
+    json!({"servers": servers.collect::<Vec<_>>()})
+}
+
+/// `mcpdeck status`
+pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit {
+    let need = Need::Servers(args.servers.clone());
+    let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
+    let done = deck::run(job, async |host| {
+        let view = view(host);
+        let text = if args.json {
+            let servers: Vec<Value> = view.servers.values().map(|s| status_json(s)).collect();
+            safe::compact(&json!({"servers": servers})) + "\n"
+        } else {
+            status_text(&view)
+        };
+        output::print(&text, exit_of(&view))
+    });
+    done.unwrap_or_else(|error| {
+        deck::complain(&error);
+        deck::exit_of(&error)
+    })
+}
+
+fn status_json(server: &ServerView) -> Value {
+    let session = server.session.as_deref();
+    let all = &server.capabilities;
+    json!({
+        "name": server.name,
+        "state": server.state.as_str(),
+        "reason": server.reason,
+        "transport": server.transport.as_str(),
+        "protocolVersion": session.map(|s| &s.protocol_version),
+        "era": session.map(|s| s.era),
+        "serverInfo": session.map(|s| s.server_info.as_ref()),
+        "counts": {
+            "tools": all.tools.len(),
+            "prompts": all.prompts.len(),
+            "resources": all.resources.len(),
+            "resourceTemplates": all.templates.len(),
+        },
+    })
+}
+
+fn status_text(view: &HostView) -> String {
+    let names: Vec<SafeText> = view.servers.keys().map(|n| SafeText::line(n.as_str())).collect();
+    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(6);
+    let mut out = format!(
+        "{:width$}  {:11}  {:9}  {:10}  {:>5}  {:>7}  {:>9}  {}\n",
+        "server", "state", "transport", "version", "tools", "prompts", "resources", "says it is"
+    );
+    for (server, name) in view.servers.values().zip(&names) {
+        let session = server.session.as_deref();
+        let all = &server.capabilities;
+        let version = session.map_or("-", |s| s.protocol_version.as_str());
+        let says = match (session, server.state) {
+            (Some(s), ServerState::Ready) => format!("{} {}", s.name, s.version),
+            _ => server.reason.as_ref().map(|r| r.as_str().to_owned()).unwrap_or_default(),
+        };
+        let row = format!(
+            "{:width$}  {:11}  {:9}  {version:10}  {:>5}  {:>7}  {:>9}  {says}",
+            name.as_str(),
+            server.state.as_str(),
+            server.transport.as_str(),
+            all.tools.len(),
+            all.prompts.len(),
+            all.resources.len(),
+        );
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
+    out
+}

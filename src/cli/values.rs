@@ -1,0 +1,325 @@
+//! `key=value` on the command line becomes JSON of the type the schema wants. Pure.
+
+use serde_json::{Map, Value};
+
+/// Builds the arguments from words: at most one JSON object first, then `key=value` pairs that add
+/// to it or replace.
+///
+/// # Errors
+/// Every word that cannot be used, and why.
+pub fn arguments(
+    base: Option<Value>,
+    pairs: &[String],
+    schema: &Value,
+) -> Result<Value, Vec<String>> {
+    let mut wrong = Vec::new();
+    let mut object = match base {
+        None => Map::new(),
+        Some(Value::Object(object)) => object,
+        Some(other) => {
+            return Err(vec![format!("arguments must be a JSON object, not {}", kind_of(&other))]);
+        }
+    };
+    let mut given: Vec<&str> = Vec::new();
+    for pair in pairs {
+        let Some((key, text)) = pair.split_once('=') else {
+            wrong.push(format!("`{pair}` is no key=value; JSON must be one word and come first"));
+            continue;
+        };
+        let again = given.contains(&key);
+        given.push(key);
+        let (path, target) = resolve(key, schema);
+        match target {
+            Err(message) => wrong.push(message),
+            Ok(target) => {
+                if let Err(message) = put(&mut object, &path, text, &target, again) {
+                    wrong.push(format!("{key}: {message}"));
+                }
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(Value::Object(object)) } else { Err(wrong) }
+}
+
+/// What is known of the value a key names.
+struct Target<'a> {
+    schema: Option<&'a Value>,
+    root: &'a Value,
+}
+
+/// The path a key names, and the schema there. A property that is spelt with dots wins over a path.
+fn resolve<'a>(key: &str, root: &'a Value) -> (Vec<String>, Result<Target<'a>, String>) {
+    let mut path = Vec::new();
+    let mut schema = root;
+    let mut rest = key;
+    loop {
+        let properties = properties(schema, root);
+        let whole = properties.iter().find(|(name, _)| *name == rest);
+        let found = whole.or_else(|| {
+            let starts = |name: &str| rest.strip_prefix(name).is_some_and(|r| r.starts_with('.'));
+            properties.iter().filter(|(name, _)| starts(name)).max_by_key(|(name, _)| name.len())
+        });
+        let Some((name, sub)) = found else {
+            return unknown(path, rest, schema, root, &properties);
+        };
+        path.push((*name).to_owned());
+        if name.len() == rest.len() {
+            return (path, Ok(Target { schema: Some(sub), root }));
+        }
+        rest = &rest[name.len() + 1..];
+        schema = sub;
+    }
+}
+
+fn unknown<'a>(
+    mut path: Vec<String>,
+    rest: &str,
+    schema: &'a Value,
+    root: &'a Value,
+    properties: &[(&'a str, &'a Value)],
+) -> (Vec<String>, Result<Target<'a>, String>) {
+    let schema = follow(schema, root, 0);
+    let extra = schema.get("additionalProperties");
+    let closed = extra == Some(&Value::Bool(false))
+        || (extra.is_none() && !properties.is_empty() && schema.get("patternProperties").is_none());
+    if closed && !properties.is_empty() {
+        let near = properties
+            .iter()
+            .map(|(name, _)| (strsim::jaro_winkler(rest, name), name))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(score, _)| *score > 0.7);
+        let names: Vec<&str> = properties.iter().map(|(n, _)| *n).take(12).collect();
+        let hint = near.map_or_else(
+            || format!("there are {}", names.join(", ")),
+            |(_, name)| format!("did you mean `{name}`?"),
+        );
+        let message = format!("there is no parameter `{rest}`; {hint}");
+        return (path, Err(message));
+    }
+    path.push(rest.to_owned());
+    (path, Ok(Target { schema: extra.filter(|e| e.is_object()), root }))
+}
+
+/// The properties of a schema, those of its `allOf`, `anyOf` and `oneOf` included.
+fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str, &'a Value)> {
+    fn collect<'a>(
+        schema: &'a Value,
+        root: &'a Value,
+        depth: usize,
+        out: &mut Vec<(&'a str, &'a Value)>,
+    ) {
+        let schema = follow(schema, root, depth);
+        if depth > 8 {
+            return;
+        }
+        let own = schema.get("properties").and_then(Value::as_object);
+        out.extend(own.into_iter().flatten().map(|(name, sub)| (name.as_str(), sub)));
+        for key in ["allOf", "anyOf", "oneOf"] {
+            for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                collect(part, root, depth + 1, out);
+            }
+        }
+    }
+    let mut out = Vec::new();
+    collect(schema, root, 0, &mut out);
+    out
+}
+
+/// Follows local references.
+fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
+    let reference = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
+    match reference.and_then(|pointer| root.pointer(pointer)) {
+        Some(target) if depth < 16 => follow(target, root, depth + 1),
+        _ => schema,
+    }
+}
+
+/// The JSON types a schema accepts, as far as it says.
+fn types<'a>(schema: &'a Value, root: &'a Value, depth: usize, out: &mut Vec<&'a str>) {
+    let schema = follow(schema, root, 0);
+    match schema.get("type") {
+        Some(Value::String(one)) => out.push(one),
+        Some(Value::Array(many)) => out.extend(many.iter().filter_map(Value::as_str)),
+        _ => {}
+    }
+    let constants = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+    if out.is_empty() {
+        out.extend(constants.chain(schema.get("const")).map(|value| -> &'a str { type_of(value) }));
+    }
+    if depth < 8 {
+        for key in ["anyOf", "oneOf", "allOf"] {
+            for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                types(part, root, depth + 1, out);
+            }
+        }
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn put(
+    object: &mut Map<String, Value>,
+    path: &[String],
+    text: &str,
+    target: &Target<'_>,
+    again: bool,
+) -> Result<(), String> {
+    let Some((last, parents)) = path.split_last() else { return Err("the key is empty".into()) };
+    let mut at = object;
+    for key in parents {
+        let next = at.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
+        at = next.as_object_mut().ok_or_else(|| format!("`{key}` is no object"))?;
+    }
+    let mut wanted = Vec::new();
+    if let Some(schema) = target.schema {
+        types(schema, target.root, 0, &mut wanted);
+    }
+    // A repeated key adds to an array.
+    if again && wanted.contains(&"array") {
+        let item = target.schema.map(|s| follow(s, target.root, 0)).and_then(|s| s.get("items"));
+        let mut kinds = Vec::new();
+        if let Some(item) = item {
+            types(item, target.root, 0, &mut kinds);
+        }
+        let value = parse(text, &kinds)?;
+        return match at.get_mut(last) {
+            Some(Value::Array(items)) => {
+                items.push(value);
+                Ok(())
+            }
+            _ => Err("was given twice".to_owned()),
+        };
+    }
+    if again {
+        return Err("was given twice".to_owned());
+    }
+    let value = match parse(text, &wanted) {
+        Ok(value) => value,
+        // One word for an array is its first element.
+        Err(_) if wanted.contains(&"array") && !text.trim_start().starts_with('[') => {
+            let schema = target.schema.map(|s| follow(s, target.root, 0));
+            let mut kinds = Vec::new();
+            if let Some(item) = schema.and_then(|s| s.get("items")) {
+                types(item, target.root, 0, &mut kinds);
+            }
+            Value::Array(vec![parse(text, &kinds)?])
+        }
+        Err(message) => return Err(message),
+    };
+    at.insert(last.clone(), value);
+    Ok(())
+}
+
+/// `text` as the first of the wanted types that it is.
+fn parse(text: &str, wanted: &[&str]) -> Result<Value, String> {
+    let json = || serde_json::from_str::<Value>(text).ok();
+    if wanted.is_empty() {
+        // Nothing is known: what reads as JSON is JSON, the rest is text. `null` has to be asked
+        // for by a type.
+        return Ok(json().filter(|v| !v.is_null()).unwrap_or_else(|| text.into()));
+    }
+    let order = ["integer", "number", "boolean", "array", "object", "null", "string"];
+    for kind in order.iter().filter(|kind| wanted.contains(kind)) {
+        let value = match *kind {
+            "string" => Some(Value::String(text.to_owned())),
+            "integer" => json().filter(|v| v.is_i64() || v.is_u64() || is_whole(v)),
+            "number" => json().filter(Value::is_number),
+            "boolean" => json().filter(Value::is_boolean),
+            "array" => json().filter(Value::is_array),
+            "object" => json().filter(Value::is_object),
+            _ => json().filter(Value::is_null),
+        };
+        if let Some(value) = value {
+            return Ok(value);
+        }
+    }
+    let wanted = wanted.join(" or ");
+    Err(format!("`{text}` is not of type {wanted}"))
+}
+
+/// `1.0` is an integer (JSON Schema 2020-12, section 4.2.3).
+fn is_whole(value: &Value) -> bool {
+    value.as_f64().is_some_and(|n| n.fract() == 0.0 && n.is_finite())
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn typed(pairs: &[&str]) -> Result<Value, Vec<String>> {
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+            "text": {"type": "string"}, "count": {"type": "integer"}, "ratio": {"type": "number"},
+            "flag": {"type": "boolean"}, "tags": {"type": "array", "items": {"type": "string"}},
+            "meta": {"$ref": "#/$defs/meta"}, "a.b": {"type": "integer"},
+            "level": {"enum": [1, 2]}, "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "either": {"type": ["number", "string"]},
+        }, "$defs": {"meta": {"type": "object", "properties": {"author": {"type": "string"}}}}});
+        let pairs: Vec<String> = pairs.iter().map(|p| (*p).to_owned()).collect();
+        arguments(None, &pairs, &schema)
+    }
+
+    #[test]
+    fn the_schema_decides_the_type() {
+        let pairs = ["text=12", "count=3", "ratio=2.5", "flag=true", "tags=[\"x\"]", "level=2"];
+        let value = json!({"text": "12", "count": 3, "ratio": 2.5, "flag": true, "tags": ["x"], "level": 2});
+        assert_eq!(typed(&pairs), Ok(value));
+        assert_eq!(
+            typed(&["meta.author=me", "a.b=1"]),
+            Ok(json!({"meta": {"author": "me"}, "a.b": 1}))
+        );
+        assert_eq!(typed(&["tags=a", "tags=b=c"]), Ok(json!({"tags": ["a", "b=c"]})));
+        assert_eq!(typed(&["either=4", "maybe=null"]), Ok(json!({"either": 4, "maybe": null})));
+        assert_eq!(typed(&["either=four"]), Ok(json!({"either": "four"})));
+        assert_eq!(typed(&["text="]), Ok(json!({"text": ""})));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_never_sent_as_null() {
+        for (pair, part) in [
+            ("count=three", "not of type integer"),
+            ("count=", "not of type integer"),
+            ("count=2.5", "not of type integer"),
+            ("count=null", "not of type integer"),
+            ("flag=yes", "not of type boolean"),
+            ("txt=1", "did you mean `text`?"),
+            ("text", "no key=value"),
+        ] {
+            let wrong = typed(&[pair]).expect_err(pair);
+            assert!(wrong[0].contains(part), "{pair}: {wrong:?}");
+        }
+        assert_eq!(typed(&["count=x", "flag=y"]).expect_err("both").len(), 2);
+        assert!(typed(&["text=a", "text=b"]).is_err());
+    }
+
+    #[test]
+    fn pairs_add_to_a_json_object_and_without_a_schema_json_is_json() {
+        let base = Some(json!({"a": 1, "b": {"c": 2}}));
+        let pairs =
+            vec!["a=2".to_owned(), "n=null".to_owned(), "l=[1]".to_owned(), "t=x y".to_owned()];
+        let value = arguments(base, &pairs, &json!({"type": "object"}));
+        assert_eq!(value, Ok(json!({"a": 2, "b": {"c": 2}, "n": "null", "l": [1], "t": "x y"})));
+        assert!(arguments(Some(json!([1])), &[], &json!({})).is_err());
+    }
+}
