@@ -73,8 +73,12 @@ impl Actor {
 
     /// Callers are turned away; whether the server comes back is not decided yet.
     fn turn_away(&self, reason: &SafeText) {
-        self.unpublish(reason);
-        self.slot.publish(|live| live.settled = false);
+        // In one step: whoever waits for the verdict must never see the two apart.
+        self.slot.publish(|live| {
+            live.session = None;
+            live.reason = Some(reason.clone());
+            live.settled = false;
+        });
     }
 
     fn reap(&mut self, reason: SafeText) {
