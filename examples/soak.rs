@@ -160,6 +160,7 @@ async fn storm(host: &Host, program: &Path, time: Duration, seed: u64, tally: &A
     }
     let random = fastrand::Rng::with_seed(seed);
     tasks.spawn(trouble(host.clone(), program.to_owned(), random, until));
+    tasks.spawn(watch(time));
     while tasks.join_next().await.is_some() {}
 }
 
@@ -179,9 +180,7 @@ async fn caller(host: Host, mut random: fastrand::Rng, until: Instant, tally: Ar
             });
         }
         let counter = match host.call_tool_with(&name, json!({"n": number}), options).await {
-            Ok(outcome) if outcome.result["content"][0]["text"] == number.to_string() => {
-                &tally.answered
-            }
+            Ok(outcome) if said(&outcome.result) == Some(number) => &tally.answered,
             Ok(outcome) => {
                 if tally.wrong.load(Ordering::SeqCst) < 5 {
                     say(&format!("{name} {number}: {}", outcome.result["content"][0]));
@@ -195,6 +194,11 @@ async fn caller(host: Host, mut random: fastrand::Rng, until: Instant, tally: Ar
         };
         counter.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// The number a server said.
+fn said(result: &serde_json::Value) -> Option<u64> {
+    result["content"][0]["text"].as_str()?.parse().ok()
 }
 
 async fn trouble(host: Host, program: PathBuf, mut random: fastrand::Rng, until: Instant) {
@@ -244,6 +248,16 @@ async fn trouble(host: Host, program: PathBuf, mut random: fastrand::Rng, until:
         let _ = host.start(&ServerName::new(&format!("s{number}"))).await;
     }
     say(&format!("trouble: {done:?}"));
+}
+
+/// Tells the memory ten times on the way, so that a slow growth is seen.
+async fn watch(time: Duration) {
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        tokio::time::sleep(time / 11).await;
+        seen.push(resources()["memory"] >> 20);
+    }
+    say(&format!("memory on the way, MiB: {seen:?}"));
 }
 
 /// Waits until nothing changes any more, at most ten seconds.

@@ -46,7 +46,7 @@ fn start(subject: &Subject) -> Option<Finding> {
             "start/dependency"
         } else if step == Some(StartStep::Resolve) || not_runnable(subject) {
             "start/executable"
-        } else if step == Some(StartStep::Authorize) {
+        } else if failed_at(subject, StartStep::Authorize) {
             "start/unauthorized"
         } else if exited {
             "start/exited"
@@ -62,6 +62,11 @@ fn start(subject: &Subject) -> Option<Finding> {
         found.message = format!("{} ({})", found.message, exit.describe());
     }
     Some(found)
+}
+
+/// Whether this step failed; one failure may be the consequence of another.
+fn failed_at(subject: &Subject, step: StartStep) -> bool {
+    subject.steps.iter().any(|view| view.step == step && view.status == StepStatus::Failed)
 }
 
 /// 126 and 127 are what shells and wrappers exit with when there is nothing to run.

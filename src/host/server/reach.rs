@@ -129,7 +129,8 @@ async fn try_process(
 
 /// Ends the process of a failed handshake and makes its end part of the reason.
 async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectError) -> TryFailure {
-    let by_itself = !request.cancel.is_cancelled()
+    let by_itself = failure.closed
+        && !request.cancel.is_cancelled()
         && tokio::time::timeout(EXIT_FOLLOWS, process.wait()).await.is_ok();
     let plan = StopPlan { grace: request.config.shutdown_timeout, force: request.force.clone() };
     let ExitReport { exit, stderr_tail } = Process::stop(&process, plan).await;
@@ -157,7 +158,7 @@ async fn open_url(
         match handshake(request, endpoint(), attempt, tries.len() - at).await {
             Ok(connected) => return Ok(Opened { session: connected.session, process: None }),
             Err(failure) => {
-                let ConnectError { error, retryable, unauthorized } = failure;
+                let ConnectError { error, retryable, unauthorized, .. } = failure;
                 outcome = Some(OpenError { error, retryable, exit: None });
                 if unauthorized || request.cancel.is_cancelled() {
                     break;
@@ -187,6 +188,7 @@ async fn handshake(
             error: Error::new(ErrorCode::Cancelled, "the start was given up"),
             retryable: false,
             unauthorized: false,
+            closed: false,
         }),
     };
     match &result {
@@ -195,7 +197,13 @@ async fn handshake(
             let detail = format!("{} {} {}", view.name, view.version, view.protocol_version);
             request.steps.done(step, &detail).await;
         }
-        Err(failure) => request.steps.failed(step, &failure.error.message).await,
+        Err(failure) => {
+            request.steps.failed(step, &failure.error.message).await;
+            if failure.unauthorized {
+                let step = request.steps.begin(StartStep::Authorize).await;
+                request.steps.failed(step, &failure.error.message).await;
+            }
+        }
     }
     result
 }
@@ -213,7 +221,7 @@ fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
     let error = Error::new(ErrorCode::ServerStartup, message)
         .server(&request.config.name)
         .help("raise `startupTimeout` if it is only slow; see its stderr");
-    ConnectError { error, retryable: false, unauthorized: false }
+    ConnectError { error, retryable: false, unauthorized: false, closed: false }
 }
 
 fn no_attempt() -> Error {

@@ -75,6 +75,7 @@ mod connect;
 mod list;
 mod listen;
 mod live;
+mod mirrored;
 mod request;
 mod seen;
 
@@ -153,6 +154,9 @@ pub struct ConnectError {
     pub retryable: bool,
     /// Whether the server asks for authorisation (HTTP 401).
     pub unauthorized: bool,
+    /// Whether the server ended the connection, and not the host that gave up: only then is its
+    /// exit the cause.
+    pub closed: bool,
 }
 
 /// A request of the host to the server.

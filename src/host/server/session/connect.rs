@@ -75,6 +75,7 @@ pub async fn connect(
                 error: Error::new(ErrorCode::ServerStartup, failure.to_string()),
                 retryable: false,
                 unauthorized: false,
+                closed: false,
             }),
         },
     };
@@ -173,6 +174,7 @@ fn version_error(message: &str, help: &str, tap: &Tap) -> ConnectError {
         error: Error::new(ErrorCode::ServerStartup, message).help(help),
         retryable: false,
         unauthorized: false,
+        closed: false,
     }
 }
 
@@ -243,6 +245,10 @@ fn explain(error: ClientInitializeError, handshake: Handshake, tap: &Tap) -> Con
         other => other,
     };
     let unauthorized = error.is_authorization_required();
+    let closed = matches!(
+        error,
+        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
+    );
     let mut out = match (error, handshake.failure) {
         (ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. }, _) => {
             let versions: Vec<&str> =
@@ -280,5 +286,5 @@ fn explain(error: ClientInitializeError, handshake: Handshake, tap: &Tap) -> Con
     if handshake.late_discover {
         out.message += "; it answered `server/discover` only after `initialize` had been sent";
     }
-    ConnectError { error: out, retryable: true, unauthorized }
+    ConnectError { error: out, retryable: true, unauthorized, closed }
 }

@@ -10,6 +10,7 @@ use super::FetchedList;
 use super::live::{Core, Limits, Trip};
 use crate::host::capabilities::{ListKind, RejectedEntry};
 use crate::host::server::wire::exchange::{Operation, cut};
+use crate::host::view::Era;
 use crate::host::{Error, ErrorCode, FindingKind};
 use crate::text::SafeText;
 
@@ -91,17 +92,26 @@ impl Core {
             if index == self.tap.context.limits.list_entries {
                 return Ok((next, false));
             }
-            if entry.is_object() {
-                list.entries.push(Arc::new(entry));
+            if !entry.is_object() {
+                list.rejected.push(self.rejected(kind, index, entry, "it is no object"));
+            } else if let Some(flaw) = self.unsendable(kind, &entry) {
+                list.rejected.push(self.rejected(kind, index, entry, &flaw));
             } else {
-                list.rejected.push(self.rejected(kind, index, entry));
+                list.entries.push(Arc::new(entry));
             }
         }
         Ok((next, true))
     }
 
-    fn rejected(&self, kind: ListKind, index: usize, entry: Value) -> RejectedEntry {
-        let message = format!("entry {index} of `{}` is no object", kind.method());
+    /// Why calls of a tool could not be sent: over HTTP of the modern era its annotated parameters
+    /// travel as headers.
+    fn unsendable(&self, kind: ListKind, entry: &Value) -> Option<String> {
+        let mirrors = kind == ListKind::Tools && self.era() == Era::Modern && self.outbox.is_none();
+        mirrors.then(|| super::mirrored::problem(entry)).flatten()
+    }
+
+    fn rejected(&self, kind: ListKind, index: usize, entry: Value, why: &str) -> RejectedEntry {
+        let message = format!("entry {index} of `{}`: {why}", kind.method());
         let raw = entry.to_string();
         self.tap.report(FindingKind::BadEntry, &message, &raw, Some(kind.method()));
         RejectedEntry { list: kind, index, reason: SafeText::line(&message), raw: Arc::new(entry) }
