@@ -1,0 +1,248 @@
+//! The history of calls made by hand, and half-filled forms, kept across runs of the program.
+//!
+//! One JSON object per line, only ever appended while the program runs: a crash loses nothing, and
+//! a call that began and never ended is known to have an unknown outcome. Nothing here is ever sent
+//! again by itself.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One line of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "camelCase")]
+pub enum HistoryRecord {
+    /// A call began.
+    #[serde(rename_all = "camelCase")]
+    Began {
+        /// Tells it from others; unique in the file.
+        id: u64,
+        /// Microseconds since 1970-01-01 UTC.
+        at: u64,
+        /// What was called: `server.tool`, or a URI.
+        target: String,
+        /// Its arguments.
+        arguments: Value,
+    },
+    /// A call ended.
+    #[serde(rename_all = "camelCase")]
+    Ended {
+        /// Which.
+        id: u64,
+        /// `ok`, `tool error`, or the code of the error.
+        outcome: String,
+        /// How long it took, without waiting for a person.
+        millis: u64,
+    },
+    /// A form as it was left; `null` when it was sent or emptied.
+    #[serde(rename_all = "camelCase")]
+    Draft {
+        /// What it calls.
+        target: String,
+        /// The value.
+        value: Value,
+    },
+}
+
+/// A call of the past.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistoryEntry {
+    /// Its id.
+    pub id: u64,
+    /// Microseconds since 1970-01-01 UTC.
+    pub at: u64,
+    /// Its arguments.
+    pub arguments: Value,
+    /// How it ended; `None` when the program did not live to see it.
+    pub outcome: Option<(String, u64)>,
+}
+
+/// What is known of the past, newest first per target.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    entries: HashMap<String, Vec<HistoryEntry>>,
+    drafts: HashMap<String, Value>,
+    last_id: u64,
+}
+
+impl History {
+    /// Most calls kept per target.
+    pub const PER_TARGET: usize = 50;
+    /// Longest record that is kept, in bytes; a longer one is a call without its arguments.
+    pub const LONGEST: usize = 256 << 10;
+    /// File size at which [`History::load`] writes it anew.
+    const COMPACT_AT: u64 = 4 << 20;
+
+    /// Reads the file; what cannot be read is left out, a missing file is an empty history.
+    pub fn load(path: &Path) -> Self {
+        let mut history = Self::default();
+        let Ok(text) = std::fs::read_to_string(path) else { return history };
+        for line in text.lines() {
+            if let Ok(record) = serde_json::from_str(line) {
+                history.apply(&record);
+            }
+        }
+        if std::fs::metadata(path).is_ok_and(|m| m.len() > Self::COMPACT_AT) {
+            let _ = history.rewrite(path);
+        }
+        history
+    }
+
+    /// Folds one record in.
+    pub fn apply(&mut self, record: &HistoryRecord) {
+        match record {
+            HistoryRecord::Began { id, at, target, arguments } => {
+                self.last_id = self.last_id.max(*id);
+                let entries = self.entries.entry(target.clone()).or_default();
+                let entry =
+                    HistoryEntry { id: *id, at: *at, arguments: arguments.clone(), outcome: None };
+                entries.insert(0, entry);
+                entries.truncate(Self::PER_TARGET);
+            }
+            HistoryRecord::Ended { id, outcome, millis } => {
+                let all = self.entries.values_mut().flatten();
+                if let Some(entry) = { all }.find(|entry| entry.id == *id) {
+                    entry.outcome = Some((outcome.clone(), *millis));
+                }
+            }
+            HistoryRecord::Draft { target, value: Value::Null } => {
+                self.drafts.remove(target);
+            }
+            HistoryRecord::Draft { target, value } => {
+                self.drafts.insert(target.clone(), value.clone());
+            }
+        }
+    }
+
+    /// Calls of a target, newest first.
+    pub fn of(&self, target: &str) -> &[HistoryEntry] {
+        self.entries.get(target).map_or(&[], Vec::as_slice)
+    }
+
+    /// The form of a target as it was left.
+    pub fn draft(&self, target: &str) -> Option<&Value> {
+        self.drafts.get(target)
+    }
+
+    /// An id no record has.
+    pub const fn next_id(&self) -> u64 {
+        self.last_id + 1
+    }
+
+    /// Appends one record to the file, which only its owner may read.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn append(path: &Path, record: &HistoryRecord) -> io::Result<()> {
+        let mut line = serde_json::to_string(record)?;
+        if line.len() > Self::LONGEST {
+            let HistoryRecord::Began { id, at, target, .. } = record else { return Ok(()) };
+            let short = HistoryRecord::Began {
+                id: *id,
+                at: *at,
+                target: target.clone(),
+                arguments: Value::Null,
+            };
+            line = serde_json::to_string(&short)?;
+        }
+        line.push('\n');
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let mut options = std::fs::OpenOptions::new();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(path)?.write_all(line.as_bytes())
+    }
+
+    fn rewrite(&self, path: &Path) -> io::Result<()> {
+        let mut text = String::new();
+        let mut push = |record: &HistoryRecord| {
+            if let Ok(line) = serde_json::to_string(record) {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        };
+        for (target, entries) in &self.entries {
+            for entry in entries.iter().rev() {
+                push(&HistoryRecord::Began {
+                    id: entry.id,
+                    at: entry.at,
+                    target: target.clone(),
+                    arguments: entry.arguments.clone(),
+                });
+                if let Some((outcome, millis)) = entry.outcome.clone() {
+                    push(&HistoryRecord::Ended { id: entry.id, outcome, millis });
+                }
+            }
+        }
+        for (target, value) in &self.drafts {
+            push(&HistoryRecord::Draft { target: target.clone(), value: value.clone() });
+        }
+        super::saved::write_whole(path, text.as_bytes())
+    }
+
+    /// The file for a project: in the user's state directory, named by the configuration file.
+    pub fn path_for(config: &Path) -> Option<PathBuf> {
+        use sha2::Digest as _;
+        let base = dirs::state_dir().or_else(dirs::data_local_dir)?;
+        let whole = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
+        let hash = sha2::Sha256::digest(whole.as_os_str().as_encoded_bytes());
+        let name: String = hash.iter().take(8).map(|b| format!("{b:02x}")).collect();
+        Some(base.join("mcpdeck").join("history").join(format!("{name}.jsonl")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn began(id: u64, arguments: Value) -> HistoryRecord {
+        HistoryRecord::Began { id, at: id, target: "a.t".into(), arguments }
+    }
+
+    #[test]
+    fn a_call_that_never_ended_has_an_unknown_outcome_after_a_crash() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("deep/history.jsonl");
+        let ended = HistoryRecord::Ended { id: 1, outcome: "ok".into(), millis: 12 };
+        let draft = HistoryRecord::Draft { target: "a.t".into(), value: json!({"half": 1}) };
+        for record in [began(1, json!({"n": 1})), ended, began(2, json!({"n": 2})), draft] {
+            History::append(&path, &record).expect("writable");
+        }
+        // The crash cut the last line short.
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .and_then(|mut f| f.write_all(b"{\"record\":\"be"))
+            .expect("writable");
+        let history = History::load(&path);
+        let outcomes: Vec<_> =
+            history.of("a.t").iter().map(|e| (e.id, e.outcome.clone())).collect();
+        assert_eq!(outcomes, [(2, None), (1, Some(("ok".to_owned(), 12)))]);
+        assert_eq!(history.draft("a.t"), Some(&json!({"half": 1})));
+        assert_eq!(history.next_id(), 3);
+    }
+
+    #[test]
+    fn history_is_bounded_and_survives_being_written_anew() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("h.jsonl");
+        let mut history = History::default();
+        for id in 1..=80 {
+            history.apply(&began(id, json!(id)));
+        }
+        assert_eq!(history.of("a.t").len(), History::PER_TARGET);
+        history.rewrite(&path).expect("writable");
+        assert_eq!(History::load(&path), history);
+        let huge = began(99, json!("x".repeat(History::LONGEST)));
+        History::append(&path, &huge).expect("writable");
+        assert_eq!(History::load(&path).of("a.t")[0].arguments, Value::Null);
+    }
+}
