@@ -192,8 +192,8 @@ impl History {
         let base = dirs::state_dir().or_else(dirs::data_local_dir)?;
         let whole = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
         let hash = sha2::Sha256::digest(whole.as_os_str().as_encoded_bytes());
-        let name: String = hash.iter().take(8).map(|b| format!("{b:02x}")).collect();
-        Some(base.join("mcpdeck").join("history").join(format!("{name}.jsonl")))
+        let name = hash.iter().take(8).fold(0_u64, |name, byte| name << 8 | u64::from(*byte));
+        Some(base.join("mcpdeck").join("history").join(format!("{name:016x}.jsonl")))
     }
 }
 

@@ -173,7 +173,7 @@ impl SavedCalls {
         let calls = value.get("calls").and_then(Value::as_object);
         for (name, call) in calls.into_iter().flatten() {
             let call = serde_json::from_value(call.clone()).map_err(|_| {
-                let at = text.find(&format!("{:?}", name)).unwrap_or_default();
+                let at = text.find(&format!("{name:?}")).unwrap_or_default();
                 syntax(at, format!("call `{name}` needs `tool`, `prompt` or `resource`, and `arguments` as an object"))
             })?;
             out.calls.insert(name.clone(), call);

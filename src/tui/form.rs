@@ -26,4 +26,5 @@ pub use command::FormCommand;
 pub use field::FieldKind;
 pub use problem::Problem;
 pub use row::{Row, RowKind};
+pub use seed::Defaults;
 pub use state::FormState;

@@ -265,12 +265,58 @@ impl FormState {
         self.typed();
     }
 
+    /// Whether a list to choose from is open.
+    pub const fn popup_is_open(&self) -> bool {
+        self.popup.is_some()
+    }
+
+    /// The text of the line under the cursor for an editor outside, and the suffix of its file.
+    /// Works for text too long for the line, and for containers as JSON.
+    pub fn field_for_editor(&self) -> Option<(String, &'static str)> {
+        let row = self.current()?;
+        if let Some(editor) = &self.editor {
+            let suffix = if editor.edits == Edits::Json { ".json" } else { ".txt" };
+            return Some((editor.area.lines().join("\n"), suffix));
+        }
+        match (row.field()?, pointer::get(self.value.as_ref(), &row.pointer)) {
+            (_, Some(Value::String(text))) => Some((text.clone(), ".txt")),
+            (_, Some(value)) => Some((serde_json::to_string_pretty(value).ok()?, ".json")),
+            (field, None) => {
+                let text = matches!(field.kind, FieldKind::Text { .. });
+                Some((String::new(), if text { ".txt" } else { ".json" }))
+            }
+        }
+    }
+
+    /// Whether the field under the cursor holds base64 (`contentEncoding`, or `format: byte`).
+    pub fn wants_base64(&self) -> bool {
+        let field = self.current().and_then(super::Row::field);
+        field.is_some_and(|field| {
+            field.merged.nodes.iter().any(|node| {
+                node.encoding.as_deref() == Some("base64")
+                    || matches!(node.format.as_deref(), Some("byte" | "base64" | "binary"))
+            })
+        })
+    }
+
     /// Replaces the text of the line under the cursor: from `$EDITOR`, a file, a completion.
     pub fn replace_text(&mut self, text: &str) {
         if let Some(editor) = &mut self.editor {
             editor.area = area(text);
-            self.typed();
+            return self.typed();
         }
+        let Some((at, is_text)) = self.current().and_then(|row| {
+            let text = matches!(row.field()?.kind, FieldKind::Text { .. });
+            Some((row.pointer.clone(), text))
+        }) else {
+            return;
+        };
+        if is_text {
+            self.set(&at, Value::String(text.to_owned()));
+        } else if let Ok(value) = exact(text) {
+            self.set(&at, value);
+        }
+        self.focus();
     }
 }
 

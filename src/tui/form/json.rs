@@ -160,6 +160,14 @@ impl FormState {
         true
     }
 
+    /// Replaces the JSON text: from `$EDITOR`.
+    pub fn replace_json(&mut self, text: &str) {
+        if let Some(json) = &mut self.json {
+            json.area = area(text.trim_end());
+            self.json_typed();
+        }
+    }
+
     pub(super) fn json_typed(&mut self) {
         let Some(json) = &mut self.json else { return };
         let text = json.area.lines().join("\n");

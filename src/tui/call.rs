@@ -1,0 +1,20 @@
+//! Calling by hand: the form of a tool, prompt or resource template, its calls while they run, and
+//! what they gave. Makes no call itself: it says what it wants and is told what happened.
+
+pub mod ask;
+pub mod command;
+mod draw;
+pub mod export;
+pub mod keys;
+pub mod run;
+pub mod screen;
+pub mod subject;
+pub mod template;
+#[cfg(test)]
+mod tests;
+mod typing;
+
+pub use command::CallCommand;
+pub use run::{Run, RunState};
+pub use screen::{CallScreen, Intent};
+pub use subject::{Subject, SubjectKind};

@@ -1,0 +1,210 @@
+//! Questions over the call screen: what to do about problems, lists to pick from, lines to type.
+
+use crossterm::event::{KeyCode, KeyEvent};
+
+use super::export::Export;
+use super::run::Run;
+use super::screen::{CallScreen, Focus, Intent};
+use super::subject::SubjectKind;
+use super::template;
+use crate::config::history::HistoryEntry;
+use crate::config::saved::{SavedCall, SavedTarget};
+use crate::host::{Timestamp, Validation};
+use crate::text::SafeText;
+use crate::tui::form::FormCommand;
+use crate::tui::form::problem::Weight;
+
+/// A question to the person, over the screen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// The form has problems: go to them, or send anyway.
+    Problems,
+    /// A list to pick from.
+    Pick(Pick, Vec<SafeText>, usize),
+    /// A line of text.
+    Line(Line, String),
+}
+
+/// What is picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// A call of the past.
+    History,
+    /// A saved call.
+    Saved,
+    /// A way to copy the call.
+    Export,
+    /// A suggestion of the server.
+    Suggestion,
+}
+
+/// What a line of text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The name of a saved call.
+    Name,
+    /// What to search for.
+    Search,
+    /// A path.
+    File,
+}
+
+impl CallScreen {
+    pub(super) fn open_history(&mut self) {
+        let describe = |entry: &HistoryEntry| {
+            let HistoryEntry { at, arguments, outcome, .. } = entry;
+            let when = Timestamp(*at).to_rfc3339();
+            let how = match outcome {
+                Some((word, millis)) => format!("{word} {millis} ms"),
+                None => "outcome unknown".to_owned(),
+            };
+            let text: String = arguments.to_string().chars().take(300).collect();
+            SafeText::line(&format!("{}  {how}  {text}", when.get(..16).unwrap_or(&when)))
+        };
+        let entries = self.past.iter().map(describe).collect();
+        self.ask = Some(Ask::Pick(Pick::History, entries, 0));
+    }
+
+    pub(super) fn open_saved(&mut self) {
+        let entries = self.saved.iter().map(|(name, _)| SafeText::line(name)).collect();
+        self.ask = Some(Ask::Pick(Pick::Saved, entries, 0));
+    }
+
+    pub(super) fn suggest(&mut self) -> Vec<Intent> {
+        if self.suggestions.len() == 1 {
+            let text = self.suggestions.remove(0);
+            self.form.replace_text(&text);
+        } else if !self.suggestions.is_empty() {
+            let entries = self.suggestions.iter().map(|text| SafeText::line(text)).collect();
+            self.ask = Some(Ask::Pick(Pick::Suggestion, entries, 0));
+        }
+        Vec::new()
+    }
+
+    pub(super) fn key_in_ask(&mut self, key: KeyEvent) -> Vec<Intent> {
+        match (self.ask.take(), key.code) {
+            (_, KeyCode::Esc) => {}
+            (Some(Ask::Problems), KeyCode::Char('f')) => {
+                return self.send(self.form.arguments(), Validation::Force);
+            }
+            (Some(Ask::Problems), KeyCode::Enter) => {
+                self.focus = Focus::Form;
+                self.form.apply(FormCommand::First);
+                let here = self.form.problem_at(0).is_some_and(|p| p.weight < Weight::Note);
+                if !here {
+                    self.form.apply(FormCommand::NextProblem);
+                }
+            }
+            (Some(Ask::Pick(pick, entries, at)), code) => {
+                return self.key_in_pick(pick, entries, at, code);
+            }
+            (Some(Ask::Line(line, mut text)), code) => {
+                match code {
+                    KeyCode::Enter => return self.line_done(line, text),
+                    KeyCode::Backspace => {
+                        text.pop();
+                    }
+                    KeyCode::Char(c) => text.push(c),
+                    _ => {}
+                }
+                self.ask = Some(Ask::Line(line, text));
+            }
+            (ask, _) => self.ask = ask,
+        }
+        Vec::new()
+    }
+
+    fn key_in_pick(
+        &mut self,
+        pick: Pick,
+        entries: Vec<SafeText>,
+        at: usize,
+        code: KeyCode,
+    ) -> Vec<Intent> {
+        let last = entries.len().saturating_sub(1);
+        let at = match code {
+            KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') | KeyCode::Tab => (at + 1).min(last),
+            KeyCode::PageDown => (at + 10).min(last),
+            KeyCode::PageUp => at.saturating_sub(10),
+            KeyCode::Enter => return self.picked(pick, at),
+            _ => at,
+        };
+        self.ask = Some(Ask::Pick(pick, entries, at));
+        Vec::new()
+    }
+
+    fn picked(&mut self, pick: Pick, at: usize) -> Vec<Intent> {
+        match pick {
+            Pick::History => {
+                if let Some(entry) = self.past.get(at) {
+                    let arguments = entry.arguments.clone();
+                    self.form.set_value(Some(arguments));
+                    self.focus = Focus::Form;
+                }
+            }
+            Pick::Saved => {
+                if let Some((_, call)) = self.saved.get(at) {
+                    let arguments = call.arguments_value();
+                    self.form.set_value(Some(arguments));
+                    self.focus = Focus::Form;
+                }
+            }
+            Pick::Export => {
+                let arguments = self.form.arguments();
+                let uri = match self.subject.kind {
+                    SubjectKind::Template => {
+                        template::expand(&self.subject.wire, &arguments).unwrap_or_default()
+                    }
+                    _ => self.subject.wire.to_string(),
+                };
+                let way = Export::ALL.get(at).copied().unwrap_or(Export::Arguments);
+                return vec![Intent::Copy(way.text(&self.subject, &arguments, &uri))];
+            }
+            Pick::Suggestion => {
+                if let Some(text) = self.suggestions.get(at).cloned() {
+                    self.form.replace_text(&text);
+                    self.suggestions.clear();
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    fn line_done(&mut self, line: Line, text: String) -> Vec<Intent> {
+        let text = text.trim().to_owned();
+        match line {
+            _ if text.is_empty() => Vec::new(),
+            Line::Search => {
+                let view = self.runs.get_mut(self.shown).and_then(Run::view_mut);
+                let wants = view.and_then(|view| view.search(&text));
+                super::screen::wanted(wants)
+            }
+            Line::File => vec![Intent::ReadFile(text)],
+            Line::Name => {
+                let canonical = format!("{}.{}", self.subject.server, self.subject.wire);
+                let arguments = self.form.arguments();
+                let mut call = SavedCall::tool(canonical.clone(), &arguments);
+                call.target = match self.subject.kind {
+                    SubjectKind::Tool => SavedTarget::Tool { tool: canonical },
+                    SubjectKind::Prompt => SavedTarget::Prompt { prompt: canonical },
+                    SubjectKind::Template | SubjectKind::Resource => SavedTarget::Resource {
+                        resource: match self.subject.kind {
+                            SubjectKind::Template => {
+                                template::expand(&self.subject.wire, &arguments).unwrap_or_default()
+                            }
+                            _ => self.subject.wire.to_string(),
+                        },
+                        server: Some(self.subject.server.to_string()),
+                    },
+                };
+                if matches!(call.target, SavedTarget::Resource { .. }) {
+                    call.arguments.clear();
+                }
+                call.force = self.form.blocking() > 0;
+                self.saved.push((text.clone(), call.clone()));
+                vec![Intent::SaveCall(text, Box::new(call))]
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Drawing of the call screen: what is called, its form, how the call stands, what it gave.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::widgets::{Clear, Widget};
+
+use super::ask::{Ask, Line, Pick};
+use super::keys;
+use super::run::{Run, RunState, spell};
+use super::screen::{CallScreen, Focus};
+use crate::host::Timestamp;
+use crate::text::SafeText;
+use crate::tui::form::draw::{Look, form, put};
+
+struct Regions {
+    head: Rect,
+    form: Rect,
+    status: Option<Rect>,
+    result: Option<Rect>,
+    footer: Rect,
+}
+
+impl CallScreen {
+    fn regions(&self, area: Rect) -> Regions {
+        let described = self.subject.description.is_some() && area.height >= 16;
+        let head = Rect { height: (1 + u16::from(described)).min(area.height), ..area };
+        let footer_height = u16::from(area.height >= 8);
+        let footer = Rect { y: area.bottom() - footer_height, height: footer_height, ..area };
+        let y = head.bottom();
+        let body = Rect { y, height: footer.y.saturating_sub(y), ..area };
+        if self.runs.is_empty() {
+            return Regions { head, form: body, status: None, result: None, footer };
+        }
+        if body.width >= 150 {
+            let left = body.width / 2;
+            let right = Rect { x: body.x + left + 1, width: body.width - left - 1, ..body };
+            let status = Rect { height: right.height.min(2), ..right };
+            let result = Rect { y: status.bottom(), height: right.height - status.height, ..right };
+            let form = Rect { width: left, ..body };
+            return Regions { head, form, status: Some(status), result: Some(result), footer };
+        }
+        let wanted = self.form.rows().len() as u16 + 2;
+        let most = match self.focus {
+            Focus::Form => body.height * 3 / 5,
+            Focus::Result => body.height / 4,
+        };
+        let form = Rect { height: wanted.min(most).max(body.height.min(3)), ..body };
+        let status =
+            Rect { y: form.bottom(), height: 2.min(body.bottom() - form.bottom()), ..body };
+        let rest = body.bottom().saturating_sub(status.bottom());
+        let result = Rect { y: status.bottom(), height: rest, ..body };
+        Regions { head, form, status: Some(status), result: Some(result), footer }
+    }
+
+    /// Brings the layout of the result up to date with the region.
+    pub fn prepare(&mut self, area: Rect, look: &Look) {
+        let Some(result) = self.regions(area).result else { return };
+        let shown = self.shown;
+        if let Some(view) = self.runs.get_mut(shown).and_then(Run::view_mut) {
+            view.prepare(result, look);
+        }
+    }
+
+    /// Draws the screen.
+    pub fn render(&self, look: &Look, now: Timestamp, area: Rect, buf: &mut Buffer) {
+        let area = area.intersection(buf.area);
+        if area.height < 3 || area.width < 10 {
+            return;
+        }
+        let regions = self.regions(area);
+        self.draw_head(look, regions.head, buf);
+        form(&self.form, look, self.subject.verb(), regions.form, buf);
+        if let (Some(status), Some(result), Some(run)) =
+            (regions.status, regions.result, self.run())
+        {
+            self.draw_status(look, now, run, status, buf);
+            draw_run(look, run, result, buf);
+        }
+        if !self.suggestions.is_empty() && self.ask.is_none() {
+            self.draw_suggestions(look, regions.form, buf);
+        }
+        self.draw_footer(look, regions.footer, buf);
+        if let Some(ask) = &self.ask {
+            self.draw_ask(ask, look, area, buf);
+        }
+    }
+
+    fn draw_head(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        let room = |x: u16| area.right().saturating_sub(x);
+        let mut x =
+            put(buf, area.x + 1, area.y, room(area.x + 1), &self.subject.label, look.accent);
+        let mut parts = vec![self.subject.server.to_string()];
+        if !self.subject.manner.is_empty() {
+            parts.push(self.subject.manner.to_owned());
+        }
+        if self.subject.bytes > 0 {
+            parts.push(format!("about {} tokens", self.subject.bytes.div_ceil(4)));
+        }
+        if self.subscribed {
+            parts.push("subscribed".to_owned());
+        }
+        let text = format!("   {}", parts.join(look.sign(" · ", " - ")));
+        x = put(buf, x, area.y, room(x), &SafeText::line(&text), look.muted);
+        if let Some(title) = &self.subject.title {
+            x = put(buf, x, area.y, room(x), "   ", look.muted);
+            put(buf, x, area.y, room(x), title, look.foreign);
+        }
+        if let (Some(description), true) = (&self.subject.description, area.height > 1) {
+            let line: String = description.chars().take(400).collect();
+            put(buf, area.x + 1, area.y + 1, area.width - 1, &SafeText::line(&line), look.foreign);
+        }
+    }
+
+    fn draw_status(&self, look: &Look, now: Timestamp, run: &Run, area: Rect, buf: &mut Buffer) {
+        if area.height == 0 {
+            return;
+        }
+        let rule = look.sign("─", "-").repeat(usize::from(area.width));
+        put(buf, area.x, area.y, area.width, &rule, look.rule);
+        if self.runs.len() > 1 {
+            let text = format!(" {} of {} ", self.shown + 1, self.runs.len());
+            let style = if self.focus == Focus::Result { look.accent } else { look.muted };
+            put(buf, area.x + 2, area.y, area.width.saturating_sub(2), &text, style);
+        }
+        let y = area.y + area.height - 1;
+        let room = |x: u16| area.right().saturating_sub(x);
+        if let RunState::Running { cancelling } = &run.state {
+            let elapsed = spell(now.since(run.began));
+            let word = if *cancelling { "cancelling" } else { "running" };
+            let text = format!(" {} {word} {elapsed}", look.sign("◐", "~"));
+            let mut x = put(buf, area.x, y, area.width, &text, look.accent);
+            if run.waiting.1 {
+                let text = format!("  waiting for you {}", spell(run.waiting.0));
+                x = put(buf, x, y, room(x), &text, look.warning);
+            }
+            x = draw_progress(look, run, Rect { x: x + 2, y, width: room(x + 2), height: 1 }, buf);
+            let hint = "  ctrl-x cancels";
+            put(buf, x, y, room(x), hint, look.faint);
+        } else {
+            let Some(ending) = run.ending() else { return };
+            let (sign, style) = if ending.good {
+                (look.sign(" ✓ ", " ok "), look.ok)
+            } else {
+                (look.sign(" ✗ ", " x "), look.error)
+            };
+            let x = put(buf, area.x, y, area.width, sign, style);
+            let x = put(buf, x, y, room(x), &SafeText::line(&ending.words), style);
+            if !ending.next.is_empty() {
+                let text = format!("  {} {}", look.sign("↳", ">"), ending.next);
+                put(buf, x, y, room(x), &SafeText::line(&text), look.muted);
+            }
+        }
+    }
+
+    fn draw_suggestions(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        if area.height < 3 {
+            return;
+        }
+        let y = area.bottom() - 1;
+        let blank = " ".repeat(usize::from(area.width));
+        put(buf, area.x, y, area.width, &blank, look.text);
+        let mut x = put(buf, area.x + 1, y, area.width - 1, "ctrl-space ", look.accent);
+        for suggestion in self.suggestions.iter().take(20) {
+            let cut: String = suggestion.chars().take(60).collect();
+            let room = area.right().saturating_sub(x);
+            x = put(buf, x, y, room, &SafeText::line(&format!("{cut}  ")), look.foreign);
+        }
+    }
+
+    fn draw_footer(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        if area.height == 0 {
+            return;
+        }
+        let mut x = area.x + 1;
+        for (key, word) in keys::footer(self.places()) {
+            let room = area.right().saturating_sub(x);
+            if room < (key.len() + word.len() + 2) as u16 {
+                break;
+            }
+            x = put(buf, x, area.y, room, key, look.accent);
+            x = put(
+                buf,
+                x,
+                area.y,
+                area.right().saturating_sub(x),
+                &format!(" {word}  "),
+                look.muted,
+            );
+        }
+    }
+
+    fn draw_ask(&self, ask: &Ask, look: &Look, area: Rect, buf: &mut Buffer) {
+        match ask {
+            Ask::Problems => {
+                let n = self.form.blocking();
+                let word = if n == 1 { "problem" } else { "problems" };
+                let title = format!("the form has {n} {word}");
+                let mut lines: Vec<SafeText> = self
+                    .form
+                    .problems()
+                    .iter()
+                    .take(6)
+                    .map(|p| SafeText::line(&format!("{}  {}", p.pointer, p.message)))
+                    .collect();
+                lines.push(SafeText::line(
+                    "enter goes there · f sends it anyway, to test the server · esc stays",
+                ));
+                popup(look, &title, &lines, None, area, buf);
+            }
+            Ask::Pick(pick, entries, at) => {
+                let title = match pick {
+                    Pick::History => "calls of the past",
+                    Pick::Saved => "saved calls",
+                    Pick::Export => "copy as",
+                    Pick::Suggestion => "the server suggests",
+                };
+                popup(look, title, entries, Some(*at), area, buf);
+            }
+            Ask::Line(line, text) => {
+                let title = match line {
+                    Line::Name => "save under the name",
+                    Line::Search => "search",
+                    Line::File => "path of the file",
+                };
+                popup(look, title, &[SafeText::line(&format!("{text}▏"))], None, area, buf);
+            }
+        }
+    }
+}
+
+fn draw_progress(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) -> u16 {
+    let Some(progress) = &run.progress else { return area.x };
+    let mut x = area.x;
+    if let Some(share) = run.share() {
+        let width = 20.min(area.width / 2);
+        let full = (f64::from(width) * share) as u16;
+        let bar = look.sign("█", "#").repeat(usize::from(full));
+        let rest = look.sign("░", ".").repeat(usize::from(width - full));
+        x = put(buf, x, area.y, width, &bar, look.accent);
+        x = put(buf, x, area.y, width - full, &rest, look.faint);
+        x = put(buf, x, area.y, 6, &format!(" {:.0} %", share * 100.0), look.text);
+    } else {
+        x = put(buf, x, area.y, 24, &format!("step {}", progress.progress), look.text);
+    }
+    if let Some(message) = &progress.message {
+        let cut: String = message.chars().take(300).collect();
+        let room = area.right().saturating_sub(x + 18);
+        x = put(buf, x, area.y, room, &SafeText::line(&format!("  {cut}")), look.foreign);
+    }
+    x
+}
+
+fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
+    match &run.state {
+        RunState::Answered { view, .. } => view.render(look, area, buf),
+        RunState::Running { .. } => {
+            let rows = usize::from(area.height);
+            let from = run.logs.len().saturating_sub(rows);
+            for (i, line) in run.logs.iter().skip(from).enumerate() {
+                put(buf, area.x + 1, area.y + i as u16, area.width - 1, line, look.foreign);
+            }
+        }
+        RunState::Failed(error) => {
+            let mut lines = vec![SafeText::block(&error.message)];
+            lines.extend(
+                error
+                    .violations
+                    .iter()
+                    .map(|v| SafeText::line(&format!("  {}  {}", v.pointer, v.message))),
+            );
+            if let Some(rpc) = &error.rpc {
+                let code = rpc.code.map_or_else(|| "no code".to_owned(), |code| code.to_string());
+                lines.push(SafeText::line(&format!("JSON-RPC error {code}: {}", rpc.message)));
+                if let Some(data) = &rpc.data {
+                    let text = serde_json::to_string_pretty(data).unwrap_or_default();
+                    lines.push(SafeText::block(&text.chars().take(20_000).collect::<String>()));
+                }
+            }
+            let all = lines.iter().flat_map(|text| text.lines());
+            for (i, line) in all.take(usize::from(area.height)).enumerate() {
+                put(buf, area.x + 1, area.y + i as u16, area.width - 1, line, look.text);
+            }
+        }
+    }
+}
+
+fn popup(
+    look: &Look,
+    title: &str,
+    lines: &[SafeText],
+    at: Option<usize>,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let width = 76.min(area.width);
+    let height = (lines.len() as u16 + 2).clamp(3, 16).min(area.height);
+    let outer = Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 3,
+        width,
+        height,
+    };
+    Clear.render(outer, buf);
+    buf.set_style(outer, look.input);
+    put(buf, outer.x + 1, outer.y, width - 2, title, look.accent);
+    let rows = usize::from(height - 1);
+    let top = at.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
+    if lines.is_empty() {
+        put(buf, outer.x + 1, outer.y + 1, width - 2, "nothing here yet", look.faint);
+    }
+    for (i, line) in lines.iter().enumerate().skip(top).take(rows) {
+        let style = if at == Some(i) { look.selection } else { look.text };
+        put(buf, outer.x + 1, outer.y + 1 + (i - top) as u16, width - 2, line, style);
+    }
+}

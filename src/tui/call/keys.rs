@@ -1,0 +1,186 @@
+//! The keys of the call screen, as one table: dispatch, footer and help are made from it.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::command::CallCommand as C;
+use crate::tui::form::FormCommand as F;
+use crate::tui::result::ResultCommand as R;
+
+/// Where a key means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// On the whole screen.
+    Anywhere,
+    /// In the form; letters are typed, so these have a modifier or are no letters.
+    Form,
+    /// In the form, on lines that take no text.
+    FormLine,
+    /// In the result.
+    Result,
+}
+
+/// One key.
+pub struct KeyRow {
+    /// Where.
+    pub place: Where,
+    /// Its name: `ctrl-n`, `alt-up`, `f5`, `x`.
+    pub chord: &'static str,
+    /// What it does.
+    pub command: C,
+    /// A word for the footer; empty when it is not shown there.
+    pub footer: &'static str,
+    /// A sentence for the help.
+    pub help: &'static str,
+}
+
+const fn row(
+    place: Where,
+    chord: &'static str,
+    command: C,
+    footer: &'static str,
+    help: &'static str,
+) -> KeyRow {
+    KeyRow { place, chord, command, footer, help }
+}
+
+use Where::{Anywhere, Form, FormLine, Result};
+
+/// Every key of the call screen.
+pub const KEYS: &[KeyRow] = &[
+    row(Anywhere, "f5", C::Call, "call", "Make the call"),
+    row(Anywhere, "ctrl-r", C::Call, "", "Make the call"),
+    row(Anywhere, "f8", C::Force, "", "Make the call past validation, to test the server"),
+    row(Anywhere, "ctrl-x", C::Cancel, "cancel", "Cancel the running call; the server is told"),
+    row(Anywhere, "ctrl-w", C::Switch, "result", "Between form and result"),
+    row(Anywhere, "f6", C::Switch, "", "Between form and result"),
+    row(Anywhere, "ctrl-t", C::History, "history", "Calls of the past"),
+    row(Anywhere, "f3", C::Saved, "", "Saved calls"),
+    row(Anywhere, "ctrl-s", C::SaveCall, "save", "Save this call under a name"),
+    row(Anywhere, "ctrl-y", C::CopyCall, "", "Copy the call: command line, JSON-RPC, Rust"),
+    row(Anywhere, "esc", C::Back, "back", "Close the topmost thing, then the screen"),
+    row(Form, "tab", C::Form(F::Next), "", "Next line"),
+    row(Form, "backtab", C::Form(F::Previous), "", "Previous line"),
+    row(Form, "down", C::Form(F::Next), "", "Next line"),
+    row(Form, "up", C::Form(F::Previous), "", "Previous line"),
+    row(
+        Form,
+        "enter",
+        C::Form(F::Enter),
+        "",
+        "Into the line: fold, choose, add; or on to the next",
+    ),
+    row(Form, "ctrl-n", C::Form(F::NextProblem), "next problem", "Go to the next problem"),
+    row(Form, "ctrl-e", C::Form(F::Json), "JSON", "The whole value as JSON: open, leave, close"),
+    row(Form, "alt-j", C::Form(F::AsJson), "", "This field as JSON, or as fields again"),
+    row(Form, "ctrl-o", C::Editor, "editor", "This field, or the JSON, in $EDITOR"),
+    row(Form, "ctrl-f", C::File, "", "Fill this field from a file"),
+    row(Form, "ctrl-u", C::Form(F::Unset), "", "Take the value away: unset"),
+    row(Form, "alt-n", C::Form(F::Null), "", "Set null"),
+    row(Form, "alt-e", C::Form(F::Empty), "", "Set the empty text, list or object"),
+    row(Form, "alt-a", C::Form(F::Add), "", "Add an item or entry"),
+    row(Form, "alt-x", C::Form(F::Remove), "", "Remove this item or entry"),
+    row(Form, "alt-d", C::Form(F::Duplicate), "", "Duplicate this item"),
+    row(Form, "alt-up", C::Form(F::MoveUp), "", "Move this item up"),
+    row(Form, "alt-down", C::Form(F::MoveDown), "", "Move this item down"),
+    row(Form, "ctrl-up", C::Form(F::StepUp), "", "One step more"),
+    row(Form, "ctrl-down", C::Form(F::StepDown), "", "One step less"),
+    row(Form, "alt-r", C::Form(F::Rename), "", "Rename this entry"),
+    row(Form, "alt-z", C::Form(F::Undo), "", "Take the last change back"),
+    row(Form, "ctrl-space", C::Suggest, "", "Take the server's suggestion"),
+    row(Form, "pageup", C::Form(F::First), "", "First line"),
+    row(Form, "pagedown", C::Form(F::Last), "", "The line that calls"),
+    row(FormLine, "space", C::Form(F::Toggle), "", "Toggle"),
+    row(FormLine, "left", C::Form(F::Fold), "", "Fold"),
+    row(FormLine, "right", C::Form(F::Unfold), "", "Unfold"),
+    row(FormLine, "a", C::Form(F::Add), "add", "Add an item or entry"),
+    row(FormLine, "x", C::Form(F::Remove), "", "Remove this item or entry"),
+    row(FormLine, "d", C::Form(F::Duplicate), "", "Duplicate this item"),
+    row(FormLine, "n", C::Form(F::NextProblem), "", "Go to the next problem"),
+    row(FormLine, "h", C::History, "", "Calls of the past"),
+    row(FormLine, "delete", C::Form(F::Unset), "", "Take the value away: unset"),
+    row(FormLine, "backspace", C::Form(F::Unset), "", "Take the value away: unset"),
+    row(Result, "j", C::Result(R::Scroll(1)), "", "Down"),
+    row(Result, "down", C::Result(R::Scroll(1)), "", "Down"),
+    row(Result, "k", C::Result(R::Scroll(-1)), "", "Up"),
+    row(Result, "up", C::Result(R::Scroll(-1)), "", "Up"),
+    row(Result, "pagedown", C::Result(R::Page(1)), "", "A page down"),
+    row(Result, "space", C::Result(R::Page(1)), "", "A page down"),
+    row(Result, "pageup", C::Result(R::Page(-1)), "", "A page up"),
+    row(Result, "g", C::Result(R::Top), "", "To the start"),
+    row(Result, "home", C::Result(R::Top), "", "To the start"),
+    row(Result, "G", C::Result(R::Bottom), "", "To the end"),
+    row(Result, "end", C::Result(R::Bottom), "", "To the end"),
+    row(Result, "h", C::Result(R::Fold), "", "Fold, or go to the parent"),
+    row(Result, "left", C::Result(R::Fold), "", "Fold, or go to the parent"),
+    row(Result, "l", C::Result(R::Unfold), "", "Unfold"),
+    row(Result, "right", C::Result(R::Unfold), "", "Unfold"),
+    row(Result, "<", C::Result(R::Sideways(-1)), "", "Scroll left"),
+    row(Result, ">", C::Result(R::Sideways(1)), "", "Scroll right"),
+    row(Result, "tab", C::Result(R::NextTab), "view", "Content, structured, raw, compared"),
+    row(Result, "b", C::Result(R::NextBlock), "", "Next block of content"),
+    row(Result, "enter", C::Result(R::Enter), "", "Fold or unfold; open the link"),
+    row(Result, "m", C::Result(R::Markdown), "", "Markdown or plain text"),
+    row(Result, "W", C::Result(R::Wrap), "", "Wrap long lines"),
+    row(Result, "y", C::Result(R::Copy), "copy", "Copy what is selected"),
+    row(Result, "p", C::Result(R::CopyPath), "", "Copy its JSON pointer"),
+    row(Result, "Y", C::Result(R::CopyAll), "", "Copy the whole result"),
+    row(Result, "w", C::Result(R::Save), "write", "Save to a file"),
+    row(Result, "/", C::Search, "search", "Search"),
+    row(Result, "n", C::Result(R::SearchNext), "", "Next match"),
+    row(Result, "c", C::Compare, "compare", "Compare with the answer before"),
+    row(Result, "v", C::Result(R::SideBySide), "", "Comparison side by side or unified"),
+    row(Result, "r", C::Again, "again", "Make this call again"),
+    row(Result, "S", C::Subscribe, "", "Subscribe to this resource, or end it"),
+    row(Result, "[", C::Older, "", "The call before"),
+    row(Result, "]", C::Newer, "", "The call after"),
+    row(Result, "q", C::Switch, "", "Back to the form"),
+];
+
+/// What a key means in one of `places`, the first of them first.
+pub fn command(places: &[Where], key: KeyEvent) -> Option<C> {
+    let chord = name(key)?;
+    places
+        .iter()
+        .find_map(|place| KEYS.iter().find(|row| row.place == *place && row.chord == chord))
+        .map(|row| row.command)
+}
+
+/// The name of a key as the table spells it.
+pub fn name(key: KeyEvent) -> Option<String> {
+    let bare = match key.code {
+        KeyCode::Char(' ') | KeyCode::Null => "space".to_owned(),
+        KeyCode::Char(c) => c.to_string(),
+        KeyCode::F(n) => format!("f{n}"),
+        KeyCode::Enter => "enter".to_owned(),
+        KeyCode::Tab if key.modifiers.contains(KeyModifiers::SHIFT) => "backtab".to_owned(),
+        KeyCode::Tab => "tab".to_owned(),
+        KeyCode::BackTab => "backtab".to_owned(),
+        KeyCode::Esc => "esc".to_owned(),
+        KeyCode::Backspace => "backspace".to_owned(),
+        KeyCode::Delete => "delete".to_owned(),
+        KeyCode::Up => "up".to_owned(),
+        KeyCode::Down => "down".to_owned(),
+        KeyCode::Left => "left".to_owned(),
+        KeyCode::Right => "right".to_owned(),
+        KeyCode::Home => "home".to_owned(),
+        KeyCode::End => "end".to_owned(),
+        KeyCode::PageUp => "pageup".to_owned(),
+        KeyCode::PageDown => "pagedown".to_owned(),
+        _ => return None,
+    };
+    let mut out = String::new();
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        out.push_str("ctrl-");
+    }
+    if key.modifiers.contains(KeyModifiers::ALT) {
+        out.push_str("alt-");
+    }
+    out.push_str(&bare);
+    Some(out)
+}
+
+/// Keys and words for the footer of these places.
+pub fn footer(places: &[Where]) -> Vec<(&'static str, &'static str)> {
+    let shown = KEYS.iter().filter(|row| places.contains(&row.place) && !row.footer.is_empty());
+    shown.map(|row| (row.chord, row.footer)).collect()
+}

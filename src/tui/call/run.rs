@@ -1,0 +1,215 @@
+//! One call: while it runs, and how it ended. Pure.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::host::call::{AnswerSource, CallView};
+use crate::host::{CallOutcome, Error, ErrorCode, Progress, Timestamp};
+use crate::text::SafeText;
+use crate::tui::result::ResultView;
+
+/// Most log lines kept per call.
+const LOGS: usize = 200;
+
+/// One call.
+pub struct Run {
+    /// Its number on this screen, from 1.
+    pub number: u64,
+    /// What was sent.
+    pub arguments: Value,
+    /// Whether validation was forced past.
+    pub forced: bool,
+    /// When it began.
+    pub began: Timestamp,
+    /// Last progress.
+    pub progress: Option<Progress>,
+    /// Time waiting for a person so far, and whether it waits now.
+    pub waiting: (Duration, bool),
+    /// Log notifications of its server meanwhile.
+    pub logs: Vec<SafeText>,
+    /// How it stands.
+    pub state: RunState,
+}
+
+/// How a call stands.
+pub enum RunState {
+    /// Under way.
+    Running {
+        /// Whether the server was told to cancel.
+        cancelling: bool,
+    },
+    /// Answered, by the tool's own error perhaps.
+    Answered {
+        /// The outcome.
+        outcome: Box<CallOutcome>,
+        /// Its viewer.
+        view: Box<ResultView>,
+    },
+    /// No answer.
+    Failed(Error),
+}
+
+/// How an ended call reads: a word, what it means, what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Whether it is what was wanted.
+    pub good: bool,
+    /// A few words.
+    pub words: String,
+    /// What to do next; empty when nothing.
+    pub next: String,
+}
+
+impl Run {
+    /// A call that begins.
+    pub const fn new(number: u64, arguments: Value, forced: bool, began: Timestamp) -> Self {
+        Self {
+            number,
+            arguments,
+            forced,
+            began,
+            progress: None,
+            waiting: (Duration::ZERO, false),
+            logs: Vec::new(),
+            state: RunState::Running { cancelling: false },
+        }
+    }
+
+    /// Whether it is under way.
+    pub const fn is_running(&self) -> bool {
+        matches!(self.state, RunState::Running { .. })
+    }
+
+    /// Takes over what the engine knows of the call.
+    pub fn follow(&mut self, call: &CallView) {
+        self.waiting = (call.waiting, call.is_waiting);
+        if call.progress.is_some() {
+            self.progress.clone_from(&call.progress);
+        }
+    }
+
+    /// Keeps a log line.
+    pub fn log(&mut self, line: SafeText) {
+        if self.logs.len() == LOGS {
+            self.logs.remove(0);
+        }
+        self.logs.push(line);
+    }
+
+    /// It has ended.
+    pub fn end(&mut self, result: Result<CallOutcome, Error>) {
+        self.state = match result {
+            Ok(outcome) => {
+                let view =
+                    ResultView::new(outcome.result.clone(), outcome.output_violations.clone());
+                RunState::Answered { outcome: Box::new(outcome), view: Box::new(view) }
+            }
+            Err(error) => RunState::Failed(error),
+        };
+    }
+
+    /// Its viewer.
+    pub fn view_mut(&mut self) -> Option<&mut ResultView> {
+        match &mut self.state {
+            RunState::Answered { view, .. } => Some(view),
+            _ => None,
+        }
+    }
+
+    /// The result, when there is one.
+    pub fn result(&self) -> Option<&Value> {
+        match &self.state {
+            RunState::Answered { outcome, .. } => Some(&outcome.result),
+            _ => None,
+        }
+    }
+
+    /// Share done, from 0 to 1, when it is known.
+    pub fn share(&self) -> Option<f64> {
+        let progress = self.progress.as_ref()?;
+        let total = progress.total.filter(|total| *total > 0.0)?;
+        Some((progress.progress / total).clamp(0.0, 1.0))
+    }
+
+    /// How it ended, in words; `None` while it runs.
+    pub fn ending(&self) -> Option<Ending> {
+        match &self.state {
+            RunState::Running { .. } => None,
+            RunState::Answered { outcome, .. } => Some(answered(outcome)),
+            RunState::Failed(error) => Some(failed(error)),
+        }
+    }
+
+    /// The word for the record of the past.
+    pub fn outcome_word(&self) -> Option<(String, u64)> {
+        match &self.state {
+            RunState::Running { .. } => None,
+            RunState::Answered { outcome, .. } => {
+                let word = if outcome.is_error { "tool error" } else { "ok" };
+                Some((word.to_owned(), outcome.duration.as_millis() as u64))
+            }
+            RunState::Failed(error) => Some((error.code.as_str().to_owned(), 0)),
+        }
+    }
+}
+
+fn answered(outcome: &CallOutcome) -> Ending {
+    let mut parts = vec![spell(outcome.duration)];
+    if outcome.waiting > Duration::from_millis(100) {
+        parts[0] = format!("{} + {} waiting for you", parts[0], spell(outcome.waiting));
+    }
+    match outcome.source {
+        AnswerSource::Server => {}
+        AnswerSource::Cache(age) => parts.push(format!("from the cache, {} old", spell(age))),
+        AnswerSource::Stale(age) => {
+            parts.push(format!("stale, {} old: the server is unavailable", spell(age)));
+        }
+    }
+    if outcome.forced {
+        parts.push("sent past validation".to_owned());
+    }
+    if !outcome.guard_warnings.is_empty() {
+        parts.push(format!("{} suspicious arguments", outcome.guard_warnings.len()));
+    }
+    let words = parts.join(" · ");
+    if outcome.is_error {
+        let words = format!("tool error · {words}");
+        let next = "the tool answered that it failed; its words are below".to_owned();
+        return Ending { good: false, words, next };
+    }
+    Ending { good: true, words, next: String::new() }
+}
+
+fn failed(error: &Error) -> Ending {
+    let (word, fallback) = match error.code {
+        ErrorCode::Timeout => {
+            ("timed out", "call again with a longer timeout, or look at the server's log")
+        }
+        ErrorCode::Cancelled => ("cancelled", "the server was told; call again when ready"),
+        ErrorCode::Validation => {
+            ("refused before sending", "mend the fields, or send it past validation")
+        }
+        ErrorCode::Protocol => ("protocol error", "look at the message in Traffic"),
+        ErrorCode::ServerUnavailable => ("server unavailable", "start or restart it"),
+        ErrorCode::CircuitOpen => ("rejected by the breaker", "wait, or reset the breaker"),
+        ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied => {
+            ("not permitted", "see the policy in the configuration")
+        }
+        ErrorCode::RateLimited => ("too many calls", "wait for those that run"),
+        code => (code.as_str(), ""),
+    };
+    let next = error.help.clone().unwrap_or_else(|| fallback.to_owned());
+    Ending { good: false, words: word.to_owned(), next }
+}
+
+/// A duration as people say it.
+pub fn spell(span: Duration) -> String {
+    let millis = span.as_millis();
+    match millis {
+        0 => format!("{} µs", span.as_micros()),
+        1..=999 => format!("{millis} ms"),
+        1_000..=59_999 => format!("{:.1} s", span.as_secs_f64()),
+        _ => format!("{}m {:02}s", span.as_secs() / 60, span.as_secs() % 60),
+    }
+}

@@ -1,0 +1,407 @@
+//! The state of the call screen: form, calls, what is asked of the person. Does no I/O.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::ask::{Ask, Line, Pick};
+use super::command::CallCommand;
+use super::export::Export;
+use super::keys::Where;
+use super::run::{Run, RunState};
+use super::subject::{Subject, SubjectKind};
+use super::template;
+use crate::config::history::{History, HistoryEntry, HistoryRecord};
+use crate::config::saved::{SavedCall, SavedCalls, SavedTarget};
+use crate::host::call::CallView;
+use crate::host::{CallOutcome, Error, Progress, Timestamp, Validation};
+use crate::text::SafeText;
+use crate::tui::form::state::PendingCheck;
+use crate::tui::form::{Defaults, FormCommand, FormState};
+use crate::tui::result::view::Wants;
+
+/// What the screen wants done outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Intent {
+    /// Make a call; the number comes back with what happens to it.
+    Call {
+        /// Number of the run.
+        run: u64,
+        /// Arguments of a tool or prompt; the URI of a resource as text.
+        arguments: Value,
+        /// Whether they must fit.
+        validation: Validation,
+    },
+    /// Cancel a call.
+    Cancel(u64),
+    /// Ask for completions; the answer goes to [`CallScreen::suggested`].
+    Complete {
+        /// Parameters of `completion/complete`.
+        params: Value,
+        /// Comes back with the answer.
+        ticket: u64,
+    },
+    /// Put text on the clipboard.
+    Copy(String),
+    /// Write a file.
+    Save(String, Vec<u8>),
+    /// Open text in `$EDITOR`; comes back to [`CallScreen::edited`].
+    Edit(String, &'static str),
+    /// Read a file for the field; comes back to [`CallScreen::file_read`].
+    ReadFile(String),
+    /// Show a resource of the same server.
+    OpenResource(String),
+    /// Subscribe to a resource (true) or end it.
+    Subscribe(String, Subscription),
+    /// Add a call to the saved ones.
+    SaveCall(String, Box<SavedCall>),
+    /// Append to the history.
+    Record(HistoryRecord),
+    /// Tell something.
+    Say(String),
+    /// Leave the screen; it is kept as it is.
+    Close,
+}
+
+/// Begin or end of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subscription {
+    /// Begin.
+    Begin,
+    /// End.
+    End,
+}
+
+/// Where the keys go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// The form.
+    Form,
+    /// The result.
+    Result,
+}
+
+/// The call screen of one subject.
+pub struct CallScreen {
+    /// What is called.
+    pub subject: Subject,
+    /// The form.
+    pub form: FormState,
+    /// The calls, oldest first.
+    pub runs: Vec<Run>,
+    /// Which of them is shown.
+    pub shown: usize,
+    /// Where the keys go.
+    pub focus: Focus,
+    /// The open question.
+    pub ask: Option<Ask>,
+    /// What the server suggests for the field under the cursor.
+    pub suggestions: Vec<String>,
+    /// Whether updates of the resource are wanted.
+    pub subscribed: bool,
+    pub(super) past: Vec<HistoryEntry>,
+    pub(super) saved: Vec<(String, SavedCall)>,
+    pub(super) asked: Option<(String, String)>,
+    pub(super) completion: Option<(u64, Timestamp)>,
+    pub(super) ticket: u64,
+    records: BTreeMap<u64, u64>,
+    next_record: u64,
+    drafted: Option<Value>,
+    pub(super) now: Timestamp,
+}
+
+/// Quiet time after a key before the server is asked for completions.
+pub const DEBOUNCE: Duration = Duration::from_millis(150);
+/// Ended calls kept on the screen.
+const RUNS: usize = 20;
+
+impl CallScreen {
+    /// A screen for `subject`. A draft of an earlier run of the program is taken up again.
+    pub fn new(subject: Subject, history: &History, saved: &SavedCalls, now: Timestamp) -> Self {
+        let mut form = FormState::new(&subject.schema, Defaults::Required);
+        let key = subject.key();
+        if let Some(draft) = history.draft(&key) {
+            form.set_value(Some(draft.clone()));
+        }
+        form.apply(FormCommand::First);
+        let past = history.of(&key).to_vec();
+        let canonical = format!("{}.{}", subject.server, subject.wire);
+        let mine = |call: &SavedCall| match &call.target {
+            SavedTarget::Tool { tool } => subject.kind == SubjectKind::Tool && *tool == canonical,
+            SavedTarget::Prompt { prompt } => {
+                subject.kind == SubjectKind::Prompt && *prompt == canonical
+            }
+            SavedTarget::Resource { resource, .. } => **resource == *subject.wire,
+        };
+        let saved =
+            saved.calls.iter().filter(|(_, c)| mine(c)).map(|(n, c)| (n.clone(), c.clone()));
+        Self {
+            past,
+            saved: saved.collect(),
+            subject,
+            form,
+            runs: Vec::new(),
+            shown: 0,
+            focus: Focus::Form,
+            ask: None,
+            suggestions: Vec::new(),
+            subscribed: false,
+            asked: None,
+            completion: None,
+            ticket: 0,
+            records: BTreeMap::new(),
+            next_record: history.next_id(),
+            drafted: None,
+            now,
+        }
+    }
+
+    /// The call that is shown.
+    pub fn run(&self) -> Option<&Run> {
+        self.runs.get(self.shown)
+    }
+
+    /// Whether typed letters are text now.
+    pub fn is_typing(&self) -> bool {
+        matches!(self.ask, Some(Ask::Line(..)))
+            || (self.ask.is_none() && self.focus == Focus::Form && self.form.takes_text())
+    }
+
+    /// Where keys are looked up, innermost first.
+    pub fn places(&self) -> &'static [Where] {
+        match self.focus {
+            Focus::Form if self.form.takes_text() => &[Where::Form, Where::Anywhere],
+            Focus::Form => &[Where::FormLine, Where::Form, Where::Anywhere],
+            Focus::Result => &[Where::Result, Where::Anywhere],
+        }
+    }
+
+    /// Does what was asked.
+    pub fn command(&mut self, command: CallCommand) -> Vec<Intent> {
+        use CallCommand as C;
+        match command {
+            C::Call => return self.call(Validation::Enforce),
+            C::Force => return self.call(Validation::Force),
+            C::Cancel => return self.cancel(),
+            C::Again => return self.again(),
+            C::Switch => self.switch(),
+            C::Editor => return self.editor(),
+            C::History => self.open_history(),
+            C::Saved => self.open_saved(),
+            C::SaveCall => self.ask = Some(Ask::Line(Line::Name, String::new())),
+            C::CopyCall => {
+                let ways = Export::ALL.map(|way| SafeText::line(way.label())).to_vec();
+                self.ask = Some(Ask::Pick(Pick::Export, ways, 0));
+            }
+            C::File => self.ask = Some(Ask::Line(Line::File, String::new())),
+            C::Suggest => return self.suggest(),
+            C::Older => self.shown = self.shown.saturating_sub(1),
+            C::Newer => self.shown = (self.shown + 1).min(self.runs.len().saturating_sub(1)),
+            C::Compare => return self.compare(),
+            C::Search => self.ask = Some(Ask::Line(Line::Search, String::new())),
+            C::Subscribe => return self.subscribe(),
+            C::Back => return self.back(),
+            C::Form(FormCommand::Enter) if self.form.is_on_submit() && !self.form.takes_text() => {
+                return self.call(Validation::Enforce);
+            }
+            C::Form(command) => {
+                self.form.apply(command);
+                return self.typed();
+            }
+            C::Result(command) => {
+                let run = self.runs.get_mut(self.shown);
+                let wants = run.and_then(Run::view_mut).and_then(|view| view.apply(command));
+                return wanted(wants);
+            }
+        }
+        Vec::new()
+    }
+
+    fn call(&mut self, validation: Validation) -> Vec<Intent> {
+        if self.form.has_drafts() {
+            self.focus = Focus::Form;
+            self.form.apply(FormCommand::NextProblem);
+            let text = "what is typed there is no value yet; nothing was sent".to_owned();
+            return vec![Intent::Say(text)];
+        }
+        if validation == Validation::Enforce && self.form.blocking() > 0 {
+            self.ask = Some(Ask::Problems);
+            return Vec::new();
+        }
+        self.send(self.form.arguments(), validation)
+    }
+
+    pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Intent> {
+        let wire = match self.subject.kind {
+            SubjectKind::Tool | SubjectKind::Prompt => arguments.clone(),
+            SubjectKind::Template => match template::expand(&self.subject.wire, &arguments) {
+                Ok(uri) => Value::String(uri),
+                Err(reason) => return vec![Intent::Say(format!("no URI template: {reason}"))],
+            },
+            SubjectKind::Resource => Value::String(self.subject.wire.to_string()),
+        };
+        if self.runs.len() >= RUNS
+            && let Some(old) = self.runs.iter().position(|run| !run.is_running())
+        {
+            self.runs.remove(old);
+        }
+        let number = self.runs.last().map_or(1, |run| run.number + 1);
+        let forced = validation == Validation::Force;
+        self.runs.push(Run::new(number, arguments.clone(), forced, self.now));
+        self.shown = self.runs.len() - 1;
+        self.focus = Focus::Result;
+        let id = self.next_record;
+        self.next_record += 1;
+        self.records.insert(number, id);
+        let arguments_kept = arguments.clone();
+        let entry = HistoryEntry { id, at: self.now.0, arguments: arguments_kept, outcome: None };
+        self.past.insert(0, entry);
+        let target = self.subject.key();
+        let record = HistoryRecord::Began { id, at: self.now.0, target, arguments };
+        vec![Intent::Record(record), Intent::Call { run: number, arguments: wire, validation }]
+    }
+
+    fn again(&mut self) -> Vec<Intent> {
+        let Some(run) = self.run() else { return Vec::new() };
+        let validation = if run.forced { Validation::Force } else { Validation::Enforce };
+        self.send(run.arguments.clone(), validation)
+    }
+
+    fn cancel(&mut self) -> Vec<Intent> {
+        let Some(run) = self.runs.get_mut(self.shown) else { return Vec::new() };
+        match &mut run.state {
+            RunState::Running { cancelling } => {
+                *cancelling = true;
+                vec![Intent::Cancel(run.number)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn switch(&mut self) {
+        self.focus = match self.focus {
+            Focus::Form if !self.runs.is_empty() => Focus::Result,
+            _ => Focus::Form,
+        };
+    }
+
+    fn compare(&mut self) -> Vec<Intent> {
+        let before = &self.runs[..self.shown.min(self.runs.len())];
+        let Some(earlier) = before.iter().rev().find_map(|run| run.result().cloned()) else {
+            return vec![Intent::Say("there is no earlier answer to compare with".to_owned())];
+        };
+        if let Some(view) = self.runs.get_mut(self.shown).and_then(Run::view_mut) {
+            view.compare_with(&earlier);
+        }
+        Vec::new()
+    }
+
+    fn subscribe(&mut self) -> Vec<Intent> {
+        let uri = match (self.subject.kind, self.run()) {
+            (SubjectKind::Resource, _) => self.subject.wire.to_string(),
+            (SubjectKind::Template, Some(run)) => {
+                template::expand(&self.subject.wire, &run.arguments).unwrap_or_default()
+            }
+            _ => return vec![Intent::Say("only resources can be subscribed to".to_owned())],
+        };
+        self.subscribed = !self.subscribed;
+        let what = if self.subscribed { Subscription::Begin } else { Subscription::End };
+        vec![Intent::Subscribe(uri, what)]
+    }
+
+    fn back(&mut self) -> Vec<Intent> {
+        if self.form.abandon_json() {
+            return Vec::new();
+        }
+        if self.focus == Focus::Result {
+            self.focus = Focus::Form;
+            return Vec::new();
+        }
+        let mut intents = self.draft();
+        intents.push(Intent::Close);
+        intents
+    }
+
+    /// Keeps the form for another run of the program, when it changed since it was kept last.
+    pub fn draft(&mut self) -> Vec<Intent> {
+        let value = self.form.value().cloned();
+        if self.drafted == value || value.as_ref().is_some_and(is_bare) && self.drafted.is_none() {
+            return Vec::new();
+        }
+        self.drafted.clone_from(&value);
+        let target = self.subject.key();
+        let value = value.unwrap_or(Value::Null);
+        vec![Intent::Record(HistoryRecord::Draft { target, value })]
+    }
+
+    /// A call made progress.
+    pub fn progress(&mut self, run: u64, progress: Progress) {
+        if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
+            run.progress = Some(progress);
+        }
+    }
+
+    /// What the engine knows of a running call.
+    pub fn follow(&mut self, run: u64, call: &CallView) {
+        if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
+            run.follow(call);
+        }
+    }
+
+    /// A log notification of the server while calls run.
+    pub fn log(&mut self, line: &SafeText) {
+        for run in self.runs.iter_mut().filter(|run| run.is_running()) {
+            run.log(line.clone());
+        }
+    }
+
+    /// A call has ended.
+    pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Intent> {
+        let Some(run) = self.runs.iter_mut().find(|r| r.number == number) else {
+            return Vec::new();
+        };
+        run.end(result);
+        let Some((outcome, millis)) = run.outcome_word() else { return Vec::new() };
+        let Some(id) = self.records.remove(&number) else { return Vec::new() };
+        if let Some(past) = self.past.iter_mut().find(|entry| entry.id == id) {
+            past.outcome = Some((outcome.clone(), millis));
+        }
+        vec![Intent::Record(HistoryRecord::Ended { id, outcome, millis })]
+    }
+
+    /// Whether calls are under way.
+    pub fn in_flight(&self) -> usize {
+        self.runs.iter().filter(|run| run.is_running()).count()
+    }
+
+    /// The definition changed (`list_changed`): the form is made anew over the same value.
+    pub fn redefine(&mut self, subject: Subject) {
+        if *subject.schema != *self.subject.schema {
+            let value = self.form.value().cloned();
+            self.form = FormState::with_value(&Arc::clone(&subject.schema), value);
+        }
+        self.subject = subject;
+    }
+
+    /// A check that must run elsewhere; its verdict goes to [`FormState::checked`].
+    pub fn pending_check(&self) -> Option<PendingCheck> {
+        self.form.pending_check()
+    }
+}
+
+fn is_bare(value: &Value) -> bool {
+    value.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
+/// What the viewer wants, as an intent of the screen.
+pub(super) fn wanted(wants: Option<Wants>) -> Vec<Intent> {
+    let intent = wants.map(|wants| match wants {
+        Wants::Copy(text) => Intent::Copy(text),
+        Wants::Save(name, bytes) => Intent::Save(name, bytes),
+        Wants::OpenResource(uri) => Intent::OpenResource(uri),
+        Wants::Say(text) => Intent::Say(text),
+    });
+    intent.into_iter().collect()
+}

@@ -1,0 +1,201 @@
+//! What is called: a tool, a prompt, a resource template, or a resource; each with the schema its
+//! form is made from. Pure.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::template;
+use crate::config::ServerName;
+use crate::host::{Prompt, Resource, ResourceTemplate, Tool};
+use crate::text::SafeText;
+
+/// What kind of thing is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SubjectKind {
+    /// `tools/call`
+    Tool,
+    /// `prompts/get`
+    Prompt,
+    /// `resources/read`, URI from a template
+    Template,
+    /// `resources/read`
+    Resource,
+}
+
+/// What is called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// Its server.
+    pub server: ServerName,
+    /// What kind it is.
+    pub kind: SubjectKind,
+    /// Name, URI or template on the wire.
+    pub wire: Arc<str>,
+    /// Name to draw.
+    pub label: SafeText,
+    /// Title to draw.
+    pub title: Option<SafeText>,
+    /// Description to draw.
+    pub description: Option<SafeText>,
+    /// Words about its behaviour: `reads`, `writes`, `destroys`.
+    pub manner: &'static str,
+    /// Schema of the form.
+    pub schema: Arc<Value>,
+    /// Size of the definition in bytes, for the estimate of its context cost.
+    pub bytes: usize,
+}
+
+impl Subject {
+    /// A tool.
+    pub fn tool(server: &ServerName, tool: &Tool) -> Self {
+        let manner = match (tool.hints.read_only, tool.hints.destructive) {
+            (Some(true), _) => "reads",
+            (_, Some(true)) => "destroys",
+            (Some(false), _) => "writes",
+            _ => "",
+        };
+        Self {
+            server: server.clone(),
+            kind: SubjectKind::Tool,
+            wire: Arc::clone(&tool.name),
+            label: tool.label.clone(),
+            title: tool.title.clone(),
+            description: tool.description.clone(),
+            manner,
+            schema: Arc::clone(&tool.input_schema),
+            bytes: tool.raw.to_string().len(),
+        }
+    }
+
+    /// A prompt; its arguments are text on the wire (MCP, server features, prompts).
+    pub fn prompt(server: &ServerName, prompt: &Prompt) -> Self {
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for argument in &prompt.arguments {
+            let mut field = json!({"type": "string", "title": argument.label.as_str()});
+            if let Some(description) = &argument.description {
+                field["description"] = json!(description.as_str());
+            }
+            properties.insert(argument.name.to_string(), field);
+            if argument.required {
+                required.push(argument.name.to_string());
+            }
+        }
+        Self {
+            server: server.clone(),
+            kind: SubjectKind::Prompt,
+            wire: Arc::clone(&prompt.name),
+            label: prompt.label.clone(),
+            title: prompt.title.clone(),
+            description: prompt.description.clone(),
+            manner: "",
+            schema: Arc::new(closed(properties, &required)),
+            bytes: prompt.raw.to_string().len(),
+        }
+    }
+
+    /// A resource template; its variables are the fields.
+    pub fn template(server: &ServerName, template: &ResourceTemplate) -> Self {
+        let mut properties = Map::new();
+        for variable in template::variables(&template.uri_template).unwrap_or_default() {
+            let field = if variable.explode {
+                json!({"type": ["array", "string"], "items": {"type": "string"}})
+            } else {
+                json!({"type": "string"})
+            };
+            properties.insert(variable.name, field);
+        }
+        Self {
+            server: server.clone(),
+            kind: SubjectKind::Template,
+            wire: Arc::clone(&template.uri_template),
+            label: template.label.clone(),
+            title: template.title.clone().or_else(|| Some(template.name.clone())),
+            description: template.description.clone(),
+            manner: "reads",
+            schema: Arc::new(closed(properties, &[])),
+            bytes: template.raw.to_string().len(),
+        }
+    }
+
+    /// A resource: nothing to fill in.
+    pub fn resource(server: &ServerName, resource: &Resource) -> Self {
+        Self {
+            server: server.clone(),
+            kind: SubjectKind::Resource,
+            wire: Arc::clone(&resource.uri),
+            label: resource.label.clone(),
+            title: resource.title.clone().or_else(|| Some(resource.name.clone())),
+            description: resource.description.clone(),
+            manner: "reads",
+            schema: Arc::new(closed(Map::new(), &[])),
+            bytes: resource.raw.to_string().len(),
+        }
+    }
+
+    /// A resource that is only known by its URI: behind a link of a result.
+    pub fn uri(server: &ServerName, uri: &str) -> Self {
+        Self {
+            server: server.clone(),
+            kind: SubjectKind::Resource,
+            wire: uri.into(),
+            label: SafeText::line(uri),
+            title: None,
+            description: None,
+            manner: "reads",
+            schema: Arc::new(closed(Map::new(), &[])),
+            bytes: 0,
+        }
+    }
+
+    /// Name under which history and drafts are kept.
+    pub fn key(&self) -> String {
+        match self.kind {
+            SubjectKind::Tool => format!("{}.{}", self.server, self.wire),
+            SubjectKind::Prompt => format!("prompt:{}.{}", self.server, self.wire),
+            SubjectKind::Template | SubjectKind::Resource => {
+                format!("uri:{}:{}", self.server, self.wire)
+            }
+        }
+    }
+
+    /// The word on the line that calls.
+    pub const fn verb(&self) -> &'static str {
+        match self.kind {
+            SubjectKind::Tool => "Call",
+            SubjectKind::Prompt => "Get",
+            SubjectKind::Template | SubjectKind::Resource => "Read",
+        }
+    }
+
+    /// Whether the server can complete its fields (`completion/complete`).
+    pub const fn completes(&self) -> bool {
+        matches!(self.kind, SubjectKind::Prompt | SubjectKind::Template)
+    }
+
+    /// The parameters of `completion/complete` for one field (MCP, utilities, completion).
+    pub fn completion(&self, argument: &str, value: &str, all: &Value) -> Option<Value> {
+        let reference = match self.kind {
+            SubjectKind::Prompt => json!({"type": "ref/prompt", "name": &*self.wire}),
+            SubjectKind::Template => json!({"type": "ref/resource", "uri": &*self.wire}),
+            SubjectKind::Tool | SubjectKind::Resource => return None,
+        };
+        let mut params = json!({"ref": reference, "argument": {"name": argument, "value": value}});
+        let others: Map<String, Value> = all
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(name, v)| *name != argument && v.is_string())
+            .map(|(name, v)| (name.clone(), v.clone()))
+            .collect();
+        if !others.is_empty() {
+            params["context"] = json!({"arguments": others});
+        }
+        Some(params)
+    }
+}
+
+fn closed(properties: Map<String, Value>, required: &[String]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}

@@ -1,0 +1,324 @@
+//! What the call screen promises: it sends what was meant, says how it went, and keeps it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::{Value, json};
+
+use super::export::{Export, quoted};
+use super::screen::{CallScreen, Intent};
+use super::subject::{Subject, SubjectKind};
+use super::template::{expand, variables};
+use crate::config::ServerName;
+use crate::config::history::{History, HistoryRecord};
+use crate::config::saved::SavedCalls;
+use crate::host::call::AnswerSource;
+use crate::host::{CallId, CallOutcome, Error, ErrorCode, Progress, Timestamp, Validation};
+use crate::text::SafeText;
+use crate::tui::form::draw::Look;
+
+fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {
+    Subject {
+        server: ServerName::new("memory"),
+        kind,
+        wire: wire.into(),
+        label: SafeText::line(wire),
+        title: None,
+        description: Some(SafeText::line("Create several new entities")),
+        manner: "writes",
+        schema: Arc::new(schema),
+        bytes: 1_240,
+    }
+}
+
+fn screen(schema: Value) -> CallScreen {
+    let subject = subject(SubjectKind::Tool, "add", schema);
+    CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(1_000_000))
+}
+
+fn sum() -> Value {
+    json!({"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]})
+}
+
+/// Presses keys: `<name>` is a key of the table, the rest is typed.
+fn press(screen: &mut CallScreen, script: &str) -> Vec<Intent> {
+    let mut intents = Vec::new();
+    let mut rest = script;
+    while let Some(c) = rest.chars().next() {
+        let (key, used) = match (c, rest[1..].split_once('>')) {
+            ('<', Some((name, _))) => (named(name), name.len() + 2),
+            _ => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
+        };
+        intents.extend(screen.key(key, Timestamp(2_000_000)));
+        rest = &rest[used..];
+    }
+    intents
+}
+
+fn named(name: &str) -> KeyEvent {
+    let (modifiers, bare) = match name.split_once('-') {
+        Some(("ctrl", bare)) => (KeyModifiers::CONTROL, bare),
+        Some(("alt", bare)) => (KeyModifiers::ALT, bare),
+        _ => (KeyModifiers::NONE, name),
+    };
+    let code = match bare {
+        "enter" => KeyCode::Enter,
+        "tab" => KeyCode::Tab,
+        "esc" => KeyCode::Esc,
+        "down" => KeyCode::Down,
+        "pagedown" => KeyCode::PageDown,
+        "backspace" => KeyCode::Backspace,
+        "f5" => KeyCode::F(5),
+        "f8" => KeyCode::F(8),
+        "space" => KeyCode::Char(' '),
+        other => KeyCode::Char(other.chars().next().expect("a key")),
+    };
+    KeyEvent::new(code, modifiers)
+}
+
+fn outcome(result: Value, is_error: bool) -> CallOutcome {
+    CallOutcome {
+        call: CallId(1),
+        server: ServerName::new("memory"),
+        target: "add".into(),
+        result: Arc::new(result),
+        is_error,
+        output_violations: Vec::new(),
+        guard_warnings: Vec::new(),
+        forced: false,
+        duration: Duration::from_millis(12),
+        waiting: Duration::from_secs(48),
+        source: AnswerSource::Server,
+    }
+}
+
+fn drawn(screen: &mut CallScreen, width: u16, height: u16) -> String {
+    let area = Rect::new(0, 0, width, height);
+    screen.prepare(area, &Look::default());
+    let mut buf = Buffer::empty(area);
+    screen.render(&Look::default(), Timestamp(5_200_000), area, &mut buf);
+    let line = |y: u16| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
+    (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+}
+
+fn call_of(intents: &[Intent]) -> Option<(&Value, Validation)> {
+    intents.iter().find_map(|intent| match intent {
+        Intent::Call { arguments, validation, .. } => Some((arguments, *validation)),
+        _ => None,
+    })
+}
+
+#[test]
+fn typing_the_fields_and_enter_on_the_last_line_calls() {
+    let mut screen = screen(sum());
+    let intents = press(&mut screen, "2<enter>3.5<enter><enter>");
+    assert_eq!(call_of(&intents), Some((&json!({"a": 2, "b": 3.5}), Validation::Enforce)));
+    assert!(matches!(&intents[0], Intent::Record(HistoryRecord::Began { .. })));
+    assert_eq!(screen.in_flight(), 1);
+    let records =
+        screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "5.5"}]}), false)));
+    assert!(
+        matches!(&records[0], Intent::Record(HistoryRecord::Ended { outcome, .. }) if outcome == "ok")
+    );
+    assert!(drawn(&mut screen, 100, 24).contains("12 ms + 48.0 s waiting for you"));
+}
+
+#[test]
+fn a_form_with_problems_is_sent_only_on_purpose() {
+    let mut screen = screen(sum());
+    assert_eq!(call_of(&press(&mut screen, "2<f5>")), None);
+    assert!(drawn(&mut screen, 90, 24).contains("the form has 1 problem"));
+    assert_eq!(call_of(&press(&mut screen, "<esc>")), None);
+    let intents = press(&mut screen, "<f5>f");
+    assert_eq!(call_of(&intents), Some((&json!({"a": 2}), Validation::Force)));
+}
+
+#[test]
+fn text_that_is_no_number_is_never_sent_not_even_on_purpose() {
+    let mut screen = screen(sum());
+    let intents = press(&mut screen, "2x<f8>");
+    assert_eq!(call_of(&intents), None);
+    assert!(matches!(intents.last(), Some(Intent::Say(_))));
+}
+
+#[test]
+fn every_ending_reads_differently_and_says_what_to_do() {
+    let mut seen = std::collections::HashSet::new();
+    let endings: Vec<Result<CallOutcome, Error>> = vec![
+        Ok(outcome(json!({"content": []}), false)),
+        Ok(outcome(json!({"content": []}), true)),
+        Err(Error::new(ErrorCode::Timeout, "no answer in 30 s")),
+        Err(Error::new(ErrorCode::Cancelled, "cancelled")),
+        Err(Error::new(ErrorCode::Protocol, "the answer is no JSON-RPC")),
+        Err(Error::new(ErrorCode::Validation, "does not fit")),
+        Err(Error::new(ErrorCode::ServerUnavailable, "exit code 1")),
+    ];
+    for ending in endings {
+        let mut screen = screen(json!({"type": "object"}));
+        press(&mut screen, "<f5>");
+        screen.ended(1, ending);
+        let ending = screen.run().and_then(super::Run::ending).expect("ended");
+        assert!(ending.good || !ending.next.is_empty());
+        assert!(seen.insert(ending.words));
+        drawn(&mut screen, 60, 20);
+    }
+}
+
+#[test]
+fn several_calls_run_at_once_and_each_can_be_cancelled() {
+    let mut screen = screen(json!({"type": "object"}));
+    press(&mut screen, "<f5><ctrl-w><f5>");
+    assert_eq!(screen.in_flight(), 2);
+    screen.progress(
+        2,
+        Progress {
+            call: CallId(1),
+            progress: 3.0,
+            total: Some(4.0),
+            message: Some(SafeText::line("step")),
+        },
+    );
+    assert!(drawn(&mut screen, 100, 24).contains("75 %"));
+    assert_eq!(press(&mut screen, "<ctrl-x>"), [Intent::Cancel(2)]);
+    assert_eq!(press(&mut screen, "[<ctrl-x>"), [Intent::Cancel(1)]);
+    screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "cancelled")));
+    assert_eq!(screen.in_flight(), 1);
+}
+
+#[test]
+fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() {
+    let mut first = screen(sum());
+    let mut history = History::default();
+    for intent in press(&mut first, "7<f5>f<esc>8<esc>") {
+        if let Intent::Record(record) = intent {
+            history.apply(&record);
+        }
+    }
+    // The program died here: the call never ended.
+    let subject = first.subject.clone();
+    let mut second = CallScreen::new(subject, &history, &SavedCalls::default(), Timestamp(9));
+    assert_eq!(second.form.arguments(), json!({"a": 78}));
+    assert_eq!(second.in_flight(), 0);
+    press(&mut second, "<ctrl-t>");
+    assert!(drawn(&mut second, 90, 24).contains("outcome unknown"));
+    assert_eq!(press(&mut second, "<enter>"), []);
+    assert_eq!(second.form.arguments(), json!({"a": 7}));
+}
+
+#[test]
+fn a_call_is_saved_and_copied_as_others_would_make_it() {
+    let mut screen = screen(json!({"type": "object", "properties": {"t": {"type": "string"}}}));
+    let intents = press(&mut screen, "it's<ctrl-s>mine<enter>");
+    let Some(Intent::SaveCall(name, call)) = intents.last() else { panic!("{intents:?}") };
+    assert_eq!((name.as_str(), call.arguments_value()), ("mine", json!({"t": "it's"})));
+    let intents = press(&mut screen, "<ctrl-y><enter>");
+    let expected = r#"mcpdeck call memory.add '{"t":"it'\''s"}'"#;
+    assert_eq!(intents, [Intent::Copy(expected.to_owned())]);
+    let wire = Export::JsonRpc.text(&screen.subject, &json!({"t": 1}), "");
+    let wire: Value = serde_json::from_str(&wire).expect("JSON");
+    assert_eq!(wire["params"], json!({"name": "add", "arguments": {"t": 1}}));
+    assert!(
+        Export::Rust
+            .text(&screen.subject, &json!({"t": 1}), "")
+            .contains("host.call_tool(\"memory.add\"")
+    );
+    assert_eq!(quoted("$(touch x)"), "'$(touch x)'");
+}
+
+#[test]
+fn a_prompt_asks_for_completions_after_a_pause_and_ignores_late_ones() {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}, "other": {"type": "string"}}});
+    let subject = subject(SubjectKind::Prompt, "greet", schema);
+    let mut screen =
+        CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0));
+    assert_eq!(press(&mut screen, "Os"), []);
+    assert_eq!(screen.tick(Timestamp(2_100_000)), []);
+    let asked = screen.tick(Timestamp(2_200_000));
+    let Some(Intent::Complete { params, ticket }) = asked.first() else { panic!("{asked:?}") };
+    assert_eq!(params["ref"], json!({"type": "ref/prompt", "name": "greet"}));
+    assert_eq!(params["argument"], json!({"name": "city", "value": "Os"}));
+    let answer = json!({"completion": {"values": ["Oslo"]}});
+    screen.suggested(ticket - 1, &answer);
+    assert!(screen.suggestions.is_empty());
+    screen.suggested(*ticket, &answer);
+    assert!(drawn(&mut screen, 80, 20).contains("Oslo"));
+    press(&mut screen, "<ctrl-space>");
+    assert_eq!(screen.form.arguments(), json!({"city": "Oslo"}));
+}
+
+#[test]
+fn a_template_is_read_with_the_uri_it_expands_to() {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}, "q": {"type": "string"}}});
+    let subject = subject(SubjectKind::Template, "demo://files/{+path}{?q}", schema);
+    let mut screen =
+        CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0));
+    let intents = press(&mut screen, "a/b c<enter>x&y<f5>");
+    assert_eq!(call_of(&intents).map(|c| c.0), Some(&json!("demo://files/a/b%20c?q=x%26y")));
+}
+
+#[test]
+fn templates_expand_as_rfc_6570_says() {
+    let values = json!({"var": "value", "hello": "Hello World!", "path": "/foo/bar", "list": ["red", "green", "blue"],
+        "keys": {"semi": ";", "dot": "."}, "x": "1024", "y": "768", "empty": ""});
+    for (template, expected) in [
+        ("{var}", "value"),
+        ("{hello}", "Hello%20World%21"),
+        ("{+path}/here", "/foo/bar/here"),
+        ("{#x,hello}", "#1024,Hello%20World!"),
+        ("X{.var}", "X.value"),
+        ("{/var,x}/here", "/value/1024/here"),
+        ("{;x,y,empty}", ";x=1024;y=768;empty"),
+        ("{?x,y,empty}", "?x=1024&y=768&empty="),
+        ("?fixed=yes{&x}", "?fixed=yes&x=1024"),
+        ("{var:3}", "val"),
+        ("{list}", "red,green,blue"),
+        ("{/list*}", "/red/green/blue"),
+        ("{?list*}", "?list=red&list=green&list=blue"),
+        ("{keys}", "semi,%3B,dot,."),
+        ("{?keys*}", "?semi=%3B&dot=."),
+        ("{undef}", ""),
+        ("{?undef}", ""),
+        ("{+hello}", "Hello%20World!"),
+    ] {
+        assert_eq!(expand(template, &values).as_deref(), Ok(expected), "{template}");
+    }
+    for broken in ["{", "}", "{}", "{a", "{!x}", "{a:b}", "a}b{c}", "{,}"] {
+        assert!(expand(broken, &values).is_err(), "{broken}");
+        assert!(variables(broken).is_err());
+    }
+}
+
+#[test]
+fn the_call_screen_reads_well() {
+    let schema = json!({"type": "object", "required": ["entities"], "properties": {"entities": {"type": "array", "items":
+        {"type": "object", "required": ["name", "entityType"], "properties": {"name": {"type": "string"}, "entityType": {"type": "string"}}}}}});
+    let mut screen = screen(schema);
+    press(&mut screen, "<down><enter>Ada<tab>person");
+    press(&mut screen, "<f5>");
+    screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "[{\"name\":\"Ada\"}]"}], "structuredContent": {"n": 1}}), false)));
+    insta::assert_snapshot!(drawn(&mut screen, 96, 26));
+}
+
+#[test]
+fn every_key_of_the_table_is_named_as_it_is_pressed_and_meant_once_per_place() {
+    let mut seen = std::collections::HashSet::new();
+    for row in super::keys::KEYS {
+        assert!(seen.insert((format!("{:?}", row.place), row.chord)), "{} twice", row.chord);
+        assert!(!row.help.is_empty());
+    }
+}
+
+#[test]
+fn drawing_never_panics_at_any_size() {
+    let mut screen = screen(sum());
+    press(&mut screen, "2<f5>f");
+    screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "x"}]}), false)));
+    for width in (0..170).step_by(7) {
+        for height in 0..30 {
+            drawn(&mut screen, width, height);
+        }
+    }
+}
