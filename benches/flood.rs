@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcpdeck::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
-use mcpdeck::host::{HostView, ServerState};
+use mcpdeck::host::{FindingKind, HostView, ServerState};
 use mcpdeck::{Host, Startup};
 use serde_json::json;
 
@@ -40,7 +40,9 @@ fn server(name: &str, before: &str, script: &Path) -> ServerConfig {
         inherit_env: false,
         limits: ProcessLimits::default(),
     };
-    ServerConfig::new(name.into(), TransportConfig::Stdio(stdio))
+    let mut config = ServerConfig::new(name.into(), TransportConfig::Stdio(stdio));
+    config.startup_timeout = PATIENCE * 2;
+    config
 }
 
 /// One phase: what runs beside the quiet servers, and how their calls did.
@@ -63,7 +65,9 @@ async fn phase(what: &'static str, floods: &[String], script: &Path) -> Phase {
     let mut ends = Vec::new();
     for (name, flood) in names.iter().zip(floods) {
         let end = script.with_file_name(format!("{name} of {what}"));
-        let before = format!("({flood}; : > '{}') &", end.display());
+        // In front of the server: an asynchronous one makes the pipe they share non-blocking, and
+        // the flood would end at the first full pipe.
+        let before = format!("{flood}; : > '{}';", end.display());
         config.servers.insert((*name).into(), server(name, &before, script));
         ends.push(end);
     }
@@ -113,8 +117,14 @@ fn report_dropped(host: &Host, what: &str) {
         println!("  {what}: {} notices in the log, the last: {}", told.len(), last.text);
     }
     for (name, server) in &host.view().borrow().servers {
+        if server.state != ServerState::Ready {
+            println!("  {what}: {name} is {}: {:?}", server.state.as_str(), server.reason);
+        }
         for (kind, count) in &server.finding_counts {
             println!("  {what}: {name} has {count} findings of kind {kind:?}");
+        }
+        for finding in server.findings.iter().filter(|f| f.kind != FindingKind::Junk) {
+            println!("  {what}: {name}: {}", finding.message);
         }
     }
 }
