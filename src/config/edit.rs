@@ -1,0 +1,471 @@
+//! Changing a configuration file the way a careful person does: only what is meant changes,
+//! every other byte (comments, order, unknown keys, line ends) stays.
+//!
+//! [`apply`] is pure, text to text; [`save`] replaces the file atomically, keeps a copy of the
+//! old one in the user's own folder and gives an [`Undo`].
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::config::atomic::{Readers, replace};
+use crate::config::source::Source;
+use crate::config::syntax::{Node, parse};
+use crate::config::{Diagnostic, Environment, ServerName};
+
+mod splice;
+mod write;
+
+use splice::{Doc, insert_element, insert_member, remove_at, replace_range};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Edit {
+    /// A new server.
+    Add {
+        /// Its name.
+        name: ServerName,
+        /// Its entry: an object.
+        entry: Value,
+    },
+    /// Another content for a server; keys that stay the same keep their text and comments.
+    Replace {
+        /// Its name.
+        name: ServerName,
+        /// Its entry: an object.
+        entry: Value,
+    },
+    /// One key of a server, or of an object within it; `None` removes it.
+    Set {
+        /// Its name.
+        name: ServerName,
+        /// The way to the key, for example `["env", "TOKEN"]`.
+        path: Vec<String>,
+        /// The value.
+        value: Option<Value>,
+    },
+    /// A copy of a server, right behind it.
+    Duplicate {
+        /// The server to copy.
+        name: ServerName,
+        /// The name of the copy.
+        copy: ServerName,
+    },
+    /// Another name.
+    Rename {
+        /// The old name.
+        name: ServerName,
+        /// The new name.
+        to: ServerName,
+    },
+    /// The server goes.
+    Remove {
+        /// Its name.
+        name: ServerName,
+    },
+    /// Listed but not started any more.
+    Disable {
+        /// Its name.
+        name: ServerName,
+    },
+    /// Started again.
+    Enable {
+        /// Its name.
+        name: ServerName,
+    },
+    /// A declared input; one of the same id is left as it is.
+    AddInput {
+        /// The input: an object with `id`.
+        input: Value,
+    },
+}
+
+/// Why an edit was not made. The file is as it was.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EditError {
+    /// The file has syntax errors: where to cut cannot be told.
+    Syntax(Vec<Diagnostic>),
+    /// There is no such server.
+    NoSuchServer(ServerName),
+    /// There is one of that name already.
+    Exists(ServerName),
+    /// The request itself makes no sense, for this reason.
+    Refused(String),
+    /// The file changed since, so that undoing would lose the newer change.
+    ChangedSince(PathBuf),
+    /// The file system refused.
+    Io(String),
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(all) => match all.first() {
+                Some(first) => write!(f, "{}: {}", first.at, first.message),
+                None => f.write_str("the file cannot be parsed"),
+            },
+            Self::NoSuchServer(name) => write!(f, "there is no server `{name}`"),
+            Self::Exists(name) => write!(f, "there is a server `{name}` already"),
+            Self::ChangedSince(path) => write!(f, "{} has changed since", path.display()),
+            Self::Refused(why) | Self::Io(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for EditError {}
+
+impl From<io::Error> for EditError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error.to_string())
+    }
+}
+
+/// Applies an edit to the text of a file. Empty text counts as an empty configuration.
+///
+/// # Errors
+/// [`EditError`]; never a text that would not parse or that changes another server.
+pub fn apply(text: &str, edit: &Edit) -> Result<String, EditError> {
+    let (mark, body) = match text.strip_prefix('\u{feff}') {
+        Some(body) => ("\u{feff}", body),
+        None => ("", text),
+    };
+    let body = if body.trim().is_empty() { "{\n  \"servers\": {}\n}\n" } else { body };
+    let before = parsed(body)?;
+    let after = change(before.clone(), edit)?;
+    guard(&before, &after, edit)?;
+    Ok(format!("{mark}{}", after.text))
+}
+
+fn parsed(text: &str) -> Result<Doc, EditError> {
+    let source = Source::new("", text);
+    match parse(&source) {
+        (Some(root), problems) if problems.is_empty() => Ok(Doc { text: text.to_owned(), root }),
+        (_, problems) => Err(EditError::Syntax(problems)),
+    }
+}
+
+fn change(doc: Doc, edit: &Edit) -> Result<Doc, EditError> {
+    let missing = |name: &ServerName| EditError::NoSuchServer(name.clone());
+    match edit {
+        Edit::Add { name, entry } => add(doc, name, entry, None),
+        Edit::Duplicate { name, copy } => {
+            let found = find(&doc.root, name).ok_or_else(|| missing(name))?;
+            let mut entry = found.node.to_json();
+            if let Some(entry) = entry.as_object_mut() {
+                entry.shift_remove("id");
+            }
+            add(doc, copy, &entry, Some(name))
+        }
+        Edit::Replace { name, entry } => {
+            find(&doc.root, name).ok_or_else(|| missing(name))?;
+            update(doc, name, &mut Vec::new(), entry)
+        }
+        Edit::Set { name, path, value } => set(doc, name, path, value.as_ref()),
+        Edit::Disable { name } => {
+            set(doc, name, &["disabled".to_owned()], Some(&Value::Bool(true)))
+        }
+        Edit::Enable { name } => set(doc, name, &["disabled".to_owned()], None),
+        Edit::Rename { name, to } => rename(doc, name, to),
+        Edit::Remove { name } => {
+            let found = find(&doc.root, name).ok_or_else(|| missing(name))?;
+            let text = remove_at(&doc, found.parent, found.index);
+            parsed(&text)
+        }
+        Edit::AddInput { input } => add_input(doc, input),
+    }
+}
+
+/// An entry with the object or list it stands in.
+struct FoundEntry<'n> {
+    parent: &'n Node,
+    index: usize,
+    node: &'n Node,
+}
+
+const CONTAINERS: [&str; 2] = ["servers", "mcpServers"];
+
+fn find<'n>(root: &'n Node, name: &ServerName) -> Option<FoundEntry<'n>> {
+    CONTAINERS.into_iter().find_map(|container| {
+        let parent = root.get(container)?;
+        let member =
+            parent.members().iter().enumerate().find(|(_, m)| ServerName::new(&m.key) == *name);
+        let listed = parent.elements().iter().enumerate().find(|(_, e)| {
+            e.get("id").and_then(Node::text).is_some_and(|id| ServerName::new(id) == *name)
+        });
+        let (index, node) = member.map(|(i, m)| (i, &m.value)).or(listed)?;
+        Some(FoundEntry { parent, index, node })
+    })
+}
+
+fn add(
+    doc: Doc,
+    name: &ServerName,
+    entry: &Value,
+    behind: Option<&ServerName>,
+) -> Result<Doc, EditError> {
+    if name.as_str().is_empty() {
+        return Err(EditError::Refused("a server needs a name".to_owned()));
+    }
+    if !entry.is_object() {
+        return Err(EditError::Refused("an entry is an object".to_owned()));
+    }
+    if find(&doc.root, name).is_some() {
+        return Err(EditError::Exists(name.clone()));
+    }
+    let place = behind.and_then(|behind| find(&doc.root, behind));
+    let parent = place
+        .as_ref()
+        .map(|found| found.parent)
+        .or_else(|| CONTAINERS.iter().find_map(|key| doc.root.get(key)));
+    let after = place.as_ref().map(|found| found.index);
+    let Some(parent) = parent else {
+        let text = insert_member(
+            &doc,
+            &doc.root,
+            ("servers", &Value::Object(serde_json::Map::new())),
+            None,
+        );
+        return add(parsed(&text)?, name, entry, None);
+    };
+    let text = if parent.is_list() {
+        let mut listed = serde_json::Map::new();
+        listed.insert("id".to_owned(), Value::String(name.to_string()));
+        listed.extend(entry.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
+        insert_element(&doc, parent, &Value::Object(listed), after)
+    } else if parent.is_object() {
+        insert_member(&doc, parent, (name.as_str(), entry), after)
+    } else {
+        return Err(EditError::Refused("`servers` is no object".to_owned()));
+    };
+    parsed(&text)
+}
+
+/// The node a path below an entry leads to.
+fn below<'n>(entry: &'n Node, path: &[String]) -> Option<&'n Node> {
+    path.iter().try_fold(entry, |node, key| node.get(key))
+}
+
+fn set(
+    doc: Doc,
+    name: &ServerName,
+    path: &[String],
+    value: Option<&Value>,
+) -> Result<Doc, EditError> {
+    let found = find(&doc.root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))?;
+    let Some((key, way)) = path.split_last() else {
+        return Err(EditError::Refused("no key was named".to_owned()));
+    };
+    let Some(parent) = below(found.node, way) else {
+        // The object in between does not exist: make it, with the value in it.
+        let Some(value) = value else { return Ok(doc) };
+        let wrapped = serde_json::json!({ key: value });
+        return set(doc, name, way, Some(&wrapped));
+    };
+    if !parent.is_object() {
+        return Err(EditError::Refused(format!("`{}` is no object", way.join("."))));
+    }
+    let index = parent.members().iter().rposition(|m| m.key == *key);
+    let text = match (index, value) {
+        (Some(index), Some(value)) => {
+            let node = &parent.members()[index].value;
+            if node.to_json() == *value {
+                return Ok(doc);
+            }
+            replace_range(&doc, parent, node.range.clone(), value)
+        }
+        (Some(index), None) => {
+            let text = remove_at(&doc, parent, index);
+            // A key given twice is taken out twice.
+            return set(parsed(&text)?, name, path, None);
+        }
+        (None, Some(value)) => insert_member(&doc, parent, (key, value), None),
+        (None, None) => return Ok(doc),
+    };
+    parsed(&text)
+}
+
+/// Makes an object equal to `wanted` key by key, objects within it likewise.
+fn update(
+    mut doc: Doc,
+    name: &ServerName,
+    path: &mut Vec<String>,
+    wanted: &Value,
+) -> Result<Doc, EditError> {
+    let Some(wanted) = wanted.as_object() else {
+        return Err(EditError::Refused("an entry is an object".to_owned()));
+    };
+    let now = |doc: &Doc, path: &[String]| -> Value {
+        let entry = find(&doc.root, name).and_then(|found| below(found.node, path).cloned());
+        entry.map(|node| node.to_json()).unwrap_or_default()
+    };
+    let current = now(&doc, path);
+    for key in current.as_object().into_iter().flatten().map(|(key, _)| key) {
+        // In a list of servers the name stands in the entry.
+        let own_name = path.is_empty() && key == "id";
+        if !wanted.contains_key(key) && !own_name {
+            path.push(key.clone());
+            doc = set(doc, name, path, None)?;
+            path.pop();
+        }
+    }
+    for (key, value) in wanted {
+        path.push(key.clone());
+        let both = value.is_object() && now(&doc, path).is_object();
+        doc =
+            if both { update(doc, name, path, value)? } else { set(doc, name, path, Some(value))? };
+        path.pop();
+    }
+    Ok(doc)
+}
+
+fn rename(doc: Doc, name: &ServerName, to: &ServerName) -> Result<Doc, EditError> {
+    if to.as_str().is_empty() {
+        return Err(EditError::Refused("a server needs a name".to_owned()));
+    }
+    if find(&doc.root, to).is_some() {
+        return Err(EditError::Exists(to.clone()));
+    }
+    let found = find(&doc.root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))?;
+    let range = match found.parent.members().get(found.index) {
+        Some(member) => member.key_range.clone(),
+        None => found.node.get("id").map(|id| id.range.clone()).unwrap_or_default(),
+    };
+    let mut text = doc.text.clone();
+    text.replace_range(range, &Value::String(to.to_string()).to_string());
+    parsed(&text)
+}
+
+fn add_input(doc: Doc, input: &Value) -> Result<Doc, EditError> {
+    let id = input.get("id").and_then(Value::as_str);
+    let Some(id) = id else {
+        return Err(EditError::Refused("an input needs an `id`".to_owned()));
+    };
+    let text = match doc.root.get("inputs") {
+        Some(inputs) if inputs.is_list() => {
+            let known = |e: &Node| e.get("id").and_then(Node::text) == Some(id);
+            if inputs.elements().iter().any(known) {
+                return Ok(doc);
+            }
+            insert_element(&doc, inputs, input, None)
+        }
+        Some(_) => return Err(EditError::Refused("`inputs` is no list".to_owned())),
+        None => {
+            let list = Value::Array(vec![input.clone()]);
+            insert_member(&doc, &doc.root, ("inputs", &list), None)
+        }
+    };
+    parsed(&text)
+}
+
+/// Refuses an outcome that touches anything but the server that was meant: the last line of
+/// defence against a wrong cut.
+fn guard(before: &Doc, after: &Doc, edit: &Edit) -> Result<(), EditError> {
+    let meant: Vec<&ServerName> = match edit {
+        Edit::Add { name, .. }
+        | Edit::Replace { name, .. }
+        | Edit::Set { name, .. }
+        | Edit::Remove { name }
+        | Edit::Disable { name }
+        | Edit::Enable { name } => vec![name],
+        Edit::Duplicate { copy, .. } => vec![copy],
+        Edit::Rename { name, to } => vec![name, to],
+        Edit::AddInput { .. } => Vec::new(),
+    };
+    let inputs = matches!(edit, Edit::AddInput { .. });
+    if others(&before.root, &meant, inputs) == others(&after.root, &meant, inputs) {
+        Ok(())
+    } else {
+        Err(EditError::Refused("this file is written in a way that cannot be edited safely".into()))
+    }
+}
+
+/// Everything but the servers that are meant, in a form to compare.
+fn others(root: &Node, meant: &[&ServerName], inputs: bool) -> Vec<(String, Value)> {
+    let mut out = Vec::new();
+    for m in root.members() {
+        if inputs && m.key == "inputs" {
+            continue;
+        }
+        if !CONTAINERS.contains(&m.key.as_str()) {
+            out.push((m.key.clone(), m.value.to_json()));
+            continue;
+        }
+        for entry in m.value.members() {
+            if !meant.iter().any(|name| **name == ServerName::new(&entry.key)) {
+                out.push((format!("{}/{}", m.key, entry.key), entry.value.to_json()));
+            }
+        }
+        for entry in m.value.elements() {
+            let id = entry.get("id").and_then(Node::text).map(ServerName::new);
+            if !id.is_some_and(|id| meant.contains(&&id)) {
+                out.push((m.key.clone(), entry.to_json()));
+            }
+        }
+    }
+    out
+}
+
+/// What takes an edit back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undo {
+    path: PathBuf,
+    before: Option<String>,
+    after: String,
+    /// Where the copy of the old file is, when there was one and a place for it.
+    pub backup: Option<PathBuf>,
+}
+
+/// Applies edits to a file, all or none, and replaces it atomically. A file that does not exist
+/// is made.
+///
+/// # Errors
+/// [`EditError`]; the file is then as it was.
+pub fn save(path: &Path, edits: &[Edit], env: &Environment) -> Result<Undo, EditError> {
+    let before = match std::fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let start = before.clone().unwrap_or_default();
+    let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
+    write_with_backup(path, before, after, env)
+}
+
+/// Replaces a file by a text made elsewhere (an import), with backup and undo.
+///
+/// # Errors
+/// [`EditError::Io`].
+pub fn write_with_backup(
+    path: &Path,
+    before: Option<String>,
+    after: String,
+    env: &Environment,
+) -> Result<Undo, EditError> {
+    let backup = match (&before, &env.state_dir) {
+        (Some(text), Some(state)) if *text != after => Some(write::backup(state, path, text)?),
+        _ => None,
+    };
+    if before.as_ref() != Some(&after) {
+        replace(path, after.as_bytes(), Readers::Default)?;
+    }
+    Ok(Undo { path: path.to_path_buf(), before, after, backup })
+}
+
+impl Undo {
+    /// Puts the old file back, unless somebody changed the new one.
+    ///
+    /// # Errors
+    /// [`EditError::ChangedSince`], [`EditError::Io`].
+    pub fn undo(&self) -> Result<(), EditError> {
+        if std::fs::read_to_string(&self.path)? != self.after {
+            return Err(EditError::ChangedSince(self.path.clone()));
+        }
+        match &self.before {
+            Some(text) => replace(&self.path, text.as_bytes(), Readers::Default)?,
+            None => std::fs::remove_file(&self.path)?,
+        }
+        Ok(())
+    }
+}

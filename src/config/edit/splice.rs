@@ -1,0 +1,222 @@
+//! Cutting text at exactly the right bytes. Pure.
+
+use std::ops::Range;
+
+use jsonc_parser::tokens::Token;
+use jsonc_parser::{Scanner, ScannerOptions};
+use serde_json::Value;
+
+use crate::config::edit::write::{self, Manner};
+use crate::config::syntax::{Node, NodeKind};
+
+/// A text with its tree.
+#[derive(Clone, Debug)]
+pub(super) struct Doc {
+    pub(super) text: String,
+    pub(super) root: Node,
+}
+
+impl Node {
+    pub(super) const fn is_object(&self) -> bool {
+        matches!(self.kind, NodeKind::Object(_))
+    }
+
+    pub(super) const fn is_list(&self) -> bool {
+        matches!(self.kind, NodeKind::List(_))
+    }
+}
+
+/// The children of an object or list, each from its first byte to the end of its value.
+fn children(parent: &Node) -> Vec<Range<usize>> {
+    let members = parent.members().iter().map(|m| m.key_range.start..m.value.range.end);
+    members.chain(parent.elements().iter().map(|e| e.range.clone())).collect()
+}
+
+/// Inserts a member behind the child `after`, or at the end.
+pub(super) fn insert_member(
+    doc: &Doc,
+    parent: &Node,
+    (key, value): (&str, &Value),
+    after: Option<usize>,
+) -> String {
+    insert(doc, parent, after, &|indent, manner, flat| {
+        let key = Value::String(key.to_owned());
+        format!("{key}: {}", write::value(value, indent, manner, flat))
+    })
+}
+
+/// Inserts an element behind the child `after`, or at the end.
+pub(super) fn insert_element(
+    doc: &Doc,
+    parent: &Node,
+    value: &Value,
+    after: Option<usize>,
+) -> String {
+    insert(doc, parent, after, &|indent, manner, flat| write::value(value, indent, manner, flat))
+}
+
+/// Replaces a value.
+pub(super) fn replace_range(
+    doc: &Doc,
+    parent: &Node,
+    range: Range<usize>,
+    value: &Value,
+) -> String {
+    let flat = is_flat(doc, parent) && !children(parent).is_empty();
+    let written = write::value(value, &indent_at(&doc.text, range.start), &manner(doc), flat);
+    let mut text = doc.text.clone();
+    text.replace_range(range, &written);
+    text
+}
+
+fn insert(
+    doc: &Doc,
+    parent: &Node,
+    after: Option<usize>,
+    write: &dyn Fn(&str, &Manner, bool) -> String,
+) -> String {
+    let manner = manner(doc);
+    let children = children(parent);
+    let mut text = doc.text.clone();
+    let Some(last) = children.len().checked_sub(1) else {
+        return insert_first(doc, parent, &manner, write);
+    };
+    let after = after.unwrap_or(last).min(last);
+    let child = children[after].clone();
+    let limit = children.get(after + 1).map_or(parent.range.end - 1, |next| next.start);
+    let comma = comma_in(&text, child.end..limit);
+    if is_flat(doc, parent) {
+        let written = write("", &manner, true);
+        // With a comma behind the child already, one more is needed behind the new one only when
+        // something follows, or when the file likes it there.
+        match comma {
+            Some(at) => text.insert_str(at + 1, &format!(" {written},")),
+            None => text.insert_str(child.end, &format!(", {written}")),
+        }
+        return text;
+    }
+    let indent = indent_at(&text, child.start);
+    let written = write(&indent, &manner, false);
+    let from = comma.map_or(child.end, |at| at + 1);
+    let line_end = end_of_line(&text, from, limit);
+    let tail = if comma.is_some() { "," } else { "" };
+    text.insert_str(line_end, &format!("{}{indent}{written}{tail}", manner.newline));
+    if comma.is_none() {
+        text.insert(child.end, ',');
+    }
+    text
+}
+
+/// The first child of an empty object or list; comments in it stay before it.
+fn insert_first(
+    doc: &Doc,
+    parent: &Node,
+    manner: &Manner,
+    write: &dyn Fn(&str, &Manner, bool) -> String,
+) -> String {
+    let mut text = doc.text.clone();
+    let (open, close) = (parent.range.start + 1, parent.range.end - 1);
+    let outer = indent_at(&text, parent.range.start);
+    let indent = format!("{outer}{}", manner.unit);
+    let written = write(&indent, manner, false);
+    let inside = text.get(open..close).unwrap_or_default();
+    let kept = inside.trim_end().len();
+    let newline = manner.newline;
+    text.replace_range(open + kept..close, &format!("{newline}{indent}{written}{newline}{outer}"));
+    text
+}
+
+/// Removes a child with its comma and the comment behind it on its line; comments above stay.
+pub(super) fn remove_at(doc: &Doc, parent: &Node, index: usize) -> String {
+    let mut text = doc.text.clone();
+    let children = children(parent);
+    let Some(child) = children.get(index).cloned() else { return text };
+    let limit = children.get(index + 1).map_or(parent.range.end - 1, |next| next.start);
+    let comma = comma_in(&text, child.end..limit);
+    let mut end = end_of_line(&text, comma.map_or(child.end, |at| at + 1), limit);
+    let mut start = child.start;
+    let line_start = text.get(..start).and_then(|t| t.rfind('\n')).map_or(0, |i| i + 1);
+    let alone_before = text.get(line_start..start).is_some_and(|t| t.trim().is_empty());
+    let rest = text.get(end..).unwrap_or_default();
+    let alone_after = rest.starts_with('\n') || rest.starts_with("\r\n");
+    if alone_before && alone_after {
+        // The whole line goes, with the line break before it.
+        start = line_start.saturating_sub(
+            if text.get(..line_start).is_some_and(|t| t.ends_with("\r\n")) { 2 } else { 1 },
+        );
+    } else {
+        end = comma.map_or(child.end, |at| at + 1);
+        if index > 0 {
+            // The space before it goes with it; what follows keeps the space before itself.
+            let before = text.get(..start).unwrap_or_default();
+            start = before.trim_end_matches([' ', '\t']).len();
+        } else if index + 1 < children.len() {
+            let rest = text.get(end..limit.max(end)).unwrap_or_default();
+            end += rest.len() - rest.trim_start_matches([' ', '\t']).len();
+        }
+    }
+    text.replace_range(start..end, "");
+    if index + 1 == children.len() && comma.is_none() && index > 0 {
+        // The one before is the last now, and had a comma for this one.
+        if let Some(at) = comma_in(&doc.text, children[index - 1].end..child.start) {
+            text.replace_range(at..=at, "");
+        }
+    }
+    text
+}
+
+/// Whether an object or list stands in one line.
+fn is_flat(doc: &Doc, parent: &Node) -> bool {
+    doc.text.get(parent.range.clone()).is_some_and(|t| !t.contains('\n'))
+}
+
+/// The first comma of a range, comments passed over.
+fn comma_in(text: &str, range: Range<usize>) -> Option<usize> {
+    let part = text.get(range.clone())?;
+    let mut scanner = Scanner::new(part, &ScannerOptions::default());
+    while let Ok(Some(token)) = scanner.scan() {
+        if token == Token::Comma {
+            return Some(range.start + scanner.token_start());
+        }
+    }
+    None
+}
+
+/// The end of what belongs to the line of `from`: white space and comments that start on it, but
+/// not the line break.
+fn end_of_line(text: &str, from: usize, limit: usize) -> usize {
+    let part = text.get(from..limit.max(from)).unwrap_or_default();
+    let mut scanner = Scanner::new(part, &ScannerOptions::default());
+    let mut end = 0;
+    while let Ok(Some(token)) = scanner.scan() {
+        let between = part.get(end..scanner.token_start()).unwrap_or_default();
+        if between.contains('\n')
+            || !matches!(token, Token::CommentLine(_) | Token::CommentBlock(_))
+        {
+            break;
+        }
+        end = scanner.token_end();
+    }
+    // A line comment may be scanned with the carriage return that ends its line.
+    from + part.get(..end).unwrap_or_default().trim_end_matches(['\r', '\n']).len()
+}
+
+/// The white space a line starts with.
+fn indent_at(text: &str, offset: usize) -> String {
+    let before = text.get(..offset).unwrap_or_default();
+    let line = before.get(before.rfind('\n').map_or(0, |i| i + 1)..).unwrap_or_default();
+    line.chars().take_while(|c| matches!(c, ' ' | '\t')).collect()
+}
+
+/// Line ends and indentation as the file has them; two spaces when it shows none.
+fn manner(doc: &Doc) -> Manner {
+    let newline = if doc.text.contains("\r\n") { "\r\n" } else { "\n" };
+    let unit = doc
+        .root
+        .members()
+        .iter()
+        .map(|m| indent_at(&doc.text, m.key_range.start))
+        .find(|indent| !indent.is_empty())
+        .unwrap_or_else(|| "  ".to_owned());
+    Manner { newline, unit }
+}

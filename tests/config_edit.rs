@@ -1,0 +1,265 @@
+//! Editing by pieces: only what is meant changes, every other byte stays.
+
+use std::path::{Path, PathBuf};
+
+use mcpdeck::config::edit::{Edit, EditError, apply, save};
+use mcpdeck::config::{Environment, ServerName, load_text};
+use serde_json::{Value, json};
+
+const FILE: &str = "\
+// the team's servers
+{
+  \"inputs\": [], // none yet
+  \"servers\": {
+    // first
+    \"a\": {
+      \"command\": \"x\", // the program
+      /* arguments */ \"args\": [ \"1\",   \"2\" ],
+      \"vendor\": { \"kept\":true }
+    }, // after a
+
+    // second
+    \"b\": { \"url\": \"http://localhost:1\" },
+    \"c\": { \"command\": \"z\" } // after c
+    // the end
+  }
+}
+";
+
+fn name(name: &str) -> ServerName {
+    ServerName::new(name)
+}
+
+fn edited(text: &str, edit: &Edit) -> String {
+    apply(text, edit).unwrap_or_else(|e| panic!("{edit:?}: {e}"))
+}
+
+/// The lines that differ, as a patch would show them.
+fn difference(old: &str, new: &str) -> Vec<String> {
+    let diff = similar::TextDiff::from_lines(old, new);
+    diff.iter_all_changes()
+        .filter(|change| change.tag() != similar::ChangeTag::Equal)
+        .map(|change| format!("{}{}", change.tag(), change.value().trim_end()))
+        .collect()
+}
+
+#[test]
+fn each_edit_touches_its_lines_alone() {
+    let set = |path: &[&str], value: Option<Value>| Edit::Set {
+        name: name("a"),
+        path: path.iter().map(|p| (*p).to_owned()).collect(),
+        value,
+    };
+    for (edit, expected) in [
+        (
+            Edit::Add { name: name("d"), entry: json!({ "command": "n", "args": ["-y", "p"] }) },
+            vec![
+                "-    \"c\": { \"command\": \"z\" } // after c",
+                "+    \"c\": { \"command\": \"z\" }, // after c",
+                "+    \"d\": {",
+                "+      \"command\": \"n\",",
+                "+      \"args\": [\"-y\", \"p\"]",
+                "+    }",
+            ],
+        ),
+        (
+            set(&["args"], Some(json!(["3"]))),
+            vec![
+                "-      /* arguments */ \"args\": [ \"1\",   \"2\" ],",
+                "+      /* arguments */ \"args\": [\"3\"],",
+            ],
+        ),
+        (
+            set(&["env", "TOKEN"], Some(json!("t"))),
+            vec![
+                "-      \"vendor\": { \"kept\":true }",
+                "+      \"vendor\": { \"kept\":true },",
+                "+      \"env\": {",
+                "+        \"TOKEN\": \"t\"",
+                "+      }",
+            ],
+        ),
+        (set(&["command"], None), vec!["-      \"command\": \"x\", // the program"]),
+        (
+            set(&["vendor"], None),
+            vec![
+                "-      /* arguments */ \"args\": [ \"1\",   \"2\" ],",
+                "-      \"vendor\": { \"kept\":true }",
+                "+      /* arguments */ \"args\": [ \"1\",   \"2\" ]",
+            ],
+        ),
+        (
+            Edit::Disable { name: name("b") },
+            vec![
+                "-    \"b\": { \"url\": \"http://localhost:1\" },",
+                "+    \"b\": { \"url\": \"http://localhost:1\", \"disabled\": true },",
+            ],
+        ),
+        (
+            Edit::Duplicate { name: name("b"), copy: name("b2") },
+            vec!["+    \"b2\": {", "+      \"url\": \"http://localhost:1\"", "+    },"],
+        ),
+        (
+            Edit::Rename { name: name("b"), to: name("q\"") },
+            vec![
+                "-    \"b\": { \"url\": \"http://localhost:1\" },",
+                "+    \"q\\\"\": { \"url\": \"http://localhost:1\" },",
+            ],
+        ),
+        (
+            Edit::Remove { name: name("b") },
+            vec!["-    \"b\": { \"url\": \"http://localhost:1\" },"],
+        ),
+        (
+            Edit::Remove { name: name("c") },
+            vec![
+                "-    \"b\": { \"url\": \"http://localhost:1\" },",
+                "-    \"c\": { \"command\": \"z\" } // after c",
+                "+    \"b\": { \"url\": \"http://localhost:1\" }",
+            ],
+        ),
+        (
+            Edit::Replace {
+                name: name("a"),
+                entry: json!({ "command": "x", "args": ["1", "2"], "vendor": { "kept": false } }),
+            },
+            vec!["-      \"vendor\": { \"kept\":true }", "+      \"vendor\": { \"kept\":false }"],
+        ),
+        (
+            Edit::AddInput { input: json!({ "id": "k", "type": "promptString" }) },
+            vec![
+                "-  \"inputs\": [], // none yet",
+                "+  \"inputs\": [",
+                "+    {",
+                "+      \"id\": \"k\",",
+                "+      \"type\": \"promptString\"",
+                "+    }",
+                "+  ], // none yet",
+            ],
+        ),
+    ] {
+        assert_eq!(difference(FILE, &edited(FILE, &edit)), expected, "{edit:?}");
+    }
+}
+
+fn fixtures() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/configs/valid");
+    let mut out: Vec<String> = std::fs::read_dir(folder)
+        .expect("the fixtures")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .map(|path| std::fs::read_to_string(path).expect("text"))
+        .collect();
+    assert!(out.len() > 8);
+    out.push(FILE.to_owned());
+    out.push("{\"servers\":{\"a\":{\"command\":\"x\"},\"b\":{\"command\":\"y\"}}}".to_owned());
+    out.push("{ \"servers\": {\n\t\"a\": { \"command\": \"x\", },\n}, }".to_owned());
+    let windows: Vec<String> =
+        out.iter().map(|t| t.replace("\r\n", "\n").replace('\n', "\r\n")).collect();
+    out.extend(windows);
+    out
+}
+
+fn servers(text: &str) -> Vec<ServerName> {
+    let mut env = Environment { home: Some("/h".into()), ..Environment::default() };
+    env.vars.insert("A".into(), mcpdeck::secret::Secret::new("v"));
+    env.vars.insert("TOKEN".into(), mcpdeck::secret::Secret::new("v"));
+    let loaded = load_text(Path::new("mcp.json"), text, &env).expect("loads");
+    loaded.config.servers.keys().chain(&loaded.left_out).cloned().collect()
+}
+
+#[test]
+fn what_is_done_and_taken_back_leaves_the_same_bytes() {
+    let mut edits = 0;
+    for text in fixtures() {
+        for server in servers(&text) {
+            edits += 1;
+            let copy = name("a copy");
+            let doubled =
+                edited(&text, &Edit::Duplicate { name: server.clone(), copy: copy.clone() });
+            assert_eq!(edited(&doubled, &Edit::Remove { name: copy }), text, "{server}");
+            let renamed = edited(&text, &Edit::Rename { name: server.clone(), to: name("other") });
+            let back = Edit::Rename { name: name("other"), to: server.clone() };
+            assert_eq!(edited(&renamed, &back), text, "{server}");
+            if !text.contains("disabled") {
+                let off = edited(&text, &Edit::Disable { name: server.clone() });
+                assert_eq!(edited(&off, &Edit::Enable { name: server.clone() }), text, "{server}");
+            }
+            let without = edited(&text, &Edit::Remove { name: server.clone() });
+            assert!(!servers(&without).contains(&server));
+        }
+        let added =
+            edited(&text, &Edit::Add { name: name("new"), entry: json!({ "command": "n" }) });
+        assert!(servers(&added).contains(&name("new")));
+        if servers(&text).is_empty() {
+            continue;
+        }
+        assert_eq!(edited(&added, &Edit::Remove { name: name("new") }), text);
+    }
+    assert!(edits > 30, "{edits}");
+}
+
+#[test]
+fn an_empty_file_becomes_a_configuration() {
+    let entry = json!({ "url": "http://localhost" });
+    let text = edited("", &Edit::Add { name: name("a"), entry });
+    assert_eq!(
+        text,
+        "{\n  \"servers\": {\n    \"a\": {\n      \"url\": \"http://localhost\"\n    }\n  }\n}\n"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let entry = json!({ "command": "x" });
+    let add = |n: &str, entry: &Value| Edit::Add { name: name(n), entry: entry.clone() };
+    assert_eq!(apply(FILE, &add("a", &entry)), Err(EditError::Exists(name("a"))));
+    assert!(matches!(apply(FILE, &add("", &entry)), Err(EditError::Refused(_))));
+    assert!(matches!(apply(FILE, &add("n", &json!([]))), Err(EditError::Refused(_))));
+    assert!(matches!(apply("{\"servers\":7}", &add("n", &entry)), Err(EditError::Refused(_))));
+    assert!(matches!(apply("{ \"servers\": {", &add("n", &entry)), Err(EditError::Syntax(_))));
+    let gone = Edit::Remove { name: name("none") };
+    assert_eq!(apply(FILE, &gone), Err(EditError::NoSuchServer(name("none"))));
+}
+
+fn place() -> (tempfile::TempDir, PathBuf, Environment) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("mcp.json");
+    let env = Environment { state_dir: Some(dir.path().join("state")), ..Environment::default() };
+    (dir, file, env)
+}
+
+#[test]
+fn saving_keeps_a_copy_and_can_be_undone_until_somebody_else_writes() {
+    let (_dir, file, env) = place();
+    std::fs::write(&file, FILE).expect("written");
+    let undo = save(&file, &[Edit::Disable { name: name("a") }], &env).expect("saved");
+    let backup = undo.backup.clone().expect("a copy");
+    assert_eq!(std::fs::read_to_string(backup).expect("read"), FILE);
+    assert_ne!(std::fs::read_to_string(&file).expect("read"), FILE);
+    undo.undo().expect("undone");
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), FILE);
+    let undo = save(&file, &[Edit::Remove { name: name("a") }], &env).expect("saved");
+    std::fs::write(&file, "{}").expect("written by another");
+    assert_eq!(undo.undo(), Err(EditError::ChangedSince(file.clone())));
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), "{}");
+}
+
+#[test]
+fn several_edits_are_made_all_or_none() {
+    let (_dir, file, env) = place();
+    std::fs::write(&file, FILE).expect("written");
+    let edits = [Edit::Remove { name: name("a") }, Edit::Remove { name: name("none") }];
+    save(&file, &edits, &env).expect_err("the second makes no sense");
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), FILE);
+}
+
+#[test]
+fn a_new_file_is_made_and_its_undo_takes_it_away() {
+    let (_dir, file, env) = place();
+    let add = Edit::Add { name: name("a"), entry: json!({ "command": "x" }) };
+    let undo = save(&file, &[add], &env).expect("saved");
+    assert!(file.exists() && undo.backup.is_none());
+    undo.undo().expect("undone");
+    assert!(!file.exists());
+}
