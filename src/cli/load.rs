@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use super::args::{Common, OneServer};
-use crate::config::{Diagnostic, Environment, McpConfig, ServerName, discover, load};
+use crate::config::trust::TrustStore;
+use crate::config::{
+    Diagnostic, Environment, Loaded, McpConfig, ServerName, Severity, discover, load,
+};
 use crate::secret::{Redactor, Secret};
 
 /// What was loaded.
@@ -30,9 +33,24 @@ pub fn source(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic
         let files = files(common, &env);
         (load(&files, &env)?, files.last().cloned())
     };
+    if common.require_trust {
+        trusted(&loaded, &env)?;
+    }
     let diagnostics = loaded.diagnostics.clone();
     let config = loaded.complete()?;
     Ok(Source { config, diagnostics, path })
+}
+
+/// Refuses what was not approved in the dashboard (`--require-trust`); nothing is started then.
+fn trusted(loaded: &Loaded, env: &Environment) -> Result<(), Vec<Diagnostic>> {
+    let problems = TrustStore::of(env).map_or_else(
+        || {
+            let message = "there is no folder in which approvals could be kept";
+            vec![Diagnostic::new("start/untrusted", Severity::Error, message)]
+        },
+        |store| store.diagnostics(loaded),
+    );
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
 /// The files to read: those named, or the one found here.

@@ -74,9 +74,16 @@ fn engine_step(
         // A process id differs from run to run and says nothing after it.
         ("spawn", StepStatus::Ok) => String::new(),
         ("handshake", StepStatus::Ok) => subject.protocol_version.clone().unwrap_or_default(),
+        // What the connection saw of a process that ended depends on who was faster; how the
+        // process ended does not.
+        (_, StepStatus::Failed) if died(subject) => subject.reason.clone().unwrap_or_default(),
         _ => seen.and_then(|s| s.detail.as_ref()).map(|d| brief(d, 400)).unwrap_or_default(),
     };
     Step { name, status, took: seen.and_then(|s| s.took), detail }
+}
+
+fn died(subject: &Subject) -> bool {
+    !subject.was_ready() && subject.exit.as_ref().is_some_and(|exit| !exit.expected)
 }
 
 /// Lines on stdout that are no protocol.
