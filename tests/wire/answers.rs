@@ -293,3 +293,9 @@ async fn limits_follow_the_configuration() {
     assert!(error.message.contains("the limit is 1000"), "{error}");
     assert_eq!(rig.kinds().await, [FindingKind::TooLarge]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_brace_on_a_line_of_its_own_swallows_no_message_behind_it() {
+    let answer = r#"{"id":ID,"result":{"content":[]},"jsonrpc":"2.0"}"#;
+    works(format!("{{\n{answer}"), &[FindingKind::Junk]).await;
+}

@@ -1,7 +1,7 @@
 //! A session with one server: handshake, requests, notifications, over any transport.
 //!
 //! The contract between the wire (below) and the actor (above): the actor hands over an
-//! [`Endpoint`] and a [`SessionContext`], gets a [`Session`] back and reads [`SessionEvent`]s.
+//! [`Endpoint`] and a [`SessionContext`], gets a [`SessionHandle`] back and reads [`SessionEvent`]s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,8 +56,9 @@ pub struct SessionContext {
     pub black_box: Ring<TrafficRecord>,
     /// All servers' logs.
     pub logs: Ring<LogRecord>,
-    /// What the owner must know. Overflow policy: the session waits, so a noisy server is slowed by
-    /// its own owner and by nothing else.
+    /// What the owner must know. Overflow policy: what the channel cannot take is coalesced by its
+    /// kind, and repeats of findings are counted, so that nothing is lost, the amount is bounded and
+    /// answers never wait behind events.
     pub events: mpsc::Sender<SessionEvent>,
     /// Answers the server's requests.
     pub desk: Arc<dyn Desk>,

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -13,9 +12,6 @@ use crate::host::server::wire::exchange::{Operation, cut};
 use crate::host::view::Era;
 use crate::host::{Error, ErrorCode, FindingKind};
 use crate::text::SafeText;
-
-/// Patience with one page; the caller has its own for the whole.
-const PAGE: Duration = Duration::from_secs(60);
 
 impl Core {
     /// Fetches all pages of a list, within the limits.
@@ -69,8 +65,10 @@ impl Core {
     ) -> Result<(Option<String>, bool), Error> {
         let params = cursor.map(|cursor| json!({"cursor": cursor}));
         let trip = Trip::new(kind.method(), None, params);
+        // The caller has patience of its own with the whole.
+        let patience = Limits::own(self.tap.context.limits.max_call);
         let operation = Operation::own(self.tap.context.clock);
-        let mut result = self.round_trip(trip, &operation, &Limits::own(PAGE)).await?;
+        let mut result = self.round_trip(trip, &operation, &patience).await?;
         let next = match result.get_mut("nextCursor").map(Value::take) {
             Some(Value::String(next)) => Some(next),
             Some(Value::Null) | None => None,

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::AsyncRead;
 
@@ -70,10 +70,26 @@ impl Transport<RoleClient> for Pipe {
         item: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), SendError>> + Send + 'static {
         let queued = self.outbox.push(&self.tap, &item);
+        let id = match &item {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
         let outbox = Arc::clone(&self.outbox);
+        let tap = Arc::clone(&self.tap);
         async move {
-            queued?;
-            outbox.flush().await
+            let sent = match queued {
+                Ok(()) => outbox.flush().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &sent {
+                if let Some(RequestId::Number(id)) = id {
+                    tap.unsent(id);
+                }
+                if matches!(error, SendError::Broken(_)) {
+                    tap.deaf(&error.to_string());
+                }
+            }
+            sent
         }
     }
 

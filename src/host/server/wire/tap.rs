@@ -305,6 +305,14 @@ impl Tap {
         }
     }
 
+    /// The server can be told nothing any more, although it may still speak: what is open may be
+    /// answered, but the owner must know.
+    pub fn deaf(&self, reason: &str) {
+        if !self.over.is_cancelled() && self.ending.set(reason.to_owned()).is_ok() {
+            self.pump.push(SessionEvent::Closed(SafeText::line(reason)));
+        }
+    }
+
     /// The connection is over for this reason. False when it already was.
     pub fn end(&self, reason: &str) -> bool {
         let first = self.ending.set(reason.to_owned()).is_ok();

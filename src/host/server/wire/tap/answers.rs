@@ -122,8 +122,13 @@ impl Tap {
     ) {
         error.server = Some(self.context.server.clone());
         error.request = Some(name_of(entry).to_string());
-        let redacted = self.context.redactor.redact(&error.message).into_owned();
+        let redactor = &self.context.redactor;
+        let redacted = redactor.redact(&error.message).into_owned();
         error.message = redacted;
+        if let Some(rpc) = &mut error.rpc {
+            let redacted = redactor.redact(&rpc.message).into_owned();
+            rpc.message = redacted;
+        }
         let (code, data) = match &error.rpc {
             Some(rpc) => (
                 rpc.code

@@ -157,7 +157,9 @@ impl Tap {
         let mut spread = std::mem::take(&mut state.spread);
         drop(state);
         // A whole message of its own means that what was collected is none.
-        let whole = line.starts_with(b"{\"jsonrpc\"") && json::parse(line, self.budget()).is_ok();
+        let whole = line.starts_with(b"{")
+            && memchr::memmem::find(line, b"\"jsonrpc\"").is_some()
+            && json::parse(line, self.budget()).is_ok();
         if whole || spread.text.len() + line.len() > self.context.limits.line_bytes {
             self.junk(&spread.text, "lines on stdout that are not JSON-RPC");
             return false;

@@ -126,7 +126,7 @@ impl Tap {
             server: Some(self.context.server.clone()),
             source: LogSource::Notification,
             level,
-            logger: logger.map(|name| SafeText::line(cut(name, 256))),
+            logger: logger.map(|name| SafeText::line(&self.text(name.as_bytes(), 256))),
             text: SafeText::block(&self.text(text.as_bytes(), TEXT)),
         }));
     }
