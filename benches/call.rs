@@ -4,7 +4,8 @@
 //!
 //! `cargo bench --bench call`; the goals are c/b at most 1.2 for a small call, at most 1.0 for
 //! 1 MB, and c under 0.1 ms for a small call. The ways take turns in rounds, and the median of the
-//! rounds counts, so that a noisy machine disturbs all of them alike.
+//! rounds counts, so that a noisy machine disturbs all of them alike. `-- host` repeats small calls
+//! of (c) alone for a while, and `-- rmcp` those of (b), for a profiler.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
@@ -168,6 +169,16 @@ async fn bench() {
     let (_child, stdin, stdout) = spawn();
     let service = Nothing.serve((stdout, stdin)).await.unwrap();
     let host = start_host().await;
+    let small = json!({"text": "hello", "big": false});
+    if let Some(alone) = std::env::args().find(|arg| arg == "host" || arg == "rmcp") {
+        let took = if alone == "host" {
+            time!(100_000, 5, host_call(&host, &small))
+        } else {
+            time!(100_000, 5, rmcp_call(&service, &small))
+        };
+        println!("{alone} alone: {took:?}");
+        return;
+    }
     println!("median of {ROUNDS} rounds      (a) raw     (b) rmcp   (c) host     c/b    c/a");
     for (name, big, calls) in [("small call", false, 2000), ("1 MB result", true, 60)] {
         let arguments = json!({"text": "hello", "big": big});
