@@ -39,5 +39,6 @@ pub use fact::{Fact, Record};
 pub use finding::{Finding, FindingKind};
 pub use handle::{Host, HostBuilder, ShutdownReport, Startup};
 pub use id::{ApprovalId, CallId};
+pub use server::process::Usage;
 pub use validate::{SchemaProblem, Validator, Validators, Verdict};
 pub use view::{HostView, ServerState, ServerView};
