@@ -87,7 +87,7 @@ impl Server {
 
     /// Tells its owner something.
     pub async fn tell(&self, event: SessionEvent) {
-        let context = self.live.lock().unwrap().as_ref().unwrap().0.clone();
+        let context = self.context();
         context.events.send(event).await.unwrap();
     }
 
@@ -95,6 +95,11 @@ impl Server {
     pub fn die(&self, code: i32) {
         let exit = ExitView { code: Some(code), ..ExitView::default() };
         self.live.lock().unwrap().as_ref().unwrap().1.send_replace(Some(exit));
+    }
+
+    /// What its current session was given.
+    pub fn context(&self) -> SessionContext {
+        self.live.lock().unwrap().as_ref().unwrap().0.clone()
     }
 
     pub fn opens(&self) -> u32 {

@@ -9,3 +9,4 @@ mod calls;
 mod control;
 mod reload;
 mod starting;
+mod wishes;
