@@ -88,7 +88,7 @@ async fn roots_are_those_of_the_entry_until_others_are_shared() {
     let host = world.host(servers).initialize().await.expect("starts");
     let roots = async || match ask(&world, RequestKind::Roots).await {
         Answer::Result(result) => result["roots"][0]["uri"].clone(),
-        refused => panic!("{refused:?}"),
+        refused @ Answer::Refuse { .. } => panic!("{refused:?}"),
     };
     assert_eq!(roots().await, "file:///one");
     host.set_roots(&name("a"), vec![root("file:///two")]).expect("it exists");
