@@ -144,6 +144,5 @@ async fn the_gremlin_misbehaves_on_demand_and_comes_back() {
     let (_, exit) = report.exits.iter().find(|(name, _)| *name == gremlin).expect("it ended");
     assert_eq!(exit.ladder.as_deref(), Some("kill"), "{exit:?}");
     let child = dig_in.trim_end_matches('.').rsplit(' ').next().expect("its id");
-    let lives = std::path::Path::new("/proc").join(child).exists();
-    assert!(!lives, "its child {child} went with it");
+    assert!(!support::lives(child), "its child {child} went with it");
 }

@@ -254,6 +254,11 @@ pub fn marked(mark: &str) -> Vec<Process> {
     found
 }
 
+/// Whether a process lives; one that is dead and not yet reaped does not.
+pub fn lives(pid: &str) -> bool {
+    pid.parse().is_ok_and(|pid: u32| Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid))
+}
+
 fn is_zombie(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     status.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
