@@ -1,6 +1,28 @@
-//! The dashboard (requirements, section 8).
+//! The dashboard (requirements, section 8): what it is made of, and how it is started.
+//!
+//! `app` is the pure middle: `update` turns messages into state and effects, `render` turns state
+//! into cells. Around it `session` owns the terminal, `input` reads it, `engine` runs the host on
+//! a thread of its own, `effect` is what the app wants done, `runner` does it.
 
+pub mod action;
+pub mod app;
 pub mod approval;
 pub mod call;
+pub mod chord;
+pub mod effect;
+pub mod filter;
 pub mod form;
+pub mod glyph;
+pub mod ink;
+pub mod input;
+pub mod keymap;
+pub mod layout;
+pub mod message;
+pub mod model;
+pub mod overlay;
+pub mod pane;
+pub mod prefs;
 pub mod result;
+pub mod schema_text;
+pub mod theme;
+pub mod widget;

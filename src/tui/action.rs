@@ -1,0 +1,124 @@
+//! What a person can want, as one enum: the words for keys, palette, help and keymap files.
+
+macro_rules! actions {
+    ($($name:ident = $id:literal, $label:literal, $help:literal;)*) => {
+        /// An intent of the person at the keyboard or mouse.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Action {
+            $(#[doc = $help] $name),*
+        }
+
+        impl Action {
+            /// All of them, in the order of help and palette.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its name in keymap files.
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$name => $id),* }
+            }
+
+            /// One or two words for the footer.
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$name => $label),* }
+            }
+
+            /// One sentence for help and palette.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$name => $help),* }
+            }
+        }
+    };
+}
+
+actions! {
+    ShowServers = "show-servers", "servers", "Show the servers";
+    ShowTools = "show-tools", "tools", "Show the tools";
+    ShowResources = "show-resources", "resources", "Show resources and templates";
+    ShowPrompts = "show-prompts", "prompts", "Show the prompts";
+    ShowTraffic = "show-traffic", "traffic", "Show every message";
+    ShowLogs = "show-logs", "logs", "Show logs and stderr";
+    ShowMetrics = "show-metrics", "metrics", "Show counts and latencies";
+    ShowCache = "show-cache", "cache", "Show what is cached";
+    ShowApprovals = "show-approvals", "approvals", "Show what servers ask for";
+    ShowConfig = "show-config", "config", "Show the configuration and its problems";
+    NextPane = "next-pane", "next pane", "Go to the next pane";
+    PreviousPane = "previous-pane", "previous pane", "Go to the previous pane";
+    FocusNext = "focus-next", "focus", "Move the focus: servers, list, detail";
+    FocusPrevious = "focus-previous", "focus back", "Move the focus back";
+    NextServer = "next-server", "next server", "Narrow every pane to the next server";
+    PreviousServer = "previous-server", "previous server", "Narrow every pane to the previous server";
+    AllServers = "all-servers", "all servers", "Show all servers in every pane";
+    ToggleServerList = "toggle-server-list", "server list", "Show or hide the server list";
+    ToggleDetail = "toggle-detail", "detail", "Show or hide the detail beside the list";
+    Up = "up", "up", "Move up";
+    Down = "down", "down", "Move down";
+    Left = "left", "left", "Move or scroll left";
+    Right = "right", "right", "Move or scroll right";
+    PageUp = "page-up", "page up", "Move up a page";
+    PageDown = "page-down", "page down", "Move down a page";
+    Top = "top", "top", "Go to the first row";
+    Bottom = "bottom", "bottom", "Go to the last row";
+    Open = "open", "open", "Open what is selected";
+    Back = "back", "back", "Close the topmost thing; never quits";
+    Filter = "filter", "filter", "Narrow the list";
+    ClearFilter = "clear-filter", "clear filter", "Show everything again";
+    SaveFilter = "save-filter", "save filter", "Keep this filter by name";
+    NextFilter = "next-filter", "saved filter", "Use the next saved filter";
+    SearchNext = "search-next", "next match", "Go to the next match";
+    SearchPrevious = "search-previous", "previous match", "Go to the previous match";
+    Copy = "copy", "copy", "Copy what is selected";
+    CopyAll = "copy-all", "copy all", "Copy the whole of it";
+    Save = "save", "save", "Save to a file";
+    Restart = "restart", "restart", "Restart the server";
+    StartStop = "start-stop", "start/stop", "Start or stop the server";
+    Refresh = "refresh", "refresh", "Fetch the server's lists again";
+    ResetBreaker = "reset-breaker", "reset breaker", "Close the circuit breaker by hand";
+    BlackBox = "black-box", "black box", "Show last words, exit, steps and capabilities of the server";
+    Graph = "graph", "graph", "Show the order in which servers start";
+    Follow = "follow", "follow", "Follow the end, or stop following";
+    Freeze = "freeze", "freeze", "Hold the list still, or let it run";
+    JumpPair = "jump-pair", "pair", "Jump between request and response";
+    Group = "group", "group", "Group messages by operation, or not";
+    Mark = "mark", "mark", "Mark the row";
+    Fold = "fold", "fold", "Fold or unfold";
+    Wrap = "wrap", "wrap", "Wrap long lines, or not";
+    LevelUp = "level-up", "fewer", "Show only more severe logs";
+    LevelDown = "level-down", "more", "Show less severe logs too";
+    ServerLogLevel = "server-log-level", "log level", "Ask the server for another log level";
+    Sort = "sort", "sort", "Sort by the next column";
+    SortReverse = "sort-reverse", "reverse", "Reverse the order";
+    DropEntry = "drop-entry", "drop", "Drop the cache entry";
+    DropAll = "drop-all", "drop all", "Drop the whole cache";
+    Effective = "effective", "view", "Switch between file, effective values and reload plan";
+    NextProblem = "next-problem", "next problem", "Go to the next problem";
+    Approvals = "approvals", "approvals", "Go to what waits for a person";
+    Palette = "palette", "palette", "Find and run any action";
+    Help = "help", "help", "Show the keys that work here";
+    Theme = "theme", "theme", "Use the next theme";
+    Bell = "bell", "bell", "Mute the bell, or not";
+    Tour = "tour", "tour", "Take the tour";
+    Redraw = "redraw", "redraw", "Draw the whole screen again";
+    Suspend = "suspend", "suspend", "Go back to the shell until `fg`";
+    Confirm = "confirm", "yes", "Do it";
+    Quit = "quit", "quit", "Stop the servers and leave";
+    QuitNow = "quit-now", "quit now", "Leave at once";
+}
+
+impl Action {
+    /// The action of this name.
+    pub fn by_id(id: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|action| action.id() == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_actions_are_unique_and_found_again() {
+        for action in Action::ALL {
+            assert_eq!(Action::by_id(action.id()), Some(*action));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The dashboard's state and its one way to change: `update`. Pure: it does nothing outside, reads
+//! no clock, draws nothing; what it wants done comes back as effects.
+
+use ratatui::layout::Rect;
+
+use crate::host::Timestamp;
+use crate::tui::effect::Effect;
+use crate::tui::glyph::{ASCII, Glyphs, UNICODE};
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::layout::Layout;
+use crate::tui::message::{Message, UserFiles};
+use crate::tui::model::Model;
+use crate::tui::overlay::Overlay;
+use crate::tui::pane::{Pane, PaneId, Toast, Ui};
+use crate::tui::prefs::Prefs;
+use crate::tui::theme::{ColorDepth, Theme};
+
+mod availability;
+mod command;
+mod incoming;
+mod input;
+mod render;
+mod server_list;
+pub mod text;
+
+pub use server_list::ServerList;
+
+/// Whether and how soon a frame is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Redraw {
+    /// Nothing changed.
+    #[default]
+    None,
+    /// Telemetry changed: with the next of 30 frames a second.
+    Soon,
+    /// The person did something: with the next of 60 frames a second.
+    Now,
+}
+
+/// Where the keys go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Focus {
+    /// The list of servers at the left.
+    Servers,
+    /// The pane.
+    #[default]
+    Pane,
+}
+
+/// The panes, each a field of its own.
+#[derive(Default)]
+pub struct Panes {
+    servers: super::pane::servers::ServersPane,
+    tools: super::pane::tools::ToolsPane,
+    resources: super::pane::resources::ResourcesPane,
+    prompts: super::pane::prompts::PromptsPane,
+    traffic: super::pane::traffic::TrafficPane,
+    logs: super::pane::logs::LogsPane,
+    metrics: super::pane::metrics::MetricsPane,
+    cache: super::pane::cache::CachePane,
+    approvals: super::pane::approvals::ApprovalsPane,
+    config: super::pane::config::ConfigPane,
+}
+
+impl Panes {
+    /// One of them.
+    pub fn get(&self, id: PaneId) -> &dyn Pane {
+        match id {
+            PaneId::Servers => &self.servers,
+            PaneId::Tools => &self.tools,
+            PaneId::Resources => &self.resources,
+            PaneId::Prompts => &self.prompts,
+            PaneId::Traffic => &self.traffic,
+            PaneId::Logs => &self.logs,
+            PaneId::Metrics => &self.metrics,
+            PaneId::Cache => &self.cache,
+            PaneId::Approvals => &self.approvals,
+            PaneId::Config => &self.config,
+        }
+    }
+
+    /// One of them, to change.
+    pub fn get_mut(&mut self, id: PaneId) -> &mut dyn Pane {
+        match id {
+            PaneId::Servers => &mut self.servers,
+            PaneId::Tools => &mut self.tools,
+            PaneId::Resources => &mut self.resources,
+            PaneId::Prompts => &mut self.prompts,
+            PaneId::Traffic => &mut self.traffic,
+            PaneId::Logs => &mut self.logs,
+            PaneId::Metrics => &mut self.metrics,
+            PaneId::Cache => &mut self.cache,
+            PaneId::Approvals => &mut self.approvals,
+            PaneId::Config => &mut self.config,
+        }
+    }
+}
+
+/// How the dashboard is set up.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Use ASCII signs.
+    pub ascii: bool,
+    /// Theme asked for on the command line; otherwise the remembered one.
+    pub theme: Option<String>,
+    /// Colours of the terminal.
+    pub depth: ColorDepth,
+    /// What was remembered.
+    pub prefs: Prefs,
+    /// Files of the user.
+    pub user: UserFiles,
+    /// The home directory, to shorten paths.
+    pub home: Option<std::path::PathBuf>,
+    /// Offer the tour.
+    pub tour: bool,
+}
+
+/// The dashboard.
+pub struct App {
+    /// What is known of the engine.
+    pub model: Model,
+    pub(super) size: Rect,
+    pub(super) pane: PaneId,
+    pub(super) focus: Focus,
+    pub(super) panes: Panes,
+    pub(super) servers: ServerList,
+    pub(super) overlays: Vec<Overlay>,
+    pub(super) toast: Option<(Timestamp, Toast)>,
+    pub(super) keymap: Keymap,
+    pub(super) theme: Theme,
+    pub(super) glyphs: &'static Glyphs,
+    pub(super) setup: Setup,
+    pub(super) redraw: Redraw,
+    pub(super) stale: bool,
+    pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
+}
+
+impl App {
+    /// How long a toast stays.
+    pub const TOAST: std::time::Duration = std::time::Duration::from_secs(4);
+
+    /// The dashboard before anything happened.
+    pub fn new(setup: Setup, now: Timestamp) -> Self {
+        let glyphs: &'static Glyphs = if setup.ascii { &ASCII } else { &UNICODE };
+        let mut app = Self {
+            model: Model::at(now),
+            size: Rect::default(),
+            pane: PaneId::default(),
+            focus: Focus::default(),
+            panes: Panes::default(),
+            servers: ServerList::default(),
+            overlays: Vec::new(),
+            toast: None,
+            keymap: Keymap::builtin(),
+            theme: Theme::builtin().adapted(setup.depth),
+            glyphs,
+            setup,
+            redraw: Redraw::Now,
+            stale: true,
+            last_click: None,
+        };
+        app.adopt_user_files();
+        app.adopt_prefs();
+        if app.setup.tour && !app.setup.prefs.toured {
+            app.open_tour(0);
+        }
+        app
+    }
+
+    /// Reacts to something; gives what is to be done outside.
+    pub fn update(&mut self, message: Message) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match message {
+            Message::Input(event) => self.input(event, &mut effects),
+            message => self.incoming(message, &mut effects),
+        }
+        effects
+    }
+
+    /// Whether a frame is wanted.
+    pub const fn redraw(&self) -> Redraw {
+        self.redraw
+    }
+
+    /// When the screen changes by itself: a relative time, a toast that goes.
+    pub fn wake(&self) -> Option<Timestamp> {
+        let toast = self.toast.as_ref().map(|(shown, _)| shown.plus(Self::TOAST));
+        [toast, self.model.wake()].into_iter().flatten().min()
+    }
+
+    /// Brings panes up to date before a frame.
+    pub fn prepare(&mut self) {
+        self.model.reset_wake();
+        self.redraw = Redraw::None;
+        self.stale = false;
+        if let Some(layout) = self.layout() {
+            let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+            self.panes.get_mut(self.pane).sync(ui);
+            self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
+        }
+        self.refresh_readers();
+    }
+
+    pub(super) fn layout(&self) -> Option<Layout> {
+        Layout::compute(self.size, self.setup.prefs.server_list)
+    }
+
+    pub(super) fn mark(&mut self, redraw: Redraw) {
+        self.redraw = self.redraw.max(redraw);
+        self.stale = true;
+    }
+
+    /// Where keys are looked up now, innermost first.
+    pub(super) fn scopes(&mut self) -> Vec<Scope> {
+        let mut scopes = Vec::with_capacity(4);
+        if let Some(overlay) = self.overlays.last() {
+            scopes.extend_from_slice(overlay.scopes());
+            if matches!(overlay, Overlay::Confirm(_)) {
+                return scopes;
+            }
+        } else if self.panes.get_mut(self.pane).typing().is_some() {
+            scopes.push(Scope::Text);
+        } else {
+            match self.focus {
+                Focus::Servers => scopes.extend([Scope::ServerList, Scope::List]),
+                Focus::Pane => scopes.extend_from_slice(self.panes.get(self.pane).scopes()),
+            }
+        }
+        scopes.push(Scope::Global);
+        scopes
+    }
+}

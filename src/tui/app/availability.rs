@@ -1,0 +1,208 @@
+//! One answer to "can this be used now?", asked by dispatch, footer, help and palette alike; and
+//! what those show. Also takes the user's files and preferences into use.
+
+use super::{App, Focus, Redraw};
+use crate::host::ServerState;
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::model::{EngineState, Model};
+use crate::tui::overlay::{Choice, Overlay, Pick, Reader, Subject, reader_width};
+use crate::tui::pane::{Availability, PaneId};
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widget::Doc;
+
+impl App {
+    /// Whether an action can be used now, and why not.
+    pub fn availability(&self, action: Action) -> Availability {
+        let target = || self.target_server().and_then(|name| self.model.server(&name).cloned());
+        let running = matches!(self.model.engine, EngineState::Running);
+        match action {
+            Action::Restart | Action::StartStop | Action::Refresh if !running => {
+                Availability::Disabled("the engine is not running")
+            }
+            Action::Restart | Action::StartStop | Action::BlackBox => {
+                Availability::when(target().is_some(), "select a server first")
+            }
+            Action::Refresh => match target() {
+                Some(server) if server.state == ServerState::Ready => Availability::Ready,
+                Some(_) => Availability::Disabled("the server is not ready"),
+                None => Availability::Disabled("select a server first"),
+            },
+            Action::ResetBreaker => match target() {
+                Some(s) if !s.breaker.is_closed() || !s.tool_breakers.is_empty() => {
+                    Availability::Ready
+                }
+                Some(_) => Availability::Disabled("no breaker is open"),
+                None => Availability::Disabled("select a server first"),
+            },
+            Action::AllServers => {
+                Availability::when(self.model.scope.is_some(), "all servers are shown")
+            }
+            action => self
+                .panes
+                .get(self.pane)
+                .availability(action, &self.model)
+                .unwrap_or(Availability::Ready),
+        }
+    }
+
+    /// Keys of the footer, most wanted first: chord, label, action.
+    pub(super) fn footer_keys(&self) -> Vec<(String, &'static str, Action)> {
+        let scopes = self.shown_scopes();
+        let mut rows = self.keymap.rows(&scopes);
+        rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
+        rows.sort_by_key(|row| row.footer);
+        rows.into_iter()
+            .map(|row| (row.chords[0].short(), row.action.label(), row.action))
+            .collect()
+    }
+
+    fn shown_scopes(&self) -> Vec<Scope> {
+        let mut scopes = Vec::new();
+        match (self.overlays.last(), self.focus) {
+            (Some(Overlay::Confirm(_)), _) => return vec![Scope::Confirm],
+            (Some(overlay), _) => scopes.extend_from_slice(overlay.scopes()),
+            (None, Focus::Servers) => scopes.extend([Scope::ServerList, Scope::List]),
+            (None, Focus::Pane) => scopes.extend_from_slice(self.panes.get(self.pane).scopes()),
+        }
+        scopes.push(Scope::Global);
+        scopes
+    }
+
+    pub(super) fn palette_choices(&mut self) -> Vec<Choice> {
+        let scopes = self.shown_scopes();
+        let mut choices: Vec<Choice> = Action::ALL
+            .iter()
+            .filter(|action| !matches!(action, Action::Palette | Action::Confirm | Action::Open))
+            .map(|action| Choice {
+                words: ink!("{}", action.help()),
+                hint: Ink::line(&self.keymap.hint(&scopes, *action).unwrap_or_default()),
+                pick: Pick::Action(*action),
+                disabled: match self.availability(*action) {
+                    Availability::Ready => None,
+                    Availability::Disabled(reason) => Some(reason),
+                },
+            })
+            .collect();
+        choices.extend(self.model.view.servers.keys().map(|name| Choice {
+            words: ink!("Narrow every pane to {}", Model::name(name)),
+            hint: ink!("server"),
+            pick: Pick::Server(name.clone()),
+            disabled: None,
+        }));
+        choices.extend(self.theme_names().into_iter().map(|name| Choice {
+            words: ink!("Use the theme {}", Ink::line(&name)),
+            hint: ink!("theme"),
+            pick: Pick::Theme(name),
+            disabled: None,
+        }));
+        choices
+    }
+
+    pub(super) fn open_help(&mut self) {
+        let scopes = self.shown_scopes();
+        let mut doc = Doc::new(reader_width(self.size));
+        let mut last = None;
+        for row in self.keymap.rows(&scopes) {
+            if last != Some(row.scope) {
+                doc.heading(row.scope.name());
+                last = Some(row.scope);
+            }
+            let keys: Vec<String> = row.chords.iter().map(|chord| chord.short()).collect();
+            let (role, note) = match self.availability(row.action) {
+                Availability::Ready => (Role::Text, ink!("")),
+                Availability::Disabled(reason) => (Role::Faint, ink!("  ({})", reason)),
+            };
+            doc.line(vec![
+                (ink!("  {:<16}", Ink::line(&keys.join("  "))), Role::Key),
+                (ink!("{}", row.action.help()), role),
+                (note, Role::Faint),
+            ]);
+        }
+        let title = ink!("keys: {}", self.pane.title());
+        let mut reader = Reader::new(title, doc);
+        reader.subject = Subject::Help;
+        self.push_overlay(Overlay::Reader(reader));
+    }
+
+    pub(super) fn open_black_box(&mut self, server: crate::config::ServerName) {
+        let title = ink!("black box: {}", Model::name(&server));
+        let mut reader = Reader::new(title, Doc::default());
+        reader.subject = Subject::BlackBox(server);
+        self.push_overlay(Overlay::Reader(reader));
+    }
+
+    pub(super) fn open_tour(&mut self, page: usize) {
+        let mut reader = Reader::new(ink!("welcome"), Doc::default());
+        reader.subject = Subject::Tour(page);
+        self.push_overlay(Overlay::Reader(reader));
+    }
+
+    pub(super) fn turn_tour(&mut self, delta: isize, effects: &mut Vec<Effect>) {
+        let Some(Overlay::Reader(reader)) = self.overlays.last_mut() else { return };
+        let Subject::Tour(page) = &mut reader.subject else { return };
+        let next = page.saturating_add_signed(delta);
+        reader.top = 0;
+        if next >= crate::tui::pane::servers::tour::PAGES.len() {
+            self.close_overlay();
+            self.setup.prefs.toured = true;
+            self.remember(effects);
+        } else {
+            *page = next;
+        }
+        self.mark(Redraw::Now);
+    }
+
+    /// Builds texts again whose subject may have changed.
+    pub(super) fn refresh_readers(&mut self) {
+        let width = reader_width(self.size);
+        for overlay in &mut self.overlays {
+            let Overlay::Reader(reader) = overlay else { continue };
+            match &reader.subject {
+                Subject::BlackBox(name) => {
+                    reader.doc =
+                        crate::tui::pane::servers::black_box(&self.model, name, self.glyphs, width);
+                }
+                Subject::Tour(page) => {
+                    reader.doc = crate::tui::pane::servers::tour::page(*page, width);
+                }
+                Subject::Fixed | Subject::Help => {}
+            }
+        }
+    }
+
+    pub(super) fn adopt_user_files(&mut self) {
+        let mut warning = None;
+        match self.setup.user.keymap.as_deref().map(Keymap::with_user) {
+            Some(Ok(keymap)) => self.keymap = keymap,
+            Some(Err(error)) => warning = Some(error),
+            None => self.keymap = Keymap::builtin(),
+        }
+        let wanted = self.setup.theme.as_ref().or(self.setup.prefs.theme.as_ref());
+        let name = wanted.map_or("default", String::as_str).to_owned();
+        match Theme::load(&name, &self.setup.user.themes) {
+            Ok(theme) => self.theme = theme.adapted(self.setup.depth),
+            Err(error) => warning = Some(error),
+        }
+        if let Some(warning) = warning {
+            self.toast(Ink::line(&warning), Role::Warning);
+        }
+    }
+
+    pub(super) fn adopt_prefs(&mut self) {
+        let prefs = &self.setup.prefs;
+        if let Some(pane) = prefs.pane.as_deref().and_then(PaneId::by_title) {
+            self.pane = pane;
+        }
+        self.model.scope = prefs.scope.as_deref().map(crate::config::ServerName::new);
+        for id in PaneId::ALL {
+            if let Some(text) = prefs.filters.get(&id.title().to_lowercase()) {
+                self.panes.get_mut(id).set_filter(text);
+            }
+        }
+        self.panes.logs.read_prefs(prefs);
+        self.panes.traffic.read_prefs(prefs);
+    }
+}

@@ -1,0 +1,309 @@
+//! Actions: what each does. The topmost overlay is asked first, then the pane, then what holds
+//! everywhere.
+
+use super::{App, Focus, Redraw};
+use crate::config::ServerName;
+use crate::host::ServerState;
+use crate::tui::action::Action;
+use crate::tui::effect::{Effect, ServerCommand};
+use crate::tui::ink::{Ink, ink};
+use crate::tui::model::{EngineState, Model};
+use crate::tui::overlay::{Confirm, Overlay, Palette, Pick, Verdict};
+use crate::tui::pane::{Availability, Out, PaneId, Ui};
+use crate::tui::theme::{Role, SHIPPED};
+use crate::tui::widget::browser::Keep;
+
+impl App {
+    pub(super) fn perform(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if let Availability::Disabled(reason) = self.availability(action) {
+            return self.toast(ink!("{}: {}", action.label(), reason), Role::Warning);
+        }
+        if let Some(mut overlay) = self.overlays.pop() {
+            let mut out = Out::default();
+            let verdict = overlay.act(action, self.size, &mut out);
+            self.overlays.push(overlay);
+            self.absorb(out, effects);
+            if verdict != Verdict::Pass {
+                return self.settle(verdict, effects);
+            }
+        } else if self.perform_in_pane(action, effects) {
+            return;
+        }
+        self.perform_anywhere(action, effects);
+    }
+
+    fn perform_in_pane(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
+        let Some(layout) = self.layout() else { return false };
+        let pane = self.panes.get_mut(self.pane);
+        if pane.typing().is_some() {
+            match action {
+                Action::Open => pane.end_typing(Keep::Yes),
+                Action::Back => {
+                    pane.end_typing(Keep::No);
+                    self.remember_filter();
+                }
+                Action::Up | Action::Down => {}
+                _ => return false,
+            }
+            if !matches!(action, Action::Up | Action::Down) {
+                return true;
+            }
+        } else if self.focus == Focus::Servers && self.act_in_server_list(action) {
+            return true;
+        }
+        let mut out = Out::default();
+        let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+        let done = self.panes.get_mut(self.pane).act(action, ui, &mut out);
+        self.absorb(out, effects);
+        if done {
+            self.remember_filter();
+        }
+        done
+    }
+
+    fn act_in_server_list(&mut self, action: Action) -> bool {
+        let delta = match action {
+            Action::Up => -1,
+            Action::Down => 1,
+            Action::PageUp | Action::Top => isize::MIN / 2,
+            Action::PageDown | Action::Bottom => isize::MAX / 2,
+            Action::Open | Action::Right => {
+                self.focus = Focus::Pane;
+                return true;
+            }
+            _ => return false,
+        };
+        self.model.scope = self.servers.step(delta);
+        true
+    }
+
+    fn perform_anywhere(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if let Some(pane) = PaneId::ALL.into_iter().find(|pane| pane.action() == action) {
+            self.overlays.clear();
+            return self.show(pane);
+        }
+        match action {
+            Action::NextPane => self.turn_pane(1),
+            Action::PreviousPane => self.turn_pane(-1),
+            Action::FocusNext | Action::FocusPrevious => self.turn_focus(),
+            Action::NextServer => self.turn_scope(1),
+            Action::PreviousServer => self.turn_scope(-1),
+            Action::AllServers => self.model.scope = None,
+            Action::ToggleServerList => {
+                let shown = self.layout().is_some_and(|layout| layout.servers.is_some());
+                self.setup.prefs.server_list = Some(!shown);
+                self.remember(effects);
+            }
+            Action::Back => self.back(),
+            Action::Approvals => self.show(PaneId::Approvals),
+            Action::Restart | Action::StartStop | Action::Refresh | Action::ResetBreaker => {
+                self.command_server(action, effects);
+            }
+            Action::BlackBox => {
+                if let Some(server) = self.target_server() {
+                    self.open_black_box(server);
+                }
+            }
+            Action::Palette => self.open_palette(),
+            Action::Help => self.open_help(),
+            Action::Theme => self.next_theme(effects),
+            Action::Bell => {
+                self.setup.prefs.mute_bell = !self.setup.prefs.mute_bell;
+                let word = if self.setup.prefs.mute_bell { "muted" } else { "on" };
+                self.toast(ink!("bell: {}", word), Role::Ok);
+                self.remember(effects);
+            }
+            Action::Tour => self.open_tour(0),
+            Action::Redraw => effects.push(Effect::Redraw),
+            Action::Suspend => effects.push(Effect::Suspend),
+            Action::Quit => self.quit(effects),
+            Action::QuitNow => self.quit_now(effects),
+            _ => {}
+        }
+    }
+
+    fn back(&mut self) {
+        if self.overlays.is_empty() {
+            self.focus = Focus::Pane;
+        } else {
+            self.close_overlay();
+        }
+    }
+
+    /// The server a command is for: the selected one of the pane, or the scope.
+    pub(super) fn target_server(&self) -> Option<ServerName> {
+        let chosen = match (self.pane, self.focus) {
+            (PaneId::Servers, Focus::Pane) => self.panes.servers.selected(&self.model),
+            (PaneId::Tools, Focus::Pane) => self.panes.tools.server(),
+            (PaneId::Resources, Focus::Pane) => self.panes.resources.server(),
+            (PaneId::Prompts, Focus::Pane) => self.panes.prompts.server(),
+            _ => None,
+        };
+        let chosen = chosen.or_else(|| self.model.scope.clone());
+        let mut servers = self.model.view.servers.keys();
+        // With one server there is no question which is meant.
+        chosen.or_else(|| servers.next().filter(|_| self.model.view.servers.len() == 1).cloned())
+    }
+
+    fn command_server(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let Some(name) = self.target_server() else { return };
+        let state = self.model.server(&name).map(|server| server.state);
+        let (command, word) = match (action, state) {
+            (Action::Restart, _) => (ServerCommand::Restart, "restarting"),
+            (Action::Refresh, _) => (ServerCommand::Refresh, "fetching the lists of"),
+            (Action::ResetBreaker, _) => {
+                let tool =
+                    (self.pane == PaneId::Tools).then(|| self.panes.tools.wire_name()).flatten();
+                (ServerCommand::ResetBreaker(tool), "closing the breaker of")
+            }
+            (_, Some(ServerState::Ready | ServerState::Starting | ServerState::Waiting)) => {
+                (ServerCommand::Stop, "stopping")
+            }
+            _ => (ServerCommand::Start, "starting"),
+        };
+        self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
+        effects.push(Effect::Server(name, command));
+    }
+
+    pub(super) fn show(&mut self, pane: PaneId) {
+        self.pane = pane;
+        self.focus = Focus::Pane;
+        self.setup.prefs.pane = Some(pane.title().to_lowercase());
+        self.mark(Redraw::Now);
+    }
+
+    pub(super) fn turn_pane(&mut self, delta: isize) {
+        let count = PaneId::ALL.len() as isize;
+        let next = (self.pane as isize + delta).rem_euclid(count);
+        self.show(PaneId::ALL[next.unsigned_abs()]);
+    }
+
+    fn turn_focus(&mut self) {
+        let Some(layout) = self.layout() else { return };
+        if self.focus == Focus::Servers {
+            self.focus = Focus::Pane;
+            return;
+        }
+        let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+        let inside = self.panes.get_mut(self.pane).focus_next(ui);
+        if !inside && layout.servers.is_some() {
+            self.focus = Focus::Servers;
+        }
+    }
+
+    fn turn_scope(&mut self, delta: isize) {
+        let names: Vec<Option<ServerName>> = std::iter::once(None)
+            .chain(self.model.view.servers.keys().cloned().map(Some))
+            .collect();
+        let at = names.iter().position(|name| *name == self.model.scope).unwrap_or(0) as isize;
+        let next = (at + delta).rem_euclid(names.len() as isize).unsigned_abs();
+        self.model.scope.clone_from(&names[next]);
+    }
+
+    pub(super) fn close_overlay(&mut self) {
+        self.overlays.pop();
+        self.mark(Redraw::Now);
+    }
+
+    pub(super) fn pick(&mut self, pick: Pick, effects: &mut Vec<Effect>) {
+        if let Pick::TourPage(delta) = pick {
+            return self.turn_tour(delta, effects);
+        }
+        self.close_overlay();
+        match pick {
+            Pick::Action(action) => self.perform(action, effects),
+            Pick::Server(server) => self.model.scope = Some(server),
+            Pick::Theme(name) => self.use_theme(&name, effects),
+            Pick::LogLevel(server, level) => {
+                effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
+            }
+            Pick::TourPage(_) => {}
+        }
+    }
+
+    fn open_palette(&mut self) {
+        let choices = self.palette_choices();
+        self.push_overlay(Overlay::Palette(Palette::new(ink!("what do you want?"), choices)));
+    }
+
+    fn next_theme(&mut self, effects: &mut Vec<Effect>) {
+        let names = self.theme_names();
+        let at = names.iter().position(|name| name == self.theme.name()).unwrap_or(0);
+        let next = names[(at + 1) % names.len()].clone();
+        self.use_theme(&next, effects);
+    }
+
+    pub(super) fn theme_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect();
+        for (name, _) in &self.setup.user.themes {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
+    fn use_theme(&mut self, name: &str, effects: &mut Vec<Effect>) {
+        self.setup.theme = None;
+        self.setup.prefs.theme = Some(name.to_owned());
+        self.adopt_user_files();
+        self.toast(ink!("theme: {}", Ink::line(name)), Role::Ok);
+        self.remember(effects);
+    }
+
+    fn quit(&mut self, effects: &mut Vec<Effect>) {
+        let (calls, pending) = (self.model.calls.len(), self.model.view.pending.len());
+        if matches!(self.model.engine, EngineState::Stopping(_)) || calls + pending == 0 {
+            return self.leave(effects);
+        }
+        let mut lines = Vec::new();
+        if calls > 0 {
+            lines.push(ink!("{} calls are running; they will be cancelled.", calls));
+        }
+        if pending > 0 {
+            lines.push(ink!("{} requests of servers wait; they will be refused.", pending));
+        }
+        let title = ink!("stop the servers and leave?");
+        self.push_overlay(Overlay::Confirm(Confirm { title, lines, yes: vec![Effect::Quit] }));
+    }
+
+    fn quit_now(&mut self, effects: &mut Vec<Effect>) {
+        if matches!(self.model.engine, EngineState::Stopping(_)) {
+            effects.push(Effect::QuitNow);
+        } else {
+            self.leave(effects);
+        }
+    }
+
+    fn leave(&mut self, effects: &mut Vec<Effect>) {
+        self.remember(effects);
+        effects.push(Effect::Quit);
+    }
+
+    /// The engine was told to stop.
+    pub fn stopping(&mut self) {
+        if !matches!(self.model.engine, EngineState::Stopping(_)) {
+            self.model.engine = EngineState::Stopping(self.model.now);
+        }
+        self.overlays.clear();
+        self.mark(Redraw::Now);
+    }
+
+    pub(super) fn remember_filter(&mut self) {
+        let key = self.pane.title().to_lowercase();
+        let text = self.panes.get(self.pane).filter_text();
+        if text.is_empty() {
+            self.setup.prefs.filters.remove(&key);
+        } else if self.setup.prefs.filters.get(&key).is_none_or(|old| old != text) {
+            self.setup.prefs.filters.insert(key, text.to_owned());
+        }
+    }
+
+    pub(super) fn remember(&mut self, effects: &mut Vec<Effect>) {
+        self.setup.prefs.scope = self.model.scope.as_ref().map(|name| name.as_str().to_owned());
+        let prefs = &mut self.setup.prefs;
+        self.panes.logs.write_prefs(prefs);
+        self.panes.traffic.write_prefs(prefs);
+        effects.push(Effect::SavePrefs(Box::new(prefs.clone())));
+    }
+}

@@ -1,0 +1,181 @@
+//! What comes from outside: the engine, the clock, finished effects.
+
+use std::sync::Arc;
+
+use ratatui::layout::Rect;
+
+use super::{App, Redraw};
+use crate::host::{Error, HostView};
+use crate::text::SafeText;
+use crate::tui::effect::Effect;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::message::Message;
+use crate::tui::model::EngineState;
+use crate::tui::overlay::{Overlay, Reader};
+use crate::tui::pane::Toast;
+use crate::tui::theme::Role;
+use crate::tui::widget::Doc;
+
+impl App {
+    pub(super) fn incoming(&mut self, message: Message, effects: &mut Vec<Effect>) {
+        match message {
+            Message::Now(now) => self.now(now),
+            Message::Resize(width, height) => {
+                self.size = Rect::new(0, 0, width, height);
+                self.mark(Redraw::Now);
+            }
+            Message::EngineReady => self.engine(EngineState::Running),
+            Message::EngineFailed(error) => {
+                for diagnostic in &error.diagnostics {
+                    let view = Arc::make_mut(&mut self.model.view);
+                    view.rejected.push(diagnostic.clone());
+                }
+                self.engine(EngineState::Failed(SafeText::line(&error.to_string())));
+                self.pane = crate::tui::pane::PaneId::Config;
+            }
+            Message::View(view) => self.view(view, effects),
+            Message::Traffic(batch, oldest) => {
+                for record in &batch.items {
+                    self.model.activity.count(&record.server, record.at);
+                }
+                self.model.traffic.take(batch, oldest);
+                self.mark(Redraw::Soon);
+            }
+            Message::Logs(batch, oldest) => {
+                self.model.logs.take(batch, oldest);
+                self.mark(Redraw::Soon);
+            }
+            Message::Metrics(metrics) => {
+                let metrics = metrics.into_iter().collect();
+                if self.model.metrics != metrics {
+                    self.model.metrics = metrics;
+                    self.mark(Redraw::Soon);
+                }
+            }
+            Message::Calls(calls) => {
+                if self.model.calls != calls {
+                    self.model.calls = calls;
+                    self.mark(Redraw::Soon);
+                }
+            }
+            Message::Cache(cache) => {
+                if self.model.cache != cache {
+                    self.model.cache = cache;
+                    self.mark(Redraw::Soon);
+                }
+            }
+            Message::Usage(usage) => {
+                let usage = usage.into_iter().collect();
+                if self.model.usage != usage {
+                    self.model.usage = usage;
+                    self.mark(Redraw::Soon);
+                }
+            }
+            Message::Config(config, files) => {
+                self.model.config = config;
+                self.model.files = files;
+                self.mark(Redraw::Now);
+            }
+            message => self.replies(message, effects),
+        }
+    }
+
+    fn replies(&mut self, message: Message, effects: &mut Vec<Effect>) {
+        match message {
+            Message::CacheContent(key, content) => {
+                let mut doc = Doc::new(crate::tui::overlay::reader_width(self.size));
+                match &content {
+                    Some(value) => _ = doc.json(0, value),
+                    None => _ = doc.text(0, &"the entry is gone", Role::Muted),
+                }
+                let title = ink!("{} {}", Ink::line(&key.method), Ink::line(&key.params));
+                let mut reader = Reader::new(title, doc);
+                reader.raw = content.and_then(|v| serde_json::to_string_pretty(&*v).ok());
+                self.push_overlay(Overlay::Reader(reader));
+            }
+            Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),
+            Message::Failed(error) => self.failed(&error),
+            Message::UserFiles(user) => {
+                self.setup.user = user;
+                self.adopt_user_files();
+                self.mark(Redraw::Now);
+            }
+            Message::Terminate => effects.push(Effect::Quit),
+            Message::EngineStopped => self.mark(Redraw::Now),
+            Message::WorkerPanicked(what) => {
+                self.toast(ink!("a worker failed, the rest goes on: {}", &what), Role::Error);
+            }
+            _ => {}
+        }
+    }
+
+    fn now(&mut self, now: crate::host::Timestamp) {
+        self.model.now = now;
+        if self.wake().is_some_and(|wake| now >= wake) {
+            self.mark(Redraw::Soon);
+        }
+        if self.toast.as_ref().is_some_and(|(shown, _)| now >= shown.plus(Self::TOAST)) {
+            self.toast = None;
+            self.mark(Redraw::Soon);
+        }
+    }
+
+    fn engine(&mut self, state: EngineState) {
+        self.model.engine = state;
+        self.mark(Redraw::Now);
+    }
+
+    fn view(&mut self, view: Arc<HostView>, effects: &mut Vec<Effect>) {
+        let fresh = view.pending.keys().any(|id| !self.model.view.pending.contains_key(id));
+        if fresh {
+            if let Some(request) = view.pending.values().next_back() {
+                let text = ink!(
+                    "{} asks: {}   a to answer",
+                    Ink::line(request.server.as_str()),
+                    Ink::line(request.kind.method())
+                );
+                self.toast(text, Role::Attention);
+            }
+            if !self.setup.prefs.mute_bell {
+                effects.push(Effect::Bell);
+            }
+        }
+        if view.failures.len() > self.model.view.failures.len() {
+            if let Some((_, task, message)) = view.failures.last() {
+                self.toast(ink!("{} failed, the rest goes on: {}", task, message), Role::Error);
+            }
+        }
+        if let Some(scope) = &self.model.scope {
+            // A scope remembered from the last run waits for its server; one that was here and
+            // left gives the screen back to all.
+            let was_here = self.model.view.servers.contains_key(scope);
+            if was_here && !view.servers.contains_key(scope) {
+                self.model.scope = None;
+            }
+        }
+        self.model.view = view;
+        self.mark(Redraw::Soon);
+    }
+
+    pub(super) fn toast(&mut self, text: Ink, role: Role) {
+        self.toast = Some((self.model.now, Toast { text, role }));
+        self.mark(Redraw::Now);
+    }
+
+    /// Errors stand until they are dealt with; short ones fit the footer.
+    fn failed(&mut self, error: &Error) {
+        let text = SafeText::block(&error.to_string());
+        if error.violations.is_empty() && text.len() < 70 {
+            return self.toast(Ink::line(text.as_str()), Role::Error);
+        }
+        let mut doc = Doc::new(crate::tui::overlay::reader_width(self.size));
+        doc.text(0, &text, Role::Error);
+        let title = ink!("{}", error.code);
+        self.push_overlay(Overlay::Reader(Reader::new(title, doc)));
+    }
+
+    pub(super) fn push_overlay(&mut self, overlay: Overlay) {
+        self.overlays.push(overlay);
+        self.mark(Redraw::Now);
+    }
+}

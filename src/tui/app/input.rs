@@ -1,0 +1,171 @@
+//! Keys, mouse and paste: from the topmost overlay through the pane to what holds everywhere.
+
+use crossterm::event::{Event, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Position;
+
+use super::{App, Focus, Redraw};
+use crate::tui::action::Action;
+use crate::tui::chord::Chord;
+use crate::tui::effect::Effect;
+use crate::tui::overlay::Verdict;
+use crate::tui::pane::{Gesture, Out, PaneId, Ui};
+
+/// Two clicks on one cell within this time are a double click.
+const DOUBLE_CLICK: std::time::Duration = std::time::Duration::from_millis(400);
+/// Rows per notch of the wheel.
+const WHEEL: isize = 3;
+
+impl App {
+    pub(super) fn input(&mut self, event: Event, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, effects),
+            Event::Mouse(mouse) => self.mouse(mouse, effects),
+            Event::Paste(text) => self.paste(&text),
+            Event::Resize(width, height) => {
+                self.size = ratatui::layout::Rect::new(0, 0, width, height);
+                self.mark(Redraw::Now);
+            }
+            _ => {}
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
+        let chord = Chord::pressed(key);
+        let typing = self.is_typing();
+        let scopes = self.scopes();
+        let action = if typing {
+            // While text is typed, a plain character is text, whatever it is bound to.
+            let bound = self.keymap.action(&scopes[..1], chord);
+            bound.or_else(|| self.keymap.action(&scopes, chord).filter(|_| chord.typed().is_none()))
+        } else {
+            self.keymap.action(&scopes, chord)
+        };
+        let edits =
+            typing && !matches!(action, Some(Action::Open | Action::Back | Action::QuitNow));
+        if edits && action.is_none_or(|a| !matches!(a, Action::Up | Action::Down | Action::Palette))
+        {
+            if self.type_key(key) {
+                self.mark(Redraw::Now);
+                return;
+            }
+        }
+        if let Some(action) = action {
+            self.mark(Redraw::Now);
+            self.perform(action, effects);
+        }
+    }
+
+    fn is_typing(&mut self) -> bool {
+        match self.overlays.last() {
+            Some(overlay) => overlay.is_typing(),
+            None => self.panes.get_mut(self.pane).typing().is_some(),
+        }
+    }
+
+    fn type_key(&mut self, key: KeyEvent) -> bool {
+        if let Some(overlay) = self.overlays.last_mut() {
+            return overlay.key(key);
+        }
+        let taken = self.panes.get_mut(self.pane).typing().is_some_and(|input| input.key(key));
+        if taken {
+            self.remember_filter();
+        }
+        taken
+    }
+
+    fn paste(&mut self, text: &str) {
+        let input = match self.overlays.last_mut() {
+            Some(overlay) => overlay.typing(),
+            None => self.panes.get_mut(self.pane).typing(),
+        };
+        if let Some(input) = input {
+            input.insert(text);
+            if let Some(overlay) = self.overlays.last_mut() {
+                // The list below follows what was pasted.
+                overlay.key(crossterm::event::KeyCode::End.into());
+            } else {
+                self.remember_filter();
+            }
+            self.mark(Redraw::Now);
+        }
+    }
+
+    fn mouse(&mut self, mouse: MouseEvent, effects: &mut Vec<Effect>) {
+        let at = Position::new(mouse.column, mouse.row);
+        let gesture = match mouse.kind {
+            MouseEventKind::ScrollUp => Gesture::Scroll { at, delta: -WHEEL },
+            MouseEventKind::ScrollDown => Gesture::Scroll { at, delta: WHEEL },
+            MouseEventKind::Down(MouseButton::Left) => {
+                let double = self.last_click.is_some_and(|(when, where_)| {
+                    where_ == at && self.model.now.since(when) <= DOUBLE_CLICK
+                });
+                self.last_click = if double { None } else { Some((self.model.now, at)) };
+                if double { Gesture::DoubleClick(at) } else { Gesture::Click(at) }
+            }
+            _ => return,
+        };
+        self.mark(Redraw::Now);
+        if let Some(overlay) = self.overlays.last_mut() {
+            let verdict = overlay.mouse(gesture, self.size);
+            return self.settle(verdict, effects);
+        }
+        let Some(layout) = self.layout() else { return };
+        if layout.main.contains(at) {
+            self.focus = Focus::Pane;
+            let mut out = Out::default();
+            let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+            self.panes.get_mut(self.pane).mouse(gesture, ui, &mut out);
+            self.absorb(out, effects);
+        } else if let Some(servers) = layout.servers.filter(|area| area.contains(at)) {
+            self.focus = Focus::Servers;
+            match gesture {
+                Gesture::Scroll { delta, .. } => {
+                    self.model.scope = self.servers.step(delta.signum());
+                }
+                _ => {
+                    if let Some(row) = self.servers.row_at(at.y - servers.y) {
+                        self.model.scope.clone_from(row);
+                    }
+                }
+            }
+        } else if layout.tabs.contains(at) {
+            if let Gesture::Scroll { delta, .. } = gesture {
+                self.turn_pane(delta.signum());
+            } else if let Some(pane) = self.tab_at(at.x) {
+                self.show(pane);
+            }
+        } else if layout.header.contains(at) && !self.model.view.pending.is_empty() {
+            self.show(PaneId::Approvals);
+        } else if layout.footer.contains(at) {
+            if let Some(action) = self.footer_at(at.x) {
+                self.perform(action, effects);
+            }
+        }
+    }
+
+    /// Does what an overlay's verdict says.
+    pub(super) fn settle(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
+        match verdict {
+            Verdict::Stay | Verdict::Pass => {}
+            Verdict::Close => self.close_overlay(),
+            Verdict::Pick(pick) => self.pick(pick, effects),
+        }
+    }
+
+    /// Takes over what a pane or overlay asked for.
+    pub(super) fn absorb(&mut self, out: Out, effects: &mut Vec<Effect>) {
+        effects.extend(out.effects);
+        if let Some(overlay) = out.overlay {
+            self.push_overlay(overlay);
+        }
+        if let Some(toast) = out.toast {
+            self.toast(toast.text, toast.role);
+        }
+        if let Some(pane) = out.goto {
+            self.show(pane);
+        }
+        if out.remember {
+            self.remember(effects);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The whole screen: header, tabs, server list, pane, footer, overlays. Draws into a buffer and
+//! does nothing else.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{App, Focus};
+use crate::host::ServerState;
+use crate::tui::action::Action;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::layout::{Layout, SMALLEST};
+use crate::tui::model::EngineState;
+use crate::tui::pane::{Cx, PaneId};
+use crate::tui::theme::Role;
+use crate::tui::widget::{Pen, width};
+
+impl App {
+    /// Draws the screen.
+    pub fn render(&self, area: Rect, buf: &mut Buffer) {
+        let cx = self.cx(self.overlays.is_empty());
+        buf.set_style(area, cx.style(Role::Text));
+        let Some(layout) = Layout::compute(area, self.setup.prefs.server_list) else {
+            return too_small(&cx, area, buf);
+        };
+        self.render_header(&cx, layout.header, buf);
+        self.render_tabs(&cx, layout.tabs, buf);
+        let rule = cx.style(Role::Rule);
+        Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
+        if let Some(bottom) = layout.bottom_rule {
+            Pen::new(buf, bottom).rule(cx.glyphs.horizontal, rule);
+        }
+        if let (Some(servers), Some(divider)) = (layout.servers, layout.divider) {
+            let column = divider.x - layout.whole.x;
+            Pen::new(buf, layout.rule).column(column).clip(cx.glyphs.tee_down, 1, rule);
+            if let Some(bottom) = layout.bottom_rule {
+                Pen::new(buf, bottom).column(column).clip(cx.glyphs.tee_up, 1, rule);
+            }
+            crate::tui::widget::vertical_rule(&cx, divider, buf);
+            let here = Cx { focused: cx.focused && self.focus == Focus::Servers, ..cx };
+            self.servers.render(&here, servers, buf);
+        }
+        let here = Cx { focused: cx.focused && self.focus == Focus::Pane, ..cx };
+        self.panes.get(self.pane).render(&here, layout.main, buf);
+        self.render_footer(&cx, layout.footer, buf);
+        for (depth, overlay) in self.overlays.iter().enumerate() {
+            let top = depth + 1 == self.overlays.len();
+            overlay.render(&Cx { focused: top, ..cx }, area, buf);
+        }
+    }
+
+    fn cx(&self, focused: bool) -> Cx<'_> {
+        Cx {
+            model: &self.model,
+            theme: &self.theme,
+            glyphs: self.glyphs,
+            keymap: &self.keymap,
+            focused,
+        }
+    }
+
+    fn render_header(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let view = &self.model.view;
+        let mut right = Vec::new();
+        match &self.model.engine {
+            EngineState::Stopping(since) => {
+                let text = ink!("stopping the servers {}", self.model.elapsed(*since));
+                right.push((text, Role::Busy));
+            }
+            EngineState::Failed(_) => right.push((ink!("not running"), Role::Error)),
+            _ => {
+                for (state, count) in super::text::count_states(&self.model) {
+                    if count > 0 {
+                        let role = if state == ServerState::Ready {
+                            Role::Muted
+                        } else {
+                            super::text::state_role(state)
+                        };
+                        let word =
+                            if state == ServerState::Unavailable { "down" } else { state.as_str() };
+                        right.push((ink!("{} {}", count, word), role));
+                    }
+                }
+            }
+        }
+        let waiting = view.pending.len();
+        if waiting > 0 {
+            right.push((ink!("{} {} waiting", cx.glyphs.hand, waiting), Role::Attention));
+        }
+        let dot = ink!(" {} ", cx.glyphs.dot);
+        let total: u16 = right.iter().map(|(text, _)| width(text) + 3).sum();
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.put(" mcpdeck", cx.style(Role::Accent)).skip(2);
+        let room = pen.room().saturating_sub(total + 1);
+        pen.clip(self.source(), room, cx.style(Role::Muted));
+        pen.column(area.width.saturating_sub(total + 1).max(pen.position()));
+        for (n, (text, role)) in right.iter().enumerate() {
+            if n > 0 {
+                pen.put(&dot, cx.style(Role::Faint));
+            } else {
+                pen.skip(3);
+            }
+            pen.put(text, cx.style(*role));
+        }
+    }
+
+    /// Where the configuration comes from and how it stands.
+    fn source(&self) -> Ink {
+        let view = &self.model.view;
+        let Some(file) = view.files.first() else { return ink!("") };
+        let home = self.setup.home.as_deref();
+        let shown = match home.and_then(|home| file.strip_prefix(home).ok()) {
+            Some(rest) => format!("~/{}", rest.display()),
+            None => file.display().to_string(),
+        };
+        let more = view.files.len() - 1;
+        let mut text = Ink::line(&shown);
+        if more > 0 {
+            text.push(ink!(" and {} more", more));
+        }
+        if !view.rejected.is_empty() {
+            text.push(ink!(" {} newer file has errors", self.glyphs.warning));
+        }
+        text
+    }
+
+    fn tab_labels(&self, room: u16) -> Vec<(PaneId, Ink)> {
+        let full: Vec<(PaneId, Ink)> = PaneId::ALL
+            .into_iter()
+            .map(|pane| {
+                let badge = self.badge(pane);
+                let text = if badge.as_str().is_empty() {
+                    ink!("{} {}", pane.digit(), pane.title())
+                } else {
+                    ink!("{} {} {}", pane.digit(), pane.title(), badge)
+                };
+                (pane, text)
+            })
+            .collect();
+        let fits = |labels: &[(PaneId, Ink)]| {
+            labels.iter().map(|(_, text)| width(text) + 2).sum::<u16>() <= room
+        };
+        if fits(&full) {
+            return full;
+        }
+        let short: Vec<(PaneId, Ink)> = PaneId::ALL
+            .into_iter()
+            .map(|pane| (pane, ink!("{} {}", pane.digit(), pane.short())))
+            .collect();
+        if short.iter().map(|(_, text)| width(text) + 1).sum::<u16>() <= room {
+            return short;
+        }
+        PaneId::ALL
+            .into_iter()
+            .map(|pane| {
+                let text = if pane == self.pane {
+                    ink!("{} {}", pane.digit(), pane.title())
+                } else {
+                    ink!("{}", pane.digit())
+                };
+                (pane, text)
+            })
+            .collect()
+    }
+
+    /// Tabs with the columns they take.
+    fn tabs(&self, area: Rect) -> Vec<(PaneId, Ink, std::ops::Range<u16>)> {
+        let labels = self.tab_labels(area.width);
+        let total: u16 = labels.iter().map(|(_, text)| width(text) + 2).sum();
+        let gap = if total <= area.width { 2 } else { 1 };
+        let mut x = area.x + 1;
+        labels
+            .into_iter()
+            .map(|(pane, text)| {
+                let start = x;
+                x += width(&text) + gap;
+                (pane, text, start..x)
+            })
+            .collect()
+    }
+
+    pub(super) fn tab_at(&self, x: u16) -> Option<PaneId> {
+        let tabs = self.tabs(self.layout()?.tabs);
+        tabs.into_iter().find(|(_, _, columns)| columns.contains(&x)).map(|(pane, ..)| pane)
+    }
+
+    fn render_tabs(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        for (pane, text, columns) in self.tabs(area) {
+            let role = match pane {
+                _ if pane == self.pane => Role::Accent,
+                PaneId::Approvals if !self.model.view.pending.is_empty() => Role::Attention,
+                _ => Role::Muted,
+            };
+            let mut style = cx.style(role);
+            if pane == self.pane {
+                style = style.add_modifier(ratatui::style::Modifier::UNDERLINED);
+            }
+            Pen::new(buf, area).column(columns.start - area.x).put(text, style);
+        }
+    }
+
+    fn badge(&self, pane: PaneId) -> Ink {
+        let view = &self.model.view;
+        let sum = |count: fn(&crate::host::Capabilities) -> usize| {
+            self.model.servers().map(|server| count(&server.capabilities)).sum::<usize>()
+        };
+        let count = match pane {
+            PaneId::Tools => sum(|c| c.tools.len()),
+            PaneId::Resources => sum(|c| c.resources.len() + c.templates.len()),
+            PaneId::Prompts => sum(|c| c.prompts.len()),
+            PaneId::Cache => self.model.cache.entries.len(),
+            PaneId::Approvals => view.pending.len(),
+            PaneId::Config => {
+                let problems = view.diagnostics.len() + view.rejected.len();
+                return if problems > 0 {
+                    ink!("{}{}", self.glyphs.warning, problems)
+                } else {
+                    ink!("")
+                };
+            }
+            _ => 0,
+        };
+        if count > 0 { ink!("{}", count) } else { ink!("") }
+    }
+
+    /// Keys of the footer with the columns they take; `None` marks the gap before the last.
+    fn footer_items(
+        &self,
+        area: Rect,
+    ) -> Vec<(String, &'static str, Action, std::ops::Range<u16>)> {
+        let keys = self.footer_keys();
+        let needed = |key: &str, label: &str| {
+            Ink::line(key).as_str().chars().count() as u16 + label.len() as u16 + 4
+        };
+        let end: u16 = keys.iter().filter(|k| k.2 == Action::Quit).map(|k| needed(&k.0, k.1)).sum();
+        let mut x = area.x + 1;
+        let limit = area.right().saturating_sub(end);
+        let mut items = Vec::new();
+        for (key, label, action) in keys {
+            let width = needed(&key, label);
+            if action == Action::Quit {
+                let start = limit.max(x);
+                items.push((key, label, action, start..start + width));
+            } else if x + width <= limit
+                || matches!(action, Action::Help | Action::Palette) && x + width <= limit
+            {
+                items.push((key, label, action, x..x + width));
+                x += width;
+            }
+        }
+        items
+    }
+
+    pub(super) fn footer_at(&self, x: u16) -> Option<Action> {
+        let footer = self.layout()?.footer;
+        let items = self.footer_items(footer);
+        items.into_iter().find(|(.., columns)| columns.contains(&x)).map(|(_, _, action, _)| action)
+    }
+
+    fn render_footer(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        if let Some((_, toast)) = &self.toast {
+            let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+            pen.skip(1).put(&toast.text, cx.style(toast.role));
+            return;
+        }
+        for (key, label, _, columns) in self.footer_items(area) {
+            let mut pen = Pen::new(buf, area);
+            pen.column(columns.start - area.x).put(Ink::line(&key), cx.style(Role::Key));
+            pen.skip(1).put(label, cx.style(Role::Muted));
+        }
+    }
+}
+
+fn too_small(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let mut pen = Pen::new(buf, area);
+    pen.put(ink!("{}x{} is too small", area.width, area.height), cx.style(Role::Warning));
+    pen.at(0, 1).put(ink!("at least {}x{}", SMALLEST.0, SMALLEST.1), cx.style(Role::Muted));
+    pen.at(0, 2).put("q quits", cx.style(Role::Muted));
+}

@@ -1,0 +1,90 @@
+//! The list of servers at the left: it narrows every pane to one server or to all.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::config::ServerName;
+use crate::host::ServerState;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::model::Model;
+use crate::tui::pane::Cx;
+use crate::tui::theme::Role;
+use crate::tui::widget::{ListState, Pen};
+
+/// The list; row 0 is all of them.
+#[derive(Debug, Default)]
+pub struct ServerList {
+    list: ListState<Option<ServerName>>,
+    rows: Vec<Option<ServerName>>,
+}
+
+impl ServerList {
+    /// Brings it up to date with the servers and the scope.
+    pub fn sync(&mut self, model: &Model, height: u16) {
+        self.rows.clear();
+        self.rows.push(None);
+        self.rows.extend(model.view.servers.keys().cloned().map(Some));
+        self.list.select(model.scope.clone());
+        let rows = &self.rows;
+        self.list.sync(
+            rows.len(),
+            usize::from(height),
+            |id, _| rows.iter().position(|row| row == id),
+            |n| rows[n].clone(),
+        );
+    }
+
+    /// The row `delta` rows from the selected one.
+    pub fn step(&self, delta: isize) -> Option<ServerName> {
+        let last = self.rows.len().saturating_sub(1);
+        let index = self.list.index().saturating_add_signed(delta).min(last);
+        self.rows.get(index).cloned().flatten()
+    }
+
+    /// The row at a line of the screen.
+    pub fn row_at(&self, line: u16) -> Option<&Option<ServerName>> {
+        self.rows.get(self.list.top() + usize::from(line))
+    }
+
+    /// Draws it.
+    pub fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        for (row, n) in self.list.window(self.rows.len(), usize::from(area.height)).enumerate() {
+            let line = Rect { y: area.y + row as u16, height: 1, ..area };
+            let selected = self.list.selected() == Some(&self.rows[n]);
+            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+            match &self.rows[n] {
+                None => _ = pen.put("All servers", cx.style(Role::Text)),
+                Some(name) => server_row(cx, name, &mut pen),
+            }
+            if selected {
+                pen.row_style(cx.selection(true));
+            }
+        }
+    }
+}
+
+fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
+    let Some(server) = cx.model.server(name) else { return };
+    let role = super::text::state_role(server.state);
+    pen.put(cx.glyphs.state(server.state), cx.style(role)).skip(1);
+    let note: Ink = match server.state {
+        ServerState::Ready => ink!("{}", server.capabilities.tools.len()),
+        ServerState::Starting => cx.model.elapsed(server.since),
+        ServerState::Unavailable => match &server.exit {
+            Some(exit) if !exit.expected => Ink::line(&exit.describe()),
+            _ => ink!("down"),
+        },
+        state => ink!("{}", state.as_str()),
+    };
+    let spark = if server.state == ServerState::Ready && pen.room() > 16 { 7 } else { 0 };
+    let note_width = crate::tui::widget::width(&note).min(pen.room() / 2);
+    let name_width = pen.room().saturating_sub(note_width + spark + 2);
+    let weight = if server.state == ServerState::Ready { Role::Text } else { Role::Muted };
+    pen.left(Model::name(name), name_width, cx.style(weight)).skip(1);
+    pen.clip(note, note_width, cx.style(Role::Muted));
+    if spark > 0 {
+        pen.skip(1);
+        super::text::spark(cx, name, usize::from(spark) - 1, pen);
+    }
+}

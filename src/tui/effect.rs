@@ -1,0 +1,116 @@
+//! What the dashboard wants done outside of itself. Effects run outside of `App` and come back as
+//! messages.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::config::{LogLevel, RootConfig, ServerName};
+use crate::host::cache::CacheKey;
+use crate::host::{Answer, ApprovalId, Validation};
+use crate::tui::message::{CallToken, EditToken};
+use crate::tui::prefs::Prefs;
+
+/// Something to do outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// A command to one server.
+    Server(ServerName, ServerCommand),
+    /// Make a call.
+    Call(CallToken, CallRequest),
+    /// Cancel a call; the server is told.
+    CancelCall(CallToken),
+    /// Answer a server.
+    Answer(ApprovalId, Answer),
+    /// Drop a cache entry, or all.
+    CacheDrop(Option<CacheKey>),
+    /// Fetch the content of a cache entry.
+    CacheContent(CacheKey),
+    /// Apply the configuration that waits for approval.
+    ApplyReload,
+    /// Put text on the clipboard (OSC 52).
+    Copy(String),
+    /// Write a file; a relative name goes to the working directory, an existing file is not
+    /// overwritten: the name gets a number.
+    Save {
+        /// Name or path.
+        name: PathBuf,
+        /// Content.
+        content: Vec<u8>,
+    },
+    /// Open text in `$EDITOR`.
+    Edit {
+        /// Comes back with the text.
+        token: EditToken,
+        /// The text.
+        text: String,
+        /// Suffix of the temporary file, for example `.json`.
+        suffix: &'static str,
+    },
+    /// Open a URL that the person has confirmed.
+    OpenUrl(url::Url),
+    /// Remember the preferences.
+    SavePrefs(Box<Prefs>),
+    /// Ring the bell.
+    Bell,
+    /// Draw everything again.
+    Redraw,
+    /// Go back to the shell until `fg`.
+    Suspend,
+    /// Stop the servers and leave.
+    Quit,
+    /// Stop waiting for anything and leave.
+    QuitNow,
+}
+
+/// A command to one server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServerCommand {
+    /// Start it.
+    Start,
+    /// Stop it.
+    Stop,
+    /// Stop and start it.
+    Restart,
+    /// Fetch its lists again.
+    Refresh,
+    /// Close its breaker, or that of one of its tools.
+    ResetBreaker(Option<String>),
+    /// Ask for another log level.
+    LogLevel(LogLevel),
+    /// Share these roots.
+    Roots(Vec<RootConfig>),
+    /// Subscribe to a resource.
+    Subscribe(String),
+    /// End a subscription.
+    Unsubscribe(String),
+}
+
+/// A call the dashboard makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallRequest {
+    /// The server that is meant.
+    pub server: ServerName,
+    /// What is called.
+    pub target: CallTarget,
+    /// Whether arguments must fit.
+    pub validation: Validation,
+    /// Do not answer from the cache.
+    pub bypass_cache: bool,
+    /// Deadline instead of the server's.
+    pub timeout: Option<Duration>,
+}
+
+/// What is called.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallTarget {
+    /// `tools/call`: name on the wire, arguments.
+    Tool(String, Value),
+    /// `prompts/get`: name on the wire, arguments.
+    Prompt(String, Value),
+    /// `resources/read`: URI.
+    Resource(String),
+    /// `completion/complete`: its parameters.
+    Complete(Value),
+}

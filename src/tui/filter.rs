@@ -1,0 +1,320 @@
+//! The filter language of the traffic pane: `server:time -kind:notification duration:>100ms text`.
+//! Words are joined by "and"; a leading `-` or `!` negates one. Pure.
+
+use std::time::Duration;
+
+use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
+
+/// Keys of the language with their meaning, for completion and help.
+pub const KEYS: &[(&str, &str)] = &[
+    ("server:", "name of the server"),
+    ("tool:", "tool, prompt or URI"),
+    ("method:", "method, for example tools/call"),
+    ("id:", "JSON-RPC id"),
+    ("dir:", "in or out"),
+    ("kind:", "request, notification, response, error, junk"),
+    ("status:", "ok, error, junk or problem"),
+    ("duration:", ">100ms, <2s"),
+    ("size:", ">10kb, <200"),
+];
+
+/// A filter, read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
+    negated: bool,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Test {
+    Server(String),
+    Target(String),
+    Method(String),
+    Id(String),
+    Direction(Direction),
+    Kind(MessageKind),
+    Status(Status),
+    Duration(Bound, Duration),
+    Size(Bound, usize),
+    Text(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    More,
+    Less,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Ok,
+    Error,
+    Junk,
+    Problem,
+}
+
+impl Filter {
+    /// Reads a filter.
+    ///
+    /// # Errors
+    /// The word that is not understood, and what would be.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut terms = Vec::new();
+        for word in text.split_whitespace() {
+            let bare = word.trim_start_matches(['-', '!']);
+            let negated = bare.len() < word.len() && !bare.is_empty();
+            let bare = if bare.is_empty() { word } else { bare };
+            terms.push(Term { negated, test: test(bare)? });
+        }
+        Ok(Self { terms })
+    }
+
+    /// Whether everything passes.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Whether a message passes.
+    pub fn passes(&self, record: &TrafficRecord) -> bool {
+        self.terms.iter().all(|term| term.test.passes(record) != term.negated)
+    }
+
+    /// The plain words of the filter, to be shown where they occur.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.terms.iter().filter_map(|term| match &term.test {
+            Test::Text(text) if !term.negated => Some(text.as_str()),
+            _ => None,
+        })
+    }
+}
+
+fn test(word: &str) -> Result<Test, String> {
+    let Some((key, value)) = word.split_once(':') else {
+        return Ok(Test::Text(word.to_lowercase()));
+    };
+    let lower = value.to_lowercase();
+    let wrong = |choices: &str| Err(format!("{key}: takes {choices}"));
+    Ok(match key {
+        "server" => Test::Server(lower),
+        "tool" | "target" => Test::Target(lower),
+        "method" => Test::Method(lower),
+        "id" => Test::Id(value.to_owned()),
+        "dir" => match lower.as_str() {
+            "in" => Test::Direction(Direction::In),
+            "out" => Test::Direction(Direction::Out),
+            _ => return wrong("in or out"),
+        },
+        "kind" => match lower.as_str() {
+            "request" => Test::Kind(MessageKind::Request),
+            "notification" => Test::Kind(MessageKind::Notification),
+            "response" => Test::Kind(MessageKind::Response),
+            "error" => Test::Kind(MessageKind::Error),
+            "junk" => Test::Kind(MessageKind::Junk),
+            _ => return wrong("request, notification, response, error or junk"),
+        },
+        "status" => match lower.as_str() {
+            "ok" => Test::Status(Status::Ok),
+            "error" => Test::Status(Status::Error),
+            "junk" => Test::Status(Status::Junk),
+            "problem" => Test::Status(Status::Problem),
+            _ => return wrong("ok, error, junk or problem"),
+        },
+        "duration" => match bounded(&lower).and_then(|(b, v)| Some((b, duration(v)?))) {
+            Some((bound, limit)) => Test::Duration(bound, limit),
+            None => return wrong("> or < and a time: >100ms, <2s"),
+        },
+        "size" => match bounded(&lower).and_then(|(b, v)| Some((b, size(v)?))) {
+            Some((bound, limit)) => Test::Size(bound, limit),
+            None => return wrong("> or < and a size: >10kb, <200"),
+        },
+        // A colon in plain text, a URI for example, is text.
+        _ => Test::Text(word.to_lowercase()),
+    })
+}
+
+fn bounded(text: &str) -> Option<(Bound, &str)> {
+    if let Some(rest) = text.strip_prefix('>') {
+        Some((Bound::More, rest))
+    } else {
+        text.strip_prefix('<').map(|rest| (Bound::Less, rest))
+    }
+}
+
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..split].parse().ok()?;
+    Some((number, &text[split..]))
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = number_and_unit(text)?;
+    let seconds = match unit {
+        "us" | "µs" => number / 1e6,
+        "" | "ms" => number / 1e3,
+        "s" => number,
+        "m" | "min" => number * 60.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn size(text: &str) -> Option<usize> {
+    let (number, unit) = number_and_unit(text)?;
+    let factor = match unit {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        _ => return None,
+    };
+    Some((number * factor) as usize)
+}
+
+impl Test {
+    fn passes(&self, record: &TrafficRecord) -> bool {
+        let has = |text: Option<&crate::text::SafeText>, part: &str| {
+            text.is_some_and(|text| contains(text, part))
+        };
+        match self {
+            Self::Server(part) => contains(record.server.as_str(), part),
+            Self::Target(part) => has(record.target.as_ref(), part),
+            Self::Method(part) => has(record.method.as_ref(), part),
+            Self::Id(id) => record.id.as_ref().is_some_and(|own| own.as_str() == id),
+            Self::Direction(direction) => record.direction == *direction,
+            Self::Kind(kind) => record.kind == *kind,
+            Self::Status(Status::Ok) => record.kind == MessageKind::Response,
+            Self::Status(Status::Error) => record.kind == MessageKind::Error,
+            Self::Status(Status::Junk) => record.kind == MessageKind::Junk,
+            Self::Status(Status::Problem) => record.problem.is_some(),
+            Self::Duration(bound, limit) => record.latency.is_some_and(|took| match bound {
+                Bound::More => took > *limit,
+                Bound::Less => took < *limit,
+            }),
+            Self::Size(Bound::More, limit) => record.bytes > *limit,
+            Self::Size(Bound::Less, limit) => record.bytes < *limit,
+            Self::Text(part) => contains(&record.body, part) || has(record.method.as_ref(), part),
+        }
+    }
+}
+
+/// Whether `text` contains `part`, which is in lower case, in any case of ASCII letters.
+pub fn contains(text: &str, part: &str) -> bool {
+    find(text, part).is_some()
+}
+
+/// Where `part`, which is in lower case, begins in `text` in any case of ASCII letters.
+pub fn find(text: &str, part: &str) -> Option<usize> {
+    let (text, part) = (text.as_bytes(), part.as_bytes());
+    if part.is_empty() {
+        return Some(0);
+    }
+    let first = [part[0], part[0].to_ascii_uppercase()];
+    text.len().checked_sub(part.len()).and_then(|last| {
+        (0..=last).find(|at| {
+            first.contains(&text[*at]) && text[*at..*at + part.len()].eq_ignore_ascii_case(part)
+        })
+    })
+}
+
+/// Completions of the word that ends `text`: keys, then values of a key.
+pub fn completions<'a>(text: &str, servers: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let word = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let sign_len = word.len() - word.trim_start_matches(['-', '!']).len();
+    let (sign, bare) = word.split_at(sign_len);
+    let values: Vec<String> = match bare.split_once(':') {
+        None if bare.is_empty() => return Vec::new(),
+        None => KEYS.iter().map(|(key, _)| (*key).to_owned()).collect(),
+        Some(("server", _)) => servers.map(|name| format!("server:{name}")).collect(),
+        Some(("dir", _)) => ["dir:in", "dir:out"].map(String::from).to_vec(),
+        Some(("kind", _)) => ["request", "notification", "response", "error", "junk"]
+            .map(|kind| format!("kind:{kind}"))
+            .to_vec(),
+        Some(("status", _)) => {
+            ["ok", "error", "junk", "problem"].map(|s| format!("status:{s}")).to_vec()
+        }
+        Some(_) => return Vec::new(),
+    };
+    values
+        .into_iter()
+        .filter(|value| value.starts_with(bare) && value != bare)
+        .map(|value| format!("{sign}{value}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Timestamp;
+    use crate::text::SafeText;
+
+    fn record() -> TrafficRecord {
+        TrafficRecord {
+            at: Timestamp(0),
+            server: "time".into(),
+            direction: Direction::In,
+            kind: MessageKind::Response,
+            method: Some(SafeText::line("tools/call")),
+            target: Some(SafeText::line("get_current_time")),
+            id: Some(SafeText::line("7")),
+            call: None,
+            bytes: 12_000,
+            latency: Some(Duration::from_millis(150)),
+            body: r#"{"result":{"text":"Zürich noon"}}"#.into(),
+            cut: false,
+            problem: None,
+        }
+    }
+
+    fn passes(filter: &str) -> bool {
+        Filter::parse(filter).unwrap().passes(&record())
+    }
+
+    #[test]
+    fn every_word_must_fit_and_a_minus_turns_it_round() {
+        for yes in [
+            "",
+            "server:time",
+            "tool:current",
+            "method:tools",
+            "id:7",
+            "dir:in",
+            "kind:response",
+            "status:ok",
+            "duration:>100ms",
+            "duration:<1s",
+            "size:>10kb",
+            "NOON",
+            "-server:git",
+            "!kind:junk noon",
+            "-",
+            "https://x.y -zzz".trim_start_matches("https://x.y "),
+        ] {
+            assert!(passes(yes) || yes == "-", "{yes}");
+        }
+        for no in ["server:git", "-noon", "id:77", "duration:>2s", "size:<200", "dir:out noon"] {
+            assert!(!passes(no), "{no}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_not_understood_says_what_would_be() {
+        for (filter, said) in
+            [("dir:up", "in or out"), ("duration:100", "> or <"), ("kind:x", "junk")]
+        {
+            assert!(Filter::parse(filter).unwrap_err().contains(said));
+        }
+    }
+
+    #[test]
+    fn keys_and_values_are_completed() {
+        let complete = |text: &str| completions(text, ["time", "git"].into_iter());
+        assert_eq!(complete("foo -se"), ["-server:"]);
+        assert_eq!(complete("server:t"), ["server:time"]);
+        assert_eq!(complete("kind:re"), ["kind:request", "kind:response"]);
+        assert!(complete("foo ").is_empty());
+    }
+}

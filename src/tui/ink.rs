@@ -1,0 +1,223 @@
+//! What may be drawn, by type (invariant 8): text of ours, numbers, and [`SafeText`]; a borrowed
+//! `&str` of unknown origin does not compile. Owns no drawing.
+
+use std::fmt;
+
+use crate::text::SafeText;
+
+/// Text that is safe to draw because every part of it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ink(String);
+
+impl Ink {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Sanitises one line of text of any origin.
+    pub fn line(raw: &str) -> Self {
+        Self(SafeText::line(raw).as_str().to_owned())
+    }
+
+    /// Formats parts that [`SafePart`] vouches for; called by the `ink!` macro alone.
+    #[doc(hidden)]
+    pub fn from_parts(arguments: fmt::Arguments<'_>) -> Self {
+        Self(arguments.to_string())
+    }
+
+    /// Appends another piece.
+    pub fn push(&mut self, more: impl Drawable) -> &mut Self {
+        self.0.push_str(more.text());
+        self
+    }
+}
+
+impl fmt::Display for Ink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl From<&SafeText> for Ink {
+    fn from(text: &SafeText) -> Self {
+        Self(text.as_str().to_owned())
+    }
+}
+
+/// Something a [`crate::tui::widget::Pen`] draws.
+pub trait Drawable {
+    /// The text, safe to draw.
+    fn text(&self) -> &str;
+}
+
+impl Drawable for SafeText {
+    fn text(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl Drawable for Ink {
+    fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drawable for &'static str {
+    fn text(&self) -> &str {
+        self
+    }
+}
+
+impl<T: Drawable> Drawable for &T {
+    fn text(&self) -> &str {
+        (**self).text()
+    }
+}
+
+/// A slice of something drawable: safe because the whole is.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a>(&'a str);
+
+impl<'a> Piece<'a> {
+    /// The part of `whole` between two byte offsets; clamped to character boundaries.
+    pub fn of<T: Drawable + ?Sized>(whole: &'a T, from: usize, to: usize) -> Self {
+        let text = whole.text();
+        Self(text.get(from.min(text.len())..to.min(text.len())).unwrap_or_default())
+    }
+
+    /// The lines of something drawable.
+    pub fn lines<T: Drawable + ?Sized>(whole: &'a T) -> impl Iterator<Item = Piece<'a>> {
+        whole.text().lines().map(Piece)
+    }
+
+    /// Its text.
+    pub const fn as_str(&self) -> &'a str {
+        self.0
+    }
+
+    /// A part of it.
+    #[must_use]
+    pub fn part(&self, from: usize, to: usize) -> Self {
+        let text = self.0;
+        Self(text.get(from.min(text.len())..to.min(text.len())).unwrap_or_default())
+    }
+}
+
+impl Drawable for Piece<'_> {
+    fn text(&self) -> &str {
+        self.0
+    }
+}
+
+/// A part of a formatted [`Ink`].
+pub trait SafePart: fmt::Display {}
+
+macro_rules! safe_parts {
+    ($($t:ty),*) => { $(impl SafePart for $t {})* };
+}
+safe_parts!(u8, u16, u32, u64, usize, i32, i64, f32, f64, bool, char, SafeText, Ink, Dur, Bytes);
+safe_parts!(crate::host::CallId, crate::host::ApprovalId, crate::host::ErrorCode);
+impl SafePart for &'static str {}
+impl SafePart for Piece<'_> {}
+impl<T: SafePart> SafePart for &T {}
+
+impl fmt::Display for Piece<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+/// Lets the compiler refuse a part that is not safe.
+#[doc(hidden)]
+pub const fn vouched<T: SafePart>(part: T) -> T {
+    part
+}
+
+/// `format!` whose arguments must be safe to draw.
+#[macro_export]
+macro_rules! ink {
+    ($fmt:literal $(, $arg:expr)* $(,)?) => {
+        $crate::tui::ink::Ink::from_parts(format_args!($fmt $(, $crate::tui::ink::vouched($arg))*))
+    };
+}
+pub use crate::ink;
+
+/// A duration as people read it: `850 µs`, `12 ms`, `1.4 s`, `3m 05s`, `2h 10m`, `4d 3h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dur(pub std::time::Duration);
+
+impl fmt::Display for Dur {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.as_micros();
+        let seconds = self.0.as_secs();
+        let text = match micros {
+            0..1_000 => format!("{micros} µs"),
+            1_000..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
+            10_000..1_000_000 => format!("{} ms", micros / 1_000),
+            1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
+            _ if seconds < 3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+            _ if seconds < 86_400 => format!("{}h {:02}m", seconds / 3_600, seconds % 3_600 / 60),
+            _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3_600),
+        };
+        f.pad(&text)
+    }
+}
+
+/// A size as people read it: `812 B`, `4.2 kB`, `92 MB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        let mut unit = "B";
+        for next in ["kB", "MB", "GB", "TB"] {
+            if value < 1_000.0 {
+                break;
+            }
+            value /= 1_000.0;
+            unit = next;
+        }
+        let text = if unit == "B" || value >= 10.0 {
+            format!("{value:.0} {unit}")
+        } else {
+            format!("{value:.1} {unit}")
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_read_like_people_say_them() {
+        let dur = |micros| Dur(Duration::from_micros(micros)).to_string();
+        assert_eq!(
+            [
+                dur(850),
+                dur(3_240),
+                dur(12_900),
+                dur(1_440_000),
+                dur(185_000_000),
+                dur(7_800_000_000)
+            ],
+            ["850 µs", "3.2 ms", "12 ms", "1.4 s", "3m 05s", "2h 10m"]
+        );
+        assert_eq!(
+            [0, 812, 4_230, 92_000_000].map(|n| Bytes(n).to_string()),
+            ["0 B", "812 B", "4.2 kB", "92 MB"]
+        );
+    }
+
+    #[test]
+    fn a_piece_that_would_cut_a_character_is_empty_instead_of_a_panic() {
+        let whole = SafeText::line("aé");
+        assert_eq!(Piece::of(&whole, 0, 2).as_str(), "");
+        assert_eq!(Piece::of(&whole, 1, 99).as_str(), "é");
+    }
+}

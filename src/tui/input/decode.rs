@@ -1,0 +1,385 @@
+//! Bytes of a terminal to events: UTF-8, CSI, SS3, SGR mouse, bracketed paste, focus. Pure.
+
+use crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+
+const PASTE_END: &[u8] = b"\x1b[201~";
+
+/// Decodes a stream of bytes; keeps what is incomplete for the next call.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    pending: Vec<u8>,
+    paste: Option<Vec<u8>>,
+}
+
+enum Step {
+    /// This many bytes are one event, or nothing known.
+    Took(usize, Option<Event>),
+    /// This many bytes begin a paste.
+    Paste(usize),
+    /// More bytes are needed.
+    More,
+}
+
+impl Decoder {
+    /// Longest paste that is taken, in bytes; the rest of it is dropped.
+    pub const MAX_PASTE: usize = 8 << 20;
+    const MAX_SEQUENCE: usize = 64;
+
+    /// Takes bytes; gives the events they complete.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
+        self.pending.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        loop {
+            if self.paste.is_some() {
+                if !self.feed_paste(&mut events) {
+                    break;
+                }
+                continue;
+            }
+            if self.pending.is_empty() {
+                break;
+            }
+            match step(&self.pending) {
+                Step::Took(n, event) => {
+                    self.pending.drain(..n);
+                    events.extend(event);
+                }
+                Step::Paste(n) => {
+                    self.pending.drain(..n);
+                    self.paste = Some(Vec::new());
+                }
+                Step::More if self.pending.len() > Self::MAX_SEQUENCE => self.pending.clear(),
+                Step::More => break,
+            }
+        }
+        events
+    }
+
+    /// Whether bytes wait that may be a key of their own when nothing follows (a lone escape).
+    pub fn is_waiting(&self) -> bool {
+        !self.pending.is_empty() && self.paste.is_none()
+    }
+
+    /// Nothing followed: what waits is decided.
+    pub fn flush(&mut self) -> Vec<Event> {
+        if !self.is_waiting() {
+            return Vec::new();
+        }
+        let pending = std::mem::take(&mut self.pending);
+        match pending.as_slice() {
+            [0x1b] => vec![key(KeyCode::Esc, KeyModifiers::NONE)],
+            [0x1b, b'['] => vec![key(KeyCode::Char('['), KeyModifiers::ALT)],
+            [0x1b, b'O'] => vec![key(KeyCode::Char('O'), KeyModifiers::ALT)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn feed_paste(&mut self, events: &mut Vec<Event>) -> bool {
+        let Some(paste) = &mut self.paste else { return false };
+        let end = find(&self.pending, PASTE_END);
+        // Bytes that may be the beginning of the end are kept back.
+        let keep = if end.is_some() { 0 } else { PASTE_END.len() - 1 };
+        let upto = end.unwrap_or(self.pending.len().saturating_sub(keep));
+        let room = Self::MAX_PASTE.saturating_sub(paste.len());
+        paste.extend(self.pending.drain(..upto).take(room));
+        if end.is_none() {
+            return false;
+        }
+        self.pending.drain(..PASTE_END.len());
+        let text = self.paste.take().unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).replace("\r\n", "\n").replace('\r', "\n");
+        events.push(Event::Paste(text));
+        true
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+fn key(code: KeyCode, modifiers: KeyModifiers) -> Event {
+    Event::Key(KeyEvent::new(code, modifiers))
+}
+
+fn step(bytes: &[u8]) -> Step {
+    match bytes {
+        [0x1b] | [0x1b, b'[' | b'O'] => Step::More,
+        [0x1b, b'[', rest @ ..] => csi(rest),
+        [0x1b, b'O', final_byte, ..] => {
+            let code = match final_byte {
+                b'A' => KeyCode::Up,
+                b'B' => KeyCode::Down,
+                b'C' => KeyCode::Right,
+                b'D' => KeyCode::Left,
+                b'H' => KeyCode::Home,
+                b'F' => KeyCode::End,
+                b'P'..=b'S' => KeyCode::F(final_byte - b'P' + 1),
+                _ => return Step::Took(3, None),
+            };
+            Step::Took(3, Some(key(code, KeyModifiers::NONE)))
+        }
+        [0x1b, 0x1b, ..] => Step::Took(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
+        [0x1b, rest @ ..] => match character(rest) {
+            Some(Some((n, code, modifiers))) => {
+                Step::Took(n + 1, Some(key(code, modifiers | KeyModifiers::ALT)))
+            }
+            Some(None) => Step::Took(2, None),
+            None => Step::More,
+        },
+        _ => match character(bytes) {
+            Some(Some((n, code, modifiers))) => Step::Took(n, Some(key(code, modifiers))),
+            Some(None) => Step::Took(1, None),
+            None => Step::More,
+        },
+    }
+}
+
+/// `None`: more bytes are needed; `Some(None)`: no character.
+fn character(bytes: &[u8]) -> Option<Option<(usize, KeyCode, KeyModifiers)>> {
+    let first = *bytes.first()?;
+    let plain = |code| Some(Some((1, code, KeyModifiers::NONE)));
+    let control = |c: u8| Some(Some((1, KeyCode::Char(char::from(c)), KeyModifiers::CONTROL)));
+    match first {
+        b'\r' => plain(KeyCode::Enter),
+        b'\n' => control(b'j'),
+        b'\t' => plain(KeyCode::Tab),
+        0x7f | 0x08 => plain(KeyCode::Backspace),
+        0x00 => control(b' '),
+        0x01..=0x1a => control(first - 1 + b'a'),
+        0x1c..=0x1f => control(first - 0x1c + b'4'),
+        0x20..=0x7e => plain(KeyCode::Char(char::from(first))),
+        _ => {
+            let len = match first {
+                0xc2..=0xdf => 2,
+                0xe0..=0xef => 3,
+                0xf0..=0xf4 => 4,
+                _ => return Some(None),
+            };
+            if bytes.len() < len {
+                let broken = bytes[1..].iter().any(|b| b & 0xc0 != 0x80);
+                return if broken { Some(None) } else { None };
+            }
+            let text = std::str::from_utf8(&bytes[..len]).ok();
+            let c = text.and_then(|t| t.chars().next());
+            Some(c.map(|c| (len, KeyCode::Char(c), KeyModifiers::NONE)))
+        }
+    }
+}
+
+/// What follows `ESC [`.
+fn csi(rest: &[u8]) -> Step {
+    const HEAD: usize = 2;
+    if let [b'[', f, ..] = rest {
+        // The Linux console's function keys.
+        let event =
+            (b'A'..=b'E').contains(f).then(|| key(KeyCode::F(f - b'A' + 1), KeyModifiers::NONE));
+        return Step::Took(HEAD + 2, event);
+    }
+    let Some(end) = rest.iter().position(|b| (0x40..=0x7e).contains(b)) else {
+        // A control byte inside a sequence ends it: better lose the sequence than the next keys.
+        return match rest.iter().position(|b| *b < 0x20) {
+            Some(n) => Step::Took(HEAD + n, None),
+            None => Step::More,
+        };
+    };
+    if let Some(n) = rest[..end].iter().position(|b| *b < 0x20) {
+        return Step::Took(HEAD + n, None);
+    }
+    let took = HEAD + end + 1;
+    let body = std::str::from_utf8(&rest[..end]).unwrap_or_default();
+    if let Some(mouse) = body.strip_prefix('<') {
+        return Step::Took(took, sgr_mouse(mouse, rest[end]));
+    }
+    if rest[end] == b'M' && body.is_empty() {
+        // X10 mouse: three more bytes; not asked for, skipped whole.
+        return if rest.len() < end + 4 { Step::More } else { Step::Took(took + 3, None) };
+    }
+    let mut numbers = body.split(';').map(|n| n.split(':').next().unwrap_or("").parse::<u16>());
+    let first = numbers.next().and_then(Result::ok);
+    let modifiers = modifiers(numbers.next().and_then(Result::ok).unwrap_or(1));
+    let code = match (rest[end], first) {
+        (b'A', _) => KeyCode::Up,
+        (b'B', _) => KeyCode::Down,
+        (b'C', _) => KeyCode::Right,
+        (b'D', _) => KeyCode::Left,
+        (b'H', _) => KeyCode::Home,
+        (b'F', _) => KeyCode::End,
+        (b'Z', _) => KeyCode::BackTab,
+        (b'P', _) => KeyCode::F(1),
+        (b'Q', _) => KeyCode::F(2),
+        (b'R', _) => KeyCode::F(3),
+        (b'S', _) => KeyCode::F(4),
+        (b'I', None) => return Step::Took(took, Some(Event::FocusGained)),
+        (b'O', None) => return Step::Took(took, Some(Event::FocusLost)),
+        (b'~', Some(200)) => return Step::Paste(took),
+        (b'~', Some(1 | 7)) => KeyCode::Home,
+        (b'~', Some(2)) => KeyCode::Insert,
+        (b'~', Some(3)) => KeyCode::Delete,
+        (b'~', Some(4 | 8)) => KeyCode::End,
+        (b'~', Some(5)) => KeyCode::PageUp,
+        (b'~', Some(6)) => KeyCode::PageDown,
+        (b'~', Some(n @ 11..=15)) => KeyCode::F(n as u8 - 10),
+        (b'~', Some(n @ 17..=21)) => KeyCode::F(n as u8 - 11),
+        (b'~', Some(n @ 23..=24)) => KeyCode::F(n as u8 - 12),
+        (b'u', Some(n)) => return Step::Took(took, kitty(n, modifiers)),
+        _ => return Step::Took(took, None),
+    };
+    Step::Took(took, Some(key(code, modifiers)))
+}
+
+fn kitty(number: u16, modifiers: KeyModifiers) -> Option<Event> {
+    let code = match number {
+        9 => KeyCode::Tab,
+        13 => KeyCode::Enter,
+        27 => KeyCode::Esc,
+        127 => KeyCode::Backspace,
+        n => KeyCode::Char(char::from_u32(u32::from(n)).filter(|c| !c.is_control())?),
+    };
+    Some(key(code, modifiers))
+}
+
+fn modifiers(parameter: u16) -> KeyModifiers {
+    let bits = parameter.saturating_sub(1);
+    let mut out = KeyModifiers::NONE;
+    for (bit, modifier) in
+        [(1, KeyModifiers::SHIFT), (2, KeyModifiers::ALT), (4, KeyModifiers::CONTROL)]
+    {
+        out.set(modifier, bits & bit != 0);
+    }
+    out
+}
+
+fn sgr_mouse(body: &str, last: u8) -> Option<Event> {
+    let mut numbers = body.split(';').map(str::parse::<u16>);
+    let code = numbers.next()?.ok()?;
+    let column = numbers.next()?.ok()?.saturating_sub(1);
+    let row = numbers.next()?.ok()?.saturating_sub(1);
+    let mut modifiers = KeyModifiers::NONE;
+    modifiers.set(KeyModifiers::SHIFT, code & 4 != 0);
+    modifiers.set(KeyModifiers::ALT, code & 8 != 0);
+    modifiers.set(KeyModifiers::CONTROL, code & 16 != 0);
+    let button = match code & 3 {
+        0 => Some(MouseButton::Left),
+        1 => Some(MouseButton::Middle),
+        2 => Some(MouseButton::Right),
+        _ => None,
+    };
+    let kind = match (code & 0x40 != 0, code & 0x20 != 0, button) {
+        (true, _, _) => match code & 3 {
+            0 => MouseEventKind::ScrollUp,
+            1 => MouseEventKind::ScrollDown,
+            2 => MouseEventKind::ScrollLeft,
+            _ => MouseEventKind::ScrollRight,
+        },
+        (false, true, Some(button)) => MouseEventKind::Drag(button),
+        (false, false, Some(button)) if last == b'M' => MouseEventKind::Down(button),
+        (false, false, Some(button)) => MouseEventKind::Up(button),
+        (false, _, None) => MouseEventKind::Moved,
+    };
+    Some(Event::Mouse(MouseEvent { kind, column, row, modifiers }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tui::chord::Chord;
+
+    fn chords(bytes: &[u8]) -> Vec<String> {
+        let mut decoder = Decoder::default();
+        let mut events = decoder.feed(bytes);
+        events.extend(decoder.flush());
+        events
+            .into_iter()
+            .map(|event| match event {
+                Event::Key(key) => Chord::pressed(key).to_string(),
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn keys_of_the_usual_terminals_are_understood() {
+        for (bytes, wanted) in [
+            (&b"a"[..], "a"),
+            (b"\x10", "ctrl-p"),
+            (b"\r", "enter"),
+            (b"\t", "tab"),
+            (b"\x1b[Z", "backtab"),
+            (b"\x1b", "esc"),
+            (b"\x1b[A", "up"),
+            (b"\x1bOB", "down"),
+            (b"\x1b[1;5C", "ctrl-right"),
+            (b"\x1b[5~", "pageup"),
+            (b"\x1b[15~", "f5"),
+            (b"\x1b[[A", "f1"),
+            (b"\x1bOP", "f1"),
+            (b"\x1bx", "alt-x"),
+            (b"\x1b[112;5u", "ctrl-p"),
+            ("é".as_bytes(), "é"),
+            (b"\x7f", "backspace"),
+        ] {
+            assert_eq!(chords(bytes), [wanted], "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn an_escape_before_another_key_is_not_swallowed() {
+        assert_eq!(chords(b"\x1b\x1b[A"), ["esc", "up"]);
+    }
+
+    #[test]
+    fn a_paste_is_one_event_however_it_is_cut() {
+        let bytes = b"x\x1b[200~one\r\ntwo \x1b[31m\x1b[201~y";
+        for cut in 0..bytes.len() {
+            let mut decoder = Decoder::default();
+            let mut events = decoder.feed(&bytes[..cut]);
+            events.extend(decoder.feed(&bytes[cut..]));
+            assert_eq!(events.len(), 3, "cut at {cut}: {events:?}");
+            assert_eq!(events[1], Event::Paste("one\ntwo \x1b[31m".into()));
+        }
+    }
+
+    #[test]
+    fn the_mouse_reports_where_and_what() {
+        let mut decoder = Decoder::default();
+        let events = decoder.feed(b"\x1b[<0;5;3M\x1b[<0;5;3m\x1b[<65;1;1M");
+        let kinds: Vec<_> = events
+            .iter()
+            .map(|e| match e {
+                Event::Mouse(m) => (m.kind, m.column, m.row),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (MouseEventKind::Down(MouseButton::Left), 4, 2),
+                (MouseEventKind::Up(MouseButton::Left), 4, 2),
+                (MouseEventKind::ScrollDown, 0, 0)
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_stop_it_and_a_key_after_them_still_arrives(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut decoder = Decoder::default();
+            decoder.feed(&bytes);
+            decoder.flush();
+            if decoder.paste.is_some() {
+                decoder.feed(PASTE_END);
+            }
+            let events = decoder.feed(b"q");
+            prop_assert!(matches!(
+                events.last(),
+                Some(Event::Key(KeyEvent { code: KeyCode::Char('q'), .. }))
+            ));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The input thread on Unix: waits on the terminal and on a pipe that stops or pauses it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::mpsc;
+
+use super::{Decoder, Input};
+
+/// How long a lone escape waits for the rest of a sequence.
+const ESCAPE_WAIT: Duration = Duration::from_millis(25);
+
+/// Reads the terminal until it is dropped or the terminal is gone.
+pub struct InputThread {
+    wake: OwnedFd,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    state: Mutex<Gate>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Gate {
+    #[default]
+    Open,
+    /// Somebody else reads the terminal; the thread has not noticed yet.
+    Closing,
+    /// The thread stands at the gate.
+    Closed,
+}
+
+impl InputThread {
+    /// Starts reading standard input. Overflow policy: when `events` is full the thread waits, and
+    /// the terminal holds the keys.
+    pub fn spawn(events: mpsc::Sender<Input>) -> io::Result<Self> {
+        let (wait, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("input".into())
+            .spawn(move || read_until_gone(&wait, &theirs, &events))?;
+        Ok(Self { wake, shared, thread: Some(thread) })
+    }
+
+    /// Leaves the terminal to another program until [`InputThread::resume`].
+    pub fn pause(&self) {
+        let mut gate = self.lock();
+        *gate = Gate::Closing;
+        self.poke();
+        while *gate == Gate::Closing && self.thread.as_ref().is_some_and(|t| !t.is_finished()) {
+            gate = self
+                .shared
+                .changed
+                .wait_timeout(gate, Duration::from_millis(100))
+                .map_or_else(|e| e.into_inner().0, |(gate, _)| gate);
+        }
+    }
+
+    /// Reads again.
+    pub fn resume(&self) {
+        *self.lock() = Gate::Open;
+        self.shared.changed.notify_all();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Gate> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poke(&self) {
+        let _ = rustix::io::write(&self.wake, b"!");
+    }
+}
+
+impl Drop for InputThread {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.resume();
+        self.poke();
+        // Not joined: the thread may wait on a full channel whose reader is gone by now.
+        drop(self.thread.take());
+    }
+}
+
+fn read_until_gone(wait: &OwnedFd, shared: &Shared, events: &mpsc::Sender<Input>) {
+    let stdin = io::stdin();
+    let mut decoder = Decoder::default();
+    let mut bytes = [0u8; 4096];
+    loop {
+        pass_gate(shared);
+        if shared.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let mut fds = [
+            PollFd::new(&stdin, PollFlags::IN),
+            PollFd::from_borrowed_fd(wait.as_fd(), PollFlags::IN),
+        ];
+        let timeout = decoder.is_waiting().then(|| Timespec::try_from(ESCAPE_WAIT).ok()).flatten();
+        let ready = match poll(&mut fds, timeout.as_ref()) {
+            Ok(n) => n,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => 0,
+        };
+        let (terminal, woken) = (fds[0].revents(), fds[1].revents());
+        if woken.contains(PollFlags::IN) {
+            let _ = rustix::io::read(wait, &mut bytes);
+            continue;
+        }
+        let decoded = if ready == 0 {
+            decoder.flush()
+        } else if terminal.contains(PollFlags::IN) {
+            match rustix::io::read(&stdin, &mut bytes) {
+                Ok(0) => return report_gone(events),
+                Ok(n) => decoder.feed(&bytes[..n]),
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
+                Err(_) => return report_gone(events),
+            }
+        } else {
+            return report_gone(events);
+        };
+        for event in decoded {
+            if events.blocking_send(Input::Event(event)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn report_gone(events: &mpsc::Sender<Input>) {
+    let _ = events.blocking_send(Input::Gone);
+}
+
+fn pass_gate(shared: &Shared) {
+    let mut gate = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+    while *gate != Gate::Open {
+        *gate = Gate::Closed;
+        shared.changed.notify_all();
+        gate = shared.changed.wait(gate).unwrap_or_else(PoisonError::into_inner);
+    }
+}

@@ -1,0 +1,63 @@
+//! The input thread where crossterm reads the console.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::Input;
+
+const OPEN: u8 = 0;
+const PAUSED: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// Reads the console until it is dropped.
+pub struct InputThread {
+    state: Arc<AtomicU8>,
+}
+
+impl InputThread {
+    /// Starts reading the console.
+    pub fn spawn(events: mpsc::Sender<Input>) -> io::Result<Self> {
+        let state = Arc::new(AtomicU8::new(OPEN));
+        let theirs = Arc::clone(&state);
+        std::thread::Builder::new().name("input".into()).spawn(move || {
+            while theirs.load(Ordering::Acquire) != STOPPED {
+                if theirs.load(Ordering::Acquire) == PAUSED {
+                    std::thread::park_timeout(Duration::from_millis(50));
+                    continue;
+                }
+                match crossterm::event::poll(Duration::from_millis(250)) {
+                    Ok(false) => {}
+                    Ok(true) => match crossterm::event::read() {
+                        Ok(event) if events.blocking_send(Input::Event(event)).is_ok() => {}
+                        _ => return,
+                    },
+                    Err(_) => {
+                        let _ = events.blocking_send(Input::Gone);
+                        return;
+                    }
+                }
+            }
+        })?;
+        Ok(Self { state })
+    }
+
+    /// Leaves the console to another program until [`InputThread::resume`].
+    pub fn pause(&self) {
+        self.state.store(PAUSED, Ordering::Release);
+    }
+
+    /// Reads again.
+    pub fn resume(&self) {
+        self.state.store(OPEN, Ordering::Release);
+    }
+}
+
+impl Drop for InputThread {
+    fn drop(&mut self) {
+        self.state.store(STOPPED, Ordering::Release);
+    }
+}

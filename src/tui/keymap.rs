@@ -1,0 +1,292 @@
+//! The one table of key bindings: it drives dispatch, footer, help, palette, `--keys` and README.
+
+use std::collections::HashMap;
+
+use crate::tui::action::Action;
+use crate::tui::chord::Chord;
+
+mod table;
+pub use table::BINDINGS;
+
+/// Where a binding holds. A key is looked up from the innermost scope outwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// Everywhere.
+    Global,
+    /// Wherever rows are listed or text is scrolled.
+    List,
+    /// The list of servers at the left.
+    ServerList,
+    /// The servers pane.
+    Servers,
+    /// The tools pane.
+    Tools,
+    /// The resources pane.
+    Resources,
+    /// The prompts pane.
+    Prompts,
+    /// The traffic pane.
+    Traffic,
+    /// The logs pane.
+    Logs,
+    /// The metrics pane.
+    Metrics,
+    /// The cache pane.
+    Cache,
+    /// The approvals pane.
+    Approvals,
+    /// The configuration pane.
+    Config,
+    /// A question with yes and no.
+    Confirm,
+    /// Help, black box and other texts laid over the panes.
+    Reader,
+    /// A line being typed: only what is bound here and chords with control work.
+    Text,
+}
+
+impl Scope {
+    /// All of them, outermost first.
+    pub const ALL: &'static [Self] = &[
+        Self::Global,
+        Self::List,
+        Self::ServerList,
+        Self::Servers,
+        Self::Tools,
+        Self::Resources,
+        Self::Prompts,
+        Self::Traffic,
+        Self::Logs,
+        Self::Metrics,
+        Self::Cache,
+        Self::Approvals,
+        Self::Config,
+        Self::Confirm,
+        Self::Reader,
+        Self::Text,
+    ];
+
+    /// Its name in keymap files and help.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::List => "list",
+            Self::ServerList => "server-list",
+            Self::Servers => "servers",
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+            Self::Traffic => "traffic",
+            Self::Logs => "logs",
+            Self::Metrics => "metrics",
+            Self::Cache => "cache",
+            Self::Approvals => "approvals",
+            Self::Config => "config",
+            Self::Confirm => "confirm",
+            Self::Reader => "reader",
+            Self::Text => "text",
+        }
+    }
+
+    fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|scope| scope.name() == name)
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// Where it holds.
+    pub scope: Scope,
+    /// The chords, separated by spaces; the first is the one shown.
+    pub keys: &'static str,
+    /// What it does.
+    pub action: Action,
+    /// Place in the footer, 1 first; 0 keeps it out.
+    pub footer: u8,
+}
+
+/// Chords and actions in use: the table with the user's changes.
+#[derive(Clone, Debug, Default)]
+pub struct Keymap {
+    actions: HashMap<(Scope, Chord), Action>,
+    /// What help and footer list: scope, chords, action, place in the footer.
+    listed: Vec<(Scope, Vec<Chord>, Action, u8)>,
+}
+
+impl Keymap {
+    /// The table as it is.
+    pub fn builtin() -> Self {
+        let mut keymap = Self::default();
+        for binding in BINDINGS {
+            let chords: Vec<Chord> =
+                binding.keys.split(' ').filter_map(|key| key.parse().ok()).collect();
+            for chord in &chords {
+                keymap.actions.insert((binding.scope, *chord), binding.action);
+            }
+            keymap.listed.push((binding.scope, chords, binding.action, binding.footer));
+        }
+        keymap
+    }
+
+    /// The table with the changes of a user's keymap file: a table per scope, `chord = "action"`;
+    /// `"none"` frees a chord.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong; nothing of the file is used then.
+    pub fn with_user(text: &str) -> Result<Self, String> {
+        let file: HashMap<String, HashMap<String, String>> =
+            toml::from_str(text).map_err(|e| format!("keymap: {}", e.message()))?;
+        let mut keymap = Self::builtin();
+        for (scope_name, entries) in file {
+            let scope = Scope::by_name(&scope_name)
+                .ok_or_else(|| format!("keymap: there is no scope `{scope_name}`"))?;
+            for (key, id) in entries {
+                let chord: Chord = key.parse().map_err(|e| format!("keymap: {e}"))?;
+                let action = match id.as_str() {
+                    "none" => None,
+                    id => Some(
+                        Action::by_id(id)
+                            .ok_or_else(|| format!("keymap: there is no action `{id}`"))?,
+                    ),
+                };
+                keymap.rebind(scope, chord, action);
+            }
+        }
+        Ok(keymap)
+    }
+
+    fn rebind(&mut self, scope: Scope, chord: Chord, action: Option<Action>) {
+        for (listed_scope, chords, ..) in &mut self.listed {
+            if *listed_scope == scope {
+                chords.retain(|c| *c != chord);
+            }
+        }
+        let Some(action) = action else {
+            self.actions.remove(&(scope, chord));
+            return;
+        };
+        self.actions.insert((scope, chord), action);
+        match self.listed.iter_mut().find(|(s, _, a, _)| *s == scope && *a == action) {
+            Some((_, chords, ..)) => chords.insert(0, chord),
+            None => self.listed.push((scope, vec![chord], action, 0)),
+        }
+    }
+
+    /// The action of a chord, innermost scope first.
+    pub fn action(&self, scopes: &[Scope], chord: Chord) -> Option<Action> {
+        scopes.iter().find_map(|scope| self.actions.get(&(*scope, chord)).copied())
+    }
+
+    /// Rows that hold in these scopes, innermost first; a chord taken by an inner scope is left
+    /// out of an outer one, so that what is shown is what works.
+    pub fn rows(&self, scopes: &[Scope]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for scope in scopes {
+            for (_, chords, action, footer) in self.listed.iter().filter(|row| row.0 == *scope) {
+                let working: Vec<Chord> = chords
+                    .iter()
+                    .copied()
+                    .filter(|chord| self.action(scopes, *chord) == Some(*action))
+                    .collect();
+                if !working.is_empty() {
+                    rows.push(Row {
+                        scope: *scope,
+                        chords: working,
+                        action: *action,
+                        footer: *footer,
+                    });
+                }
+            }
+        }
+        rows
+    }
+
+    /// The first chord of an action in these scopes, as it is shown.
+    pub fn hint(&self, scopes: &[Scope], action: Action) -> Option<String> {
+        self.rows(scopes).iter().find(|row| row.action == action).map(|r| r.chords[0].short())
+    }
+
+    /// The whole table as text: `--keys` and the README block.
+    pub fn to_markdown(&self) -> String {
+        let mut out = String::from("| where | keys | what |\n| --- | --- | --- |\n");
+        for scope in Scope::ALL {
+            for (_, chords, action, _) in self.listed.iter().filter(|row| row.0 == *scope) {
+                let keys: Vec<String> = chords
+                    .iter()
+                    .map(|c| format!("`{}`", c.to_string().replace('|', "\\|")))
+                    .collect();
+                out.push_str(&format!(
+                    "| {} | {} | {} |\n",
+                    scope.name(),
+                    keys.join(" "),
+                    action.help()
+                ));
+            }
+        }
+        out
+    }
+}
+
+/// A row of the table that works where it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Where it is bound.
+    pub scope: Scope,
+    /// Its chords, the one to show first.
+    pub chords: Vec<Chord>,
+    /// What it does.
+    pub action: Action,
+    /// Place in the footer; 0 keeps it out.
+    pub footer: u8,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chord_of_the_table_reads_and_none_is_bound_twice_in_a_scope() {
+        let mut seen = std::collections::HashSet::new();
+        for binding in BINDINGS {
+            for key in binding.keys.split(' ') {
+                let chord: Chord = key.parse().unwrap_or_else(|e| panic!("{e}"));
+                assert!(seen.insert((binding.scope, chord)), "{key} twice in {:?}", binding.scope);
+            }
+        }
+    }
+
+    #[test]
+    fn an_inner_scope_hides_the_outer_one_in_dispatch_and_in_help() {
+        let keymap = Keymap::builtin();
+        let scopes = [Scope::Text, Scope::Global];
+        let enter: Chord = "enter".parse().unwrap();
+        assert_eq!(keymap.action(&scopes, enter), Some(Action::Open));
+        for row in keymap.rows(&scopes) {
+            for chord in &row.chords {
+                assert_eq!(keymap.action(&scopes, *chord), Some(row.action));
+            }
+        }
+    }
+
+    #[test]
+    fn a_user_moves_a_key_and_help_follows() {
+        let keymap = Keymap::with_user("[global]\n\"f10\" = \"quit\"\nq = \"none\"").unwrap();
+        assert_eq!(keymap.action(&[Scope::Global], "f10".parse().unwrap()), Some(Action::Quit));
+        assert_eq!(keymap.action(&[Scope::Global], "q".parse().unwrap()), None);
+        assert_eq!(keymap.hint(&[Scope::Global], Action::Quit).as_deref(), Some("F10"));
+    }
+
+    #[test]
+    fn a_wrong_keymap_says_which_word_is_wrong() {
+        for (text, said) in [
+            ("[globe]\nq = \"quit\"", "`globe`"),
+            ("[global]\nq = \"quti\"", "`quti`"),
+            ("[global]\nctrl-alt = \"quit\"", "`alt`"),
+            ("nonsense", "keymap:"),
+        ] {
+            let error = Keymap::with_user(text).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

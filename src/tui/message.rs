@@ -1,0 +1,85 @@
+//! What can happen to the dashboard: everything `App::update` reacts to.
+
+use std::sync::Arc;
+
+use crossterm::event::Event;
+use serde_json::Value;
+
+use crate::config::{McpConfig, ServerName};
+use crate::host::cache::{CacheKey, CacheView};
+use crate::host::call::CallView;
+use crate::host::logs::LogRecord;
+use crate::host::metrics::ServerMetrics;
+use crate::host::ring::Batch;
+use crate::host::traffic::TrafficRecord;
+use crate::host::{CallOutcome, Error, HostView, Progress, Timestamp};
+use crate::text::SafeText;
+use crate::tui::model::{FileText, Usage};
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Message {
+    /// Time went on.
+    Now(Timestamp),
+    /// Key, mouse, paste, focus.
+    Input(Event),
+    /// The terminal has this size.
+    Resize(u16, u16),
+    /// The engine runs.
+    EngineReady,
+    /// The engine could not be built.
+    EngineFailed(Error),
+    /// The engine has stopped everything.
+    EngineStopped,
+    /// A newer view.
+    View(Arc<HostView>),
+    /// New traffic; the second is the oldest record the ring still holds.
+    Traffic(Batch<TrafficRecord>, u64),
+    /// New log lines; the second is the oldest record the ring still holds.
+    Logs(Batch<LogRecord>, u64),
+    /// New metrics.
+    Metrics(Vec<(ServerName, ServerMetrics)>),
+    /// Calls in flight.
+    Calls(Vec<CallView>),
+    /// The cache.
+    Cache(CacheView),
+    /// The content of a cache entry.
+    CacheContent(CacheKey, Option<Arc<Value>>),
+    /// Use of memory and processor.
+    Usage(Vec<(ServerName, Usage)>),
+    /// The configuration as it was loaded, and its files.
+    Config(Option<Arc<McpConfig>>, Vec<FileText>),
+    /// A command of ours was done; a word about it.
+    Done(SafeText),
+    /// A command of ours failed.
+    Failed(Error),
+    /// A call has ended.
+    CallEnded(CallToken, Box<Result<CallOutcome, Error>>),
+    /// A call has made progress.
+    CallProgress(CallToken, Progress),
+    /// The editor was closed; the text, unless it was abandoned.
+    Edited(EditToken, Result<String, SafeText>),
+    /// Theme sources and keymap text of the user changed.
+    UserFiles(UserFiles),
+    /// The process was asked to end (SIGTERM, SIGHUP, SIGINT).
+    Terminate,
+    /// A worker of the program failed; the program goes on.
+    WorkerPanicked(SafeText),
+}
+
+/// Files of the user that change how the dashboard looks and listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserFiles {
+    /// Themes: name and TOML.
+    pub themes: Vec<(String, String)>,
+    /// The keymap, when there is one.
+    pub keymap: Option<String>,
+}
+
+/// Tells one call of the dashboard from another, from before it has an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallToken(pub u64);
+
+/// Tells one visit to the editor from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EditToken(pub u64);

@@ -1,0 +1,223 @@
+//! What the screen knows of the engine: the view, mirrors of the telemetry rings, snapshots.
+//! Changed by `App::update` alone; panes read it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{McpConfig, ServerName};
+use crate::host::cache::CacheView;
+use crate::host::call::CallView;
+use crate::host::logs::LogRecord;
+use crate::host::metrics::ServerMetrics;
+use crate::host::traffic::TrafficRecord;
+use crate::host::{HostView, ServerView, Timestamp};
+use crate::text::SafeText;
+use crate::tui::ink::{Dur, Ink, ink};
+
+mod activity;
+mod feed;
+pub use activity::Activity;
+pub use feed::Feed;
+
+/// Memory and processor time of one server's processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Resident memory in bytes.
+    pub memory: u64,
+    /// Processor use over the last interval, in percent of one core.
+    pub cpu: f32,
+    /// Processes.
+    pub processes: u32,
+}
+
+/// A configuration file as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileText {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its lines, made safe, secrets masked.
+    pub lines: Vec<SafeText>,
+}
+
+/// Everything panes read.
+#[derive(Debug, Default)]
+pub struct Model {
+    /// Newest view of the engine.
+    pub view: Arc<HostView>,
+    /// The one server every pane is narrowed to.
+    pub scope: Option<ServerName>,
+    /// Every message, as far as the ring holds it.
+    pub traffic: Feed<TrafficRecord>,
+    /// Every log line, as far as the ring holds it.
+    pub logs: Feed<LogRecord>,
+    /// Metrics by server.
+    pub metrics: HashMap<ServerName, ServerMetrics>,
+    /// Calls in flight.
+    pub calls: Vec<CallView>,
+    /// The cache.
+    pub cache: CacheView,
+    /// Use of memory and processor by server.
+    pub usage: HashMap<ServerName, Usage>,
+    /// Messages per second and server.
+    pub activity: Activity,
+    /// The configuration in use, when it is known here.
+    pub config: Option<Arc<McpConfig>>,
+    /// The text of its files.
+    pub files: Vec<FileText>,
+    /// Whether the engine is there.
+    pub engine: EngineState,
+    /// Now.
+    pub now: Timestamp,
+    wake: Cell<Option<Timestamp>>,
+}
+
+/// How the engine stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum EngineState {
+    /// Being built.
+    #[default]
+    Starting,
+    /// There.
+    Running,
+    /// It could not be built; every problem is in the view's `rejected` or here.
+    Failed(SafeText),
+    /// Stopping since.
+    Stopping(Timestamp),
+}
+
+impl Model {
+    /// Nothing known yet, at this moment.
+    pub fn at(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
+    }
+
+    /// Servers in scope, in file order.
+    pub fn servers(&self) -> impl Iterator<Item = &Arc<ServerView>> {
+        self.view.servers.values().filter(|server| self.in_scope(&server.name))
+    }
+
+    /// Whether a server is in scope.
+    pub fn in_scope(&self, server: &ServerName) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope == server)
+    }
+
+    /// One server's view.
+    pub fn server(&self, name: &ServerName) -> Option<&Arc<ServerView>> {
+        self.view.servers.get(name)
+    }
+
+    /// A name to draw.
+    pub fn name(name: &ServerName) -> Ink {
+        Ink::line(name.as_str())
+    }
+
+    /// Forgets when the next relative time changes; called before a frame is prepared.
+    pub fn reset_wake(&self) {
+        self.wake.set(None);
+    }
+
+    /// When the first relative time on the screen changes.
+    pub const fn wake(&self) -> Option<Timestamp> {
+        self.wake.get()
+    }
+
+    /// Something is left to do in the next frame.
+    pub fn wake_soon(&self) {
+        self.wake_at(self.now);
+    }
+
+    /// A text on the screen changes at this moment.
+    pub fn wake_when(&self, at: Timestamp) {
+        self.wake_at(at);
+    }
+
+    fn wake_at(&self, at: Timestamp) {
+        if self.wake.get().is_none_or(|earlier| at < earlier) {
+            self.wake.set(Some(at));
+        }
+    }
+
+    /// How long ago something settled was: `now`, `4m`, `3h`, `2d`. Changes at most once a minute.
+    pub fn ago(&self, at: Timestamp) -> Ink {
+        let seconds = self.now.since(at).as_secs();
+        let unit = match seconds {
+            0..3_600 => 60,
+            3_600..86_400 => 3_600,
+            _ => 86_400,
+        };
+        self.wake_at(at.plus(Duration::from_secs((seconds / unit + 1) * unit)));
+        match seconds {
+            0..60 => ink!("now"),
+            60..3_600 => ink!("{}m", seconds / 60),
+            3_600..86_400 => ink!("{}h", seconds / 3_600),
+            _ => ink!("{}d", seconds / 86_400),
+        }
+    }
+
+    /// How long something has been running, to the second.
+    pub fn elapsed(&self, since: Timestamp) -> Ink {
+        let seconds = self.now.since(since).as_secs();
+        self.wake_at(since.plus(Duration::from_secs(seconds + 1)));
+        seconds_text(seconds)
+    }
+
+    /// How long until something happens, to the second.
+    pub fn until(&self, at: Timestamp) -> Ink {
+        let left = at.since(self.now);
+        let seconds = left.as_micros().div_ceil(1_000_000) as u64;
+        if seconds > 0 {
+            let next = Duration::from_secs(seconds - 1);
+            self.wake_at(Timestamp(at.0 - next.as_micros() as u64));
+        }
+        seconds_text(seconds)
+    }
+
+    /// A moment of the day in local time: `14:03:59.120`.
+    pub fn time_of_day(at: Timestamp) -> Ink {
+        let zoned = jiff::Timestamp::from_microsecond(at.0.cast_signed())
+            .map(|t| t.to_zoned(jiff::tz::TimeZone::system()));
+        match zoned {
+            Ok(t) => ink!(
+                "{:02}:{:02}:{:02}.{:03}",
+                t.hour().unsigned_abs(),
+                t.minute().unsigned_abs(),
+                t.second().unsigned_abs(),
+                t.millisecond().unsigned_abs(),
+            ),
+            Err(_) => ink!("{}", at.0),
+        }
+    }
+}
+
+fn seconds_text(seconds: u64) -> Ink {
+    if seconds < 60 { ink!("{} s", seconds) } else { ink!("{}", Dur(Duration::from_secs(seconds))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp(seconds * 1_000_000)
+    }
+
+    #[test]
+    fn a_screen_without_relative_times_never_wakes() {
+        assert_eq!(Model::default().wake(), None);
+    }
+
+    #[test]
+    fn the_next_wake_is_when_the_first_shown_time_changes() {
+        let model = Model { now: at(1_000), ..Model::default() };
+        assert_eq!(model.ago(at(400)).as_str(), "10m");
+        assert_eq!(model.wake(), Some(at(1_060)));
+        assert_eq!(model.elapsed(at(988)).as_str(), "12 s");
+        assert_eq!(model.wake(), Some(at(1_001)));
+        model.reset_wake();
+        assert_eq!(model.until(at(1_008)).as_str(), "8 s");
+        assert_eq!(model.wake(), Some(at(1_001)));
+    }
+}

@@ -1,0 +1,272 @@
+//! What is laid over the panes: texts, the palette, questions. A stack; the topmost takes the keys.
+
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::widgets::{Clear, Widget};
+
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::ink::Ink;
+use crate::tui::keymap::Scope;
+use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::theme::Role;
+use crate::tui::widget::{Doc, Pen, TextInput};
+
+mod palette;
+pub use palette::{Choice, Palette, Pick, fuzzy};
+
+/// Something over the panes.
+#[derive(Clone, Debug)]
+pub enum Overlay {
+    /// A text to read.
+    Reader(Reader),
+    /// A list to search and pick from.
+    Palette(Palette),
+    /// A question.
+    Confirm(Confirm),
+}
+
+/// A text to read.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    /// Its title.
+    pub title: Ink,
+    /// Its text.
+    pub doc: Doc,
+    /// First visible line.
+    pub top: usize,
+    /// What it is, when it must be kept up to date.
+    pub subject: Subject,
+    /// Raw text for copying and saving instead of the drawn one.
+    pub raw: Option<String>,
+}
+
+/// What a text is about; the app builds it again when that changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Fixed text.
+    Fixed,
+    /// Keys.
+    Help,
+    /// A server's black box.
+    BlackBox(crate::config::ServerName),
+    /// The tour, at a page.
+    Tour(usize),
+}
+
+/// A question; nothing happens without a yes.
+#[derive(Clone, Debug)]
+pub struct Confirm {
+    /// What is asked.
+    pub title: Ink,
+    /// What it means.
+    pub lines: Vec<Ink>,
+    /// What a yes does.
+    pub yes: Vec<Effect>,
+}
+
+/// What an overlay wants after an action.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It stays.
+    Stay,
+    /// It goes.
+    Close,
+    /// It goes, and this is done.
+    Pick(Pick),
+    /// It does not know the action; those outside may.
+    Pass,
+}
+
+impl Reader {
+    /// A fixed text.
+    pub fn new(title: Ink, doc: Doc) -> Self {
+        Self { title, doc, top: 0, subject: Subject::Fixed, raw: None }
+    }
+}
+
+impl Overlay {
+    /// Where its keys are bound, innermost first.
+    pub const fn scopes(&self) -> &'static [Scope] {
+        match self {
+            Self::Reader(_) => &[Scope::Reader, Scope::List],
+            Self::Palette(_) => &[Scope::Text],
+            Self::Confirm(_) => &[Scope::Confirm],
+        }
+    }
+
+    /// Whether plain keys are text.
+    pub const fn is_typing(&self) -> bool {
+        matches!(self, Self::Palette(_))
+    }
+
+    /// Its region on a screen.
+    pub fn area(&self, whole: Rect) -> Rect {
+        let (width, height) = match self {
+            Self::Reader(reader) => {
+                let wanted = u16::try_from(reader.doc.len()).unwrap_or(u16::MAX).saturating_add(4);
+                (reader_width(whole) + 4, wanted.clamp(8, whole.height.saturating_sub(2).max(8)))
+            }
+            Self::Palette(_) => (72, (whole.height * 2 / 3).max(8)),
+            Self::Confirm(confirm) => (64, confirm.lines.len() as u16 + 6),
+        };
+        let width = width.min(whole.width);
+        let height = height.min(whole.height);
+        Rect {
+            x: whole.x + (whole.width - width) / 2,
+            y: whole.y + (whole.height - height) / 3,
+            width,
+            height,
+        }
+    }
+
+    /// Does what was asked.
+    pub fn act(&mut self, action: Action, whole: Rect, out: &mut Out) -> Verdict {
+        let inner = inner(self.area(whole));
+        match self {
+            Self::Reader(reader) => reader.act(action, inner, out),
+            Self::Palette(palette) => palette.act(action, usize::from(inner.height) - 1),
+            Self::Confirm(confirm) => match action {
+                Action::Confirm => {
+                    out.effects.append(&mut confirm.yes);
+                    Verdict::Close
+                }
+                Action::Back => Verdict::Close,
+                Action::QuitNow => Verdict::Pass,
+                _ => Verdict::Stay,
+            },
+        }
+    }
+
+    /// A key that is text.
+    pub fn key(&mut self, key: KeyEvent) -> bool {
+        match self {
+            Self::Palette(palette) => palette.key(key),
+            _ => false,
+        }
+    }
+
+    /// The line being typed, when one is.
+    pub fn typing(&mut self) -> Option<&mut TextInput> {
+        match self {
+            Self::Palette(palette) => Some(&mut palette.input),
+            _ => None,
+        }
+    }
+
+    /// Reacts to the mouse.
+    pub fn mouse(&mut self, gesture: Gesture, whole: Rect) -> Verdict {
+        let area = self.area(whole);
+        if !area.contains(gesture.position()) {
+            return match gesture {
+                Gesture::Click(_) if !matches!(self, Self::Confirm(_)) => Verdict::Close,
+                _ => Verdict::Stay,
+            };
+        }
+        let inner = inner(area);
+        match (self, gesture) {
+            (Self::Reader(reader), Gesture::Scroll { delta, .. }) => reader.scroll(delta, inner),
+            (Self::Palette(palette), gesture) => return palette.mouse(gesture, inner),
+            _ => {}
+        }
+        Verdict::Stay
+    }
+
+    /// Draws it over what is there.
+    pub fn render(&self, cx: &Cx<'_>, whole: Rect, buf: &mut Buffer) {
+        let area = self.area(whole).intersection(buf.area);
+        Clear.render(area, buf);
+        buf.set_style(area, cx.style(Role::Text));
+        frame(cx, area, buf);
+        let inner = inner(area);
+        match self {
+            Self::Reader(reader) => {
+                title(cx, &reader.title, area, buf);
+                reader.doc.render(cx, reader.top, inner, buf);
+                crate::tui::widget::scroll_bar(cx, reader.doc.len(), reader.top, inner, buf);
+            }
+            Self::Palette(palette) => {
+                title(cx, &palette.title, area, buf);
+                palette.render(cx, inner, buf);
+            }
+            Self::Confirm(confirm) => {
+                title(cx, &confirm.title, area, buf);
+                let mut pen = Pen::new(buf, inner);
+                for (row, line) in confirm.lines.iter().enumerate() {
+                    pen.at(0, row as u16).put(line, cx.style(Role::Text));
+                }
+                pen.at(0, inner.height.saturating_sub(1))
+                    .put("y", cx.style(Role::Key))
+                    .put(" yes     ", cx.style(Role::Muted))
+                    .put("n", cx.style(Role::Key))
+                    .put(" no", cx.style(Role::Muted));
+            }
+        }
+    }
+}
+
+impl Reader {
+    fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
+        let page = isize::try_from(inner.height).unwrap_or(1) - 1;
+        match action {
+            Action::Up => self.scroll(-1, inner),
+            Action::Down => self.scroll(1, inner),
+            Action::PageUp => self.scroll(-page, inner),
+            Action::PageDown => self.scroll(page, inner),
+            Action::Top => self.scroll(isize::MIN / 2, inner),
+            Action::Bottom => self.scroll(isize::MAX / 2, inner),
+            Action::Open | Action::Right if matches!(self.subject, Subject::Tour(_)) => {
+                return Verdict::Pick(Pick::TourPage(1));
+            }
+            Action::Left if matches!(self.subject, Subject::Tour(_)) => {
+                return Verdict::Pick(Pick::TourPage(-1));
+            }
+            Action::Back | Action::Open => return Verdict::Close,
+            Action::Help if self.subject == Subject::Help => return Verdict::Close,
+            Action::Copy | Action::CopyAll => out.copy(self.text()),
+            Action::Save => out.effect(Effect::Save {
+                name: "mcpdeck-text.txt".into(),
+                content: self.text().into_bytes(),
+            }),
+            _ => return Verdict::Pass,
+        }
+        Verdict::Stay
+    }
+
+    fn text(&self) -> String {
+        self.raw.clone().unwrap_or_else(|| self.doc.to_text())
+    }
+
+    fn scroll(&mut self, delta: isize, inner: Rect) {
+        let last = self.doc.len().saturating_sub(usize::from(inner.height));
+        self.top = self.top.saturating_add_signed(delta).min(last);
+    }
+}
+
+/// Width of a reader's text on a screen.
+pub fn reader_width(whole: Rect) -> u16 {
+    whole.width.saturating_sub(8).clamp(20, 104)
+}
+
+fn inner(area: Rect) -> Rect {
+    Rect {
+        x: area.x + 2.min(area.width),
+        y: area.y + 2.min(area.height),
+        width: area.width.saturating_sub(4),
+        height: area.height.saturating_sub(3),
+    }
+}
+
+fn frame(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let style = cx.style(Role::Accent);
+    let mut pen = Pen::new(buf, area);
+    pen.rule(cx.glyphs.horizontal, style);
+    pen.at(0, area.height.saturating_sub(1)).rule(cx.glyphs.horizontal, style);
+}
+
+fn title(cx: &Cx<'_>, title: &Ink, area: Rect, buf: &mut Buffer) {
+    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+    pen.at(2, 0).put(" ", cx.style(Role::Text)).put(title, cx.style(Role::Accent));
+    pen.put(" ", cx.style(Role::Text));
+}

@@ -1,0 +1,189 @@
+//! The palette: every action, server and theme, found by typing a few letters.
+
+use crossterm::event::KeyEvent;
+use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
+use nucleo_matcher::{Config, Matcher, Utf32Str};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::Verdict;
+use crate::config::{LogLevel, ServerName};
+use crate::tui::action::Action;
+use crate::tui::ink::Ink;
+use crate::tui::pane::{Cx, Gesture};
+use crate::tui::theme::Role;
+use crate::tui::widget::{ListState, Pen, TextInput};
+
+/// What picking a row does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// An action.
+    Action(Action),
+    /// Narrow everything to a server.
+    Server(ServerName),
+    /// Use a theme.
+    Theme(String),
+    /// Turn the tour's page.
+    TourPage(isize),
+    /// Ask a server for a log level; none means the host's own view.
+    LogLevel(ServerName, LogLevel),
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// What it does, in words.
+    pub words: Ink,
+    /// Its key, or what kind of thing it is.
+    pub hint: Ink,
+    /// What picking it does.
+    pub pick: Pick,
+    /// Why it cannot be picked now.
+    pub disabled: Option<&'static str>,
+}
+
+/// A list to search and pick from.
+#[derive(Clone, Debug)]
+pub struct Palette {
+    /// Its title.
+    pub title: Ink,
+    /// What is typed.
+    pub input: TextInput,
+    choices: Vec<Choice>,
+    /// Indices of the choices that match, best first.
+    found: Vec<usize>,
+    list: ListState<usize>,
+}
+
+impl Palette {
+    /// A palette over `choices`.
+    pub fn new(title: Ink, choices: Vec<Choice>) -> Self {
+        let mut palette = Self {
+            title,
+            input: TextInput::default(),
+            choices,
+            found: Vec::new(),
+            list: ListState::default(),
+        };
+        palette.search();
+        palette
+    }
+
+    fn search(&mut self) {
+        self.found = fuzzy(self.input.text(), &self.choices, |choice| choice.words.as_str().into());
+        let found = &self.found;
+        self.list.select_index(0, found.len(), |n| found[n]);
+    }
+
+    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
+        let taken = self.input.key(key);
+        self.search();
+        taken
+    }
+
+    pub(super) fn act(&mut self, action: Action, height: usize) -> Verdict {
+        let page = height.max(2) as isize - 1;
+        match action {
+            Action::Up => self.step(-1, height),
+            Action::Down => self.step(1, height),
+            Action::PageUp => self.step(-page, height),
+            Action::PageDown => self.step(page, height),
+            Action::Back | Action::Palette => return Verdict::Close,
+            Action::Open => return self.pick(),
+            Action::QuitNow => return Verdict::Pass,
+            _ => {}
+        }
+        Verdict::Stay
+    }
+
+    fn step(&mut self, delta: isize, height: usize) {
+        let found = &self.found;
+        self.list.step(delta, found.len(), |n| found[n]);
+        self.list.reveal(self.found.len(), height);
+    }
+
+    fn pick(&self) -> Verdict {
+        match self.list.selected().and_then(|n| self.choices.get(*n)) {
+            Some(choice) if choice.disabled.is_none() => Verdict::Pick(choice.pick.clone()),
+            Some(_) => Verdict::Stay,
+            None => Verdict::Close,
+        }
+    }
+
+    pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) -> Verdict {
+        let height = usize::from(inner.height).saturating_sub(1);
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.step(delta, height),
+            Gesture::Click(at) | Gesture::DoubleClick(at) if at.y > inner.y => {
+                let row = self.list.top() + usize::from(at.y - inner.y - 1);
+                if row < self.found.len() {
+                    let found = &self.found;
+                    self.list.select_index(row, found.len(), |n| found[n]);
+                    return self.pick();
+                }
+            }
+            _ => {}
+        }
+        Verdict::Stay
+    }
+
+    pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        self.input.render(Rect { height: area.height.min(1), ..area }, buf, cx.style(Role::Input));
+        let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        for (row, n) in self.list.window(self.found.len(), usize::from(rows.height)).enumerate() {
+            let index = self.found[n];
+            let choice = &self.choices[index];
+            let line = Rect { y: rows.y + row as u16, height: 1, ..rows };
+            let role = if choice.disabled.is_some() { Role::Faint } else { Role::Text };
+            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+            let selected = self.list.selected() == Some(&index);
+            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+            pen.left(&choice.words, line.width.saturating_sub(22), cx.style(role)).skip(1);
+            match choice.disabled {
+                Some(reason) => pen.flush_right(reason, cx.style(Role::Faint)),
+                None => pen.flush_right(&choice.hint, cx.style(Role::Key)),
+            };
+            if selected {
+                pen.row_style(cx.style(Role::Selection));
+            }
+        }
+    }
+}
+
+/// Indices of `items` that fit `query`, best first; all of them in order when it is empty.
+pub fn fuzzy<'a, T>(
+    query: &str,
+    items: &'a [T],
+    text: impl Fn(&'a T) -> std::borrow::Cow<'a, str>,
+) -> Vec<usize> {
+    if query.trim().is_empty() {
+        return (0..items.len()).collect();
+    }
+    let pattern = Pattern::parse(query, CaseMatching::Smart, Normalization::Smart);
+    let mut matcher = Matcher::new(Config::DEFAULT);
+    let mut buffer = Vec::new();
+    let mut scored: Vec<(u32, usize)> = items
+        .iter()
+        .enumerate()
+        .filter_map(|(n, item)| {
+            let haystack = text(item);
+            let score = pattern.score(Utf32Str::new(&haystack, &mut buffer), &mut matcher)?;
+            Some((score, n))
+        })
+        .collect();
+    scored.sort_by_key(|(score, n)| (std::cmp::Reverse(*score), *n));
+    scored.into_iter().map(|(_, n)| n).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_letters_find_the_best_first_and_nothing_typed_keeps_the_order() {
+        let items = ["show-servers", "restart", "reset-breaker"];
+        assert_eq!(fuzzy("", &items, |i| (*i).into()), [0, 1, 2]);
+        assert_eq!(fuzzy("rest", &items, |i| (*i).into())[0], 1);
+        assert!(fuzzy("zzz", &items, |i| (*i).into()).is_empty());
+    }
+}

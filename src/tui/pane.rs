@@ -1,0 +1,295 @@
+//! What a pane is, and what it may see and ask for.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
+
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::glyph::Glyphs;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::model::Model;
+use crate::tui::overlay::Overlay;
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widget::browser::Keep;
+
+/// The panes, in the order of their keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PaneId {
+    /// Servers.
+    #[default]
+    Servers,
+    /// Tools.
+    Tools,
+    /// Resources and templates.
+    Resources,
+    /// Prompts.
+    Prompts,
+    /// Messages.
+    Traffic,
+    /// Logs.
+    Logs,
+    /// Counts and latencies.
+    Metrics,
+    /// The cache.
+    Cache,
+    /// What servers ask for.
+    Approvals,
+    /// The configuration.
+    Config,
+}
+
+impl PaneId {
+    /// All of them, in the order of their keys.
+    pub const ALL: [Self; 10] = [
+        Self::Servers,
+        Self::Tools,
+        Self::Resources,
+        Self::Prompts,
+        Self::Traffic,
+        Self::Logs,
+        Self::Metrics,
+        Self::Cache,
+        Self::Approvals,
+        Self::Config,
+    ];
+
+    /// Title on the tab.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Servers => "Servers",
+            Self::Tools => "Tools",
+            Self::Resources => "Resources",
+            Self::Prompts => "Prompts",
+            Self::Traffic => "Traffic",
+            Self::Logs => "Logs",
+            Self::Metrics => "Metrics",
+            Self::Cache => "Cache",
+            Self::Approvals => "Approvals",
+            Self::Config => "Config",
+        }
+    }
+
+    /// Title where room is scarce.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::Resources => "Res",
+            Self::Metrics => "Metr",
+            Self::Approvals => "Appr",
+            Self::Config => "Conf",
+            other => other.title(),
+        }
+    }
+
+    /// The digit of its key.
+    pub const fn digit(self) -> &'static str {
+        const DIGITS: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "0"];
+        DIGITS[self as usize]
+    }
+
+    /// The action that shows it.
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Servers => Action::ShowServers,
+            Self::Tools => Action::ShowTools,
+            Self::Resources => Action::ShowResources,
+            Self::Prompts => Action::ShowPrompts,
+            Self::Traffic => Action::ShowTraffic,
+            Self::Logs => Action::ShowLogs,
+            Self::Metrics => Action::ShowMetrics,
+            Self::Cache => Action::ShowCache,
+            Self::Approvals => Action::ShowApprovals,
+            Self::Config => Action::ShowConfig,
+        }
+    }
+
+    /// The pane of this title, in any case.
+    pub fn by_title(title: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pane| pane.title().eq_ignore_ascii_case(title))
+    }
+}
+
+/// What drawing sees.
+#[derive(Clone, Copy)]
+pub struct Cx<'a> {
+    /// The state of the engine.
+    pub model: &'a Model,
+    /// Colours.
+    pub theme: &'a Theme,
+    /// Signs.
+    pub glyphs: &'a Glyphs,
+    /// Keys in use.
+    pub keymap: &'a Keymap,
+    /// Whether the keys go to what is drawn.
+    pub focused: bool,
+}
+
+impl Cx<'_> {
+    /// How a role looks.
+    pub const fn style(&self, role: Role) -> Style {
+        self.theme.style(role)
+    }
+
+    /// How the selected row looks; `here` says whether the keys go to its list within the pane.
+    pub const fn selection(&self, here: bool) -> Style {
+        if self.focused && here {
+            self.style(Role::Selection)
+        } else {
+            self.style(Role::SelectionInactive)
+        }
+    }
+}
+
+/// What reacting sees.
+#[derive(Clone, Copy)]
+pub struct Ui<'a> {
+    /// The state of the engine.
+    pub model: &'a Model,
+    /// The region of the pane.
+    pub area: Rect,
+    /// Signs.
+    pub glyphs: &'a Glyphs,
+}
+
+/// What reacting asks for.
+#[derive(Default)]
+pub struct Out {
+    /// To be done outside.
+    pub effects: Vec<Effect>,
+    /// To be laid over the panes.
+    pub overlay: Option<Overlay>,
+    /// To be told.
+    pub toast: Option<Toast>,
+    /// Another pane to show.
+    pub goto: Option<PaneId>,
+    /// Preferences changed.
+    pub remember: bool,
+}
+
+impl Out {
+    /// Wants something done outside.
+    pub fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Tells something that needs no action.
+    pub fn say(&mut self, text: Ink) {
+        self.toast = Some(Toast { text, role: Role::Ok });
+    }
+
+    /// Tells something that went wrong.
+    pub fn warn(&mut self, text: Ink) {
+        self.toast = Some(Toast { text, role: Role::Warning });
+    }
+
+    /// Copies text and says so.
+    pub fn copy(&mut self, text: String) {
+        self.say(ink!("copied {} characters", text.chars().count()));
+        self.effect(Effect::Copy(text));
+    }
+}
+
+/// A message in the footer for a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toast {
+    /// What is said.
+    pub text: Ink,
+    /// How it looks.
+    pub role: Role,
+}
+
+/// What the mouse did inside a pane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gesture {
+    /// One click.
+    Click(Position),
+    /// The second of two clicks.
+    DoubleClick(Position),
+    /// The wheel, in rows.
+    Scroll {
+        /// Where.
+        at: Position,
+        /// Rows; up is negative.
+        delta: isize,
+    },
+}
+
+impl Gesture {
+    /// Where it happened.
+    pub const fn position(self) -> Position {
+        match self {
+            Self::Click(at) | Self::DoubleClick(at) | Self::Scroll { at, .. } => at,
+        }
+    }
+}
+
+/// Whether an action can be used now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Availability {
+    /// It can.
+    Ready,
+    /// It cannot, and why.
+    Disabled(&'static str),
+}
+
+impl Availability {
+    /// Ready when `condition` holds, otherwise disabled with a reason.
+    pub const fn when(condition: bool, reason: &'static str) -> Self {
+        if condition { Self::Ready } else { Self::Disabled(reason) }
+    }
+}
+
+/// A pane.
+pub trait Pane {
+    /// Where its keys are bound, innermost first.
+    fn scopes(&self) -> &'static [Scope];
+
+    /// The state of the engine or the region changed: brings rows and detail up to date.
+    fn sync(&mut self, ui: Ui<'_>);
+
+    /// Does what was asked; gives whether it could.
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool;
+
+    /// Whether an action of its own can be used; `None` when it is not its own.
+    fn availability(&self, action: Action, model: &Model) -> Option<Availability>;
+
+    /// Reacts to the mouse.
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out);
+
+    /// Draws itself.
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
+
+    /// The line being typed, when one is.
+    fn typing(&mut self) -> Option<&mut crate::tui::widget::TextInput> {
+        None
+    }
+
+    /// Typing ended.
+    fn end_typing(&mut self, _keep: Keep) {}
+
+    /// Moves the focus inside the pane on; gives whether it stayed inside.
+    fn focus_next(&mut self, _ui: Ui<'_>) -> bool {
+        false
+    }
+
+    /// The filter to remember.
+    fn filter_text(&self) -> &str {
+        ""
+    }
+
+    /// Uses a remembered filter.
+    fn set_filter(&mut self, _text: &str) {}
+}
+
+pub mod approvals;
+pub mod cache;
+pub mod catalog;
+pub mod config;
+pub mod logs;
+pub mod metrics;
+pub mod prompts;
+pub mod resources;
+pub mod servers;
+pub mod tools;
+pub mod traffic;

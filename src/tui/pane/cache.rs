@@ -1,0 +1,218 @@
+//! The cache: what is kept, how long, how often it helped, why it went; look inside, drop.
+
+use std::sync::Arc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::host::cache::CacheEntryView;
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::filter::contains;
+use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::overlay::{Confirm, Overlay};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::theme::Role;
+use crate::tui::widget::browser::Keep;
+use crate::tui::widget::{Browser, Doc, Part, Pen, TextInput};
+
+/// A row: equal when the key is.
+#[derive(Clone, Debug)]
+struct Row(CacheEntryView);
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+/// The cache pane.
+#[derive(Default)]
+pub struct CachePane {
+    browser: Browser<Arc<Row>>,
+    total: usize,
+}
+
+impl Pane for CachePane {
+    fn scopes(&self) -> &'static [Scope] {
+        &[Scope::Cache, Scope::List]
+    }
+
+    fn sync(&mut self, ui: Ui<'_>) {
+        let needle = self.browser.filter.text().to_lowercase();
+        let entries = ui.model.cache.entries.iter();
+        let mut rows: Vec<Arc<Row>> = entries
+            .filter(|entry| ui.model.in_scope(&entry.key.server))
+            .map(|entry| Arc::new(Row(entry.clone())))
+            .collect();
+        self.total = rows.len();
+        rows.retain(|row| contains(&row.0.label, &needle));
+        self.browser.set_rows(rows, ui.area);
+        let width = self.browser.detail_width(ui.area);
+        if width > 0 {
+            let mut doc = Doc::new(width);
+            if let Some(row) = self.browser.selected() {
+                detail(&row.0, ui.model, &mut doc);
+            }
+            invalidated(ui.model, &mut doc);
+            self.browser.set_doc(doc, ui.area);
+        }
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        let key = self.browser.selected().map(|row| row.0.key.clone());
+        match (action, key) {
+            (Action::Open, Some(key)) => out.effect(Effect::CacheContent(key)),
+            (Action::DropEntry, Some(key)) => {
+                out.effect(Effect::CacheDrop(Some(key)));
+                out.say(ink!("dropped"));
+            }
+            (Action::DropAll, _) => {
+                out.overlay = Some(Overlay::Confirm(Confirm {
+                    title: ink!("drop the whole cache?"),
+                    lines: vec![ink!(
+                        "{} entries go; they are fetched again when needed.",
+                        self.total
+                    )],
+                    yes: vec![Effect::CacheDrop(None)],
+                }));
+            }
+            (Action::Copy, Some(key)) => out.copy(format!("{} {}", key.method, key.params)),
+            (Action::CopyAll | Action::Save, _) => return false,
+            _ => return self.browser.act(action, ui.area),
+        }
+        true
+    }
+
+    fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
+        match action {
+            Action::Open | Action::DropEntry | Action::DropAll | Action::Copy => {
+                Some(Availability::when(!self.browser.rows.is_empty(), "the cache is empty"))
+            }
+            Action::Save | Action::CopyAll => Some(Availability::Disabled("open an entry first")),
+            _ => None,
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        if self.browser.mouse(gesture, ui.area) {
+            self.act(Action::Open, ui, out);
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let cache = &cx.model.cache;
+        let asked = cache.hits + cache.misses;
+        let rate = if asked == 0 { 0.0 } else { cache.hits as f64 * 100.0 / asked as f64 };
+        let summary = ink!(
+            "{} entries   {} hits  {} misses  ({:.0} %)   {} evicted",
+            self.total,
+            cache.hits,
+            cache.misses,
+            rate,
+            cache.evictions
+        );
+        self.browser.render_frame(cx, &summary, self.total, area, buf);
+        let regions = self.browser.regions(area);
+        let name = regions.list.width.saturating_sub(46);
+        let mut pen = Pen::new(buf, regions.columns);
+        let faint = cx.style(Role::Faint);
+        pen.skip(1).left("entry", name, faint).skip(1).left("kind", 10, faint).skip(1);
+        for title in ["age", "left", "hits", "size"] {
+            pen.right(title, 7, faint).skip(1);
+        }
+        self.browser.render_rows(cx, area, buf, |pen, row| {
+            let entry = &row.0;
+            pen.left(&entry.label, name, cx.style(Role::Text)).skip(1);
+            pen.left(kind(&entry.key.method), 10, cx.style(Role::Muted)).skip(1);
+            pen.right(cx.model.ago(entry.stored), 7, cx.style(Role::Muted)).skip(1);
+            let (left, role) = left(entry, cx.model);
+            pen.right(left, 7, cx.style(role)).skip(1);
+            pen.right(ink!("{}", entry.hits), 7, cx.style(Role::Text)).skip(1);
+            pen.right(ink!("{}", Bytes(entry.bytes as u64)), 7, cx.style(Role::Muted));
+        });
+        if self.browser.rows.is_empty() && !regions.list.is_empty() {
+            let mut pen = Pen::new(buf, regions.list);
+            pen.at(1, 1)
+                .put("nothing is cached; resources and prompts are, once they were read", faint);
+        }
+    }
+
+    fn typing(&mut self) -> Option<&mut TextInput> {
+        self.browser.editing.then_some(&mut self.browser.filter)
+    }
+
+    fn end_typing(&mut self, keep: Keep) {
+        self.browser.end_typing(keep);
+    }
+
+    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
+        let beside = self.browser.regions(ui.area).divider.is_some();
+        let inside = self.browser.part == Part::List && beside;
+        self.browser.part = if inside { Part::Detail } else { Part::List };
+        inside
+    }
+
+    fn filter_text(&self) -> &str {
+        self.browser.filter.text()
+    }
+
+    fn set_filter(&mut self, text: &str) {
+        self.browser.filter.set(text);
+    }
+}
+
+fn kind(method: &str) -> &'static str {
+    match method {
+        "resources/read" => "resource",
+        "prompts/get" => "prompt",
+        _ => "other",
+    }
+}
+
+fn left(entry: &CacheEntryView, model: &Model) -> (Ink, Role) {
+    let end = entry.stored.plus(entry.ttl);
+    if end > model.now {
+        // Minutes are enough until the last one, so that the screen rests.
+        let left = end.since(model.now);
+        if left.as_secs() >= 60 {
+            let minutes = left.as_secs() / 60;
+            model.wake_when(crate::host::Timestamp(end.0 - minutes * 60_000_000 + 1));
+            (ink!("{}m", minutes), Role::Muted)
+        } else {
+            (model.until(end), Role::Busy)
+        }
+    } else {
+        (ink!("expired"), Role::Warning)
+    }
+}
+
+fn detail(entry: &CacheEntryView, model: &Model, doc: &mut Doc) {
+    doc.line(vec![(Ink::from(&entry.label), Role::Heading)]);
+    doc.gap();
+    doc.field("server", Model::name(&entry.key.server), Role::Text);
+    doc.field("method", Ink::line(&entry.key.method), Role::Text);
+    doc.field("parameters", Ink::line(&entry.key.params), Role::Text);
+    doc.field("stored", Model::time_of_day(entry.stored), Role::Text);
+    doc.field("time to live", ink!("{}", Dur(entry.ttl)), Role::Text);
+    let (left, role) = left(entry, model);
+    doc.field("left", left, role);
+    doc.field("hits", ink!("{}", entry.hits), Role::Text);
+    doc.field("size", ink!("{}", Bytes(entry.bytes as u64)), Role::Text);
+}
+
+fn invalidated(model: &Model, doc: &mut Doc) {
+    if model.cache.invalidated.is_empty() {
+        return;
+    }
+    doc.heading("dropped lately, and why");
+    for (at, key, reason) in model.cache.invalidated.iter().rev().take(20) {
+        doc.line(vec![
+            (ink!("  {} ", Model::time_of_day(*at)), Role::Faint),
+            (ink!("{} {}  ", Model::name(&key.server), Ink::line(&key.params)), Role::Text),
+            (Ink::from(reason), Role::Muted),
+        ]);
+    }
+}

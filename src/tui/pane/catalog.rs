@@ -1,0 +1,328 @@
+//! What tools, resources and prompts have in common: entries of many servers in one list, found by
+//! a few letters, with what changed and why one cannot be used.
+
+use std::sync::Arc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::Value;
+
+use crate::config::ServerName;
+use crate::host::capabilities::{Capabilities, ListChanges, ListKind};
+use crate::host::{ServerState, ServerView};
+use crate::text::SafeText;
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::model::Model;
+use crate::tui::overlay::fuzzy;
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Ui};
+use crate::tui::theme::Role;
+use crate::tui::widget::browser::Keep;
+use crate::tui::widget::{Browser, Doc, Part, Pen, TextInput, width};
+
+/// How an entry differs from the list before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It differs.
+    Changed,
+}
+
+/// One entry of a list of a server.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its server; filled in by the catalogue.
+    pub server: ServerName,
+    /// Its list.
+    pub list: ListKind,
+    /// Its name or URI on the wire.
+    pub wire: Arc<str>,
+    /// Name to draw.
+    pub label: SafeText,
+    /// What stands behind the name.
+    pub note: Ink,
+    /// Marks at the right.
+    pub marks: Ink,
+    /// Number at the right: tokens, bytes.
+    pub number: Ink,
+    /// The entry as sent.
+    pub raw: Arc<Value>,
+    /// How it changed lately.
+    pub change: Option<Change>,
+    /// Why it cannot be used now.
+    pub unavailable: Option<Ink>,
+    /// What the filter looks through.
+    pub search: String,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.server, self.list, &self.wire) == (&other.server, other.list, &other.wire)
+    }
+}
+
+/// A list of entries with its detail.
+#[derive(Default)]
+pub struct Catalog {
+    /// List, filter, detail.
+    pub browser: Browser<Arc<Entry>>,
+    all: Vec<Arc<Entry>>,
+    built_from: Vec<(ServerName, usize, ServerState)>,
+    built_filter: String,
+}
+
+/// What the pane gives: its entries of one server.
+pub type Build = fn(&ServerView, &Capabilities, &mut Vec<Entry>);
+/// What the pane gives: the detail of an entry.
+pub type Detail = fn(&Entry, &ServerView, &Model, &mut Doc);
+
+impl Catalog {
+    /// Brings entries, rows and detail up to date.
+    pub fn sync(&mut self, ui: Ui<'_>, build: Build, detail: Detail) {
+        let from: Vec<_> = ui
+            .model
+            .servers()
+            .map(|s| (s.name.clone(), Arc::as_ptr(&s.capabilities) as usize, s.state))
+            .collect();
+        let rebuilt = from != self.built_from;
+        if rebuilt {
+            self.built_from = from;
+            self.all.clear();
+            for server in ui.model.servers() {
+                let mut entries = Vec::new();
+                build(server, &server.capabilities, &mut entries);
+                for mut entry in entries {
+                    entry.server = server.name.clone();
+                    entry.unavailable = unavailable(server);
+                    entry.change = server.changes.as_ref().and_then(|(_, c)| change_of(c, &entry));
+                    self.all.push(Arc::new(entry));
+                }
+            }
+        }
+        if rebuilt || self.built_filter != self.browser.filter.text() {
+            self.built_filter = self.browser.filter.text().to_owned();
+            let rows = fuzzy(&self.built_filter, &self.all, |entry| (&*entry.search).into())
+                .into_iter()
+                .map(|n| Arc::clone(&self.all[n]))
+                .collect();
+            self.browser.set_rows(rows, ui.area);
+        } else {
+            self.browser.sync(ui.area);
+        }
+        let width = self.browser.detail_width(ui.area);
+        if width == 0 {
+            return;
+        }
+        let mut doc = Doc::new(width);
+        if let Some(entry) = self.browser.selected() {
+            if let Some(server) = ui.model.server(&entry.server) {
+                detail(entry, server, ui.model, &mut doc);
+                changes(entry, server, ui.model, &mut doc);
+            }
+        }
+        self.browser.set_doc(doc, ui.area);
+    }
+
+    /// Does what is common to all catalogues.
+    pub fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        if self.browser.act(action, ui.area) {
+            return true;
+        }
+        let Some(entry) = self.browser.selected() else { return false };
+        match action {
+            Action::Copy => out.copy(entry.wire.to_string()),
+            Action::CopyAll => out.copy(pretty(&entry.raw)),
+            Action::Save => out.effect(Effect::Save {
+                name: format!("{}.json", file_name(&entry.label)).into(),
+                content: pretty(&entry.raw).into_bytes(),
+            }),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether an action of the list can be used.
+    pub fn availability(&self, action: Action) -> Option<Availability> {
+        let has = !self.browser.rows.is_empty();
+        match action {
+            Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
+                Some(Availability::when(has, "nothing is selected"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Reacts to the mouse.
+    pub fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        if self.browser.mouse(gesture, ui.area) {
+            self.act(Action::Open, ui, out);
+        }
+    }
+
+    /// The line being typed.
+    pub fn typing(&mut self) -> Option<&mut TextInput> {
+        self.browser.editing.then_some(&mut self.browser.filter)
+    }
+
+    /// Typing ended.
+    pub fn end_typing(&mut self, keep: Keep) {
+        self.browser.end_typing(keep);
+    }
+
+    /// Moves the focus between list and detail.
+    pub fn focus_next(&mut self, ui: Ui<'_>) -> bool {
+        let beside = self.browser.regions(ui.area).divider.is_some();
+        if self.browser.part == Part::List && beside {
+            self.browser.part = Part::Detail;
+            return true;
+        }
+        self.browser.part = Part::List;
+        false
+    }
+
+    /// Draws list and detail. `noun` names the entries in the plural.
+    pub fn render(
+        &self,
+        cx: &Cx<'_>,
+        noun: &'static str,
+        number: &'static str,
+        area: Rect,
+        buf: &mut Buffer,
+    ) {
+        let servers = self.built_from.len();
+        let summary = if self.all.is_empty() {
+            ink!("no {}", noun)
+        } else {
+            ink!("{} {} of {} servers", self.all.len(), noun, servers)
+        };
+        self.browser.render_frame(cx, &summary, self.all.len(), area, buf);
+        let regions = self.browser.regions(area);
+        let many = cx.model.scope.is_none() && servers > 1;
+        let longest = |of: fn(&Entry) -> Ink, most: u16| {
+            let window =
+                self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
+            self.browser.rows[window].iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
+        };
+        let number_width = longest(|e| e.number.clone(), 10).max(number.len() as u16);
+        let marks_width = longest(|e| e.marks.clone(), 8);
+        let server_width = if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 };
+        let right = number_width + marks_width + server_width + 4;
+        let flexible = regions.list.width.saturating_sub(right + 4);
+        let label_width = longest(|e| Ink::from(&e.label), 34).min(flexible);
+        let mut pen = Pen::new(buf, regions.columns);
+        let heading = cx.style(Role::Faint);
+        pen.skip(3).left("name", flexible.max(label_width), heading).skip(1);
+        if many {
+            pen.left("server", server_width, heading).skip(1);
+        }
+        pen.skip(marks_width + 1).right(number, number_width, heading);
+        self.browser.render_rows(cx, area, buf, |pen, entry| {
+            let (mark, role): (&'static str, Role) = match entry.change {
+                Some(Change::Added) => ("+", Role::Added),
+                Some(Change::Changed) => ("~", Role::Changed),
+                None => (" ", Role::Faint),
+            };
+            let dim = entry.unavailable.is_some();
+            let ink = |role| if dim { cx.style(Role::Faint) } else { cx.style(role) };
+            pen.put(mark, cx.style(role)).skip(1);
+            let start = pen.position();
+            pen.left(&entry.label, label_width, ink(Role::Text)).skip(1);
+            let rest = flexible.saturating_sub(label_width + 1);
+            match &entry.unavailable {
+                Some(reason) => pen.clip(reason, rest, cx.style(Role::Faint)),
+                None => pen.clip(&entry.note, rest, ink(Role::Muted)),
+            };
+            pen.column(start + flexible.max(label_width) + 1);
+            if many {
+                pen.left(Model::name(&entry.server), server_width, ink(Role::Muted)).skip(1);
+            }
+            pen.left(&entry.marks, marks_width, ink(Role::Warning)).skip(1);
+            pen.right(&entry.number, number_width, ink(Role::Muted));
+        });
+        if self.browser.rows.is_empty() && !regions.list.is_empty() {
+            let mut pen = Pen::new(buf, regions.list);
+            let text: &'static str = if self.all.is_empty() {
+                "nothing here yet: servers list theirs when they are ready"
+            } else {
+                "nothing fits the filter; esc clears it"
+            };
+            pen.at(1, 1).put(text, cx.style(Role::Faint));
+        }
+    }
+}
+
+fn unavailable(server: &ServerView) -> Option<Ink> {
+    if server.state == ServerState::Ready {
+        return None;
+    }
+    let mut text = ink!("{}", server.state.as_str());
+    if let Some(reason) = &server.reason {
+        text.push(ink!(": {}", reason));
+    }
+    Some(text)
+}
+
+fn change_of(changes: &ListChanges, entry: &Entry) -> Option<Change> {
+    let is = |list: ListKind, label: &SafeText| list == entry.list && *label == entry.label;
+    if changes.added.iter().any(|(list, label)| is(*list, label)) {
+        Some(Change::Added)
+    } else if changes.changed.iter().any(|(list, label, _)| is(*list, label)) {
+        Some(Change::Changed)
+    } else {
+        None
+    }
+}
+
+fn changes(entry: &Entry, server: &ServerView, model: &Model, doc: &mut Doc) {
+    let Some((at, changes)) = &server.changes else { return };
+    let found =
+        changes.changed.iter().find(|(l, label, _)| *l == entry.list && *label == entry.label);
+    let Some((_, _, fields)) = found else { return };
+    doc.heading(ink!("changed {} ago", model.ago(*at)));
+    for field in fields {
+        doc.line(vec![(ink!("  {}", Ink::line(&field.pointer)), Role::Changed)]);
+        for (value, sign, role) in
+            [(&field.before, "-", Role::Removed), (&field.after, "+", Role::Added)]
+        {
+            if let Some(value) = value {
+                doc.text(4, &ink!("{} {}", sign, Ink::line(&value.to_string())), role);
+            }
+        }
+    }
+}
+
+/// The head of every detail: name, title, server, why it cannot be used.
+pub fn head(entry: &Entry, title: Option<&SafeText>, doc: &mut Doc) {
+    doc.line(vec![(Ink::from(&entry.label), Role::Heading)]);
+    if let Some(title) = title.filter(|title| **title != entry.label) {
+        doc.text(0, title, Role::Foreign);
+    }
+    if let Some(reason) = &entry.unavailable {
+        doc.text(0, reason, Role::Error);
+    }
+}
+
+/// A description, apart from our words.
+pub fn description(text: Option<&SafeText>, doc: &mut Doc) {
+    if let Some(text) = text.filter(|text| !text.is_empty()) {
+        doc.gap();
+        crate::tui::widget::doc::foreign(doc, 0, text);
+    }
+}
+
+/// A value as people read JSON.
+pub fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// A name that is a file name everywhere.
+pub fn file_name(label: &SafeText) -> String {
+    let name: String = label
+        .chars()
+        .take(60)
+        .map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' })
+        .collect();
+    if name.is_empty() { "unnamed".into() } else { name }
+}

@@ -1,0 +1,318 @@
+//! The configuration: the file with problems at their lines, the effective values with secrets
+//! masked, the last reload.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::config::{Diagnostic, Severity, TransportConfig};
+use crate::host::Fact;
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::ink::{Dur, Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::theme::Role;
+use crate::tui::widget::{Doc, Pen};
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Tab {
+    #[default]
+    File,
+    Effective,
+    Reload,
+}
+
+impl Tab {
+    const ALL: [Self; 3] = [Self::File, Self::Effective, Self::Reload];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Effective => "effective values",
+            Self::Reload => "last reload",
+        }
+    }
+}
+
+/// The configuration pane.
+#[derive(Default)]
+pub struct ConfigPane {
+    tab: Tab,
+    doc: Doc,
+    top: usize,
+    /// Lines of the text where problems stand.
+    problems: Vec<usize>,
+}
+
+impl ConfigPane {
+    fn body(area: Rect) -> Rect {
+        Rect { y: area.y + 2.min(area.height), height: area.height.saturating_sub(2), ..area }
+    }
+
+    fn scroll(&mut self, delta: isize, area: Rect) {
+        let last = self.doc.len().saturating_sub(usize::from(Self::body(area).height));
+        self.top = self.top.saturating_add_signed(delta).min(last);
+    }
+}
+
+impl Pane for ConfigPane {
+    fn scopes(&self) -> &'static [Scope] {
+        &[Scope::Config, Scope::List]
+    }
+
+    fn sync(&mut self, ui: Ui<'_>) {
+        let mut doc = Doc::new(ui.area.width.saturating_sub(2));
+        self.problems.clear();
+        match self.tab {
+            Tab::File => file(ui.model, &mut doc, &mut self.problems),
+            Tab::Effective => effective(ui.model, &mut doc),
+            Tab::Reload => reload(ui.model, &mut doc),
+        }
+        self.doc = doc;
+        self.scroll(0, ui.area);
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        let page = isize::try_from(Self::body(ui.area).height).unwrap_or(1).max(2) - 1;
+        match action {
+            Action::Up => self.scroll(-1, ui.area),
+            Action::Down => self.scroll(1, ui.area),
+            Action::PageUp => self.scroll(-page, ui.area),
+            Action::PageDown => self.scroll(page, ui.area),
+            Action::Top => self.top = 0,
+            Action::Bottom => self.scroll(isize::MAX / 2, ui.area),
+            Action::Effective | Action::Right | Action::Open => {
+                let at = Tab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
+                self.tab = Tab::ALL[(at + 1) % Tab::ALL.len()];
+                self.top = 0;
+            }
+            Action::Left => {
+                let at = Tab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
+                self.tab = Tab::ALL[(at + Tab::ALL.len() - 1) % Tab::ALL.len()];
+                self.top = 0;
+            }
+            Action::NextProblem => {
+                self.tab = Tab::File;
+                let after = self.problems.iter().find(|line| **line > self.top);
+                if let Some(line) = after.or(self.problems.first()) {
+                    self.top = *line;
+                }
+                self.scroll(0, ui.area);
+            }
+            Action::Copy | Action::CopyAll => out.copy(self.doc.to_text()),
+            Action::Save => out.effect(Effect::Save {
+                name: "mcpdeck-config.txt".into(),
+                content: self.doc.to_text().into_bytes(),
+            }),
+            _ => return false,
+        }
+        true
+    }
+
+    fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
+        match action {
+            Action::NextProblem => {
+                let view = &model.view;
+                let any = !view.diagnostics.is_empty() || !view.rejected.is_empty();
+                Some(Availability::when(any, "there is no problem"))
+            }
+            Action::Filter => Some(Availability::Disabled("not here")),
+            _ => None,
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _: &mut Out) {
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.scroll(delta, ui.area),
+            Gesture::Click(at) if at.y == ui.area.y => {
+                let mut x = ui.area.x + 1;
+                for tab in Tab::ALL {
+                    let end = x + tab.title().len() as u16 + 3;
+                    if (x..end).contains(&at.x) {
+                        self.tab = tab;
+                        self.top = 0;
+                    }
+                    x = end;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let mut pen = Pen::new(buf, area);
+        pen.skip(1);
+        for tab in Tab::ALL {
+            let role = if tab == self.tab { Role::Accent } else { Role::Muted };
+            pen.put(tab.title(), cx.style(role)).skip(3);
+        }
+        let body = Self::body(area);
+        let inner = Rect { x: body.x + 1, width: body.width.saturating_sub(1), ..body };
+        self.doc.render(cx, self.top, inner.intersection(body), buf);
+        crate::tui::widget::scroll_bar(cx, self.doc.len(), self.top, body, buf);
+    }
+}
+
+fn severity_role(severity: Severity) -> Role {
+    match severity {
+        Severity::Note => Role::Muted,
+        Severity::Warning => Role::Warning,
+        Severity::Error => Role::Error,
+    }
+}
+
+fn problem(diagnostic: &Diagnostic, indent: u16, doc: &mut Doc) {
+    let role = severity_role(diagnostic.severity);
+    let word: &'static str = match diagnostic.severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let text = ink!("^ {}: {}", word, Ink::line(&diagnostic.message));
+    doc.text(indent, &text, role);
+    if let Some(help) = &diagnostic.help {
+        doc.text(indent + 2, &Ink::line(help), Role::Muted);
+    }
+}
+
+fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
+    let view = &model.view;
+    let all: Vec<&Diagnostic> = view.rejected.iter().chain(&view.diagnostics).collect();
+    if !view.rejected.is_empty() {
+        doc.text(
+            0,
+            &"the file on disk cannot be used; the last good one stays in use",
+            Role::Error,
+        );
+        doc.gap();
+    }
+    for diagnostic in &all {
+        let placed = model.files.iter().any(|file| {
+            file.path == diagnostic.at.file
+                && (1..=file.lines.len()).contains(&(diagnostic.at.line as usize))
+        });
+        if !placed {
+            problems.push(doc.len());
+            let at = Ink::line(&diagnostic.at.to_string());
+            doc.line(vec![(at, Role::Muted)]);
+            problem(diagnostic, 2, doc);
+        }
+    }
+    if model.files.is_empty() && all.is_empty() {
+        doc.text(0, &"there is no file: the servers come from the command line", Role::Muted);
+    }
+    for file in &model.files {
+        doc.heading(Ink::line(&file.path.display().to_string()));
+        for (n, line) in file.lines.iter().enumerate() {
+            let number = n + 1;
+            let here: Vec<_> = all
+                .iter()
+                .filter(|d| d.at.file == file.path && d.at.line as usize == number)
+                .collect();
+            let role = here.iter().map(|d| d.severity).max().map_or(Role::Faint, severity_role);
+            doc.line(vec![(ink!("{:>4} ", number), role), (Ink::from(line), Role::Text)]);
+            for diagnostic in here {
+                problems.push(doc.len() - 1);
+                problem(diagnostic, 4 + diagnostic.at.column.min(200) as u16, doc);
+            }
+        }
+    }
+}
+
+fn effective(model: &Model, doc: &mut Doc) {
+    let Some(config) = &model.config else {
+        doc.text(0, &"not known yet", Role::Muted);
+        return;
+    };
+    for server in config.servers.values().filter(|server| model.in_scope(&server.name)) {
+        doc.heading(Model::name(&server.name));
+        doc.field("transport", server.transport.kind().as_str(), Role::Text);
+        match &server.transport {
+            TransportConfig::Stdio(stdio) => {
+                let mut line = Ink::line(&stdio.command);
+                for argument in &stdio.args {
+                    line.push(ink!(" {}", Ink::line(argument)));
+                }
+                doc.field("command", line, Role::Text);
+                if let Some(cwd) = &stdio.cwd {
+                    doc.field("cwd", Ink::line(&cwd.display().to_string()), Role::Text);
+                }
+                for name in stdio.env.keys() {
+                    doc.field("env", ink!("{} = ***", Ink::line(name)), Role::Text);
+                }
+                if stdio.inherit_env {
+                    doc.field("environment", "the host's whole one", Role::Warning);
+                }
+            }
+            TransportConfig::Http(http)
+            | TransportConfig::Sse(http)
+            | TransportConfig::WebSocket(http) => {
+                doc.field("url", Ink::line(http.url.as_str()), Role::Text);
+                for name in http.headers.keys() {
+                    doc.field("header", ink!("{}: ***", Ink::line(name)), Role::Text);
+                }
+            }
+        }
+        for name in &server.dependencies {
+            doc.field("depends on", Model::name(name), Role::Text);
+        }
+        doc.field(
+            "timeouts",
+            ink!(
+                "request {}, start {}, stop {}",
+                Dur(server.request_timeout),
+                Dur(server.startup_timeout),
+                Dur(server.shutdown_timeout)
+            ),
+            Role::Text,
+        );
+        if server.disabled {
+            doc.field("disabled", "yes", Role::Warning);
+        }
+        doc.field(
+            "restart",
+            Ink::line(&format!("{:?}", server.restart.policy).to_lowercase()),
+            Role::Text,
+        );
+        doc.field(
+            "on timeout",
+            Ink::line(&format!("{:?}", server.on_timeout).to_lowercase()),
+            Role::Text,
+        );
+        doc.field(
+            "cache",
+            ink!("{} for {}", server.cache.enabled, Dur(server.cache.ttl)),
+            Role::Text,
+        );
+        for root in &server.roots {
+            doc.field("root", Ink::line(&root.uri), Role::Text);
+        }
+    }
+}
+
+fn reload(model: &Model, doc: &mut Doc) {
+    let Some((at, Fact::Reloaded { added, removed, changed, kept })) = &model.view.reload else {
+        doc.text(0, &"the file has not changed since the start", Role::Muted);
+        return;
+    };
+    doc.line(vec![(ink!("{} ago", model.ago(*at)), Role::Muted)]);
+    doc.gap();
+    for name in added {
+        doc.line(vec![(ink!("+ started    {}", Model::name(name)), Role::Added)]);
+    }
+    for name in removed {
+        doc.line(vec![(ink!("- stopped    {}", Model::name(name)), Role::Removed)]);
+    }
+    for (name, fields) in changed {
+        let fields = Ink::line(&fields.join(", "));
+        doc.line(vec![
+            (ink!("~ restarted  {}", Model::name(name)), Role::Changed),
+            (ink!("   because of {}", fields), Role::Muted),
+        ]);
+    }
+    for name in kept {
+        doc.line(vec![(ink!("  kept       {}", Model::name(name)), Role::Faint)]);
+    }
+}

@@ -1,0 +1,448 @@
+//! Logs of the host, stderr of the servers, log notifications: levels, search, wrap, follow.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::config::{LogLevel, ServerName};
+use crate::host::logs::{LogRecord, LogSource};
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::filter::{contains, find};
+use crate::tui::ink::{Ink, Piece, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::overlay::{Choice, Overlay, Palette, Pick};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::prefs::Prefs;
+use crate::tui::theme::Role;
+use crate::tui::widget::browser::Keep;
+use crate::tui::widget::{Pen, Stream, TextInput, stream, width};
+
+/// Levels from the least to the most severe.
+const LEVELS: [LogLevel; 9] = [
+    LogLevel::Trace,
+    LogLevel::Debug,
+    LogLevel::Info,
+    LogLevel::Notice,
+    LogLevel::Warning,
+    LogLevel::Error,
+    LogLevel::Critical,
+    LogLevel::Alert,
+    LogLevel::Emergency,
+];
+/// Cells per step of horizontal scrolling.
+const SIDEWAYS: u16 = 8;
+/// Rows looked at by one search.
+const SEARCH: usize = 500_000;
+
+/// The logs pane.
+pub struct LogsPane {
+    stream: Stream,
+    input: TextInput,
+    editing: bool,
+    level: LogLevel,
+    wrap: bool,
+    shift: u16,
+    built_for: Option<(LogLevel, Option<ServerName>)>,
+}
+
+impl Default for LogsPane {
+    fn default() -> Self {
+        Self {
+            stream: Stream::default(),
+            input: TextInput::default(),
+            editing: false,
+            level: LogLevel::Trace,
+            wrap: false,
+            shift: 0,
+            built_for: None,
+        }
+    }
+}
+
+/// The word of a level.
+pub const fn level_word(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Trace => "trace",
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Notice => "notice",
+        LogLevel::Warning => "warn",
+        LogLevel::Error => "error",
+        LogLevel::Critical => "crit",
+        LogLevel::Alert => "alert",
+        LogLevel::Emergency => "emerg",
+    }
+}
+
+const fn level_role(level: LogLevel) -> Role {
+    match level {
+        LogLevel::Trace | LogLevel::Debug => Role::Faint,
+        LogLevel::Info | LogLevel::Notice => Role::Muted,
+        LogLevel::Warning => Role::Warning,
+        _ => Role::Error,
+    }
+}
+
+impl LogsPane {
+    /// Takes what was remembered.
+    pub fn read_prefs(&mut self, prefs: &Prefs) {
+        self.level = prefs.log_level.unwrap_or(LogLevel::Trace);
+        self.wrap = prefs.wrap_logs;
+    }
+
+    /// Gives what is to be remembered.
+    pub fn write_prefs(&self, prefs: &mut Prefs) {
+        prefs.log_level = Some(self.level);
+        prefs.wrap_logs = self.wrap;
+    }
+
+    fn list(area: Rect) -> Rect {
+        Rect { y: area.y + 1.min(area.height), height: area.height.saturating_sub(1), ..area }
+    }
+
+    fn turn_level(&mut self, delta: isize, out: &mut Out) {
+        let at = LEVELS.iter().position(|level| *level == self.level).unwrap_or(0);
+        self.level = LEVELS[at.saturating_add_signed(delta).min(LEVELS.len() - 1)];
+        out.say(ink!("logs from level {} on", level_word(self.level)));
+        out.remember = true;
+    }
+
+    fn search(&mut self, delta: isize, ui: Ui<'_>, out: &mut Out) {
+        let needle = self.input.text().to_lowercase();
+        let len = self.stream.len();
+        if needle.is_empty() || len == 0 {
+            return;
+        }
+        let start = self.stream.list.index();
+        for step in 1..=len.min(SEARCH) {
+            let row =
+                (start as isize + delta * step as isize).rem_euclid(len as isize).unsigned_abs();
+            let seq = self.stream.seq(row);
+            if ui.model.logs.get(seq).is_some_and(|record| contains(&record.text, &needle)) {
+                return self.stream.jump(seq, usize::from(Self::list(ui.area).height));
+            }
+        }
+        out.warn(ink!("nothing found"));
+    }
+
+    fn choose_level(model: &Model, out: &mut Out) {
+        let mut choices = Vec::new();
+        for server in model.servers() {
+            for level in LEVELS.into_iter().skip(1) {
+                choices.push(Choice {
+                    words: ink!("{} logs from {} on", Model::name(&server.name), level_word(level)),
+                    hint: ink!(""),
+                    pick: Pick::LogLevel(server.name.clone(), level),
+                    disabled: None,
+                });
+            }
+        }
+        let title = ink!("which server, which level?");
+        out.overlay = Some(Overlay::Palette(Palette::new(title, choices)));
+    }
+
+    fn text_of(&self, model: &Model) -> String {
+        let from = self.stream.len().saturating_sub(100_000);
+        (from..self.stream.len())
+            .filter_map(|row| model.logs.get(self.stream.seq(row)))
+            .map(|record| line_of(record))
+            .collect()
+    }
+}
+
+fn line_of(record: &LogRecord) -> String {
+    let server = record.server.as_ref().map_or("host", ServerName::as_str);
+    format!(
+        "{} {} {} {}\n",
+        record.at.to_rfc3339(),
+        level_word(record.level),
+        server,
+        record.text.as_str()
+    )
+}
+
+impl Pane for LogsPane {
+    fn scopes(&self) -> &'static [Scope] {
+        &[Scope::Logs, Scope::List]
+    }
+
+    fn sync(&mut self, ui: Ui<'_>) {
+        let key = (self.level, ui.model.scope.clone());
+        if self.built_for.as_ref() != Some(&key) {
+            self.stream.reset();
+            self.built_for = Some(key.clone());
+        }
+        let (level, scope) = key;
+        let filtered = level > LogLevel::Trace || scope.is_some();
+        let passes = |record: &LogRecord| {
+            record.level >= level && (scope.is_none() || record.server == scope)
+        };
+        let wanted: Option<&dyn Fn(&LogRecord) -> bool> =
+            if filtered { Some(&passes) } else { None };
+        let height = usize::from(Self::list(ui.area).height);
+        if self.stream.sync(&ui.model.logs, wanted, height) == stream::Progress::More {
+            ui.model.wake_soon();
+        }
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        if self.editing {
+            return true;
+        }
+        let height = usize::from(Self::list(ui.area).height);
+        if self.stream.act(action, height, ui.model.logs.end()) {
+            return true;
+        }
+        match action {
+            Action::Filter => self.editing = true,
+            Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
+                self.input.set("");
+            }
+            Action::SearchNext => self.search(1, ui, out),
+            Action::SearchPrevious => self.search(-1, ui, out),
+            Action::LevelUp => self.turn_level(1, out),
+            Action::LevelDown => self.turn_level(-1, out),
+            Action::ServerLogLevel => Self::choose_level(ui.model, out),
+            Action::Wrap => {
+                self.wrap = !self.wrap;
+                self.shift = 0;
+                out.remember = true;
+            }
+            Action::Left => self.shift = self.shift.saturating_sub(SIDEWAYS),
+            Action::Right => self.shift = self.shift.saturating_add(SIDEWAYS).min(16_384),
+            Action::Copy => {
+                let seq = self.stream.selected();
+                if let Some(record) = seq.and_then(|seq| ui.model.logs.get(seq)) {
+                    out.copy(record.text.as_str().to_owned());
+                }
+            }
+            Action::CopyAll => out.copy(self.text_of(ui.model)),
+            Action::Save => out.effect(Effect::Save {
+                name: "mcpdeck-logs.txt".into(),
+                content: self.text_of(ui.model).into_bytes(),
+            }),
+            Action::Open => {
+                self.wrap = !self.wrap;
+                self.shift = 0;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
+        Some(match action {
+            Action::SearchNext | Action::SearchPrevious => {
+                Availability::when(!self.input.text().is_empty(), "search with / first")
+            }
+            Action::Open => Availability::Disabled("a line is all there is; W wraps it"),
+            Action::ServerLogLevel => {
+                Availability::when(model.servers().next().is_some(), "there is no server")
+            }
+            Action::Copy | Action::CopyAll | Action::Save => {
+                Availability::when(!self.stream.is_empty(), "there is no line")
+            }
+            _ => return None,
+        })
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _: &mut Out) {
+        let list = Self::list(ui.area);
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.stream.scroll(delta, usize::from(list.height)),
+            Gesture::Click(at) | Gesture::DoubleClick(at) if list.contains(at) => {
+                self.stream.click(usize::from(at.y - list.y));
+            }
+            Gesture::Click(_) => self.editing = true,
+            Gesture::DoubleClick(_) => {}
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        self.render_head(cx, Rect { height: area.height.min(1), ..area }, buf);
+        let list = Self::list(area);
+        let needle = self.input.text().to_lowercase();
+        let mut y = 0;
+        // Wrapped lines push rows out: the window is drawn from the end when the end is followed.
+        let rows = self.rows_that_fit(cx, list);
+        for seq in rows {
+            let Some(record) = cx.model.logs.get(seq) else { continue };
+            if y >= list.height {
+                break;
+            }
+            y += self.render_record(
+                cx,
+                seq,
+                record,
+                &needle,
+                Rect { y: list.y + y, height: list.height - y, ..list },
+                buf,
+            );
+        }
+        crate::tui::widget::scroll_bar(cx, self.stream.len(), self.stream.list.top(), list, buf);
+        if self.stream.is_empty() {
+            Pen::new(buf, list).at(1, 1).put("no line yet", cx.style(Role::Faint));
+        }
+    }
+
+    fn typing(&mut self) -> Option<&mut TextInput> {
+        self.editing.then_some(&mut self.input)
+    }
+
+    fn end_typing(&mut self, keep: Keep) {
+        self.editing = false;
+        if keep == Keep::No {
+            self.input.set("");
+        }
+    }
+
+    fn filter_text(&self) -> &str {
+        self.input.text()
+    }
+
+    fn set_filter(&mut self, text: &str) {
+        self.input.set(text);
+    }
+}
+
+impl LogsPane {
+    fn rows_that_fit(&self, cx: &Cx<'_>, list: Rect) -> Vec<u64> {
+        let mut rows: Vec<u64> = self.stream.window(usize::from(list.height)).collect();
+        if !self.wrap {
+            return rows;
+        }
+        // Keep the selected row inside when the rows above it wrap.
+        let selected = self.stream.selected();
+        let room = list.width.saturating_sub(Self::lead(cx, list.width)).max(8);
+        let tall = |seq: &u64| {
+            cx.model
+                .logs
+                .get(*seq)
+                .map_or(1, |r| crate::tui::widget::doc::wrap(&r.text, room).take(50).count())
+        };
+        loop {
+            let upto = rows.iter().position(|seq| Some(*seq) == selected).map_or(0, |at| at + 1);
+            let used: usize = rows[..upto].iter().map(tall).sum();
+            if used <= usize::from(list.height) || upto <= 1 {
+                return rows;
+            }
+            rows.remove(0);
+        }
+    }
+
+    /// Cells before the text.
+    fn lead(cx: &Cx<'_>, room: u16) -> u16 {
+        let time = if room < 70 { 8 } else { 12 };
+        let server = if cx.model.scope.is_none() { 13 } else { 0 };
+        1 + time + 1 + 6 + server
+    }
+
+    fn render_record(
+        &self,
+        cx: &Cx<'_>,
+        seq: u64,
+        record: &LogRecord,
+        needle: &str,
+        area: Rect,
+        buf: &mut Buffer,
+    ) -> u16 {
+        let selected = self.stream.selected() == Some(seq);
+        let lead = Self::lead(cx, area.width);
+        let room = area.width.saturating_sub(lead + 1);
+        let text_role = match record.source {
+            LogSource::Host => Role::Text,
+            LogSource::Stderr | LogSource::Notification => Role::Foreign,
+        };
+        let mut height = 0;
+        let lines: Vec<&str> = if self.wrap {
+            crate::tui::widget::doc::wrap(&record.text, room.max(8)).take(50).collect()
+        } else {
+            vec![&record.text]
+        };
+        for (n, part) in lines.iter().enumerate() {
+            if height >= area.height {
+                break;
+            }
+            let line = Rect { y: area.y + height, height: 1, ..area };
+            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+            if n == 0 {
+                pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+                let time = Model::time_of_day(record.at);
+                pen.left(time, if area.width < 70 { 8 } else { 12 }, cx.style(Role::Faint)).skip(1);
+                pen.left(level_word(record.level), 5, cx.style(level_role(record.level))).skip(1);
+                if cx.model.scope.is_none() {
+                    let who = record.server.as_ref().map_or_else(|| ink!("host"), Model::name);
+                    pen.left(who, 12, cx.style(Role::Muted)).skip(1);
+                }
+            }
+            pen.column(lead);
+            let offset = part.as_ptr() as usize - record.text.as_ptr() as usize;
+            let from = offset + if self.wrap { 0 } else { skip(part, self.shift) };
+            draw_text(
+                cx,
+                Piece::of(&record.text, from, offset + part.len()),
+                needle,
+                text_role,
+                &mut pen,
+            );
+            if selected {
+                pen.row_style(cx.selection(true));
+            }
+            height += 1;
+        }
+        height.max(1)
+    }
+
+    fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let feed = &cx.model.logs;
+        let mut state = ink!("{} lines  {}+  ", self.stream.len(), level_word(self.level));
+        if feed.missed() > 0 {
+            state.push(ink!("{} dropped unseen  ", feed.missed()));
+        }
+        if self.shift > 0 {
+            state.push(ink!("+{} cells  ", self.shift));
+        }
+        match (self.stream.frozen, self.stream.follow) {
+            (Some(_), _) => {
+                let behind = self.stream.behind(feed.end());
+                state.push(ink!("{} frozen, {} newer ", cx.glyphs.frozen, behind));
+            }
+            (None, true) => _ = state.push(ink!("{} following ", cx.glyphs.follow)),
+            (None, false) => _ = state.push("not following, f follows "),
+        }
+        let role = if self.stream.follow { Role::Muted } else { Role::Warning };
+        let room = area.width.saturating_sub(width(&state) + 3);
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.put("/ ", cx.style(Role::Accent));
+        let (text, text_role): (Ink, Role) = if self.input.text().is_empty() {
+            (ink!("search"), Role::Faint)
+        } else {
+            (Ink::line(self.input.text()), Role::Text)
+        };
+        pen.clip(text, room, cx.style(text_role));
+        pen.column(area.width.saturating_sub(width(&state)).max(2)).put(state, cx.style(role));
+        if self.editing {
+            let input =
+                Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
+            self.input.render(input, buf, cx.style(Role::Input));
+        }
+    }
+}
+
+fn skip(text: &str, cells: u16) -> usize {
+    if cells == 0 { 0 } else { crate::tui::widget::pen::fit(text, cells) }
+}
+
+fn draw_text(cx: &Cx<'_>, text: Piece<'_>, needle: &str, role: Role, pen: &mut Pen<'_>) {
+    let mut at = 0;
+    while !needle.is_empty() && pen.room() > 0 {
+        let Some(found) = text.as_str().get(at..).and_then(|rest| find(rest, needle)) else {
+            break;
+        };
+        pen.put(text.part(at, at + found), cx.style(role));
+        pen.put(text.part(at + found, at + found + needle.len()), cx.style(Role::Match));
+        at += found + needle.len();
+    }
+    pen.put(text.part(at, usize::MAX), cx.style(role));
+}

@@ -1,0 +1,412 @@
+//! Counts, errors and latencies per server and per tool; sorted by any column.
+
+use std::sync::Arc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::config::ServerName;
+use crate::host::metrics::MetricsView;
+use crate::host::traffic::MessageKind;
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::filter::contains;
+use crate::tui::glyph::Glyphs;
+use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::{Activity, Model};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::theme::Role;
+use crate::tui::widget::browser::Keep;
+use crate::tui::widget::{Browser, Doc, Part, Pen, TextInput};
+
+/// One row: a server, or one of its targets.
+#[derive(Clone, Debug)]
+struct Row {
+    server: ServerName,
+    target: Option<String>,
+    label: Ink,
+    view: MetricsView,
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.server, &self.target) == (&other.server, &other.target)
+    }
+}
+
+/// Columns by which rows are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Column {
+    #[default]
+    Name,
+    Calls,
+    Errors,
+    P50,
+    P95,
+    P99,
+    Bytes,
+    LastUsed,
+}
+
+impl Column {
+    const ALL: [Self; 8] = [
+        Self::Name,
+        Self::Calls,
+        Self::Errors,
+        Self::P50,
+        Self::P95,
+        Self::P99,
+        Self::Bytes,
+        Self::LastUsed,
+    ];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Calls => "calls",
+            Self::Errors => "errors",
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::Bytes => "bytes",
+            Self::LastUsed => "used",
+        }
+    }
+
+    const fn width(self) -> u16 {
+        match self {
+            Self::Name => 0,
+            Self::Calls | Self::Errors => 7,
+            Self::LastUsed => 5,
+            _ => 8,
+        }
+    }
+
+    /// Columns that are shown in a list this wide.
+    fn shown(width: u16) -> &'static [Self] {
+        match width {
+            0..44 => &[Self::Calls, Self::P95],
+            44..60 => &[Self::Calls, Self::Errors, Self::P95],
+            60..84 => &[Self::Calls, Self::Errors, Self::P50, Self::P95],
+            _ => &Self::ALL[1..],
+        }
+    }
+}
+
+/// The metrics pane.
+#[derive(Default)]
+pub struct MetricsPane {
+    browser: Browser<Arc<Row>>,
+    column: Column,
+    reversed: bool,
+    total: usize,
+}
+
+fn errors(view: &MetricsView) -> u64 {
+    view.errors.values().sum::<u64>() + view.tool_errors
+}
+
+fn key(row: &Row, column: Column) -> u64 {
+    let latency = row.view.latency.unwrap_or_default();
+    match column {
+        Column::Name => 0,
+        Column::Calls => row.view.requests,
+        Column::Errors => errors(&row.view),
+        Column::P50 => latency.p50.as_micros() as u64,
+        Column::P95 => latency.p95.as_micros() as u64,
+        Column::P99 => latency.p99.as_micros() as u64,
+        Column::Bytes => row.view.bytes_in + row.view.bytes_out,
+        Column::LastUsed => row.view.last_used.map_or(0, |at| at.0),
+    }
+}
+
+impl MetricsPane {
+    fn rows(&mut self, model: &Model) -> Vec<Arc<Row>> {
+        let mut rows = Vec::new();
+        for server in model.servers() {
+            let Some(metrics) = model.metrics.get(&server.name) else { continue };
+            rows.push(Row {
+                server: server.name.clone(),
+                target: None,
+                label: Model::name(&server.name),
+                view: metrics.total.clone(),
+            });
+            rows.extend(metrics.by_target.iter().map(|(target, view)| Row {
+                server: server.name.clone(),
+                target: Some(target.clone()),
+                label: ink!("  {}", Ink::line(target)),
+                view: view.clone(),
+            }));
+        }
+        self.total = rows.len();
+        let needle = self.browser.filter.text().to_lowercase();
+        rows.retain(|row| {
+            contains(row.label.as_str(), &needle) || contains(row.server.as_str(), &needle)
+        });
+        if self.column != Column::Name {
+            rows.sort_by_key(|row| std::cmp::Reverse(key(row, self.column)));
+        }
+        if self.reversed {
+            rows.reverse();
+        }
+        rows.into_iter().map(Arc::new).collect()
+    }
+}
+
+impl Pane for MetricsPane {
+    fn scopes(&self) -> &'static [Scope] {
+        &[Scope::Metrics, Scope::List]
+    }
+
+    fn sync(&mut self, ui: Ui<'_>) {
+        let rows = self.rows(ui.model);
+        self.browser.set_rows(rows, ui.area);
+        let width = self.browser.detail_width(ui.area);
+        if width > 0 {
+            let mut doc = Doc::new(width);
+            if let Some(row) = self.browser.selected() {
+                detail(row, ui.model, ui.glyphs, &mut doc);
+            }
+            self.browser.set_doc(doc, ui.area);
+        }
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        if self.browser.act(action, ui.area) {
+            return true;
+        }
+        match action {
+            Action::Sort => {
+                let at = Column::ALL.iter().position(|c| *c == self.column).unwrap_or(0);
+                self.column = Column::ALL[(at + 1) % Column::ALL.len()];
+                out.say(ink!("sorted by {}", self.column.title()));
+            }
+            Action::SortReverse => self.reversed = !self.reversed,
+            Action::Copy | Action::CopyAll => out.copy(self.browser.doc.to_text()),
+            Action::Save => {
+                let all: serde_json::Map<_, _> = ui
+                    .model
+                    .metrics
+                    .iter()
+                    .filter_map(|(k, v)| {
+                        Some((k.as_str().to_owned(), serde_json::to_value(v).ok()?))
+                    })
+                    .collect();
+                out.effect(Effect::Save {
+                    name: "mcpdeck-metrics.json".into(),
+                    content: super::catalog::pretty(&all.into()).into_bytes(),
+                });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
+        match action {
+            Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
+                Some(Availability::when(!self.browser.rows.is_empty(), "nothing was called yet"))
+            }
+            _ => None,
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        let columns = self.browser.regions(ui.area).columns;
+        if let Gesture::Click(at) = gesture {
+            if columns.contains(at) {
+                let mut x = columns.right();
+                for column in Column::shown(columns.width).iter().rev() {
+                    x = x.saturating_sub(column.width() + 1);
+                    if at.x >= x {
+                        self.reversed = self.column == *column && !self.reversed;
+                        self.column = *column;
+                        return;
+                    }
+                }
+                self.column = Column::Name;
+                return;
+            }
+        }
+        if self.browser.mouse(gesture, ui.area) {
+            self.act(Action::Open, ui, out);
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let summary = ink!("{} servers and targets with calls", self.total);
+        self.browser.render_frame(cx, &summary, self.total, area, buf);
+        let regions = self.browser.regions(area);
+        let shown = Column::shown(regions.list.width);
+        let numbers: u16 = shown.iter().map(|column| column.width() + 1).sum();
+        let name = regions.list.width.saturating_sub(numbers + 3);
+        let mut pen = Pen::new(buf, regions.columns);
+        let style = |column: Column| {
+            cx.style(if column == self.column { Role::Accent } else { Role::Faint })
+        };
+        pen.skip(1).left("name", name, style(Column::Name));
+        for column in shown {
+            let arrow: &'static str = match (*column == self.column, self.reversed) {
+                (false, _) => "",
+                (true, false) => cx.glyphs.descending,
+                (true, true) => cx.glyphs.ascending,
+            };
+            pen.skip(1).right(ink!("{}{}", arrow, column.title()), column.width(), style(*column));
+        }
+        self.browser.render_rows(cx, area, buf, |pen, row| {
+            let role = if row.target.is_none() { Role::Heading } else { Role::Text };
+            pen.left(&row.label, name, cx.style(role));
+            for column in shown {
+                let (text, role) = cell(row, *column, cx.model);
+                pen.skip(1).right(text, column.width(), cx.style(role));
+            }
+        });
+        if self.browser.rows.is_empty() && !regions.list.is_empty() {
+            let mut pen = Pen::new(buf, regions.list);
+            pen.at(1, 1).put("nothing was called yet", cx.style(Role::Faint));
+        }
+    }
+
+    fn typing(&mut self) -> Option<&mut TextInput> {
+        self.browser.editing.then_some(&mut self.browser.filter)
+    }
+
+    fn end_typing(&mut self, keep: Keep) {
+        self.browser.end_typing(keep);
+    }
+
+    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
+        let beside = self.browser.regions(ui.area).divider.is_some();
+        let inside = self.browser.part == Part::List && beside;
+        self.browser.part = if inside { Part::Detail } else { Part::List };
+        inside
+    }
+
+    fn filter_text(&self) -> &str {
+        self.browser.filter.text()
+    }
+
+    fn set_filter(&mut self, text: &str) {
+        self.browser.filter.set(text);
+    }
+}
+
+fn cell(row: &Row, column: Column, model: &Model) -> (Ink, Role) {
+    let took = |of: fn(&crate::host::metrics::LatencyView) -> std::time::Duration| {
+        let text = row.view.latency.as_ref().map_or_else(|| ink!("-"), |l| ink!("{}", Dur(of(l))));
+        (text, Role::Text)
+    };
+    match column {
+        Column::Name => (row.label.clone(), Role::Text),
+        Column::Calls => (ink!("{}", row.view.requests), Role::Text),
+        Column::Errors => {
+            let count = errors(&row.view);
+            (ink!("{}", count), if count > 0 { Role::Error } else { Role::Faint })
+        }
+        Column::P50 => took(|l| l.p50),
+        Column::P95 => took(|l| l.p95),
+        Column::P99 => took(|l| l.p99),
+        Column::Bytes => (ink!("{}", Bytes(row.view.bytes_in + row.view.bytes_out)), Role::Muted),
+        Column::LastUsed => {
+            (row.view.last_used.map_or_else(|| ink!("-"), |at| model.ago(at)), Role::Muted)
+        }
+    }
+}
+
+fn detail(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    doc.line(vec![(Ink::line(row.label.as_str().trim()), Role::Heading)]);
+    doc.line(vec![(Model::name(&row.server), Role::Muted)]);
+    doc.gap();
+    let view = &row.view;
+    doc.field("calls", ink!("{}", view.requests), Role::Text);
+    doc.field("results", ink!("{}", view.successes), Role::Ok);
+    doc.field("tool errors", ink!("{}", view.tool_errors), Role::Text);
+    doc.field("in flight", ink!("{}", view.in_flight), Role::Text);
+    for (code, count) in &view.errors {
+        doc.field(code.as_str(), ink!("{}", count), Role::Error);
+    }
+    doc.field("received", ink!("{}", Bytes(view.bytes_in)), Role::Text);
+    doc.field("sent", ink!("{}", Bytes(view.bytes_out)), Role::Text);
+    if let Some(l) = &view.latency {
+        doc.heading("latency");
+        for (label, value) in [
+            ("shortest", l.min),
+            ("mean", l.mean),
+            ("p50", l.p50),
+            ("p95", l.p95),
+            ("p99", l.p99),
+            ("longest", l.max),
+            ("lately", l.average),
+        ] {
+            doc.field(label, ink!("{}", Dur(value)), Role::Text);
+        }
+    }
+    histogram(row, model, glyphs, doc);
+    chart(row, model, glyphs, doc);
+}
+
+/// Latencies of the answers that the traffic ring still holds, by powers of two.
+fn histogram(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    let mut buckets = [0u32; 24];
+    let from = model.traffic.end().saturating_sub(50_000);
+    for (_, record) in model.traffic.from(from) {
+        let answer = matches!(record.kind, MessageKind::Response | MessageKind::Error);
+        if !answer || record.server != row.server || !fits(row, record) {
+            continue;
+        }
+        if let Some(latency) = record.latency {
+            let micros = (latency.as_micros() as u64).max(1);
+            buckets[(micros.ilog2() as usize).min(buckets.len() - 1)] += 1;
+        }
+    }
+    let (Some(first), Some(last)) =
+        (buckets.iter().position(|n| *n > 0), buckets.iter().rposition(|n| *n > 0))
+    else {
+        return;
+    };
+    doc.heading("distribution of recent answers");
+    let most = buckets.iter().max().copied().unwrap_or(1).max(1);
+    for (n, count) in buckets.iter().enumerate().take(last + 1).skip(first) {
+        let limit = std::time::Duration::from_micros(2u64 << n);
+        let cells = (*count as usize * 28).div_ceil(most as usize);
+        let mut bar = Ink::default();
+        for _ in 0..cells {
+            bar.push(glyphs.bars[8]);
+        }
+        doc.line(vec![
+            (ink!("  < {:>8} ", Dur(limit)), Role::Muted),
+            (bar, Role::Accent),
+            (ink!(" {}", count), Role::Faint),
+        ]);
+    }
+}
+
+fn fits(row: &Row, record: &crate::host::traffic::TrafficRecord) -> bool {
+    let Some(target) = &row.target else { return true };
+    let mut parts = target.splitn(2, ' ');
+    let method = parts.next().unwrap_or_default();
+    let name = parts.next();
+    record.method.as_deref() == Some(method)
+        && name.is_none_or(|name| record.target.as_deref() == Some(name))
+}
+
+fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    let counts: Vec<u32> = model.activity.recent(&row.server, Activity::SLOTS).collect();
+    let most = counts.iter().max().copied().unwrap_or(0);
+    if most == 0 {
+        return;
+    }
+    doc.heading("messages of the server, 2 s each");
+    const ROWS: usize = 5;
+    for level in (0..ROWS).rev() {
+        let mut line = Ink::default();
+        for count in &counts {
+            let eighths = (*count as usize * ROWS * 8).div_ceil(most as usize);
+            let here = eighths.saturating_sub(level * 8).min(8);
+            line.push(glyphs.bars[here]).push(" ");
+        }
+        let label = if level == ROWS - 1 { ink!("{:>5} ", most) } else { ink!("      ") };
+        doc.line(vec![(label, Role::Faint), (line, Role::Accent)]);
+    }
+}

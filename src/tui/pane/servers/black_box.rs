@@ -1,0 +1,198 @@
+//! The black box of a server: why it died, its last words and messages, its steps, what it said
+//! about itself. One page, everything that is known.
+
+use super::card::{breaker_line, draw as draw_card, step_word};
+use crate::config::ServerName;
+use crate::host::ServerView;
+use crate::host::traffic::{Direction, TrafficRecord};
+use crate::host::view::{Era, StepStatus};
+use crate::tui::glyph::Glyphs;
+use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::model::Model;
+use crate::tui::theme::Role;
+use crate::tui::widget::Doc;
+
+/// Messages that are shown.
+const MESSAGES: usize = 12;
+/// Log lines that are shown.
+const LINES: usize = 12;
+
+/// Everything known about a server.
+pub fn black_box(model: &Model, name: &ServerName, glyphs: &Glyphs, width: u16) -> Doc {
+    let mut doc = Doc::new(width);
+    let Some(server) = model.server(name) else {
+        doc.text(0, &"this server is no longer configured", Role::Muted);
+        return doc;
+    };
+    draw_card(server, model, glyphs, width, &mut doc);
+    exit(server, model, &mut doc);
+    stderr(server, model, &mut doc);
+    steps(server, glyphs, &mut doc);
+    messages(server, model, glyphs, &mut doc);
+    findings(server, model, &mut doc);
+    session(server, &mut doc);
+    capabilities(server, model, &mut doc);
+    doc
+}
+
+fn exit(server: &ServerView, model: &Model, doc: &mut Doc) {
+    let Some(exit) = &server.exit else { return };
+    doc.heading("last exit");
+    let role = if exit.expected { Role::Text } else { Role::Error };
+    doc.field("how", Ink::line(&exit.describe()), role);
+    let asked: &'static str =
+        if exit.expected { "the host asked for it" } else { "nobody asked for it" };
+    doc.field("why", asked, role);
+    doc.field("lived", ink!("{}", Dur(exit.lived)), Role::Text);
+    if let Some(ladder) = &exit.ladder {
+        doc.field("stopped by", ladder, Role::Text);
+    }
+    if exit.swept > 0 {
+        doc.field("left behind", ink!("{} processes, swept", exit.swept), Role::Warning);
+    }
+    if let Some(at) = server.retry_at {
+        doc.field("next attempt", ink!("in {}", model.until(at)), Role::Busy);
+    }
+}
+
+fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
+    let from = model.logs.end().saturating_sub(2_000);
+    let recent: Vec<_> = model
+        .logs
+        .from(from)
+        .filter(|(_, record)| record.server.as_ref() == Some(&server.name))
+        .map(|(_, record)| record.text.clone())
+        .collect();
+    let lines = if server.pid.is_none() && !server.stderr_tail.is_empty() {
+        &server.stderr_tail
+    } else {
+        &recent
+    };
+    if lines.is_empty() {
+        return;
+    }
+    doc.heading("last words");
+    for line in &lines[lines.len().saturating_sub(LINES)..] {
+        doc.text(2, line, Role::Foreign);
+    }
+}
+
+fn steps(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
+    if server.steps.is_empty() {
+        return;
+    }
+    doc.heading("last start");
+    for step in &server.steps {
+        let (sign, role) = match step.status {
+            StepStatus::Ok => (glyphs.check, Role::Ok),
+            StepStatus::Failed => (glyphs.down, Role::Error),
+            StepStatus::Running => (glyphs.busy, Role::Busy),
+            StepStatus::Skipped => (glyphs.off, Role::Faint),
+        };
+        let took = step.took.map_or_else(|| ink!(""), |took| ink!("{}", Dur(took)));
+        let detail = step.detail.as_ref().map_or_else(|| ink!(""), Ink::from);
+        doc.line(vec![
+            (ink!("  {} ", sign), role),
+            (ink!("{:<12}", step_word(step.step)), Role::Text),
+            (ink!("{:>8}  ", took), Role::Muted),
+            (detail, Role::Muted),
+        ]);
+    }
+}
+
+fn messages(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    let from = model.traffic.end().saturating_sub(5_000);
+    let recent: Vec<&TrafficRecord> = model
+        .traffic
+        .from(from)
+        .filter(|(_, record)| record.server == server.name)
+        .map(|(_, record)| &**record)
+        .collect();
+    if recent.is_empty() {
+        return;
+    }
+    doc.heading("last messages");
+    for record in &recent[recent.len().saturating_sub(MESSAGES)..] {
+        let (sign, role) = match record.direction {
+            Direction::Out => (glyphs.outbound, Role::Outbound),
+            Direction::In => (glyphs.inbound, Role::Inbound),
+        };
+        let method = record.method.as_ref().or(record.problem.as_ref());
+        let latency = record.latency.map_or_else(|| ink!(""), |l| ink!("{}", Dur(l)));
+        doc.line(vec![
+            (ink!("  {} ", Model::time_of_day(record.at)), Role::Faint),
+            (ink!("{} ", sign), role),
+            (ink!("{:<30} ", method.map_or_else(|| ink!(""), Ink::from)), Role::Text),
+            (ink!("{:>9} {:>9}", Bytes(record.bytes as u64), latency), Role::Muted),
+        ]);
+    }
+}
+
+fn findings(server: &ServerView, model: &Model, doc: &mut Doc) {
+    if server.findings.is_empty() && server.capabilities.rejected.is_empty() {
+        return;
+    }
+    doc.heading("against the protocol");
+    for finding in server.findings.iter().rev().take(10) {
+        doc.line(vec![
+            (ink!("  {} ", Model::time_of_day(finding.at)), Role::Faint),
+            (Ink::line(finding.message.as_str()), Role::Warning),
+        ]);
+        if !finding.raw.is_empty() {
+            doc.line(vec![(ink!("      {}", Ink::line(&finding.raw)), Role::Foreign)]);
+        }
+    }
+    for entry in &server.capabilities.rejected {
+        doc.text(
+            2,
+            &ink!("{} entry {}: {}", entry.list.method(), entry.index, &entry.reason),
+            Role::Warning,
+        );
+    }
+    for (list, reason) in &server.capabilities.partial {
+        doc.text(2, &ink!("{} is cut short: {}", list.method(), reason), Role::Warning);
+    }
+    for (tool, breaker) in &server.tool_breakers {
+        doc.text(2, tool, Role::Warning);
+        breaker_line(breaker, model, doc);
+    }
+}
+
+fn session(server: &ServerView, doc: &mut Doc) {
+    doc.heading("how it is reached");
+    doc.field("transport", server.transport.as_str(), Role::Text);
+    doc.field("target", &server.target, Role::Text);
+    let Some(session) = &server.session else { return };
+    let era: &'static str = match session.era {
+        Era::Legacy => "initialize",
+        Era::Modern => "server/discover",
+    };
+    doc.field("protocol", ink!("{} ({})", &session.protocol_version, era), Role::Text);
+    doc.field("calls itself", ink!("{} {}", &session.name, &session.version), Role::Foreign);
+    if let Some(instructions) = &session.instructions {
+        doc.heading("its instructions");
+        crate::tui::widget::doc::foreign(doc, 2, instructions);
+    }
+}
+
+fn capabilities(server: &ServerView, model: &Model, doc: &mut Doc) {
+    if let Some((at, changes)) = &server.changes {
+        doc.heading(ink!("lists changed {} ago", model.ago(*at)));
+        for (list, label) in &changes.added {
+            doc.text(2, &ink!("+ {} {}", list.key(), label), Role::Added);
+        }
+        for (list, label) in &changes.removed {
+            doc.text(2, &ink!("- {} {}", list.key(), label), Role::Removed);
+        }
+        for (list, label, fields) in &changes.changed {
+            doc.text(
+                2,
+                &ink!("~ {} {} ({} fields)", list.key(), label, fields.len()),
+                Role::Changed,
+            );
+        }
+    }
+    if let Some(session) = &server.session {
+        doc.heading("its capabilities").json(2, &session.capabilities);
+    }
+}

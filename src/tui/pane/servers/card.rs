@@ -1,0 +1,242 @@
+//! One server in a few lines: state and why, reach, load, what to do next.
+
+use std::time::Duration;
+
+use crate::host::breaker::BreakerView;
+use crate::host::view::{StartStep, StepStatus};
+use crate::host::{ServerState, ServerView, Timestamp};
+use crate::tui::app::text::state_role;
+use crate::tui::glyph::Glyphs;
+use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::model::Model;
+use crate::tui::theme::Role;
+use crate::tui::widget::Doc;
+use crate::tui::widget::doc::DocLine;
+
+/// Draws the card.
+pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, width: u16, doc: &mut Doc) {
+    doc.line(title(server, model, glyphs, width));
+    match server.state {
+        ServerState::Ready => ready(server, model, glyphs, doc),
+        ServerState::Starting => doc_line(doc, steps(server, model, glyphs)),
+        ServerState::Unavailable => down(server, doc),
+        _ => {
+            if let Some(reason) = &server.reason {
+                doc.text(2, reason, Role::Muted);
+            }
+        }
+    }
+    if !server.breaker.is_closed() {
+        breaker_line(&server.breaker, model, doc);
+    }
+    findings(server, glyphs, doc);
+}
+
+fn doc_line(doc: &mut Doc, line: DocLine) {
+    if line.len() > 1 {
+        doc.line(line);
+    }
+}
+
+/// Name, state, since when, how it is reached.
+pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, width: u16) -> DocLine {
+    let role = state_role(server.state);
+    let word =
+        if server.state == ServerState::Unavailable { "down" } else { server.state.as_str() };
+    let since = match server.state {
+        ServerState::Starting => model.elapsed(server.since),
+        _ => model.ago(server.since),
+    };
+    let mut line = vec![
+        (ink!("{:<14} ", Model::name(&server.name)), Role::Heading),
+        (ink!("{} {}", glyphs.state(server.state), word), role),
+        (ink!(" {}", since), Role::Muted),
+    ];
+    if server.state == ServerState::Ready {
+        let mut facts = ink!("    {}", server.transport.as_str());
+        if let Some(session) = &server.session {
+            facts.push(ink!(" {} {}", glyphs.dot, &session.protocol_version));
+        }
+        if let Some(pid) = server.pid {
+            facts.push(ink!(" {} pid {}", glyphs.dot, pid));
+        }
+        if server.restarts > 0 {
+            facts.push(ink!(" {} {} restarts", glyphs.dot, server.restarts));
+        }
+        line.push((facts, Role::Muted));
+        let lists = &server.capabilities;
+        let offers = ink!(
+            "    {} tools  {} resources  {} prompts",
+            lists.tools.len(),
+            lists.resources.len() + lists.templates.len(),
+            lists.prompts.len()
+        );
+        let used: u16 = line.iter().map(|(text, _)| crate::tui::widget::width(text)).sum();
+        if used + crate::tui::widget::width(&offers) <= width {
+            line.push((offers, Role::Text));
+        }
+    } else if let Some(exit) = server.exit.as_ref().filter(|exit| !exit.expected) {
+        let text = ink!("    {} after {}", Ink::line(&exit.describe()), Dur(exit.lived));
+        line.push((text, Role::Error));
+    }
+    if server.state == ServerState::Unavailable {
+        if server.attempt > 1 {
+            line.push((ink!(" {} attempt {}", glyphs.dot, server.attempt), Role::Muted));
+        }
+        if let Some(at) = server.retry_at {
+            line.push((ink!(" {} next in {}", glyphs.dot, model.until(at)), Role::Busy));
+        }
+    }
+    line
+}
+
+fn ready(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    let mut line = vec![(ink!("  "), Role::Text)];
+    let mut fact = |label: &'static str, value: Ink, role: Role| {
+        line.push((ink!("{} ", label), Role::Faint));
+        line.push((ink!("{}   ", value), role));
+    };
+    if let Some(metrics) = model.metrics.get(&server.name).map(|m| &m.total) {
+        let errors: u64 = metrics.errors.values().sum::<u64>() + metrics.tool_errors;
+        let in_flight = model.calls.iter().filter(|call| call.server == server.name).count();
+        fact("calls", ink!("{}", metrics.requests), Role::Text);
+        let role = if errors > 0 { Role::Warning } else { Role::Text };
+        fact("errors", ink!("{}", errors), role);
+        if in_flight > 0 {
+            fact("in flight", ink!("{}", in_flight), Role::Busy);
+        }
+        if let Some(latency) = &metrics.latency {
+            fact("p50", ink!("{}", Dur(latency.p50)), Role::Text);
+            fact("p95", ink!("{}", Dur(latency.p95)), Role::Text);
+        }
+    }
+    if let Some(usage) = model.usage.get(&server.name) {
+        fact("mem", ink!("{}", Bytes(usage.memory)), Role::Text);
+        fact("cpu", ink!("{:.0} %", usage.cpu), Role::Text);
+    }
+    if line.len() > 1 {
+        doc.line(line);
+    }
+    let slots = crate::tui::model::Activity::SLOTS;
+    let max = model.activity.recent(&server.name, slots).max().unwrap_or(0);
+    if max > 0 {
+        let mut bars = Ink::default();
+        for count in model.activity.recent(&server.name, slots) {
+            let level = (count as usize * 8).div_ceil(max.max(4) as usize).min(8);
+            bars.push(glyphs.bars[if count == 0 { 1 } else { level.max(2) }]);
+        }
+        doc.line(vec![
+            (ink!("  "), Role::Text),
+            (bars, Role::Accent),
+            (ink!("  60 s"), Role::Faint),
+        ]);
+    }
+}
+
+/// The steps of a start, the running one with its time.
+pub fn steps(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
+    let mut line = vec![(ink!("  "), Role::Text)];
+    for step in server.steps.iter().filter(|step| step.status != StepStatus::Skipped) {
+        let (sign, role): (Ink, Role) = match step.status {
+            StepStatus::Running => (model.elapsed(step.began), Role::Busy),
+            StepStatus::Ok => (ink!("{}", glyphs.check), Role::Ok),
+            StepStatus::Failed => (ink!("{}", glyphs.down), Role::Error),
+            StepStatus::Skipped => continue,
+        };
+        line.push((ink!("{} ", step_word(step.step)), Role::Muted));
+        line.push((ink!("{}  ", sign), role));
+    }
+    if server.state == ServerState::Starting {
+        if let Some(at) = last_stderr(server, model) {
+            if model.now.since(at) < Duration::from_secs(3) {
+                line.push((ink!("still writing to stderr"), Role::Muted));
+            }
+        }
+    }
+    line
+}
+
+/// The word of a step.
+pub const fn step_word(step: StartStep) -> &'static str {
+    match step {
+        StartStep::Resolve => "find",
+        StartStep::Spawn => "spawn",
+        StartStep::FirstByte => "first byte",
+        StartStep::Handshake => "handshake",
+        StartStep::Authorize => "authorise",
+        StartStep::Tools => "tools",
+        StartStep::Prompts => "prompts",
+        StartStep::Resources => "resources",
+        StartStep::ResourceTemplates => "templates",
+    }
+}
+
+fn last_stderr(server: &ServerView, model: &Model) -> Option<Timestamp> {
+    let from = model.logs.end().saturating_sub(200);
+    let mut newest = None;
+    for (_, record) in model.logs.from(from) {
+        if record.server.as_ref() == Some(&server.name) {
+            newest = Some(record.at);
+        }
+    }
+    newest
+}
+
+fn down(server: &ServerView, doc: &mut Doc) {
+    if let Some(reason) = &server.reason {
+        doc.text(2, reason, Role::Error);
+    }
+    if let Some(failed) = server.steps.iter().find(|step| step.status == StepStatus::Failed) {
+        if let Some(detail) = failed.detail.as_ref().filter(|d| Some(*d) != server.reason.as_ref())
+        {
+            doc.text(2, &ink!("{}: {}", step_word(failed.step), detail), Role::Error);
+        }
+    }
+    let tail = server.stderr_tail.iter().filter(|line| !line.trim().is_empty());
+    let mut last: Vec<_> = tail.rev().take(2).collect();
+    last.reverse();
+    for line in last {
+        doc.line(vec![(ink!("  stderr  "), Role::Faint), (Ink::from(line), Role::Foreign)]);
+    }
+    doc.line(vec![
+        (ink!("  r"), Role::Key),
+        (ink!(" retry   "), Role::Muted),
+        (ink!("b"), Role::Key),
+        (ink!(" black box"), Role::Muted),
+    ]);
+}
+
+/// A breaker that is not closed, with its cause and next probe.
+pub fn breaker_line(breaker: &BreakerView, model: &Model, doc: &mut Doc) {
+    match breaker {
+        BreakerView::Closed => {}
+        BreakerView::Open { until, cause } => {
+            let left = model.until(*until);
+            doc.text(2, &ink!("breaker open, next probe in {}: {}", left, cause), Role::Warning);
+        }
+        BreakerView::HalfOpen { cause } => {
+            doc.text(
+                2,
+                &ink!("breaker half open, the next call is the probe: {}", cause),
+                Role::Busy,
+            );
+        }
+    }
+}
+
+fn findings(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
+    let total: u64 = server.finding_counts.values().sum();
+    if let Some(last) = server.findings.back() {
+        doc.line(vec![
+            (ink!("  {} {} protocol findings  ", glyphs.warning, total), Role::Warning),
+            (Ink::line(last.message.as_str()), Role::Muted),
+        ]);
+    }
+    let rejected = server.capabilities.rejected.len();
+    if rejected > 0 {
+        doc.line(vec![(
+            ink!("  {} {} list entries could not be used", glyphs.warning, rejected),
+            Role::Warning,
+        )]);
+    }
+}

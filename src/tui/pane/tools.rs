@@ -1,0 +1,164 @@
+//! The tools of all servers or of one: signature, schema, hints, what they cost, what changed.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::catalog::{Catalog, Entry, description, head};
+use crate::config::ServerName;
+use crate::host::ServerView;
+use crate::host::capabilities::{Capabilities, ListKind, Tool, ToolHints};
+use crate::tui::action::Action;
+use crate::tui::ink::{Bytes, Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::schema_text;
+use crate::tui::theme::Role;
+use crate::tui::widget::browser::Keep;
+use crate::tui::widget::{Doc, TextInput};
+
+/// The tools pane.
+#[derive(Default)]
+pub struct ToolsPane {
+    catalog: Catalog,
+}
+
+impl ToolsPane {
+    /// The server of the selected tool.
+    pub fn server(&self) -> Option<ServerName> {
+        self.catalog.browser.selected().map(|entry| entry.server.clone())
+    }
+
+    /// The selected tool's name on the wire.
+    pub fn wire_name(&self) -> Option<String> {
+        self.catalog.browser.selected().map(|entry| entry.wire.to_string())
+    }
+}
+
+/// A guess at what an entry costs a model's context: four bytes to a token.
+pub fn tokens(raw: &serde_json::Value) -> usize {
+    raw.to_string().len().div_ceil(4)
+}
+
+fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) {
+    for tool in &capabilities.tools {
+        let note = schema_text::signature(&tool.input_schema);
+        entries.push(Entry {
+            server: ServerName::new(""),
+            list: ListKind::Tools,
+            wire: tool.name.clone(),
+            label: tool.label.clone(),
+            search: format!(
+                "{} {} {}",
+                tool.label.as_str(),
+                tool.title.as_deref().unwrap_or_default(),
+                tool.description.as_deref().unwrap_or_default()
+            ),
+            note,
+            marks: marks(tool.hints),
+            number: ink!("{}", tokens(&tool.raw)),
+            raw: tool.raw.clone(),
+            change: None,
+            unavailable: None,
+        });
+    }
+}
+
+fn marks(hints: ToolHints) -> Ink {
+    match (hints.read_only, hints.destructive) {
+        (Some(true), _) => ink!("reads"),
+        (_, Some(true)) => ink!("destroys"),
+        (Some(false), Some(false)) => ink!("writes"),
+        _ => ink!(""),
+    }
+}
+
+fn find<'a>(server: &'a ServerView, entry: &Entry) -> Option<&'a Tool> {
+    server.capabilities.tools.iter().find(|tool| tool.name == entry.wire).map(|tool| &**tool)
+}
+
+fn detail(entry: &Entry, server: &ServerView, model: &Model, doc: &mut Doc) {
+    let Some(tool) = find(server, entry) else { return };
+    head(entry, tool.title.as_ref(), doc);
+    let size = tool.raw.to_string().len();
+    doc.line(vec![
+        (Model::name(&entry.server), Role::Muted),
+        (
+            ink!("   about {} tokens of context ({})", size.div_ceil(4), Bytes(size as u64)),
+            Role::Muted,
+        ),
+    ]);
+    hints(tool, doc);
+    if let Some(breaker) = server.tool_breakers.get(&tool.label) {
+        super::servers::breaker_line(breaker, model, doc);
+    }
+    description(tool.description.as_ref(), doc);
+    doc.heading("input");
+    schema_text::tree(&tool.input_schema, doc);
+    if let Some(schema) = &tool.output_schema {
+        doc.heading("output");
+        schema_text::tree(schema, doc);
+    }
+}
+
+fn hints(tool: &Tool, doc: &mut Doc) {
+    let words: [(Option<bool>, &'static str, &'static str); 4] = [
+        (tool.hints.read_only, "reads only", "changes things"),
+        (tool.hints.destructive, "may destroy", "destroys nothing"),
+        (tool.hints.idempotent, "repeating is harmless", "repeating has more effect"),
+        (tool.hints.open_world, "reaches outside", "stays inside"),
+    ];
+    let said: Vec<&'static str> = words
+        .iter()
+        .filter_map(|(hint, yes, no)| hint.map(|h| if h { *yes } else { *no }))
+        .collect();
+    if !said.is_empty() {
+        doc.text(0, &Ink::line(&format!("the server says: {}", said.join(", "))), Role::Muted);
+    }
+}
+
+impl Pane for ToolsPane {
+    fn scopes(&self) -> &'static [Scope] {
+        &[Scope::Tools, Scope::List]
+    }
+
+    fn sync(&mut self, ui: Ui<'_>) {
+        self.catalog.sync(ui, build, detail);
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        self.catalog.act(action, ui, out)
+    }
+
+    fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
+        self.catalog.availability(action)
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        self.catalog.mouse(gesture, ui, out);
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        self.catalog.render(cx, "tools", "tokens", area, buf);
+    }
+
+    fn typing(&mut self) -> Option<&mut TextInput> {
+        self.catalog.typing()
+    }
+
+    fn end_typing(&mut self, keep: Keep) {
+        self.catalog.end_typing(keep);
+    }
+
+    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
+        self.catalog.focus_next(ui)
+    }
+
+    fn filter_text(&self) -> &str {
+        self.catalog.browser.filter.text()
+    }
+
+    fn set_filter(&mut self, text: &str) {
+        self.catalog.browser.filter.set(text);
+    }
+}

@@ -1,0 +1,476 @@
+//! Every message of every server: filter language, follow and freeze, pairs, operations, export.
+
+use std::sync::Arc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::host::traffic::{MessageKind, TrafficRecord};
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::filter::{Filter, completions};
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::prefs::Prefs;
+use crate::tui::theme::Role;
+use crate::tui::widget::browser::{Keep, SIDE_BY_SIDE};
+use crate::tui::widget::{Doc, Part, Stream, TextInput, stream};
+
+mod detail;
+mod row;
+
+/// Most messages one export holds.
+const EXPORT: usize = 100_000;
+
+/// The traffic pane.
+#[derive(Default)]
+pub struct TrafficPane {
+    stream: Stream,
+    input: TextInput,
+    editing: bool,
+    filter: Filter,
+    problem: Option<String>,
+    /// What the index was built for: filter text and scope.
+    built_for: Option<(String, Option<crate::config::ServerName>)>,
+    progress: Option<stream::Progress>,
+    saved: Vec<String>,
+    part: Part,
+    opened: bool,
+    beside: Beside,
+    operation: Option<crate::host::CallId>,
+    marked: Vec<u64>,
+    doc: Doc,
+    doc_top: usize,
+    doc_for: Option<(u64, u16)>,
+}
+
+/// Whether the detail stands beside the list where there is room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Beside {
+    #[default]
+    Shown,
+    Hidden,
+}
+
+struct Regions {
+    head: Rect,
+    columns: Rect,
+    list: Rect,
+    divider: Option<Rect>,
+    detail: Option<Rect>,
+}
+
+impl TrafficPane {
+    /// Takes the remembered filters.
+    pub fn read_prefs(&mut self, prefs: &Prefs) {
+        self.saved.clone_from(&prefs.saved_filters);
+    }
+
+    /// Gives the filters to remember.
+    pub fn write_prefs(&self, prefs: &mut Prefs) {
+        prefs.saved_filters.clone_from(&self.saved);
+    }
+
+    fn regions(&self, area: Rect) -> Regions {
+        let wide = area.width >= SIDE_BY_SIDE + 30 && self.beside == Beside::Shown;
+        let (list, divider, detail) = if wide {
+            let share = area.width * 11 / 20;
+            let x = area.x + share + 2;
+            (
+                Rect { width: share, ..area },
+                Some(Rect { x: area.x + share, width: 1, ..area }),
+                Some(Rect { x, width: area.right() - x, ..area }),
+            )
+        } else if self.opened {
+            (Rect { height: 0, ..area }, None, Some(area))
+        } else {
+            (area, None, None)
+        };
+        let head = Rect { height: list.height.min(1), ..list };
+        let columns = Rect { y: list.y + head.height, height: (list.height > 3).into(), ..list };
+        let used = head.height + columns.height;
+        let list = Rect { y: list.y + used, height: list.height.saturating_sub(used), ..list };
+        Regions { head, columns, list, divider, detail }
+    }
+
+    fn apply_filter(&mut self) {
+        match Filter::parse(self.input.text()) {
+            Ok(filter) => {
+                self.filter = filter;
+                self.problem = None;
+            }
+            // The last good filter stays while the next one is typed.
+            Err(problem) => self.problem = Some(problem),
+        }
+    }
+
+    fn record<'a>(&self, model: &'a Model) -> Option<&'a Arc<TrafficRecord>> {
+        model.traffic.get(self.stream.selected()?)
+    }
+
+    fn sync_doc(&mut self, ui: Ui<'_>, detail: Option<Rect>) {
+        let (Some(detail), Some(seq)) = (detail, self.stream.selected()) else {
+            self.doc = Doc::default();
+            self.doc_for = None;
+            return;
+        };
+        let key = Some((seq, detail.width));
+        if self.doc_for != key {
+            if self.doc_for.map(|(seq, _)| seq) != Some(seq) {
+                self.doc_top = 0;
+            }
+            self.doc_for = key;
+            self.doc = ui.model.traffic.get(seq).map_or_else(Doc::default, |record| {
+                detail::draw(record, pair(ui.model, seq), ui.glyphs, detail.width.saturating_sub(1))
+            });
+        }
+    }
+
+    fn act_in_detail(&mut self, action: Action, height: usize) -> bool {
+        let page = height.max(2) as isize - 1;
+        let delta = match action {
+            Action::Up => -1,
+            Action::Down => 1,
+            Action::PageUp => -page,
+            Action::PageDown => page,
+            Action::Top => isize::MIN / 2,
+            Action::Bottom => isize::MAX / 2,
+            _ => return false,
+        };
+        self.scroll_doc(delta, height);
+        true
+    }
+
+    fn scroll_doc(&mut self, delta: isize, height: usize) {
+        let last = self.doc.len().saturating_sub(height);
+        self.doc_top = self.doc_top.saturating_add_signed(delta).min(last);
+    }
+
+    fn export(&self, model: &Model) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut write = |record: &TrafficRecord| {
+            if serde_json::to_writer(&mut out, record).is_ok() {
+                out.push(b'\n');
+            }
+        };
+        if self.marked.is_empty() {
+            let from = self.stream.len().saturating_sub(EXPORT);
+            for row in from..self.stream.len() {
+                if let Some(record) = model.traffic.get(self.stream.seq(row)) {
+                    write(record);
+                }
+            }
+        } else {
+            self.marked.iter().filter_map(|seq| model.traffic.get(*seq)).for_each(|r| write(r));
+        }
+        out
+    }
+
+    fn complete(&mut self, model: &Model) {
+        let servers = model.view.servers.keys().map(crate::config::ServerName::as_str);
+        if let Some(best) = completions(self.input.text(), servers).first() {
+            let text = self.input.text();
+            let word = text.rsplit(char::is_whitespace).next().unwrap_or_default().len();
+            let completed = format!("{}{best}", &text[..text.len() - word]);
+            self.input.set(&completed);
+            self.apply_filter();
+        }
+    }
+}
+
+/// The other half of a request or response.
+pub fn pair(model: &Model, seq: u64) -> Option<u64> {
+    let record = model.traffic.get(seq)?;
+    let id = record.id.as_ref()?;
+    let answer = matches!(record.kind, MessageKind::Response | MessageKind::Error);
+    let fits = |other: &TrafficRecord| {
+        let other_answers = matches!(other.kind, MessageKind::Response | MessageKind::Error);
+        other.server == record.server
+            && other.id.as_ref() == Some(id)
+            && other.direction != record.direction
+            && other_answers != answer
+            && (other_answers || other.kind == MessageKind::Request)
+    };
+    if answer {
+        let first = model.traffic.first();
+        (first..seq).rev().take(200_000).find(|s| model.traffic.get(*s).is_some_and(|r| fits(r)))
+    } else {
+        model.traffic.from(seq + 1).take(200_000).find(|(_, r)| fits(r)).map(|(s, _)| s)
+    }
+}
+
+impl Pane for TrafficPane {
+    fn scopes(&self) -> &'static [Scope] {
+        &[Scope::Traffic, Scope::List]
+    }
+
+    fn sync(&mut self, ui: Ui<'_>) {
+        self.apply_filter();
+        let regions = self.regions(ui.area);
+        let key = (self.input.text().to_owned(), ui.model.scope.clone());
+        if self.problem.is_none() && self.built_for.as_ref() != Some(&key) {
+            self.stream.reset();
+            self.built_for = Some(key);
+        }
+        let scope = ui.model.scope.clone();
+        let (filter, operation) = (&self.filter, self.operation);
+        let passes = |record: &TrafficRecord| {
+            scope.as_ref().is_none_or(|scope| record.server == *scope)
+                && operation.is_none_or(|call| record.call == Some(call))
+                && filter.passes(record)
+        };
+        let filtered = scope.is_some() || operation.is_some() || !filter.is_empty();
+        let wanted: Option<&dyn Fn(&TrafficRecord) -> bool> =
+            if filtered { Some(&passes) } else { None };
+        let height = usize::from(regions.list.height);
+        let progress = self.stream.sync(&ui.model.traffic, wanted, height);
+        self.progress = Some(progress);
+        if progress == stream::Progress::More {
+            ui.model.wake_soon();
+        }
+        self.sync_doc(ui, regions.detail);
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        let regions = self.regions(ui.area);
+        if self.editing {
+            if action == Action::Down {
+                self.complete(ui.model);
+            }
+            return true;
+        }
+        if self.part == Part::Detail {
+            let height = regions.detail.map_or(1, |area| usize::from(area.height));
+            if self.act_in_detail(action, height) {
+                return true;
+            }
+        }
+        let height = usize::from(regions.list.height);
+        if self.stream.act(action, height, ui.model.traffic.end()) {
+            return true;
+        }
+        match action {
+            Action::Open | Action::Right if !self.stream.is_empty() => {
+                self.opened = regions.divider.is_none();
+                self.part = Part::Detail;
+                self.stream.follow = false;
+            }
+            Action::Left | Action::Back if self.part == Part::Detail || self.opened => {
+                self.opened = false;
+                self.part = Part::List;
+            }
+            Action::Back if self.operation.is_some() => self.set_operation(None),
+            Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
+                self.input.set("");
+            }
+            Action::Filter => self.editing = true,
+            Action::ToggleDetail => {
+                self.beside =
+                    if self.beside == Beside::Shown { Beside::Hidden } else { Beside::Shown };
+                self.part = Part::List;
+            }
+            action => return self.act_on_record(action, ui, out, height),
+        }
+        true
+    }
+
+    fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
+        let has = !self.stream.is_empty();
+        Some(match action {
+            Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Mark => {
+                Availability::when(has, "there is no message")
+            }
+            Action::Group => Availability::when(
+                self.operation.is_some() || self.record(model).is_some_and(|r| r.call.is_some()),
+                "the message belongs to no call",
+            ),
+            Action::JumpPair => Availability::when(
+                self.record(model).is_some_and(|r| r.id.is_some()),
+                "the message has no other half",
+            ),
+            Action::SaveFilter => {
+                Availability::when(!self.input.text().is_empty(), "there is no filter")
+            }
+            Action::NextFilter => Availability::when(!self.saved.is_empty(), "none is saved"),
+            _ => return None,
+        })
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        let regions = self.regions(ui.area);
+        let at = gesture.position();
+        let height = usize::from(regions.list.height);
+        let in_detail = regions.detail.filter(|area| area.contains(at));
+        match gesture {
+            Gesture::Scroll { delta, .. } => match in_detail {
+                Some(area) => self.scroll_doc(delta, usize::from(area.height)),
+                None => self.stream.scroll(delta, height),
+            },
+            Gesture::Click(_) if in_detail.is_some() => self.part = Part::Detail,
+            Gesture::Click(_) if regions.head.contains(at) => self.editing = true,
+            Gesture::Click(_) | Gesture::DoubleClick(_) if regions.list.contains(at) => {
+                self.part = Part::List;
+                self.stream.click(usize::from(at.y - regions.list.y));
+                if matches!(gesture, Gesture::DoubleClick(_)) {
+                    self.act(Action::Open, ui, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let regions = self.regions(area);
+        self.render_head(cx, regions.head, buf);
+        row::render(self, cx, &regions, buf);
+        if let Some(divider) = regions.divider {
+            crate::tui::widget::vertical_rule(cx, divider, buf);
+        }
+        if let Some(detail) = regions.detail {
+            self.doc.render(cx, self.doc_top, detail, buf);
+            crate::tui::widget::scroll_bar(cx, self.doc.len(), self.doc_top, detail, buf);
+        }
+    }
+
+    fn typing(&mut self) -> Option<&mut TextInput> {
+        self.editing.then_some(&mut self.input)
+    }
+
+    fn end_typing(&mut self, keep: Keep) {
+        self.editing = false;
+        if keep == Keep::No {
+            self.input.set("");
+        }
+    }
+
+    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
+        if self.part == Part::List && self.regions(ui.area).divider.is_some() {
+            self.part = Part::Detail;
+            return true;
+        }
+        self.part = Part::List;
+        false
+    }
+
+    fn filter_text(&self) -> &str {
+        self.input.text()
+    }
+
+    fn set_filter(&mut self, text: &str) {
+        self.input.set(text);
+    }
+}
+
+impl TrafficPane {
+    fn act_on_record(&mut self, action: Action, ui: Ui<'_>, out: &mut Out, height: usize) -> bool {
+        match action {
+            Action::Copy => {
+                if let Some(record) = self.record(ui.model) {
+                    out.copy(record.body.to_string());
+                }
+            }
+            Action::CopyAll => {
+                out.copy(String::from_utf8_lossy(&self.export(ui.model)).into_owned());
+            }
+            Action::Save => out.effect(Effect::Save {
+                name: "traffic.jsonl".into(),
+                content: self.export(ui.model),
+            }),
+            Action::Mark => {
+                if let Some(seq) = self.stream.selected() {
+                    match self.marked.iter().position(|marked| *marked == seq) {
+                        Some(at) => _ = self.marked.remove(at),
+                        None => self.marked.push(seq),
+                    }
+                    self.stream.step(1, height);
+                }
+            }
+            Action::JumpPair => match self.stream.selected().and_then(|seq| pair(ui.model, seq)) {
+                Some(seq) => self.stream.jump(seq, height),
+                None => out.warn(ink!("its other half is not there")),
+            },
+            Action::Group => {
+                let call = self.record(ui.model).and_then(|record| record.call);
+                let next = if self.operation.is_some() { None } else { call };
+                self.set_operation(next);
+            }
+            Action::SaveFilter => {
+                let text = self.input.text().to_owned();
+                self.saved.retain(|saved| *saved != text);
+                self.saved.push(text);
+                out.say(ink!("filter kept; n goes through the kept ones"));
+                out.remember = true;
+            }
+            Action::NextFilter => {
+                let at = self.saved.iter().position(|saved| saved == self.input.text());
+                let next = at.map_or(0, |at| (at + 1) % self.saved.len());
+                if let Some(text) = self.saved.get(next) {
+                    self.input.set(text);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn set_operation(&mut self, call: Option<crate::host::CallId>) {
+        self.operation = call;
+        self.stream.reset();
+        self.stream.follow = call.is_none();
+    }
+
+    fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        if area.is_empty() {
+            return;
+        }
+        let feed = &cx.model.traffic;
+        let mut state = Ink::default();
+        if let Some(call) = self.operation {
+            state.push(ink!("call {}  ", call));
+        }
+        if !self.marked.is_empty() {
+            state.push(ink!("{} marked  ", self.marked.len()));
+        }
+        if feed.missed() > 0 {
+            state.push(ink!("{} dropped unseen  ", feed.missed()));
+        }
+        match (self.stream.frozen, self.stream.follow) {
+            (Some(_), _) => {
+                let behind = self.stream.behind(feed.end());
+                state.push(ink!("{} frozen, {} newer ", cx.glyphs.frozen, behind));
+            }
+            (None, true) => _ = state.push(ink!("{} following ", cx.glyphs.follow)),
+            (None, false) => _ = state.push("not following "),
+        }
+        let count = ink!("{} of {}  ", self.stream.len(), feed.len());
+        let role = if self.stream.follow { Role::Muted } else { Role::Warning };
+        let room = area.width.saturating_sub(
+            crate::tui::widget::width(&state) + crate::tui::widget::width(&count) + 3,
+        );
+        let mut pen = crate::tui::widget::Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.put("/ ", cx.style(Role::Accent));
+        let text: Ink = match &self.problem {
+            Some(problem) if !self.editing => Ink::line(problem),
+            _ if self.input.text().is_empty() && !self.editing => {
+                ink!("server: tool: method: kind: status: duration:> size:> or text")
+            }
+            _ => Ink::line(self.input.text()),
+        };
+        let text_role = match (&self.problem, self.input.text().is_empty()) {
+            (Some(_), _) => Role::Error,
+            (None, true) => Role::Faint,
+            (None, false) => Role::Text,
+        };
+        pen.clip(text, room, cx.style(text_role));
+        let total = crate::tui::widget::width(&state) + crate::tui::widget::width(&count);
+        pen.column(area.width.saturating_sub(total).max(2));
+        pen.put(count, cx.style(Role::Muted)).put(state, cx.style(role));
+        if self.editing {
+            let input =
+                Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
+            self.input.render(input, buf, cx.style(Role::Input));
+        }
+    }
+}

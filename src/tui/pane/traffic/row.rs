@@ -1,0 +1,118 @@
+//! Rows of the traffic list.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{Regions, TrafficPane};
+use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::model::Model;
+use crate::tui::pane::Cx;
+use crate::tui::theme::Role;
+use crate::tui::widget::{Part, Pen, scroll_bar};
+
+const TIME: u16 = 12;
+const SIZE: u16 = 7;
+const LATENCY: u16 = 7;
+
+pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &mut Buffer) {
+    let list = regions.list;
+    if list.is_empty() {
+        return;
+    }
+    let narrow = list.width < 70;
+    let many = cx.model.scope.is_none() && cx.model.view.servers.len() > 1;
+    let server = if many { if narrow { 8 } else { 14 } } else { 0 };
+    let mut pen = Pen::new(buf, regions.columns);
+    let faint = cx.style(Role::Faint);
+    pen.skip(2).left("time", if narrow { 8 } else { TIME }, faint).skip(3);
+    if many {
+        pen.left("server", server, faint).skip(1);
+    }
+    pen.put("message", faint);
+    pen.column(list.width.saturating_sub(SIZE + LATENCY + 3));
+    pen.right("size", SIZE, faint).skip(1).right("took", LATENCY, faint);
+    for (row, seq) in pane.stream.window(usize::from(list.height)).enumerate() {
+        let Some(record) = cx.model.traffic.get(seq) else { continue };
+        let line = Rect { y: list.y + row as u16, height: 1, ..list };
+        let selected = pane.stream.selected() == Some(seq);
+        let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+        pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+        let marked = pane.marked.contains(&seq);
+        pen.put(if marked { cx.glyphs.mark } else { " " }, cx.style(Role::Accent));
+        draw(record, cx, narrow, server, &mut pen, line.width);
+        if selected {
+            pen.row_style(cx.selection(pane.part == Part::List));
+        }
+    }
+    scroll_bar(cx, pane.stream.len(), pane.stream.list.top(), list, buf);
+    if pane.stream.is_empty() {
+        let text: &'static str = if cx.model.traffic.is_empty() {
+            "no message yet"
+        } else {
+            "nothing fits the filter; esc clears it"
+        };
+        Pen::new(buf, list).at(2, 1).put(text, cx.style(Role::Faint));
+    }
+}
+
+fn draw(
+    record: &TrafficRecord,
+    cx: &Cx<'_>,
+    narrow: bool,
+    server: u16,
+    pen: &mut Pen<'_>,
+    room: u16,
+) {
+    let time = Model::time_of_day(record.at);
+    pen.left(time, if narrow { 8 } else { TIME }, cx.style(Role::Faint)).skip(1);
+    let (sign, role) = match record.direction {
+        Direction::Out => (cx.glyphs.outbound, Role::Outbound),
+        Direction::In => (cx.glyphs.inbound, Role::Inbound),
+    };
+    pen.put(sign, cx.style(role)).skip(1);
+    if server > 0 {
+        pen.left(Model::name(&record.server), server, cx.style(Role::Muted)).skip(1);
+    }
+    let end = room.saturating_sub(SIZE + LATENCY + 4);
+    let text = pen.position();
+    message(record, cx, pen, end.saturating_sub(text));
+    pen.column(end + 1);
+    pen.right(ink!("{}", Bytes(record.bytes as u64)), SIZE, cx.style(Role::Muted)).skip(1);
+    if let Some(latency) = record.latency {
+        let slow = latency.as_millis() >= 1_000;
+        let role = if slow { Role::Warning } else { Role::Muted };
+        pen.right(ink!("{}", Dur(latency)), LATENCY, cx.style(role));
+    }
+}
+
+fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
+    let end = pen.position() + room;
+    let left = |pen: &Pen<'_>| end.saturating_sub(pen.position());
+    let (word, role): (&'static str, Role) = match record.kind {
+        MessageKind::Request => ("", Role::Text),
+        MessageKind::Notification => ("~ ", Role::Muted),
+        MessageKind::Response => ("= ", Role::Ok),
+        MessageKind::Error => ("! ", Role::Error),
+        MessageKind::Junk => ("junk ", Role::Warning),
+    };
+    pen.clip(word, left(pen), cx.style(role));
+    if record.kind == MessageKind::Junk {
+        let head: String = record.body.chars().take(200).collect();
+        pen.clip(Ink::line(&head), left(pen), cx.style(Role::Foreign));
+        return;
+    }
+    if let Some(method) = &record.method {
+        let role = if record.kind == MessageKind::Notification { Role::Muted } else { Role::Text };
+        pen.clip(method, left(pen), cx.style(role));
+    }
+    if let Some(target) = &record.target {
+        pen.clip(ink!(" {}", target), left(pen), cx.style(Role::Accent));
+    }
+    if let Some(id) = &record.id {
+        pen.clip(ink!(" #{}", id), left(pen), cx.style(Role::Faint));
+    }
+    if let Some(problem) = &record.problem {
+        pen.clip(ink!("  {} {}", cx.glyphs.warning, problem), left(pen), cx.style(Role::Warning));
+    }
+}

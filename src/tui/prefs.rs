@@ -1,0 +1,60 @@
+//! What is remembered of a project between runs: pane, filters, sizes, theme. Plain data and its
+//! text; reading and writing files is an effect.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::LogLevel;
+
+/// Preferences of one project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Prefs {
+    /// Pane shown last, by its name.
+    pub pane: Option<String>,
+    /// Server everything was narrowed to.
+    pub scope: Option<String>,
+    /// Theme.
+    pub theme: Option<String>,
+    /// Filter text by pane.
+    pub filters: BTreeMap<String, String>,
+    /// Traffic filters kept by name, newest last.
+    pub saved_filters: Vec<String>,
+    /// Whether the server list is shown; `None` leaves it to the width.
+    pub server_list: Option<bool>,
+    /// Whether the detail is shown beside the list.
+    pub detail: Option<bool>,
+    /// Least severe log level shown.
+    pub log_level: Option<LogLevel>,
+    /// Whether log lines are wrapped.
+    pub wrap_logs: bool,
+    /// Whether the bell is muted.
+    pub mute_bell: bool,
+    /// Whether the tour was taken or skipped.
+    pub toured: bool,
+}
+
+impl Prefs {
+    /// Reads them; anything unreadable counts as nothing remembered.
+    pub fn parse(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// As text.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_survive_being_written_and_rubbish_is_forgotten() {
+        let prefs = Prefs { pane: Some("logs".into()), toured: true, ..Prefs::default() };
+        assert_eq!(Prefs::parse(&prefs.to_text()), prefs);
+        assert_eq!(Prefs::parse("{\"pane\": 3"), Prefs::default());
+    }
+}

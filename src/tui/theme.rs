@@ -1,0 +1,299 @@
+//! Themes: semantic roles, read from TOML, resolved to styles for the colours the terminal has.
+//! Owns no drawing and reads no file but those built in.
+
+use std::collections::BTreeMap;
+
+use ratatui::style::{Color, Modifier, Style};
+use serde::Deserialize;
+
+mod colour;
+pub use colour::ColorDepth;
+use colour::parse_colour;
+
+macro_rules! roles {
+    ($($(#[$doc:meta])* $name:ident = $key:literal),* $(,)?) => {
+        /// What a piece of the screen means; the theme says how that looks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Role { $($(#[$doc])* $name),* }
+
+        impl Role {
+            /// All of them, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its key in a theme file.
+            pub const fn key(self) -> &'static str {
+                match self { $(Self::$name => $key),* }
+            }
+        }
+    };
+}
+
+roles! {
+    /// Ordinary text and the ground everything stands on.
+    Text = "text",
+    /// Text of less weight: labels, units, times.
+    Muted = "muted",
+    /// Text of least weight: hints, placeholders, what is not available.
+    Faint = "faint",
+    /// Titles of sections and columns.
+    Heading = "heading",
+    /// The one accent: the active tab, the focused list.
+    Accent = "accent",
+    /// The selected row where the keys go.
+    Selection = "selection",
+    /// The selected row elsewhere.
+    SelectionInactive = "selection-inactive",
+    /// Rules between regions.
+    Rule = "rule",
+    /// A key in footer and help.
+    Key = "key",
+    /// Something works.
+    Ok = "ok",
+    /// Something is under way.
+    Busy = "busy",
+    /// Something wants a look.
+    Warning = "warning",
+    /// Something failed.
+    Error = "error",
+    /// A person is needed.
+    Attention = "attention",
+    /// Words of a server, apart from ours.
+    Foreign = "foreign",
+    /// What a search or filter found.
+    Match = "match",
+    /// Added by a change.
+    Added = "added",
+    /// Removed by a change.
+    Removed = "removed",
+    /// Altered by a change.
+    Changed = "changed",
+    /// Messages from a server.
+    Inbound = "inbound",
+    /// Messages to a server.
+    Outbound = "outbound",
+    /// JSON: names of members.
+    JsonKey = "json-key",
+    /// JSON: strings.
+    JsonString = "json-string",
+    /// JSON: numbers.
+    JsonNumber = "json-number",
+    /// JSON: `true`, `false`, `null`.
+    JsonLiteral = "json-literal",
+    /// Where text is typed.
+    Input = "input",
+}
+
+/// A theme, resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Theme {
+    name: String,
+    styles: [Style; Role::ALL.len()],
+}
+
+/// The themes that come with the program: name and source.
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("default", include_str!("../../themes/default.toml")),
+    ("dark", include_str!("../../themes/dark.toml")),
+    ("light", include_str!("../../themes/light.toml")),
+    ("high-contrast", include_str!("../../themes/high-contrast.toml")),
+    ("catppuccin", include_str!("../../themes/catppuccin.toml")),
+    ("gruvbox", include_str!("../../themes/gruvbox.toml")),
+];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ThemeConfig {
+    inherits: Option<String>,
+    #[serde(default)]
+    palette: BTreeMap<String, String>,
+    #[serde(default)]
+    roles: BTreeMap<String, RoleConfig>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum RoleConfig {
+    Foreground(String),
+    Full(StyleConfig),
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StyleConfig {
+    fg: Option<String>,
+    bg: Option<String>,
+    bold: bool,
+    dim: bool,
+    italic: bool,
+    underline: bool,
+    reversed: bool,
+}
+
+impl Theme {
+    /// The theme of this name among `sources` (name, TOML) and the shipped ones.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it and where.
+    pub fn load(name: &str, sources: &[(String, String)]) -> Result<Self, String> {
+        let mut chain = Vec::new();
+        let mut next = Some(name.to_owned());
+        while let Some(current) = next {
+            if chain.iter().any(|(seen, _): &(String, ThemeConfig)| *seen == current) {
+                return Err(format!("theme `{name}` inherits from itself"));
+            }
+            let text = sources
+                .iter()
+                .find(|(key, _)| *key == current)
+                .map(|(_, text)| text.as_str())
+                .or_else(|| SHIPPED.iter().find(|(key, _)| *key == current).map(|(_, t)| *t))
+                .ok_or_else(|| format!("there is no theme `{current}`"))?;
+            let config: ThemeConfig = toml::from_str(text)
+                .map_err(|e| format!("theme `{current}`: {}", first_lines(&e.to_string())))?;
+            next = config.inherits.clone();
+            chain.push((current, config));
+        }
+        let mut theme = Self { name: name.to_owned(), styles: [Style::new(); Role::ALL.len()] };
+        let mut palette = BTreeMap::new();
+        for (current, config) in chain.iter().rev() {
+            palette.extend(config.palette.clone());
+            theme.adopt(config, &palette).map_err(|e| format!("theme `{current}`: {e}"))?;
+        }
+        Ok(theme)
+    }
+
+    fn adopt(
+        &mut self,
+        config: &ThemeConfig,
+        palette: &BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        for (key, value) in &config.roles {
+            let role = Role::ALL
+                .iter()
+                .find(|role| role.key() == key)
+                .ok_or_else(|| format!("there is no role `{key}`"))?;
+            let spec = match value {
+                RoleConfig::Foreground(fg) => {
+                    StyleConfig { fg: Some(fg.clone()), ..StyleConfig::default() }
+                }
+                RoleConfig::Full(full) => full.clone(),
+            };
+            self.styles[*role as usize] = resolve(&spec, palette)?;
+        }
+        Ok(())
+    }
+
+    /// The built-in theme that uses the terminal's own colours.
+    pub fn builtin() -> Self {
+        // A broken shipped theme fails a test; an unstyled screen is still a usable one.
+        Self::load("default", &[]).unwrap_or_else(|_| Self {
+            name: "default".into(),
+            styles: [Style::new(); Role::ALL.len()],
+        })
+    }
+
+    /// The same theme in the colours a terminal has.
+    #[must_use]
+    pub fn adapted(mut self, depth: ColorDepth) -> Self {
+        for style in &mut self.styles {
+            *style = depth.adapt(*style);
+        }
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How a role looks.
+    pub const fn style(&self, role: Role) -> Style {
+        self.styles[role as usize]
+    }
+
+    /// Whether it paints its own ground instead of the terminal's.
+    pub fn has_background(&self) -> bool {
+        self.style(Role::Text).bg.is_some_and(|bg| bg != Color::Reset)
+    }
+}
+
+fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Style, String> {
+    let mut style = Style::new();
+    if let Some(fg) = &spec.fg {
+        style.fg = Some(parse_colour(fg, palette)?);
+    }
+    if let Some(bg) = &spec.bg {
+        style.bg = Some(parse_colour(bg, palette)?);
+    }
+    for (on, modifier) in [
+        (spec.bold, Modifier::BOLD),
+        (spec.dim, Modifier::DIM),
+        (spec.italic, Modifier::ITALIC),
+        (spec.underline, Modifier::UNDERLINED),
+        (spec.reversed, Modifier::REVERSED),
+    ] {
+        if on {
+            style = style.add_modifier(modifier);
+        }
+    }
+    Ok(style)
+}
+
+fn first_lines(text: &str) -> String {
+    text.lines().filter(|l| !l.trim().is_empty()).take(4).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_theme_loads_and_styles_every_role_that_carries_meaning() {
+        for (name, _) in SHIPPED {
+            let theme = Theme::load(name, &[]).unwrap();
+            for role in Role::ALL.iter().filter(|r| **r != Role::Text) {
+                assert_ne!(theme.style(*role), Style::new(), "{name}: {}", role.key());
+            }
+        }
+    }
+
+    #[test]
+    fn the_default_theme_uses_the_colours_of_the_terminal_alone() {
+        let theme = Theme::builtin();
+        for role in Role::ALL {
+            for colour in [theme.style(*role).fg, theme.style(*role).bg].into_iter().flatten() {
+                assert!(!matches!(colour, Color::Rgb(..) | Color::Indexed(_)), "{role:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_theme_inherits_overrides_and_names_its_colours() {
+        let mine = r##"
+            inherits = "dark"
+            [palette]
+            sea = "#003344"
+            [roles]
+            accent = "sea"
+            error = { fg = "red", bold = true }
+        "##;
+        let theme = Theme::load("mine", &[("mine".into(), mine.into())]).unwrap();
+        let dark = Theme::load("dark", &[]).unwrap();
+        assert_eq!(theme.style(Role::Accent).fg, Some(Color::Rgb(0, 0x33, 0x44)));
+        assert_eq!(theme.style(Role::Error).fg, Some(Color::Red));
+        assert_eq!(theme.style(Role::Ok), dark.style(Role::Ok));
+    }
+
+    #[test]
+    fn a_bad_theme_is_a_sentence_not_a_panic() {
+        for (text, said) in [
+            ("[roles]\nacccent = \"red\"", "no role `acccent`"),
+            ("[roles]\naccent = \"reddish\"", "`reddish`"),
+            ("inherits = \"mine\"", "inherits from itself"),
+            ("inherits = \"nowhere\"", "no theme `nowhere`"),
+            ("roles = 3", "theme `mine`"),
+        ] {
+            let error = Theme::load("mine", &[("mine".into(), text.into())]).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! A list with a detail beside it or over it: what most panes are. Owns selection, scroll, filter
+//! line and focus; the pane gives rows, row painter and detail.
+
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{Doc, ListState, Pen, TextInput};
+use crate::tui::action::Action;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::pane::{Cx, Gesture};
+use crate::tui::theme::Role;
+
+/// Where the keys go inside a pane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// The list.
+    #[default]
+    List,
+    /// The detail.
+    Detail,
+}
+
+/// How the pane's region is divided. Pure: update and render ask for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regions {
+    /// Summary or filter line; empty when the detail covers the list.
+    pub head: Rect,
+    /// Column titles.
+    pub columns: Rect,
+    /// Rows; empty when the detail covers the list.
+    pub list: Rect,
+    /// Rule between list and detail.
+    pub divider: Option<Rect>,
+    /// The detail, when it is shown.
+    pub detail: Option<Rect>,
+}
+
+/// Width from which list and detail stand side by side.
+pub const SIDE_BY_SIDE: u16 = 88;
+
+/// A list, its filter and its detail.
+#[derive(Clone, Debug)]
+pub struct Browser<I> {
+    /// Selection and scroll.
+    pub list: ListState<I>,
+    /// Ids of the rows, in order, filtered.
+    pub rows: Vec<I>,
+    /// The filter line.
+    pub filter: TextInput,
+    /// Whether the filter line takes the keys.
+    pub editing: bool,
+    /// Where the keys go.
+    pub part: Part,
+    /// Whether the detail covers the list on a narrow screen.
+    pub opened: bool,
+    /// Whether the detail is shown beside the list on a wide one.
+    pub beside: bool,
+    /// The detail.
+    pub doc: Doc,
+    /// First visible line of the detail.
+    pub doc_top: usize,
+}
+
+impl<I> Default for Browser<I> {
+    fn default() -> Self {
+        Self {
+            list: ListState::new(),
+            rows: Vec::new(),
+            filter: TextInput::default(),
+            editing: false,
+            part: Part::List,
+            opened: false,
+            beside: true,
+            doc: Doc::default(),
+            doc_top: 0,
+        }
+    }
+}
+
+impl<I: Clone + PartialEq> Browser<I> {
+    /// How `area` is divided.
+    pub fn regions(&self, area: Rect) -> Regions {
+        let wide = area.width >= SIDE_BY_SIDE;
+        let (list, divider, detail) = if wide && self.beside {
+            let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width * 9 / 20 };
+            let detail_x = area.x + share + 2;
+            (
+                Rect { width: share, ..area },
+                Some(Rect { x: area.x + share, width: 1, ..area }),
+                Some(Rect { x: detail_x, width: area.right() - detail_x, ..area }),
+            )
+        } else if self.opened {
+            (Rect { width: 0, height: 0, ..area }, None, Some(area))
+        } else {
+            (area, None, None)
+        };
+        let head = Rect { height: list.height.min(1), ..list };
+        let columns = Rect { y: list.y + head.height, height: (list.height > 3).into(), ..list };
+        let used = head.height + columns.height;
+        let list = Rect { y: list.y + used, height: list.height.saturating_sub(used), ..list };
+        Regions { head, columns, list, divider, detail }
+    }
+
+    /// Rows that fit the list.
+    pub fn height(&self, area: Rect) -> usize {
+        usize::from(self.regions(area).list.height)
+    }
+
+    /// Width of the detail's text; 0 when it is not shown.
+    pub fn detail_width(&self, area: Rect) -> u16 {
+        self.regions(area).detail.map_or(0, |detail| detail.width.saturating_sub(1))
+    }
+
+    /// Takes other rows; selection and scroll follow.
+    pub fn set_rows(&mut self, rows: Vec<I>, area: Rect) {
+        self.rows = rows;
+        self.sync(area);
+    }
+
+    /// Brings selection and scroll into the bounds of the rows.
+    pub fn sync(&mut self, area: Rect) {
+        let height = self.height(area);
+        let rows = &self.rows;
+        self.list.sync(
+            rows.len(),
+            height,
+            |id, hint| {
+                if rows.get(hint) == Some(id) {
+                    return Some(hint);
+                }
+                rows.iter().position(|row| row == id)
+            },
+            |n| rows[n].clone(),
+        );
+    }
+
+    /// Takes another detail; its scroll position stays inside.
+    pub fn set_doc(&mut self, doc: Doc, area: Rect) {
+        self.doc = doc;
+        self.clamp_doc(area);
+    }
+
+    fn clamp_doc(&mut self, area: Rect) {
+        let height = self.regions(area).detail.map_or(0, |d| usize::from(d.height));
+        self.doc_top = self.doc_top.min(self.doc.len().saturating_sub(height));
+    }
+
+    /// The selected id.
+    pub const fn selected(&self) -> Option<&I> {
+        self.list.selected()
+    }
+
+    /// Handles what every list does; gives whether the action was one of these.
+    pub fn act(&mut self, action: Action, area: Rect) -> bool {
+        if self.part == Part::Detail && self.act_in_detail(action, area) {
+            return true;
+        }
+        let page = self.height(area).max(2) as isize - 1;
+        match action {
+            Action::Up => self.step(-1, area),
+            Action::Down => self.step(1, area),
+            Action::PageUp => self.step(-page, area),
+            Action::PageDown => self.step(page, area),
+            Action::Top => self.step(isize::MIN / 2, area),
+            Action::Bottom => self.step(isize::MAX / 2, area),
+            Action::Open | Action::Right if !self.rows.is_empty() => self.open_detail(area),
+            Action::Filter => {
+                self.editing = true;
+                self.close_detail();
+            }
+            Action::ClearFilter => self.filter.set(""),
+            Action::ToggleDetail => {
+                self.beside = !self.beside;
+                self.part = Part::List;
+            }
+            Action::Left | Action::Back if self.part == Part::Detail || self.opened => {
+                self.close_detail();
+            }
+            Action::Back if !self.filter.text().is_empty() => self.filter.set(""),
+            _ => return false,
+        }
+        true
+    }
+
+    fn act_in_detail(&mut self, action: Action, area: Rect) -> bool {
+        let page =
+            self.regions(area).detail.map_or(1, |d| isize::try_from(d.height).unwrap_or(1)) - 1;
+        let delta = match action {
+            Action::Up => -1,
+            Action::Down => 1,
+            Action::PageUp => -page,
+            Action::PageDown => page,
+            Action::Top => isize::MIN / 2,
+            Action::Bottom => isize::MAX / 2,
+            _ => return false,
+        };
+        self.doc_top = self.doc_top.saturating_add_signed(delta);
+        self.clamp_doc(area);
+        true
+    }
+
+    /// Moves the selection.
+    pub fn step(&mut self, delta: isize, area: Rect) {
+        let before = self.list.index();
+        let rows = &self.rows;
+        self.list.step(delta, rows.len(), |n| rows[n].clone());
+        let height = self.height(area);
+        self.list.reveal(self.rows.len(), height);
+        if self.list.index() != before {
+            self.doc_top = 0;
+        }
+    }
+
+    fn open_detail(&mut self, area: Rect) {
+        self.opened = area.width < SIDE_BY_SIDE || !self.beside;
+        self.part = Part::Detail;
+    }
+
+    fn close_detail(&mut self) {
+        self.opened = false;
+        self.part = Part::List;
+    }
+
+    /// A key while the filter is typed; gives whether the text changed.
+    pub fn type_key(&mut self, key: KeyEvent) -> bool {
+        let before = self.filter.text().len();
+        let taken = self.filter.key(key);
+        taken && before != self.filter.text().len()
+    }
+
+    /// Ends typing; `keep` says whether the filter stays.
+    pub fn end_typing(&mut self, keep: Keep) {
+        self.editing = false;
+        if keep == Keep::No {
+            self.filter.set("");
+        }
+    }
+
+    /// Handles the mouse; gives whether a row was opened by a double click.
+    pub fn mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
+        let regions = self.regions(area);
+        let inside = |r: Rect| r.contains(gesture.position());
+        let in_detail = regions.detail.is_some_and(inside);
+        match gesture {
+            Gesture::Scroll { delta, .. } if in_detail => {
+                self.doc_top = self.doc_top.saturating_add_signed(delta);
+                self.clamp_doc(area);
+            }
+            Gesture::Scroll { delta, .. } => {
+                let rows = &self.rows;
+                let height = usize::from(regions.list.height);
+                self.list.scroll(delta, rows.len(), height, |n| rows[n].clone());
+            }
+            Gesture::Click(_) if in_detail => self.part = Part::Detail,
+            Gesture::Click(at) | Gesture::DoubleClick(at) if inside(regions.list) => {
+                let row = self.list.top() + usize::from(at.y - regions.list.y);
+                self.part = Part::List;
+                if row < self.rows.len() {
+                    if row != self.list.index() {
+                        self.doc_top = 0;
+                    }
+                    let rows = &self.rows;
+                    self.list.select_index(row, rows.len(), |n| rows[n].clone());
+                    return matches!(gesture, Gesture::DoubleClick(_));
+                }
+            }
+            Gesture::Click(_) if inside(regions.head) => self.editing = true,
+            _ => {}
+        }
+        false
+    }
+
+    /// Draws head line, divider and detail; the pane draws the rows.
+    pub fn render_frame(
+        &self,
+        cx: &Cx<'_>,
+        summary: &Ink,
+        total: usize,
+        area: Rect,
+        buf: &mut Buffer,
+    ) {
+        let regions = self.regions(area);
+        self.render_head(cx, summary, total, regions.head, buf);
+        if let Some(divider) = regions.divider {
+            super::vertical_rule(cx, divider, buf);
+        }
+        if let Some(detail) = regions.detail {
+            self.doc.render(cx, self.doc_top, detail, buf);
+            super::scroll_bar(cx, self.doc.len(), self.doc_top, detail, buf);
+        }
+        super::scroll_bar(cx, self.rows.len(), self.list.top(), regions.list, buf);
+    }
+
+    fn render_head(&self, cx: &Cx<'_>, summary: &Ink, total: usize, area: Rect, buf: &mut Buffer) {
+        if area.is_empty() {
+            return;
+        }
+        if !self.editing && self.filter.text().is_empty() {
+            Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis).put(summary, cx.style(Role::Muted));
+            return;
+        }
+        let count = ink!("{} of {} ", self.rows.len(), total);
+        let room = area.width.saturating_sub(super::width(&count) + 4);
+        let mut pen = Pen::new(buf, area);
+        pen.put("/ ", cx.style(Role::Accent));
+        if !self.editing {
+            pen.clip(Ink::line(self.filter.text()), room, cx.style(Role::Text));
+        }
+        pen.flush_right(count, cx.style(Role::Muted));
+        if self.editing {
+            let input = Rect { x: area.x + 2, width: room.min(area.width), height: 1, ..area };
+            self.filter.render(input.intersection(area), buf, cx.style(Role::Input));
+        }
+    }
+
+    /// Draws visible rows through `paint`, which gets a pen behind the cursor column, the id and
+    /// the style the row stands on.
+    pub fn render_rows(
+        &self,
+        cx: &Cx<'_>,
+        area: Rect,
+        buf: &mut Buffer,
+        mut paint: impl FnMut(&mut Pen<'_>, &I),
+    ) {
+        let list = self.regions(area).list;
+        for (row, index) in self.list.window(self.rows.len(), usize::from(list.height)).enumerate()
+        {
+            let line = Rect { y: list.y + row as u16, height: 1, ..list };
+            let selected = self.selected() == Some(&self.rows[index]);
+            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+            paint(&mut pen, &self.rows[index]);
+            if selected {
+                pen.row_style(cx.selection(self.part == Part::List));
+            }
+        }
+    }
+}
+
+/// Whether a filter stays when typing ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It stays.
+    Yes,
+    /// It goes.
+    No,
+}

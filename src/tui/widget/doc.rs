@@ -1,0 +1,251 @@
+//! A text of styled lines that is built once and drawn by window: details, help, black box.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::Value;
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+use super::pen::Pen;
+use crate::text::SafeText;
+use crate::tui::ink::{Drawable, Ink, Piece, ink};
+use crate::tui::pane::Cx;
+use crate::tui::theme::Role;
+
+/// One line: pieces with their roles.
+pub type DocLine = Vec<(Ink, Role)>;
+
+/// A text of styled lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Doc {
+    lines: Vec<DocLine>,
+    width: u16,
+    cut: bool,
+}
+
+impl Doc {
+    /// Most lines of one text; beyond them a last line says that there is more.
+    pub const MAX_LINES: usize = 20_000;
+
+    /// An empty text that wraps at `width` cells.
+    pub fn new(width: u16) -> Self {
+        Self { lines: Vec::new(), width: width.max(8), cut: false }
+    }
+
+    /// Number of lines.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether there is no line.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// A line of pieces, not wrapped.
+    pub fn line(&mut self, line: DocLine) -> &mut Self {
+        if self.lines.len() < Self::MAX_LINES {
+            self.lines.push(line);
+        } else if !self.cut {
+            self.cut = true;
+            self.lines
+                .push(vec![(ink!("more than is shown here: save it to read on"), Role::Warning)]);
+        }
+        self
+    }
+
+    /// An empty line, unless the last one is empty already.
+    pub fn gap(&mut self) -> &mut Self {
+        if self.lines.last().is_some_and(|line| !line.is_empty()) {
+            self.line(Vec::new());
+        }
+        self
+    }
+
+    /// A title.
+    pub fn heading(&mut self, text: impl Drawable) -> &mut Self {
+        self.gap();
+        self.line(vec![(own(text), Role::Heading)])
+    }
+
+    /// A label and its value on one line; long values wrap under themselves.
+    pub fn field(&mut self, label: &'static str, value: impl Drawable, role: Role) -> &mut Self {
+        const LABEL: usize = 14;
+        let room = self.width.saturating_sub(LABEL as u16 + 2).max(10);
+        let mut lead = ink!("{:<14}", label);
+        for part in wrap(value.text(), room) {
+            self.line(vec![(lead, Role::Muted), (Ink::line(part), role)]);
+            lead = ink!("{:14}", "");
+        }
+        self
+    }
+
+    /// Text wrapped at words, indented.
+    pub fn text(&mut self, indent: u16, text: &impl Drawable, role: Role) -> &mut Self {
+        let room = self.width.saturating_sub(indent).max(8);
+        for line in text.text().split('\n') {
+            for part in wrap(line, room) {
+                self.line(vec![(blanks(indent), Role::Text), (Ink::line(part), role)]);
+            }
+        }
+        self
+    }
+
+    /// A JSON value, indented and coloured by kind.
+    pub fn json(&mut self, indent: u16, value: &Value) -> &mut Self {
+        self.json_value(usize::from(indent), None, value, "");
+        self
+    }
+
+    fn json_value(&mut self, indent: usize, key: Option<&str>, value: &Value, comma: &'static str) {
+        if self.cut {
+            return;
+        }
+        let mut line: DocLine = vec![(blanks(indent as u16), Role::Text)];
+        if let Some(key) = key {
+            line.push((Ink::line(&Value::from(key).to_string()), Role::JsonKey));
+            line.push((ink!(": "), Role::Muted));
+        }
+        let (open, close): (&'static str, &'static str) = match value {
+            Value::Object(map) if !map.is_empty() => ("{", "}"),
+            Value::Array(items) if !items.is_empty() => ("[", "]"),
+            scalar => return self.json_scalar(line, scalar, comma),
+        };
+        line.push((ink!("{}", open), Role::Muted));
+        self.line(line);
+        match value {
+            Value::Object(map) => {
+                let last = map.len() - 1;
+                for (n, (key, item)) in map.iter().enumerate() {
+                    self.json_value(indent + 2, Some(key), item, if n < last { "," } else { "" });
+                }
+            }
+            Value::Array(items) => {
+                let last = items.len() - 1;
+                for (n, item) in items.iter().enumerate() {
+                    self.json_value(indent + 2, None, item, if n < last { "," } else { "" });
+                }
+            }
+            _ => {}
+        }
+        self.line(vec![
+            (blanks(indent as u16), Role::Text),
+            (ink!("{}{}", close, comma), Role::Muted),
+        ]);
+    }
+
+    fn json_scalar(&mut self, mut line: DocLine, value: &Value, comma: &'static str) {
+        let role = match value {
+            Value::String(_) => Role::JsonString,
+            Value::Number(_) => Role::JsonNumber,
+            _ => Role::JsonLiteral,
+        };
+        let text = Ink::line(&value.to_string());
+        let used: u16 = line.iter().map(|(piece, _)| super::width(piece)).sum();
+        let room = self.width.saturating_sub(used + 1).max(12);
+        let parts: Vec<&str> = wrap(text.as_str(), room).collect();
+        for (n, part) in parts.iter().enumerate() {
+            let mut current =
+                if n == 0 { std::mem::take(&mut line) } else { vec![(blanks(used), Role::Text)] };
+            current.push((Ink::line(part), role));
+            if n + 1 == parts.len() && !comma.is_empty() {
+                current.push((ink!("{}", comma), Role::Muted));
+            }
+            self.line(current);
+        }
+    }
+
+    /// The whole as plain text.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        for line in &self.lines {
+            for (piece, _) in line {
+                out.push_str(piece.as_str());
+            }
+            out.truncate(out.trim_end().len());
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Draws the lines from `top` on.
+    pub fn render(&self, cx: &Cx<'_>, top: usize, area: Rect, buf: &mut Buffer) {
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        for (row, line) in self.lines.iter().skip(top).take(usize::from(area.height)).enumerate() {
+            pen.at(0, row as u16);
+            for (piece, role) in line {
+                pen.put(piece, cx.style(*role));
+            }
+        }
+    }
+}
+
+fn own(text: impl Drawable) -> Ink {
+    let mut ink = Ink::default();
+    ink.push(text);
+    ink
+}
+
+fn blanks(n: u16) -> Ink {
+    ink!("{:1$}", "", usize::from(n))
+}
+
+/// Parts of one line that fit `room` cells, broken at blanks where there are any.
+pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut used = 0;
+        let mut blank = None;
+        for (at, grapheme) in text.grapheme_indices(true) {
+            used += grapheme.width();
+            if used > usize::from(room) && at > 0 {
+                let (end, next) = blank.unwrap_or((at, at));
+                rest = Some(&text[next..]);
+                return Some(&text[..end]);
+            }
+            if grapheme == " " && at > 0 {
+                blank = Some((at, at + 1));
+            }
+        }
+        rest = None;
+        Some(text)
+    })
+}
+
+/// A description of a server as lines that stand apart from ours.
+pub fn foreign(doc: &mut Doc, indent: u16, text: &SafeText) {
+    for line in Piece::lines(text) {
+        doc.text(indent, &line, Role::Foreign);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lines_break_at_blanks_and_long_words_where_they_must() {
+        assert_eq!(wrap("one two three", 7).collect::<Vec<_>>(), ["one two", "three"]);
+        assert_eq!(wrap("abcdefgh", 3).collect::<Vec<_>>(), ["abc", "def", "gh"]);
+        assert_eq!(wrap("", 3).collect::<Vec<_>>(), [""]);
+    }
+
+    #[test]
+    fn json_is_indented_and_comes_back_the_same() {
+        let value = serde_json::json!({"a": [1, "two", null], "b": {}, "c": {"d": true}});
+        let text = Doc::new(80).json(0, &value).to_text();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        assert!(text.starts_with("{\n  \"a\": [\n    1,\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn wrapping_loses_nothing_but_blanks(text in "[a-z日 ]{0,60}", room in 2u16..20) {
+            let joined: String = wrap(&text, room).collect();
+            prop_assert_eq!(joined.replace(' ', ""), text.replace(' ', ""));
+        }
+    }
+}

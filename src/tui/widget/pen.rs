@@ -1,0 +1,189 @@
+//! A pen over a region of the buffer: clips, measures by cells, draws [`Drawable`] text alone.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+use crate::tui::ink::Drawable;
+
+/// Width of drawable text in cells.
+pub fn width(text: &impl Drawable) -> u16 {
+    u16::try_from(text.text().width()).unwrap_or(u16::MAX)
+}
+
+/// Byte length of the longest prefix of `text` that fits `cells`.
+pub fn fit(text: &str, cells: u16) -> usize {
+    let mut used = 0;
+    for (at, grapheme) in text.grapheme_indices(true) {
+        used += grapheme.width();
+        if used > usize::from(cells) {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// Draws on one row at a time, left to right.
+pub struct Pen<'a> {
+    buf: &'a mut Buffer,
+    area: Rect,
+    x: u16,
+    y: u16,
+    ellipsis: &'static str,
+}
+
+impl<'a> Pen<'a> {
+    /// A pen at the first cell of `area`.
+    pub fn new(buf: &'a mut Buffer, area: Rect) -> Self {
+        let area = area.intersection(buf.area);
+        Self { buf, area, x: area.x, y: area.y, ellipsis: "…" }
+    }
+
+    /// Uses another sign where text is cut.
+    #[must_use]
+    pub const fn ellipsis(mut self, sign: &'static str) -> Self {
+        self.ellipsis = sign;
+        self
+    }
+
+    /// Moves to a column and row of the region.
+    pub fn at(&mut self, column: u16, row: u16) -> &mut Self {
+        self.x = self.area.x.saturating_add(column);
+        self.y = self.area.y.saturating_add(row);
+        self
+    }
+
+    /// Moves to a column of the current row.
+    pub fn column(&mut self, column: u16) -> &mut Self {
+        self.x = self.area.x.saturating_add(column);
+        self
+    }
+
+    /// Leaves cells free.
+    pub fn skip(&mut self, cells: u16) -> &mut Self {
+        self.x = self.x.saturating_add(cells);
+        self
+    }
+
+    /// Cells left on this row; 0 below the region.
+    pub fn room(&self) -> u16 {
+        if self.y >= self.area.bottom() { 0 } else { self.area.right().saturating_sub(self.x) }
+    }
+
+    /// The current column within the region.
+    pub const fn position(&self) -> u16 {
+        self.x.saturating_sub(self.area.x)
+    }
+
+    /// Draws as much as fits the row; cut text ends with an ellipsis.
+    pub fn put(&mut self, text: impl Drawable, style: Style) -> &mut Self {
+        let room = self.room();
+        self.clip(text, room, style)
+    }
+
+    /// Draws in at most `cells`; cut text ends with an ellipsis. Moves by what was drawn.
+    pub fn clip(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
+        let cells = cells.min(self.room());
+        if cells == 0 {
+            return self;
+        }
+        let text = text.text();
+        let whole = fit(text, cells) == text.len();
+        let (x, _) = if whole {
+            self.buf.set_stringn(self.x, self.y, text, usize::from(cells), style)
+        } else {
+            let upto = fit(text, cells - 1);
+            let (x, y) =
+                self.buf.set_stringn(self.x, self.y, &text[..upto], usize::from(cells), style);
+            self.buf.set_stringn(x, y, self.ellipsis, 1, style)
+        };
+        self.x = x;
+        self
+    }
+
+    /// Draws in exactly `cells`, filled up with blanks at the right.
+    pub fn left(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
+        let start = self.x;
+        self.clip(text, cells, style);
+        self.x = start.saturating_add(cells);
+        self
+    }
+
+    /// Draws in exactly `cells`, filled up with blanks at the left.
+    pub fn right(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
+        let start = self.x;
+        let blank = cells.saturating_sub(width(&text));
+        self.x = start.saturating_add(blank);
+        self.clip(text, cells - blank, style);
+        self.x = start.saturating_add(cells);
+        self
+    }
+
+    /// Draws at the right end of the row.
+    pub fn flush_right(&mut self, text: impl Drawable, style: Style) -> &mut Self {
+        let start = self.area.right().saturating_sub(width(&text)).max(self.x);
+        self.x = start;
+        self.put(text, style)
+    }
+
+    /// Styles the whole row without touching its text.
+    pub fn row_style(&mut self, style: Style) -> &mut Self {
+        if self.y < self.area.bottom() {
+            self.buf.set_style(Rect { y: self.y, height: 1, ..self.area }, style);
+        }
+        self
+    }
+
+    /// Repeats a sign to the end of the row.
+    pub fn rule(&mut self, sign: &'static str, style: Style) -> &mut Self {
+        let room = self.room();
+        for _ in 0..room {
+            self.buf.set_stringn(self.x, self.y, sign, 1, style);
+            self.x += 1;
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::SafeText;
+
+    fn drawn(cells: u16, paint: impl Fn(&mut Pen<'_>)) -> String {
+        let area = Rect::new(0, 0, cells, 1);
+        let mut buf = Buffer::empty(area);
+        paint(&mut Pen::new(&mut buf, area));
+        (0..cells).map(|x| buf[(x, 0)].symbol().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_does_not_fit_ends_with_an_ellipsis_and_numbers_align_right() {
+        assert_eq!(drawn(5, |p| _ = p.put("abcdefg", Style::new())), "abcd…");
+        assert_eq!(
+            drawn(6, |p| _ = p.right("42", 5, Style::new()).put("|", Style::new())),
+            "   42|"
+        );
+        assert_eq!(
+            drawn(6, |p| _ = p.left("ab", 4, Style::new()).put("|", Style::new())),
+            "ab  | "
+        );
+    }
+
+    #[test]
+    fn wide_characters_are_never_cut_in_half() {
+        let text = SafeText::line("日本語");
+        assert_eq!(drawn(4, |p| _ = p.put(&text, Style::new())).trim_end(), "日 …");
+    }
+
+    #[test]
+    fn drawing_outside_of_the_region_draws_nothing() {
+        let area = Rect::new(0, 0, 4, 1);
+        let mut buf = Buffer::empty(area);
+        Pen::new(&mut buf, Rect::new(2, 5, 9, 9)).at(3, 3).put("xx", Style::new());
+        Pen::new(&mut buf, Rect::new(0, 0, 0, 0)).put("xx", Style::new()).rule("-", Style::new());
+        assert_eq!(buf, Buffer::empty(area));
+    }
+}

@@ -1,0 +1,181 @@
+//! One line of typed text with a cursor: filters, palette, names.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::pen::{Pen, width};
+use crate::tui::ink::Ink;
+
+/// A line of text being typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextInput {
+    text: String,
+    /// Byte offset, always at a grapheme boundary.
+    cursor: usize,
+}
+
+impl TextInput {
+    /// Longest text, in bytes.
+    pub const MAX: usize = 4096;
+
+    /// A line that holds `text`, with the cursor at its end.
+    pub fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), cursor: text.len() }
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Replaces the text.
+    pub fn set(&mut self, text: &str) {
+        *self = Self::new(text);
+    }
+
+    /// Puts text at the cursor; line breaks become blanks.
+    pub fn insert(&mut self, text: &str) {
+        for c in text.chars() {
+            if self.text.len() + c.len_utf8() > Self::MAX {
+                break;
+            }
+            let c = if c.is_control() { ' ' } else { c };
+            self.text.insert(self.cursor, c);
+            self.cursor += c.len_utf8();
+        }
+    }
+
+    /// Handles a key as line editors do; gives whether the key was one of theirs.
+    pub fn key(&mut self, key: KeyEvent) -> bool {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        match key.code {
+            KeyCode::Char('a') if control => self.cursor = 0,
+            KeyCode::Char('e') if control => self.cursor = self.text.len(),
+            KeyCode::Char('u') if control => {
+                self.text.drain(..self.cursor);
+                self.cursor = 0;
+            }
+            KeyCode::Char('k') if control => self.text.truncate(self.cursor),
+            KeyCode::Char('w') if control => self.delete_word(),
+            KeyCode::Char('h') if control => self.delete_back(),
+            KeyCode::Backspace if alt => self.delete_word(),
+            KeyCode::Backspace => self.delete_back(),
+            KeyCode::Delete => {
+                let end = self.next();
+                self.text.drain(self.cursor..end);
+            }
+            KeyCode::Left => self.cursor = self.previous(),
+            KeyCode::Right => self.cursor = self.next(),
+            KeyCode::Home => self.cursor = 0,
+            KeyCode::End => self.cursor = self.text.len(),
+            KeyCode::Char(c) if !control && !alt => self.insert(c.encode_utf8(&mut [0; 4])),
+            _ => return false,
+        }
+        true
+    }
+
+    fn previous(&self) -> usize {
+        self.text[..self.cursor].grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
+    }
+
+    fn next(&self) -> usize {
+        self.text[self.cursor..]
+            .graphemes(true)
+            .next()
+            .map_or(self.cursor, |grapheme| self.cursor + grapheme.len())
+    }
+
+    fn delete_back(&mut self) {
+        let from = self.previous();
+        self.text.drain(from..self.cursor);
+        self.cursor = from;
+    }
+
+    fn delete_word(&mut self) {
+        let head = self.text[..self.cursor].trim_end();
+        let from = head
+            .rfind(char::is_whitespace)
+            .map_or(0, |at| at + head[at..].chars().next().map_or(1, char::len_utf8));
+        self.text.drain(from..self.cursor);
+        self.cursor = from;
+    }
+
+    /// Draws it with its cursor, scrolled so that the cursor is visible.
+    pub fn render(&self, area: Rect, buf: &mut Buffer, style: Style) {
+        let before = Ink::line(&self.text[..self.cursor]);
+        let hidden = width(&before).saturating_sub(area.width.saturating_sub(1));
+        let mut pen = Pen::new(buf, area);
+        pen.row_style(style);
+        let shown =
+            crate::tui::ink::Piece::of(&before, skip_cells(before.as_str(), hidden), usize::MAX);
+        pen.put(shown, style);
+        let end = self.next();
+        let under = if end > self.cursor {
+            Ink::line(&self.text[self.cursor..end])
+        } else {
+            Ink::line(" ")
+        };
+        pen.put(under, style.add_modifier(Modifier::REVERSED));
+        pen.put(Ink::line(&self.text[end..]), style);
+    }
+}
+
+fn skip_cells(text: &str, cells: u16) -> usize {
+    if cells == 0 {
+        return 0;
+    }
+    let upto = super::pen::fit(text, cells);
+    // A wide character across the edge is left out as a whole.
+    text[upto..].graphemes(true).next().map_or(upto, |g| {
+        if super::pen::fit(text, cells) < text.len() && width(&Ink::line(&text[..upto])) < cells {
+            upto + g.len()
+        } else {
+            upto
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn editing_is_by_what_people_see_as_characters() {
+        let mut input = TextInput::new("ae\u{301}");
+        input.key(KeyEvent::new(KeyCode::Backspace, KeyModifiers::NONE));
+        assert_eq!(input.text(), "a");
+        input.insert(" two words");
+        input.key(KeyEvent::new(KeyCode::Char('w'), KeyModifiers::CONTROL));
+        assert_eq!(input.text(), "a two ");
+    }
+
+    proptest! {
+        #[test]
+        fn any_keys_on_any_text_keep_it_whole_and_drawable(
+            text in ".{0,40}",
+            keys in proptest::collection::vec(0u8..10, 0..40),
+            cells in 0u16..20,
+        ) {
+            let mut input = TextInput::default();
+            input.insert(&text);
+            for key in keys {
+                let (code, modifiers) = [
+                    (KeyCode::Left, KeyModifiers::NONE), (KeyCode::Right, KeyModifiers::NONE),
+                    (KeyCode::Backspace, KeyModifiers::NONE), (KeyCode::Delete, KeyModifiers::NONE),
+                    (KeyCode::Char('w'), KeyModifiers::CONTROL), (KeyCode::Home, KeyModifiers::NONE),
+                    (KeyCode::Char('語'), KeyModifiers::NONE), (KeyCode::End, KeyModifiers::NONE),
+                    (KeyCode::Char('u'), KeyModifiers::CONTROL), (KeyCode::Char('k'), KeyModifiers::CONTROL),
+                ][usize::from(key)];
+                input.key(KeyEvent::new(code, modifiers));
+                let area = Rect::new(0, 0, cells, 1);
+                input.render(area, &mut Buffer::empty(area), Style::new());
+            }
+        }
+    }
+}
