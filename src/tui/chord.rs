@@ -84,7 +84,7 @@ impl Chord {
                     out.push(c);
                 }
             }
-            KeyCode::F(n) => out.push_str(&format!("F{n}")),
+            KeyCode::F(n) => out.extend(["F".to_owned(), n.to_string()]),
             code => out.push_str(
                 NAMED.iter().find(|(_, named, _)| *named == code).map_or("?", |(_, _, s)| s),
             ),

@@ -216,12 +216,16 @@ impl Keymap {
                     .iter()
                     .map(|c| format!("`{}`", c.to_string().replace('|', "\\|")))
                     .collect();
-                out.push_str(&format!(
-                    "| {} | {} | {} |\n",
+                out.extend([
+                    "| ",
                     scope.name(),
-                    keys.join(" "),
-                    action.help()
-                ));
+                    " | ",
+                    &keys.join(" "),
+                    " | ",
+                    action.help(),
+                    " |
+",
+                ]);
             }
         }
         out

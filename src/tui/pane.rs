@@ -275,7 +275,7 @@ pub trait Pane {
 
     /// The filter to remember.
     fn filter_text(&self) -> &str {
-        ""
+        Default::default()
     }
 
     /// Uses a remembered filter.

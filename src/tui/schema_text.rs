@@ -22,7 +22,7 @@ pub fn signature(schema: &Value) -> Ink {
             out.push_str(", ");
         }
         let optional = if is_required(schema, name) { "" } else { "?" };
-        out.push_str(&format!("{name}{optional}: {}", type_name(sub, schema, 2)));
+        out.extend([name, optional, ": ", &type_name(sub, schema, 2)]);
     }
     if total > MAX_PARAMETERS {
         out.push_str(", ...");

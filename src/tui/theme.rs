@@ -119,6 +119,7 @@ enum RoleConfig {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of a style")]
 struct StyleConfig {
     fg: Option<String>,
     bg: Option<String>,
@@ -137,7 +138,7 @@ impl Theme {
     pub fn load(name: &str, sources: &[(String, String)]) -> Result<Self, String> {
         let mut chain = Vec::new();
         let mut next = Some(name.to_owned());
-        while let Some(current) = next {
+        while let Some(current) = next.take() {
             if chain.iter().any(|(seen, _): &(String, ThemeConfig)| *seen == current) {
                 return Err(format!("theme `{name}` inherits from itself"));
             }
@@ -149,8 +150,9 @@ impl Theme {
                 .ok_or_else(|| format!("there is no theme `{current}`"))?;
             let config: ThemeConfig = toml::from_str(text)
                 .map_err(|e| format!("theme `{current}`: {}", first_lines(&e.to_string())))?;
-            next = config.inherits.clone();
+            let parent = config.inherits.clone();
             chain.push((current, config));
+            next = parent;
         }
         let mut theme = Self { name: name.to_owned(), styles: [Style::new(); Role::ALL.len()] };
         let mut palette = BTreeMap::new();

@@ -126,6 +126,9 @@ impl App {
     }
 
     fn view(&mut self, view: Arc<HostView>, effects: &mut Vec<Effect>) {
+        if Arc::ptr_eq(&view, &self.model.view) {
+            return;
+        }
         let fresh = view.pending.keys().any(|id| !self.model.view.pending.contains_key(id));
         if fresh {
             if let Some(request) = view.pending.values().next_back() {
@@ -140,10 +143,10 @@ impl App {
                 effects.push(Effect::Bell);
             }
         }
-        if view.failures.len() > self.model.view.failures.len() {
-            if let Some((_, task, message)) = view.failures.last() {
-                self.toast(ink!("{} failed, the rest goes on: {}", task, message), Role::Error);
-            }
+        if view.failures.len() > self.model.view.failures.len()
+            && let Some((_, task, message)) = view.failures.last()
+        {
+            self.toast(ink!("{} failed, the rest goes on: {}", task, message), Role::Error);
         }
         if let Some(scope) = &self.model.scope {
             // A scope remembered from the last run waits for its server; one that was here and

@@ -42,12 +42,12 @@ impl App {
         };
         let edits =
             typing && !matches!(action, Some(Action::Open | Action::Back | Action::QuitNow));
-        if edits && action.is_none_or(|a| !matches!(a, Action::Up | Action::Down | Action::Palette))
+        if edits
+            && action.is_none_or(|a| !matches!(a, Action::Up | Action::Down | Action::Palette))
+            && self.type_key(key)
         {
-            if self.type_key(key) {
-                self.mark(Redraw::Now);
-                return;
-            }
+            self.mark(Redraw::Now);
+            return;
         }
         if let Some(action) = action {
             self.mark(Redraw::Now);
@@ -136,10 +136,10 @@ impl App {
             }
         } else if layout.header.contains(at) && !self.model.view.pending.is_empty() {
             self.show(PaneId::Approvals);
-        } else if layout.footer.contains(at) {
-            if let Some(action) = self.footer_at(at.x) {
-                self.perform(action, effects);
-            }
+        } else if layout.footer.contains(at)
+            && let Some(action) = self.footer_at(at.x)
+        {
+            self.perform(action, effects);
         }
     }
 

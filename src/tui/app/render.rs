@@ -240,9 +240,7 @@ impl App {
             if action == Action::Quit {
                 let start = limit.max(x);
                 items.push((key, label, action, start..start + width));
-            } else if x + width <= limit
-                || matches!(action, Action::Help | Action::Palette) && x + width <= limit
-            {
+            } else if x + width <= limit {
                 items.push((key, label, action, x..x + width));
                 x += width;
             }

@@ -44,6 +44,7 @@ pub fn kind_word(kind: &RequestKind) -> Ink {
         RequestKind::Elicitation => ink!("answer"),
         RequestKind::UrlElicitation => ink!("open a URL"),
         RequestKind::Roots => ink!("roots"),
+        RequestKind::Guard => ink!("your consent"),
         RequestKind::Other(method) => Ink::line(method),
     }
 }

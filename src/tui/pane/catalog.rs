@@ -116,11 +116,11 @@ impl Catalog {
             return;
         }
         let mut doc = Doc::new(width);
-        if let Some(entry) = self.browser.selected() {
-            if let Some(server) = ui.model.server(&entry.server) {
-                detail(entry, server, ui.model, &mut doc);
-                changes(entry, server, ui.model, &mut doc);
-            }
+        if let Some(entry) = self.browser.selected()
+            && let Some(server) = ui.model.server(&entry.server)
+        {
+            detail(entry, server, ui.model, &mut doc);
+            changes(entry, server, ui.model, &mut doc);
         }
         self.browser.set_doc(doc, ui.area);
     }

@@ -214,20 +214,20 @@ impl Pane for MetricsPane {
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         let columns = self.browser.regions(ui.area).columns;
-        if let Gesture::Click(at) = gesture {
-            if columns.contains(at) {
-                let mut x = columns.right();
-                for column in Column::shown(columns.width).iter().rev() {
-                    x = x.saturating_sub(column.width() + 1);
-                    if at.x >= x {
-                        self.reversed = self.column == *column && !self.reversed;
-                        self.column = *column;
-                        return;
-                    }
+        if let Gesture::Click(at) = gesture
+            && columns.contains(at)
+        {
+            let mut x = columns.right();
+            for column in Column::shown(columns.width).iter().rev() {
+                x = x.saturating_sub(column.width() + 1);
+                if at.x >= x {
+                    self.reversed = self.column == *column && !self.reversed;
+                    self.column = *column;
+                    return;
                 }
-                self.column = Column::Name;
-                return;
             }
+            self.column = Column::Name;
+            return;
         }
         if self.browser.mouse(gesture, ui.area) {
             self.act(Action::Open, ui, out);
@@ -391,6 +391,9 @@ fn fits(row: &Row, record: &crate::host::traffic::TrafficRecord) -> bool {
         && name.is_none_or(|name| record.target.as_deref() == Some(name))
 }
 
+/// Height of the chart in lines.
+const ROWS: usize = 5;
+
 fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let counts: Vec<u32> = model.activity.recent(&row.server, Activity::SLOTS).collect();
     let most = counts.iter().max().copied().unwrap_or(0);
@@ -398,7 +401,6 @@ fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
         return;
     }
     doc.heading("messages of the server, 2 s each");
-    const ROWS: usize = 5;
     for level in (0..ROWS).rev() {
         let mut line = Ink::default();
         for count in &counts {

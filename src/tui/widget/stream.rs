@@ -273,7 +273,7 @@ mod tests {
         let looked = Cell::new(0u64);
         let even = |n: &u64| {
             looked.set(looked.get() + 1);
-            n % 2 == 0
+            n.is_multiple_of(2)
         };
         let mut stream = Stream::default();
         assert_eq!(stream.sync(&feed, Some(&even), 10), Progress::More);

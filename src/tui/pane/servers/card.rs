@@ -146,12 +146,11 @@ pub fn steps(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
         line.push((ink!("{} ", step_word(step.step)), Role::Muted));
         line.push((ink!("{}  ", sign), role));
     }
-    if server.state == ServerState::Starting {
-        if let Some(at) = last_stderr(server, model) {
-            if model.now.since(at) < Duration::from_secs(3) {
-                line.push((ink!("still writing to stderr"), Role::Muted));
-            }
-        }
+    if server.state == ServerState::Starting
+        && let Some(at) = last_stderr(server, model)
+        && model.now.since(at) < Duration::from_secs(3)
+    {
+        line.push((ink!("still writing to stderr"), Role::Muted));
     }
     line
 }
@@ -186,11 +185,10 @@ fn down(server: &ServerView, doc: &mut Doc) {
     if let Some(reason) = &server.reason {
         doc.text(2, reason, Role::Error);
     }
-    if let Some(failed) = server.steps.iter().find(|step| step.status == StepStatus::Failed) {
-        if let Some(detail) = failed.detail.as_ref().filter(|d| Some(*d) != server.reason.as_ref())
-        {
-            doc.text(2, &ink!("{}: {}", step_word(failed.step), detail), Role::Error);
-        }
+    if let Some(failed) = server.steps.iter().find(|step| step.status == StepStatus::Failed)
+        && let Some(detail) = failed.detail.as_ref().filter(|d| Some(*d) != server.reason.as_ref())
+    {
+        doc.text(2, &ink!("{}: {}", step_word(failed.step), detail), Role::Error);
     }
     let tail = server.stderr_tail.iter().filter(|line| !line.trim().is_empty());
     let mut last: Vec<_> = tail.rev().take(2).collect();

@@ -1,0 +1,59 @@
+//! When to draw: at most 60 frames a second for input, 30 for telemetry, none for nothing. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::tui::app::Redraw;
+
+/// Shortest time between frames the person asked for.
+const INPUT: Duration = Duration::from_micros(16_666);
+/// Shortest time between frames that telemetry asked for.
+const TELEMETRY: Duration = Duration::from_micros(33_333);
+
+/// Remembers the last frame.
+#[derive(Debug, Default)]
+pub struct Pacer {
+    last: Option<Instant>,
+}
+
+impl Pacer {
+    /// When the next frame is due; `None` when none is wanted.
+    pub fn due(&self, wanted: Redraw, now: Instant) -> Option<Instant> {
+        let pause = match wanted {
+            Redraw::None => return None,
+            Redraw::Soon => TELEMETRY,
+            Redraw::Now => INPUT,
+        };
+        Some(self.last.map_or(now, |last| (last + pause).max(now)))
+    }
+
+    /// A frame was drawn.
+    pub fn drawn(&mut self, now: Instant) {
+        self.last = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_frame_is_due_at_once_and_nothing_is_never_due() {
+        let now = Instant::now();
+        let pacer = Pacer::default();
+        assert_eq!(pacer.due(Redraw::None, now), None);
+        assert_eq!(pacer.due(Redraw::Soon, now), Some(now));
+    }
+
+    #[test]
+    fn input_waits_for_a_sixtieth_and_telemetry_for_a_thirtieth_of_a_second() {
+        let now = Instant::now();
+        let mut pacer = Pacer::default();
+        pacer.drawn(now);
+        assert_eq!(pacer.due(Redraw::Now, now), Some(now + INPUT));
+        assert_eq!(pacer.due(Redraw::Soon, now), Some(now + TELEMETRY));
+        let later = now + Duration::from_secs(1);
+        assert_eq!(pacer.due(Redraw::Now, later), Some(later));
+    }
+}

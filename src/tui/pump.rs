@@ -1,0 +1,113 @@
+//! Carries the engine's news to the screen: waits for changes, reads rings by cursor, takes
+//! snapshots, at most thirty times a second. Nothing is read while nothing changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::config::ServerName;
+use crate::host::ring::{Ring, Weighed};
+use crate::host::{Host, HostView};
+use crate::tui::message::Message;
+use crate::tui::model::Usage;
+
+/// Pause between two rounds.
+const ROUND: Duration = Duration::from_millis(33);
+/// Pause between two snapshots of metrics and cache while messages pass.
+const SNAPSHOT: Duration = Duration::from_millis(250);
+/// Pause between two readings of the process table.
+const USAGE: Duration = Duration::from_secs(5);
+/// Most records of one ring in one round.
+const BATCH: usize = 16_384;
+
+/// Runs until the screen is gone. Overflow policy: it waits while `messages` is full; the rings
+/// drop their oldest meanwhile and the screen learns how many it missed.
+pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
+    let mut view = host.view();
+    let (traffic, logs) = (host.traffic(), host.logs());
+    let (mut traffic_changed, mut logs_changed) = (traffic.changed(), logs.changed());
+    let (mut traffic_at, mut logs_at) = (0, 0);
+    let mut snapshot_at = Some(Instant::now());
+    let mut usage_at = Instant::now() + Duration::from_secs(1);
+    let mut shown: Option<Arc<HostView>> = None;
+    loop {
+        if shown.is_some() {
+            tokio::select! {
+                changed = view.changed() => if changed.is_err() { return },
+                _ = traffic_changed.changed() => {}
+                _ = logs_changed.changed() => {}
+                () = sleep_until(snapshot_at.unwrap_or(usage_at)), if snapshot_at.is_some() => {}
+                () = sleep_until(usage_at) => {}
+            }
+        }
+        let now = Instant::now();
+        let mut news = Vec::new();
+        let newest = view.borrow_and_update().clone();
+        if shown.as_ref().is_none_or(|shown| !Arc::ptr_eq(shown, &newest)) {
+            shown = Some(Arc::clone(&newest));
+            news.push(Message::View(newest));
+        }
+        traffic_changed.mark_unchanged();
+        logs_changed.mark_unchanged();
+        if let Some((batch, oldest)) = pull(&traffic, &mut traffic_at) {
+            if batch.next < traffic.span().end {
+                traffic_changed.mark_changed();
+            }
+            news.push(Message::Traffic(batch, oldest));
+            news.push(Message::Calls(host.calls()));
+            snapshot_at = snapshot_at.or(Some(now + SNAPSHOT));
+        }
+        if let Some((batch, oldest)) = pull(&logs, &mut logs_at) {
+            if batch.next < logs.span().end {
+                logs_changed.mark_changed();
+            }
+            news.push(Message::Logs(batch, oldest));
+        }
+        if snapshot_at.is_some_and(|at| now >= at) {
+            snapshot_at = None;
+            news.push(Message::Metrics(host.get_metrics()));
+            news.push(Message::Calls(host.calls()));
+            news.push(Message::Cache(host.cache()));
+        }
+        if now >= usage_at {
+            usage_at = now + USAGE;
+            let host = host.clone();
+            // Reads the process table: not on the screen's thread.
+            if let Ok(usage) = tokio::task::spawn_blocking(move || usage(&host)).await {
+                news.push(Message::Usage(usage));
+            }
+        }
+        for message in news {
+            if messages.send(message).await.is_err() {
+                return;
+            }
+        }
+        sleep(ROUND).await;
+    }
+}
+
+fn pull<T: Weighed>(
+    ring: &Ring<T>,
+    cursor: &mut u64,
+) -> Option<(crate::host::ring::Batch<T>, u64)> {
+    let batch = ring.read(*cursor, BATCH);
+    *cursor = batch.next;
+    (!batch.items.is_empty()).then(|| (batch, ring.span().start))
+}
+
+fn usage(host: &Host) -> Vec<(ServerName, Usage)> {
+    let names: Vec<ServerName> = host.view().borrow().servers.keys().cloned().collect();
+    names
+        .into_iter()
+        .filter_map(|name| {
+            let reading = host.usage(&name)?;
+            // In steps that can be seen, so that a resting screen rests.
+            let memory = reading.memory / 1_000_000 * 1_000_000;
+            let usage =
+                Usage { memory, cpu: reading.cpu_percent.round(), processes: reading.processes };
+            Some((name, usage))
+        })
+        .collect()
+}

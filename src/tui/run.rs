@@ -1,0 +1,340 @@
+//! Runs the dashboard: terminal, input, signals, engine and app around one loop. It drains what is
+//! ready, updates, and draws at most once; it sleeps until something happens.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::config::LogLevel;
+use crate::host::clock::Clock;
+use crate::tui::app::{App, Redraw, Setup};
+use crate::tui::effect::Effect;
+use crate::tui::engine::{Engine, EngineEvent, Source};
+use crate::tui::input::{Input, InputThread};
+use crate::tui::message::Message;
+use crate::tui::pacer::Pacer;
+use crate::tui::runner::Runner;
+use crate::tui::session::{PanicGuard, Session, refuse_terminal};
+use crate::tui::signal::{Signal, Signals};
+use crate::tui::state::{Places, read_prefs};
+use crate::tui::theme::ColorDepth;
+
+/// Grace of the servers when the terminal is gone: the program is to be gone soon too.
+const GRACE_WITHOUT_TERMINAL: Duration = Duration::from_millis(1_200);
+
+/// Changes the level of the program's own log.
+pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
+
+/// How the dashboard is started.
+pub struct Options {
+    /// Where the servers come from.
+    pub source: Source,
+    /// Draw with ASCII characters only.
+    pub ascii: bool,
+    /// Theme instead of the remembered one.
+    pub theme: Option<String>,
+    /// Colours whatever the environment says: `Some(false)` for none.
+    pub colour: Option<bool>,
+    /// Offer the tour when it was not taken yet.
+    pub tour: bool,
+    /// Changes the level of the program's own log, where it has one.
+    pub log_level: Option<HostLogLevel>,
+}
+
+/// Runs the dashboard until the person leaves; gives the exit code of the program.
+///
+/// # Errors
+/// When the terminal cannot be used: [`io::ErrorKind::Unsupported`] with words for the person.
+pub fn run(options: Options) -> io::Result<ExitCode> {
+    if let Some(reason) = refuse_terminal(std::env::var("TERM").ok().as_deref()) {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(Deck::run(options));
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Everything the loop holds.
+struct Deck {
+    app: App,
+    session: Session,
+    signals: Signals,
+    input: InputThread,
+    runner: Runner,
+    engine: Engine,
+    pacer: Pacer,
+    clock: Clock,
+    messages: mpsc::Sender<Message>,
+    leaving: Option<Leaving>,
+}
+
+/// The way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    /// The servers are being stopped; the screen shows it.
+    Stopping,
+    /// Nothing is waited for any more.
+    Now,
+}
+
+enum Event {
+    Input(Option<Input>),
+    Message(Option<Message>),
+    Engine(Option<EngineEvent>),
+    Signal(Signal),
+    Time,
+}
+
+impl Deck {
+    async fn run(options: Options) -> io::Result<ExitCode> {
+        let clock = Clock::system();
+        let places = Places::of_process();
+        let files = match &options.source {
+            Source::Files(files, _) => files.clone(),
+            Source::Config(_) => {
+                vec![PathBuf::from(if options.tour { ":demo" } else { ":command" })]
+            }
+        };
+        let prefs_file = places.prefs_file(&files);
+        let mut app =
+            App::new(setup(&options, &places, read_prefs(prefs_file.as_deref())), clock.now());
+        let (messages, mut incoming) = mpsc::channel(256);
+        let _guard = PanicGuard::install(messages.clone());
+        let signals = Signals::listen()?;
+        let mut session = Session::enter()?;
+        let (width, height) = session.size()?;
+        app.update(Message::Resize(width, height));
+        app.prepare();
+        session.draw(&app)?;
+        let (input_sender, mut inputs) = mpsc::channel(256);
+        let (engine_sender, mut engine_events) = mpsc::channel(8);
+        let mut deck = Self {
+            app,
+            session,
+            signals,
+            input: InputThread::spawn(input_sender)?,
+            runner: Runner::new(messages.clone(), prefs_file),
+            engine: Engine::spawn(options.source, engine_sender)?,
+            pacer: Pacer::default(),
+            clock,
+            messages,
+            leaving: None,
+        };
+        deck.pacer.drawn(Instant::now());
+        let outcome = deck.serve(&mut inputs, &mut incoming, &mut engine_events).await;
+        drop(deck);
+        outcome
+    }
+
+    async fn serve(
+        &mut self,
+        inputs: &mut mpsc::Receiver<Input>,
+        incoming: &mut mpsc::Receiver<Message>,
+        engine_events: &mut mpsc::Receiver<EngineEvent>,
+    ) -> io::Result<ExitCode> {
+        let mut engine_lives = true;
+        let mut terminal_lives = true;
+        loop {
+            let wake = self.next_wake();
+            let event = tokio::select! {
+                biased;
+                signal = self.signals.next() => Event::Signal(signal),
+                input = inputs.recv(), if terminal_lives => Event::Input(input),
+                message = incoming.recv() => Event::Message(message),
+                event = engine_events.recv(), if engine_lives => Event::Engine(event),
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Event::Time,
+            };
+            self.update(Message::Now(self.clock.now())).await?;
+            match event {
+                Event::Input(None | Some(Input::Gone)) => {
+                    terminal_lives = false;
+                    self.terminal_gone().await;
+                }
+                Event::Engine(None) => {
+                    engine_lives = false;
+                    self.leaving = self.leaving.map(|_| Leaving::Now);
+                }
+                event => self.react(event).await?,
+            }
+            while let Ok(input) = inputs.try_recv() {
+                match input {
+                    Input::Gone => {
+                        terminal_lives = false;
+                        self.terminal_gone().await;
+                    }
+                    input @ Input::Event(_) => self.react(Event::Input(Some(input))).await?,
+                }
+            }
+            for _ in 0..256 {
+                let Ok(message) = incoming.try_recv() else { break };
+                self.react(Event::Message(Some(message))).await?;
+            }
+            if self.leaving == Some(Leaving::Now) {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if terminal_lives {
+                self.draw_when_due()?;
+            }
+        }
+    }
+
+    async fn react(&mut self, event: Event) -> io::Result<()> {
+        match event {
+            Event::Input(Some(Input::Event(event))) => self.update(Message::Input(event)).await,
+            Event::Message(Some(message)) => self.update(message).await,
+            Event::Engine(Some(event)) => self.engine_event(event).await,
+            Event::Signal(signal) => self.signal(signal).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn update(&mut self, message: Message) -> io::Result<()> {
+        for effect in self.app.update(message) {
+            self.perform(effect).await?;
+        }
+        Ok(())
+    }
+
+    async fn engine_event(&mut self, event: EngineEvent) -> io::Result<()> {
+        match event {
+            EngineEvent::Loaded(config, files) => {
+                self.update(Message::Config(Some(config), files)).await
+            }
+            EngineEvent::Refused(error, files) => {
+                self.update(Message::Config(None, files)).await?;
+                self.update(Message::EngineFailed(error)).await
+            }
+            EngineEvent::Ready(host) => {
+                self.engine.attach(host.clone());
+                self.runner.host = Some(host.clone());
+                tokio::spawn(crate::tui::pump::run(host, self.messages.clone()));
+                self.update(Message::EngineReady).await
+            }
+        }
+    }
+
+    async fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        match signal {
+            Signal::Terminate if self.leaving.is_some() => self.quit_now(),
+            Signal::Terminate => self.update(Message::Terminate).await?,
+            Signal::Quit => self.quit_now(),
+            Signal::Suspend => self.suspend().await?,
+            Signal::Resized | Signal::Continued => {
+                if signal == Signal::Continued {
+                    self.session.resume()?;
+                }
+                let (width, height) = self.session.size()?;
+                self.update(Message::Resize(width, height)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn perform(&mut self, effect: Effect) -> io::Result<()> {
+        match effect {
+            Effect::Quit if self.leaving.is_none() => {
+                self.leaving = Some(Leaving::Stopping);
+                self.app.stopping();
+                self.engine.stop();
+            }
+            Effect::Quit | Effect::QuitNow => self.quit_now(),
+            Effect::Bell => self.session.write(b"\x07")?,
+            Effect::Copy(text) => self.copy(&text)?,
+            Effect::Redraw => {
+                self.session.redraw()?;
+                self.resized()?;
+            }
+            Effect::Suspend => Box::pin(self.suspend()).await?,
+            effect => self.runner.perform(effect),
+        }
+        Ok(())
+    }
+
+    /// OSC 52: the terminal puts it on the clipboard, also through ssh. The text is base64, so
+    /// nothing in it can reach the terminal as a sequence.
+    fn copy(&mut self, text: &str) -> io::Result<()> {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+        self.session.write(format!("\x1b]52;c;{encoded}\x07").as_bytes())
+    }
+
+    fn resized(&mut self) -> io::Result<()> {
+        let (width, height) = self.session.size()?;
+        self.app.update(Message::Resize(width, height));
+        Ok(())
+    }
+
+    async fn suspend(&mut self) -> io::Result<()> {
+        self.input.pause();
+        self.session.leave()?;
+        self.signals.stop_job().await;
+        self.session.resume()?;
+        self.input.resume();
+        self.resized()
+    }
+
+    fn quit_now(&mut self) {
+        self.engine.stop();
+        self.engine.force();
+        self.leaving = Some(Leaving::Now);
+    }
+
+    /// Nobody sees the screen any more: a short grace for the servers, then the end.
+    async fn terminal_gone(&mut self) {
+        self.engine.stop();
+        let deadline = Instant::now() + GRACE_WITHOUT_TERMINAL;
+        while !self.engine.is_finished() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.quit_now();
+    }
+
+    /// When the loop has to go on by itself: for a frame, a relative time.
+    fn next_wake(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let frame = self.pacer.due(self.app.redraw(), now);
+        let change = self.app.wake().map(|at| now + at.since(self.clock.now()));
+        [frame, change].into_iter().flatten().min()
+    }
+
+    fn draw_when_due(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        if self.pacer.due(self.app.redraw(), now).is_none_or(|due| due > now) {
+            return Ok(());
+        }
+        debug_assert!(self.app.redraw() > Redraw::None);
+        self.app.prepare();
+        self.session.draw(&self.app)?;
+        self.pacer.drawn(now);
+        Ok(())
+    }
+}
+
+fn setup(options: &Options, places: &Places, prefs: crate::tui::prefs::Prefs) -> Setup {
+    let depth = match options.colour {
+        Some(false) => ColorDepth::None,
+        _ => ColorDepth::from_env(|name| std::env::var(name).ok()),
+    };
+    let utf8 = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        .is_none_or(|value| {
+            let value = value.to_ascii_lowercase();
+            value.contains("utf-8") || value.contains("utf8")
+        });
+    Setup {
+        ascii: options.ascii || !utf8,
+        theme: options.theme.clone(),
+        depth,
+        prefs,
+        user: places.user_files(),
+        home: dirs::home_dir(),
+        tour: options.tour,
+    }
+}

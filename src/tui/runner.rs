@@ -1,0 +1,183 @@
+//! Does what the app wants done outside: commands to the host, calls, files. Each effect comes
+//! back as a message when there is something to say.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServerName;
+use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin};
+use crate::text::SafeText;
+use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
+use crate::tui::message::{CallToken, Message};
+use crate::tui::state;
+
+/// Does effects that need no terminal.
+pub struct Runner {
+    /// The engine, once it is there.
+    pub host: Option<Host>,
+    messages: mpsc::Sender<Message>,
+    prefs_file: Option<PathBuf>,
+    calls: HashMap<CallToken, CancellationToken>,
+}
+
+impl Runner {
+    /// A runner that reports to `messages`.
+    pub fn new(messages: mpsc::Sender<Message>, prefs_file: Option<PathBuf>) -> Self {
+        Self { host: None, messages, prefs_file, calls: HashMap::new() }
+    }
+
+    /// Does one effect; those of the terminal are not its business.
+    pub fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Server(server, command) => self.command(server, command),
+            Effect::Call(token, request) => self.call(token, request),
+            Effect::CancelCall(token) => {
+                if let Some(cancel) = self.calls.remove(&token) {
+                    cancel.cancel();
+                }
+            }
+            Effect::Answer(id, answer) => {
+                if let Err(error) = self.host().and_then(|host| host.answer(id, answer)) {
+                    self.tell(Message::Failed(error));
+                }
+            }
+            Effect::CacheDrop(key) => {
+                if let Ok(host) = self.host() {
+                    host.cache_drop(key.as_ref());
+                    self.tell(Message::Cache(host.cache()));
+                }
+            }
+            Effect::CacheContent(key) => {
+                if let Ok(host) = self.host() {
+                    let content = host.cache_content(&key);
+                    self.tell(Message::CacheContent(key, content));
+                }
+            }
+            Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
+                Ok(path) => {
+                    let path = std::path::absolute(&path).unwrap_or(path);
+                    Message::Done(SafeText::line(&format!("saved {}", path.display())))
+                }
+                Err(error) => Message::Failed(Error::new(
+                    ErrorCode::Internal,
+                    format!("{} was not saved: {error}", name.display()),
+                )),
+            }),
+            Effect::SavePrefs(prefs) => {
+                if let Some(Err(error)) =
+                    self.prefs_file.as_ref().map(|file| state::write_prefs(file, &prefs))
+                {
+                    tracing::warn!(%error, "the preferences were not saved");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn host(&self) -> Result<Host, Error> {
+        let missing = || Error::new(ErrorCode::Internal, "the engine is not running");
+        self.host.clone().ok_or_else(missing)
+    }
+
+    /// Overflow policy: effects come from keys; a queue that is full of them drops the words.
+    fn tell(&self, message: Message) {
+        let _ = self.messages.try_send(message);
+    }
+
+    fn command(&self, server: ServerName, command: ServerCommand) {
+        let host = match self.host() {
+            Ok(host) => host,
+            Err(error) => return self.tell(Message::Failed(error)),
+        };
+        let messages = self.messages.clone();
+        tokio::spawn(async move {
+            let done = run_command(&host, &server, command).await;
+            let message = match done {
+                Ok(Some(text)) => Message::Done(text),
+                Ok(None) => return,
+                Err(error) => Message::Failed(error),
+            };
+            let _ = messages.send(message).await;
+        });
+    }
+
+    fn call(&mut self, token: CallToken, request: CallRequest) {
+        let host = match self.host() {
+            Ok(host) => host,
+            Err(error) => return self.tell(Message::CallEnded(token, Box::new(Err(error)))),
+        };
+        let cancel = CancellationToken::new();
+        self.calls.retain(|_, cancel| !cancel.is_cancelled());
+        self.calls.insert(token, cancel.clone());
+        let messages = self.messages.clone();
+        tokio::spawn(async move {
+            let (sender, mut progress) = mpsc::channel(16);
+            let options = CallOptions {
+                timeout: request.timeout,
+                cancel: cancel.clone(),
+                progress: Some(sender),
+                bypass_cache: request.bypass_cache,
+                origin: Origin::Dashboard,
+                validation: request.validation,
+                server: Some(request.server.clone()),
+                ..CallOptions::default()
+            };
+            let forward = messages.clone();
+            let watcher = tokio::spawn(async move {
+                while let Some(step) = progress.recv().await {
+                    if forward.send(Message::CallProgress(token, step)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            let outcome = run_call(&host, &request.server, request.target, options).await;
+            watcher.abort();
+            cancel.cancel();
+            let _ = messages.send(Message::CallEnded(token, Box::new(outcome))).await;
+        });
+    }
+}
+
+async fn run_call(
+    host: &Host,
+    server: &ServerName,
+    target: CallTarget,
+    options: CallOptions,
+) -> Result<CallOutcome, Error> {
+    let canonical = |name: &str| format!("{server}.{name}");
+    match target {
+        CallTarget::Tool(name, arguments) => {
+            host.call_tool_with(&canonical(&name), arguments, options).await
+        }
+        CallTarget::Prompt(name, arguments) => {
+            host.get_prompt(&canonical(&name), arguments, options).await
+        }
+        CallTarget::Resource(uri) => host.get_resource(&uri, options).await,
+        CallTarget::Complete(params) => host.complete(server, params, options).await,
+    }
+}
+
+async fn run_command(
+    host: &Host,
+    server: &ServerName,
+    command: ServerCommand,
+) -> Result<Option<SafeText>, Error> {
+    match command {
+        ServerCommand::Start => host.start(server).await?,
+        ServerCommand::Stop => host.stop(server).await?,
+        ServerCommand::Restart => host.restart(server).await?,
+        ServerCommand::Refresh => host.refresh(server).await?,
+        ServerCommand::ResetBreaker(tool) => host.reset_breaker(server, tool.as_deref())?,
+        ServerCommand::LogLevel(level) => {
+            host.set_log_level(server, level).await?;
+            return Ok(Some(SafeText::line(&format!("{server} logs from {level:?} on"))));
+        }
+        ServerCommand::Roots(roots) => host.set_roots(server, roots)?,
+        ServerCommand::Subscribe(uri) => host.subscribe_resource(server, &uri).await?,
+        ServerCommand::Unsubscribe(uri) => host.unsubscribe_resource(server, &uri).await?,
+    }
+    Ok(None)
+}

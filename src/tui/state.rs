@@ -1,0 +1,144 @@
+//! Files of the person: preferences per project, themes, keymap. Reads and writes; a file that is
+//! not there or not readable counts as empty, a write is atomic.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::tui::message::UserFiles;
+use crate::tui::prefs::Prefs;
+
+/// Where the files of the person are.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Themes and keymap.
+    pub config: Option<PathBuf>,
+    /// What is remembered.
+    pub state: Option<PathBuf>,
+}
+
+impl Places {
+    /// `MCPDECK_CONFIG_DIR` and `MCPDECK_STATE_DIR`, or the folders the system has for these.
+    pub fn of_process() -> Self {
+        let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        let own = |dir: PathBuf| dir.join("mcpdeck");
+        Self {
+            config: named("MCPDECK_CONFIG_DIR").or_else(|| dirs::config_dir().map(own)),
+            state: named("MCPDECK_STATE_DIR")
+                .or_else(|| dirs::state_dir().or_else(dirs::data_local_dir).map(own)),
+        }
+    }
+
+    /// The preferences file of a project, which is named by its configuration files.
+    pub fn prefs_file(&self, files: &[PathBuf]) -> Option<PathBuf> {
+        let mut hash = Sha256::new();
+        for file in files {
+            let absolute = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            hash.update(absolute.as_os_str().as_encoded_bytes());
+            hash.update([0]);
+        }
+        let head =
+            hash.finalize().iter().take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+        let name = format!("{head:016x}");
+        Some(self.state.as_ref()?.join("dashboard").join(format!("{name}.json")))
+    }
+
+    /// Themes and keymap.
+    pub fn user_files(&self) -> UserFiles {
+        let Some(config) = &self.config else { return UserFiles::default() };
+        let mut themes = Vec::new();
+        let entries = std::fs::read_dir(config.join("themes"));
+        for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
+            if path.extension().is_some_and(|e| e == "toml")
+                && let (Some(name), Ok(text)) = (name, std::fs::read_to_string(&path))
+            {
+                themes.push((name, text));
+            }
+        }
+        themes.sort();
+        UserFiles { themes, keymap: std::fs::read_to_string(config.join("keymap.toml")).ok() }
+    }
+}
+
+/// Reads preferences.
+pub fn read_prefs(file: Option<&Path>) -> Prefs {
+    let text = file.and_then(|file| std::fs::read_to_string(file).ok());
+    text.map_or_else(Prefs::default, |text| Prefs::parse(&text))
+}
+
+/// Writes preferences: to a file beside it first, so that a crash leaves the old or the new.
+pub fn write_prefs(file: &Path, prefs: &Prefs) -> io::Result<()> {
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let beside = file.with_extension(format!("{}.new", std::process::id()));
+    let mut out = std::fs::File::create(&beside)?;
+    let written = out.write_all(prefs.to_text().as_bytes()).and_then(|()| out.sync_all());
+    drop(out);
+    let done = written.and_then(|()| std::fs::rename(&beside, file));
+    if done.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    done
+}
+
+/// Writes a new file; one that exists is left alone and the name gets a number. Gives its path.
+pub fn save_new(name: &Path, content: &[u8]) -> io::Result<PathBuf> {
+    let stem = name.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+    let suffix = name.extension().map_or_else(String::new, |s| format!(".{}", s.to_string_lossy()));
+    for number in 0..10_000 {
+        let path = match number {
+            0 => name.to_path_buf(),
+            n => name.with_file_name(format!("{stem}-{n}{suffix}")),
+        };
+        match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => {
+                file.write_all(content)?;
+                return Ok(path);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_is_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { config: None, state: Some(dir.path().into()) };
+        let file = places.prefs_file(&["mcp.json".into()]).unwrap();
+        let prefs = Prefs { pane: Some("logs".into()), ..Prefs::default() };
+        write_prefs(&file, &prefs).unwrap();
+        assert_eq!(read_prefs(Some(&file)), prefs);
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+        assert_ne!(places.prefs_file(&["other.json".into()]).unwrap(), file);
+    }
+
+    #[test]
+    fn saving_never_overwrites() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("a.json");
+        let first = save_new(&name, b"1").unwrap();
+        let second = save_new(&name, b"2").unwrap();
+        assert_eq!((first, second.clone()), (name.clone(), dir.path().join("a-1.json")));
+        assert_eq!(std::fs::read(name).unwrap(), b"1");
+    }
+
+    #[test]
+    fn themes_and_keymap_of_the_person_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("themes")).unwrap();
+        std::fs::write(dir.path().join("themes/mine.toml"), "inherits = \"dark\"").unwrap();
+        std::fs::write(dir.path().join("keymap.toml"), "[global]").unwrap();
+        let places = Places { config: Some(dir.path().into()), state: None };
+        let files = places.user_files();
+        assert_eq!(files.themes, [("mine".to_owned(), "inherits = \"dark\"".to_owned())]);
+        assert_eq!(files.keymap.as_deref(), Some("[global]"));
+    }
+}
