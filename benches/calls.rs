@@ -32,6 +32,9 @@ fn main() {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
+        let idle = deck(10).await;
+        println!("resident memory with ten idle servers: {:.1} MB\n", resident() / 1e6);
+        idle.shutdown().await;
         println!(
             "{:<34} {:>12} {:>12} {:>12}",
             "sequential, p50 (p99) in µs", "raw", "rmcp", "host"
@@ -51,9 +54,10 @@ fn main() {
         }
         println!("\nat once over ten servers, calls per second");
         for many in [50, 1_000] {
-            println!("{many:>6} in flight: host {:.0}", at_once(many).await);
+            let (host, alone) = (at_once(many).await, rmcp_at_once(many).await);
+            println!("{many:>6} in flight: rmcp {alone:.0}, host {host:.0}");
         }
-        println!("\nresident memory now: {:.1} MB", resident() / 1e6);
+        println!("\nresident memory after all that: {:.1} MB", resident() / 1e6);
     });
 }
 
@@ -147,6 +151,32 @@ async fn at_once(many: usize) -> f64 {
     let rate = total as f64 / began.elapsed().as_secs_f64();
     host.shutdown().await;
     rate
+}
+
+async fn rmcp_at_once(many: usize) -> f64 {
+    let mut children = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        let (child, stdin, stdout) = start();
+        children.push(child);
+        clients.push(().serve((stdout, stdin)).await.unwrap());
+    }
+    let total = many.max(5_000);
+    let began = Instant::now();
+    let mut calls = tokio::task::JoinSet::new();
+    let mut next = 0;
+    for _ in 0..total {
+        while next < total && calls.len() < many {
+            let peer = clients[next % 10].peer().clone();
+            calls.spawn(async move {
+                let arguments = json!({"size": SMALL}).as_object().cloned().unwrap();
+                peer.call_tool(CallToolRequestParams::new("echo").with_arguments(arguments)).await
+            });
+            next += 1;
+        }
+        calls.join_next().await.unwrap().unwrap().unwrap();
+    }
+    total as f64 / began.elapsed().as_secs_f64()
 }
 
 async fn deck(servers: usize) -> Host {

@@ -31,22 +31,20 @@ impl Operation {
         live: &Live,
         tool: Option<&Arc<Tool>>,
     ) -> Result<Checked, Error> {
-        let (Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. }) =
-            &mut self.request
-        else {
-            return Ok(Checked::default());
-        };
-        if arguments.is_null() {
+        if let Request::CallTool { arguments, .. } = &mut self.request
+            && arguments.is_null()
+        {
             *arguments = Value::Object(Map::new());
         }
-        let arguments = arguments.clone();
-        let problem = match (tool, &self.request) {
-            (Some(tool), _) => self.against_schema(tool, &arguments).await,
-            (None, Request::GetPrompt { name, .. }) => {
-                let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == *name);
-                prompt.and_then(|prompt| against_prompt(prompt, &arguments))
+        let (arguments, problem) = match (tool, &self.request) {
+            (Some(tool), Request::CallTool { arguments, .. }) => {
+                (arguments, self.against_schema(tool, arguments).await)
             }
-            _ => None,
+            (None, Request::GetPrompt { name, arguments }) => {
+                let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == *name);
+                (arguments, prompt.and_then(|prompt| against_prompt(prompt, arguments)))
+            }
+            _ => return Ok(Checked::default()),
         };
         let forced = problem.is_some();
         if let Some(error) = problem
@@ -54,7 +52,7 @@ impl Operation {
         {
             return Err(error);
         }
-        let warnings = self.guard(live, &arguments).await?;
+        let warnings = self.guard(live, arguments).await?;
         Ok(Checked { warnings, forced })
     }
 
