@@ -9,6 +9,8 @@ use super::deck::{self, Job, Need};
 use super::exit::Exit;
 use super::output;
 use crate::check::answers::Script;
+use crate::config::TransportKind;
+use crate::host::server::process::containment;
 use crate::host::{Host, HostView, ServerState, ServerView};
 use crate::telemetry::Telemetry;
 use crate::text::{SafeText, json as safe};
@@ -138,7 +140,7 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
         let view = view(host);
         let text = if args.json {
             let servers: Vec<Value> = view.servers.values().map(|s| status_json(s)).collect();
-            safe::compact(&json!({"servers": servers})) + "\n"
+            safe::compact(&json!({"servers": servers, "containment": containment()})) + "\n"
         } else {
             status_text(&view)
         };
@@ -195,6 +197,9 @@ fn status_text(view: &HostView) -> String {
             all.resources.len(),
         );
         let _ = writeln!(out, "{}", row.trim_end());
+    }
+    if view.servers.values().any(|server| server.transport == TransportKind::Stdio) {
+        let _ = writeln!(out, "\nprocesses are held by {}", containment().describe());
     }
     out
 }

@@ -16,7 +16,8 @@ pub enum Containment {
     /// Windows: a job object that is closed, and so killed, with the host.
     Job,
     /// Linux: own session, parent-death signal, and a guardian process that ends every session and
-    /// every process carrying the host's mark, also daemons that left their session.
+    /// every process carrying the host's mark, also daemons that left their session. One that left
+    /// session and parents *and* started with an empty environment is out of reach.
     Marked,
     /// Other Unix: own session and a guardian that ends every session; a daemon that left its
     /// session outlives a killed host.
@@ -46,11 +47,11 @@ impl Containment {
             Self::Job => "job object: every process of every server ends with the host",
             Self::Marked => {
                 "session, parent-death signal and guardian: every process of every server ends \
-                 within a second of the host, daemons included"
+                 with the host, daemons too unless they cleared their environment"
             }
             Self::Guarded => {
-                "session and guardian: servers and their children end within a second of the \
-                 host; daemons that left the session do not"
+                "session and guardian: servers and their children end with the host; daemons that \
+                 left the session do not"
             }
             Self::Leader => {
                 "session and parent-death signal: servers end with the host; their children only \
