@@ -16,6 +16,7 @@ mod file;
 pub mod graph;
 pub mod hazards;
 pub mod history;
+pub mod import;
 pub mod json_schema;
 mod keys;
 pub mod load;

@@ -5,18 +5,19 @@
 //! old one in the user's own folder and gives an [`Undo`].
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::config::atomic::{Readers, replace};
 use crate::config::source::Source;
 use crate::config::syntax::{Node, parse};
-use crate::config::{Diagnostic, Environment, ServerName};
+use crate::config::{Diagnostic, ServerName};
 
+mod save;
 mod splice;
 mod write;
+
+pub use save::{Undo, save, write_with_backup};
 
 use splice::{Doc, insert_element, insert_member, remove_at, replace_range};
 
@@ -116,8 +117,8 @@ impl fmt::Display for EditError {
 
 impl std::error::Error for EditError {}
 
-impl From<io::Error> for EditError {
-    fn from(error: io::Error) -> Self {
+impl From<std::io::Error> for EditError {
+    fn from(error: std::io::Error) -> Self {
         Self::Io(error.to_string())
     }
 }
@@ -405,67 +406,4 @@ fn others(root: &Node, meant: &[&ServerName], inputs: bool) -> Vec<(String, Valu
         }
     }
     out
-}
-
-/// What takes an edit back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undo {
-    path: PathBuf,
-    before: Option<String>,
-    after: String,
-    /// Where the copy of the old file is, when there was one and a place for it.
-    pub backup: Option<PathBuf>,
-}
-
-/// Applies edits to a file, all or none, and replaces it atomically. A file that does not exist
-/// is made.
-///
-/// # Errors
-/// [`EditError`]; the file is then as it was.
-pub fn save(path: &Path, edits: &[Edit], env: &Environment) -> Result<Undo, EditError> {
-    let before = match std::fs::read_to_string(path) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
-    let start = before.clone().unwrap_or_default();
-    let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
-    write_with_backup(path, before, after, env)
-}
-
-/// Replaces a file by a text made elsewhere (an import), with backup and undo.
-///
-/// # Errors
-/// [`EditError::Io`].
-pub fn write_with_backup(
-    path: &Path,
-    before: Option<String>,
-    after: String,
-    env: &Environment,
-) -> Result<Undo, EditError> {
-    let backup = match (&before, &env.state_dir) {
-        (Some(text), Some(state)) if *text != after => Some(write::backup(state, path, text)?),
-        _ => None,
-    };
-    if before.as_ref() != Some(&after) {
-        replace(path, after.as_bytes(), Readers::Default)?;
-    }
-    Ok(Undo { path: path.to_path_buf(), before, after, backup })
-}
-
-impl Undo {
-    /// Puts the old file back, unless somebody changed the new one.
-    ///
-    /// # Errors
-    /// [`EditError::ChangedSince`], [`EditError::Io`].
-    pub fn undo(&self) -> Result<(), EditError> {
-        if std::fs::read_to_string(&self.path)? != self.after {
-            return Err(EditError::ChangedSince(self.path.clone()));
-        }
-        match &self.before {
-            Some(text) => replace(&self.path, text.as_bytes(), Readers::Default)?,
-            None => std::fs::remove_file(&self.path)?,
-        }
-        Ok(())
-    }
 }

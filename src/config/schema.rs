@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Diagnostic, Position, ServerName};
 use crate::secret::Secret;
 
+mod policy;
+
+pub use policy::*;
+
 /// A whole configuration: one or several files merged, valid and expanded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct McpConfig {
@@ -158,67 +162,6 @@ pub struct ProcessLimits {
     pub open_files: Option<u64>,
 }
 
-/// When the host restarts a server by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestartConfig {
-    /// Whether at all.
-    pub policy: RestartPolicy,
-    /// Deaths in a row before giving up.
-    pub max: u32,
-    /// First delay; the delay is this times the attempt, jittered.
-    pub backoff: Duration,
-}
-
-/// Restart policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RestartPolicy {
-    /// Never by itself.
-    #[default]
-    Never,
-    /// After an exit nobody asked for.
-    OnFailure,
-}
-
-/// What a timed-out request does to the server (decision D4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnTimeout {
-    /// The server leaves the active list until it is reconnected.
-    #[default]
-    Unavailable,
-    /// It counts as a failure of the circuit breakers.
-    Breaker,
-}
-
-/// Exponential backoff for attempts that may be repeated.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RetryConfig {
-    /// First delay (default 1 s).
-    pub initial: Duration,
-    /// Growth per attempt (default 2).
-    pub factor: f64,
-    /// Longest delay (default 30 s).
-    pub max_delay: Duration,
-    /// Retries after the first attempt (default 3).
-    pub max_retries: u32,
-}
-
-/// Cache settings of one server (X1).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheConfig {
-    /// Whether answers are kept at all.
-    pub enabled: bool,
-    /// Time to live without a hint of the server (default 300 s).
-    pub ttl: Duration,
-    /// Serve an expired entry when the server is unavailable (default true).
-    pub stale_if_unavailable: bool,
-    /// Most entries (default 512).
-    pub max_entries: u64,
-    /// Most bytes (default 16 MiB).
-    pub max_bytes: u64,
-}
-
 /// Limits on what a server may send; defaults from the fault catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireLimits {
@@ -290,111 +233,6 @@ pub enum LogLevel {
     Emergency,
 }
 
-/// Allow and deny globs over tool names; deny wins; an empty allow list allows all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolFilter {
-    /// Globs of which one must match.
-    pub allow: Vec<String>,
-    /// Globs of which none may match.
-    pub deny: Vec<String>,
-}
-
-/// Development mode: restart when sources change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DevConfig {
-    /// Globs relative to the server's working directory.
-    pub watch: Vec<String>,
-    /// Command run before the restart, with its arguments.
-    pub build: Option<Vec<String>>,
-    /// Run the last call again after the restart.
-    pub rerun: bool,
-}
-
-/// What to do with suspicious arguments (R9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GuardMode {
-    /// Do not look.
-    Off,
-    /// Record and show.
-    #[default]
-    Warn,
-    /// Ask before sending.
-    Ask,
-    /// Refuse.
-    Deny,
-}
-
-/// Guard mode per server with exceptions per tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GuardPolicy {
-    /// For every tool.
-    pub default: GuardMode,
-    /// For the named tools.
-    pub tools: IndexMap<String, GuardMode>,
-}
-
-/// What happens to a request of a server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ApprovalRule {
-    /// A person (or the registered callback) decides.
-    #[default]
-    Ask,
-    /// Refused at once.
-    Deny,
-    /// Answered with this result.
-    Canned(serde_json::Value),
-}
-
-/// Rules per kind of request.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ApprovalRules {
-    /// For `sampling/createMessage`.
-    pub sampling: ApprovalRule,
-    /// For `elicitation/create`.
-    pub elicitation: ApprovalRule,
-}
-
-/// Whether a changed file is applied at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ReloadMode {
-    /// Applied when it is stable and valid.
-    #[default]
-    Auto,
-    /// Shown as a plan first.
-    Ask,
-}
-
-/// An input declared in `inputs`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputConfig {
-    /// Its id, as in `${input:id}`.
-    pub id: String,
-    /// What is asked.
-    pub description: String,
-    /// Kind and choices.
-    pub kind: InputKind,
-    /// Offered value.
-    pub default: Option<String>,
-}
-
-/// How an input is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InputKind {
-    /// Free text; masked when `password`.
-    PromptString {
-        /// Whether typing is hidden.
-        password: bool,
-    },
-    /// One of a list.
-    PickString {
-        /// The choices.
-        options: Vec<String>,
-    },
-}
-
 impl ServerConfig {
     /// A server with every default, as an entry holding nothing but the transport gives it.
     pub fn new(name: ServerName, transport: TransportConfig) -> Self {
@@ -429,51 +267,6 @@ impl ServerConfig {
             TransportConfig::Http(http)
             | TransportConfig::Sse(http)
             | TransportConfig::WebSocket(http) => http.headers.values().cloned().collect(),
-        }
-    }
-}
-
-impl Default for RestartConfig {
-    fn default() -> Self {
-        Self { policy: RestartPolicy::Never, max: 3, backoff: Duration::from_secs(2) }
-    }
-}
-
-impl Default for RetryConfig {
-    fn default() -> Self {
-        Self {
-            initial: Duration::from_secs(1),
-            factor: 2.0,
-            max_delay: Duration::from_secs(30),
-            max_retries: 3,
-        }
-    }
-}
-
-impl Default for CacheConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            ttl: Duration::from_secs(300),
-            stale_if_unavailable: true,
-            max_entries: 512,
-            max_bytes: 16 << 20,
-        }
-    }
-}
-
-impl Default for WireLimits {
-    fn default() -> Self {
-        Self {
-            line_bytes: 4 << 20,
-            depth: 128,
-            nodes: 500_000,
-            stderr_line_bytes: 16 << 10,
-            max_call: Duration::from_secs(600),
-            list_pages: 100,
-            list_entries: 5_000,
-            approvals: 32,
-            max_waiting: Duration::from_secs(3600),
         }
     }
 }

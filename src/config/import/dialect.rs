@@ -1,0 +1,245 @@
+//! From another program's entry to ours, key by key. Pure.
+
+use serde_json::{Map, Value, json};
+
+use crate::config::import::{Host, insert};
+use crate::config::keys::SERVER;
+
+/// Converts one entry. `None` when it names neither a command nor an address.
+pub(super) fn convert(
+    host: Host,
+    name: &str,
+    entry: &Map<String, Value>,
+    notes: &mut Vec<String>,
+) -> Option<Map<String, Value>> {
+    let mut left = entry.clone();
+    let mut out = Map::new();
+    transport(host, &mut left, &mut out)?;
+    common(&mut left, &mut out);
+    match host {
+        Host::Cline => cline(&mut left, &mut out),
+        Host::GeminiCli => gemini(&mut left, &mut out),
+        Host::Codex => codex(&mut left, &mut out, (name, notes)),
+        Host::Windsurf => tools(&mut left, &mut out, (&[], &["disabledTools"])),
+        // Milliseconds there, seconds here.
+        Host::ClaudeCode | Host::Cursor => insert(&mut out, "timeoutMs", left.remove("timeout")),
+        Host::Zed => zed(&mut left, &mut out),
+        Host::VsCode => own_keys(&mut left, &mut out),
+        Host::ClaudeDesktop => {}
+    }
+    if left.remove("disabled") == Some(Value::Bool(true))
+        || left.remove("enabled") == Some(Value::Bool(false))
+    {
+        out.insert("disabled".to_owned(), Value::Bool(true));
+    }
+    references(host, &mut out);
+    left.remove("enabled");
+    let ignored: Vec<&str> = left.keys().map(String::as_str).collect();
+    if !ignored.is_empty() {
+        notes.push(format!("`{name}`: {} has no counterpart here", ignored.join(", ")));
+    }
+    Some(out)
+}
+
+/// Which key the address stands in, and what it means there.
+fn transport(
+    host: Host,
+    left: &mut Map<String, Value>,
+    out: &mut Map<String, Value>,
+) -> Option<()> {
+    if host == Host::Zed {
+        flatten_command(left);
+    }
+    let declared = left
+        .remove("type")
+        .or_else(|| left.remove("transportType"))
+        .or_else(|| left.remove("transport"))
+        .and_then(|value| value.as_str().map(str::to_owned));
+    let urls = [("httpUrl", "http"), ("url", ""), ("serverUrl", "")];
+    let url = urls.into_iter().find_map(|(key, kind)| Some((key, kind, left.remove(key)?)));
+    if let Some(command) = left.remove("command").filter(Value::is_string)
+        && url.is_none()
+    {
+        out.insert("command".to_owned(), command);
+        return Some(());
+    }
+    let (key, kind, url) = url?;
+    let address = url.as_str()?.to_owned();
+    let kind = match (declared.as_deref(), kind) {
+        (Some("sse"), _) => "sse",
+        (Some("ws" | "websocket"), _) => "websocket",
+        (Some(_), _) | (None, "http") => "http",
+        // Gemini CLI keeps `url` for the older transport.
+        (None, _) if host == Host::GeminiCli && key == "url" => "sse",
+        (None, _) if address.trim_end_matches('/').ends_with("/sse") => "sse",
+        (None, _) => "http",
+    };
+    out.insert("type".to_owned(), json!(kind));
+    out.insert("url".to_owned(), url);
+    Some(())
+}
+
+/// Zed once wrote `command` as an object.
+fn flatten_command(left: &mut Map<String, Value>) {
+    if left.get("command").is_some_and(Value::is_object) {
+        let mut command = map(left.remove("command"));
+        insert(left, "command", command.remove("path"));
+        insert(left, "args", command.remove("args"));
+        insert(left, "env", command.remove("env").filter(|env| !env.is_null()));
+    }
+}
+
+/// Keys that are called alike everywhere.
+fn common(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
+    for key in ["args", "env", "envFile", "cwd", "headers"] {
+        let value = left.remove(key);
+        let empty = value
+            .as_ref()
+            .is_some_and(|v| v.is_null() || v.as_object().is_some_and(Map::is_empty) || v == "");
+        insert(out, key, value.filter(|_| !empty));
+    }
+}
+
+/// Keys VS Code shares with us.
+fn own_keys(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
+    let known: Vec<String> =
+        left.keys().filter(|key| SERVER.keys.iter().any(|k| k.name == *key)).cloned().collect();
+    for key in known {
+        insert(out, &key, left.remove(&key));
+    }
+}
+
+fn cline(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
+    insert(out, "timeout", left.remove("timeout"));
+}
+
+fn gemini(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
+    insert(out, "timeoutMs", left.remove("timeout"));
+    tools(left, out, (&["includeTools"], &["excludeTools"]));
+}
+
+fn zed(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
+    left.remove("source");
+    insert(out, "timeout", left.remove("timeout"));
+    if left.get("settings").and_then(Value::as_object).is_some_and(Map::is_empty) {
+        left.remove("settings");
+    }
+}
+
+fn codex(
+    left: &mut Map<String, Value>,
+    out: &mut Map<String, Value>,
+    (name, notes): (&str, &mut Vec<String>),
+) {
+    insert(out, "timeout", left.remove("tool_timeout_sec"));
+    insert(out, "startupTimeoutMs", left.remove("startup_timeout_ms"));
+    if !out.contains_key("startupTimeoutMs") {
+        insert(out, "startupTimeout", left.remove("startup_timeout_sec"));
+    }
+    tools(left, out, (&["enabled_tools"], &["disabled_tools"]));
+    let mut headers = map(left.remove("http_headers"));
+    for (header, variable) in map(left.remove("env_http_headers")) {
+        if let Some(variable) = variable.as_str() {
+            headers.insert(header, json!(marked(variable)));
+        }
+    }
+    if let Some(variable) = left.remove("bearer_token_env_var").as_ref().and_then(Value::as_str) {
+        headers.insert("Authorization".to_owned(), json!(format!("Bearer {}", marked(variable))));
+    }
+    if !headers.is_empty() {
+        out.insert("headers".to_owned(), Value::Object(headers));
+    }
+    let forwarded: Vec<String> = list(left.remove("env_vars"));
+    if !forwarded.is_empty() {
+        let mut env = map(out.remove("env"));
+        for variable in forwarded {
+            env.insert(variable.clone(), json!(marked(&variable)));
+        }
+        out.insert("env".to_owned(), Value::Object(env));
+        notes.push(format!("`{name}`: forwarded variables must be set now, or given a default"));
+    }
+}
+
+/// Lists of tools by name: `tools.allow` and `tools.deny` are globs, so their signs are escaped.
+fn tools(
+    left: &mut Map<String, Value>,
+    out: &mut Map<String, Value>,
+    (allow, deny): (&[&str], &[&str]),
+) {
+    let mut found = Map::new();
+    for (key, names) in [("allow", allow), ("deny", deny)] {
+        let all: Vec<String> = names.iter().flat_map(|name| list(left.remove(*name))).collect();
+        if !all.is_empty() {
+            let globs: Vec<String> = all.iter().map(|tool| globset::escape(tool)).collect();
+            found.insert(key.to_owned(), json!(globs));
+        }
+    }
+    if !found.is_empty() {
+        out.insert("tools".to_owned(), Value::Object(found));
+    }
+}
+
+fn map(value: Option<Value>) -> Map<String, Value> {
+    if let Some(Value::Object(map)) = value { map } else { Map::new() }
+}
+
+fn list(value: Option<Value>) -> Vec<String> {
+    let list = value.and_then(|v| v.as_array().cloned()).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Marks a reference of our own making, so that it is not taken for text of the other program.
+const OURS: char = '\u{e000}';
+
+fn marked(variable: &str) -> String {
+    format!("{OURS}{{{variable}}}")
+}
+
+/// Makes references mean here what they mean there.
+fn references(host: Host, out: &mut Map<String, Value>) {
+    for value in out.values_mut() {
+        rewrite(value, &|text| {
+            let text = match host {
+                // These pass text on as it is.
+                Host::ClaudeDesktop | Host::Codex | Host::Zed => text.replace("${", "$${"),
+                Host::GeminiCli => dollar_names(text),
+                _ => text.to_owned(),
+            };
+            text.replace(OURS, "$")
+        });
+    }
+}
+
+fn rewrite(value: &mut Value, change: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = change(text),
+        Value::Array(list) => list.iter_mut().for_each(|item| rewrite(item, change)),
+        Value::Object(map) => map.values_mut().for_each(|item| rewrite(item, change)),
+        _ => {}
+    }
+}
+
+/// `$NAME` becomes `${NAME}`, as Gemini CLI reads it.
+fn dollar_names(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(i) = rest.find('$') {
+        let (before, after) = rest.split_at(i);
+        out.push_str(before);
+        let name_end = after
+            .char_indices()
+            .skip(1)
+            .find(|(_, c)| !c.is_ascii_alphanumeric() && *c != '_')
+            .map_or(after.len(), |(i, _)| i);
+        let name = after.get(1..name_end).unwrap_or_default();
+        if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+            out.extend(["${", name, "}"]);
+            rest = after.get(name_end..).unwrap_or_default();
+        } else {
+            out.push('$');
+            rest = after.get(1..).unwrap_or_default();
+        }
+    }
+    out.push_str(rest);
+    out
+}

@@ -1,0 +1,249 @@
+//! Imports from real-looking files of the nine other programs: each becomes entries of ours with
+//! the same meaning, and our file keeps every byte it had.
+
+use std::path::{Path, PathBuf};
+
+use mcpdeck::config::import::{self, Conflict, Host, Imported};
+use mcpdeck::config::{Environment, load_text};
+use mcpdeck::secret::Secret;
+use serde_json::{Value, json};
+
+fn environment() -> Environment {
+    let mut env = Environment { cwd: "/work/shop".into(), ..Environment::default() };
+    for name in
+        ["TOKEN", "KEY", "FIGMA_KEY", "DB_URL", "API_KEY", "LOCAL_TOKEN", "FIGMA_TOKEN", "ORG_ID"]
+    {
+        env.vars.insert(name.into(), Secret::new("value"));
+    }
+    env.inputs.insert("key".into(), Secret::new("value"));
+    env
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/configs/import").join(name)
+}
+
+const FILES: [(Host, &str); 9] = [
+    (Host::ClaudeDesktop, "claude_desktop_config.json"),
+    (Host::ClaudeCode, "claude.json"),
+    (Host::Cursor, "cursor.json"),
+    (Host::VsCode, "vscode.json"),
+    (Host::Windsurf, "mcp_config.json"),
+    (Host::Cline, "cline_mcp_settings.json"),
+    (Host::GeminiCli, "gemini-settings.json"),
+    (Host::Codex, "codex.toml"),
+    (Host::Zed, "zed-settings.json"),
+];
+
+fn imported(host: Host) -> Imported {
+    let (_, file) = FILES.iter().find(|(h, _)| *h == host).expect("a fixture");
+    import::read(host, &fixture(file), &environment()).expect("read")
+}
+
+fn servers(host: Host) -> Value {
+    let all = imported(host).servers;
+    all.into_iter().map(|(name, entry)| (name.to_string(), entry)).collect()
+}
+
+#[test]
+fn each_program_s_entries_keep_their_meaning() {
+    for (host, expected) in [
+        (
+            Host::ClaudeDesktop,
+            json!({
+                "filesystem": { "command": "npx", "args":
+                    ["-y", "@modelcontextprotocol/server-filesystem", "/home/user/Documents"] },
+                "brave-search": { "command": "npx", "args": ["-y", "@brave/brave-search-mcp-server"],
+                    "env": { "BRAVE_API_KEY": "canary-brave-$${not a reference}" } }
+            }),
+        ),
+        (
+            Host::ClaudeCode,
+            json!({
+                "everywhere": { "command": "uvx", "args": ["mcp-server-git"] },
+                "shadowed": { "type": "http", "url": "${BASE:-https://example.com}/project",
+                    "headers": { "Authorization": "Bearer ${TOKEN}" }, "timeoutMs": 90000 }
+            }),
+        ),
+        (
+            Host::Cursor,
+            json!({
+                "local": { "command": "python", "args": ["${workspaceFolder}/server.py"],
+                    "env": { "KEY": "${env:KEY}" }, "envFile": "${workspaceFolder}/.env" },
+                "remote": { "type": "sse", "url": "https://example.com/sse",
+                    "headers": { "X-Key": "canary-cursor" } }
+            }),
+        ),
+        (
+            Host::VsCode,
+            json!({
+                "perplexity": { "command": "npx", "args": ["-y", "server-perplexity-ask"],
+                    "env": { "API_KEY": "${input:key}" },
+                    "dev": { "watch": "src/**", "debug": { "type": "node" } } },
+                "github": { "type": "http", "url": "https://example.com/mcp/" }
+            }),
+        ),
+        (
+            Host::Windsurf,
+            json!({
+                "figma": { "type": "http", "url": "https://example.com/mcp",
+                    "headers": { "API_KEY": "${env:FIGMA_KEY}" } },
+                "github": { "command": "docker", "args": ["run", "-i", "--rm", "image"],
+                    "disabled": true, "tools": { "deny": ["delete_repo", "odd[[]name[]]"] } }
+            }),
+        ),
+        (
+            Host::Cline,
+            json!({
+                "weather": { "command": "node", "args": ["/srv/weather/build/index.js"],
+                    "timeout": 60 },
+                "hub": { "type": "http", "url": "https://example.com/mcp", "disabled": true },
+                "old": { "type": "sse", "url": "https://example.com/events" }
+            }),
+        ),
+        (
+            Host::GeminiCli,
+            json!({
+                "python": { "command": "python", "args": ["-m", "server", "--port", "8080"],
+                    "cwd": "./tools", "timeoutMs": 15000,
+                    "env": { "DATABASE": "${DB_URL}", "KEY": "${API_KEY}", "PRICE": "5$" },
+                    "tools": { "allow": ["safe"], "deny": ["risky"] } },
+                "stream": { "type": "http", "url": "https://example.com/mcp" },
+                "events": { "type": "sse", "url": "https://example.com/events" }
+            }),
+        ),
+        (
+            Host::Codex,
+            json!({
+                "context": { "command": "npx", "args": ["-y", "context-server"],
+                    "env": { "MODE": "$${literal}", "LOCAL_TOKEN": "${LOCAL_TOKEN}" },
+                    "startupTimeout": 20, "timeout": 45.5, "tools": { "deny": ["screenshot"] } },
+                "figma": { "type": "http", "url": "https://example.com/mcp", "disabled": true,
+                    "headers": { "X-Region": "eu", "X-Org": "${ORG_ID}",
+                        "Authorization": "Bearer ${FIGMA_TOKEN}" } }
+            }),
+        ),
+        (
+            Host::Zed,
+            json!({
+                "custom": { "command": "some-command", "args": ["arg-1", "arg-2"] },
+                "older": { "command": "npx", "args": ["-y", "x"], "env": { "A": "canary-zed" } },
+                "remote": { "type": "http", "url": "https://example.com/mcp",
+                    "headers": { "Authorization": "Bearer x" } },
+                "off": { "command": "x", "disabled": true }
+            }),
+        ),
+    ] {
+        assert_eq!(servers(host), expected, "{}", host.name());
+    }
+}
+
+#[test]
+fn what_has_no_counterpart_is_named_and_no_value_is() {
+    for (host, words) in [
+        (Host::Cursor, "auth"),
+        (Host::VsCode, "gallery"),
+        (Host::Cline, "autoApprove"),
+        (Host::GeminiCli, "trust"),
+        (Host::Zed, "`extension` names neither"),
+        (Host::Codex, "forwarded variables"),
+    ] {
+        let notes = imported(host).notes.join("\n");
+        assert!(notes.contains(words), "{}: {notes}", host.name());
+        assert!(!notes.contains("canary"), "{notes}");
+    }
+}
+
+#[test]
+fn what_is_imported_loads_here_without_a_problem() {
+    for host in Host::ALL {
+        let (text, notes) = import::merged("", &imported(host), Conflict::Keep).expect("merged");
+        assert!(notes.is_empty());
+        let loaded = load_text(Path::new("mcp.json"), &text, &environment()).expect("loads");
+        let errors: Vec<_> = loaded
+            .diagnostics
+            .iter()
+            .filter(|d| d.is_error() && d.rule != "config/env-file")
+            .collect();
+        assert!(errors.is_empty(), "{}: {errors:#?}\n{text}", host.name());
+    }
+}
+
+const OURS: &str = "\
+{
+  // kept to the byte
+  \"vendor\":   { \"unknown\" : [1,2,] },
+  \"servers\": {
+    \"filesystem\": { \"command\": \"ours\" }, /* ours */
+  },
+}
+";
+
+#[test]
+fn our_file_keeps_every_byte_and_only_grows() {
+    for host in Host::ALL {
+        let (text, _) = import::merged(OURS, &imported(host), Conflict::Keep).expect("merged");
+        let diff = similar::TextDiff::from_lines(OURS, &text);
+        let gone: Vec<_> = diff
+            .iter_all_changes()
+            .filter(|change| change.tag() == similar::ChangeTag::Delete)
+            .collect();
+        assert!(gone.is_empty(), "{}: {gone:?}\n{text}", host.name());
+    }
+}
+
+#[test]
+fn a_taken_name_is_kept_or_replaced_as_asked() {
+    let from = imported(Host::ClaudeDesktop);
+    let (kept, notes) = import::merged(OURS, &from, Conflict::Keep).expect("merged");
+    assert!(kept.contains("\"ours\" }, /* ours */"));
+    assert_eq!(notes, ["`filesystem` is there already and stays as it is"]);
+    let (replaced, _) = import::merged(OURS, &from, Conflict::Replace).expect("merged");
+    assert!(!replaced.contains("\"command\": \"ours\""));
+    let (again, notes) = import::merged(&kept, &from, Conflict::Keep).expect("merged");
+    assert_eq!((again, notes.len()), (kept, 2), "a second import changes nothing");
+}
+
+#[test]
+fn the_preview_is_a_patch_without_secrets() {
+    let from = imported(Host::ClaudeDesktop);
+    let (text, _) = import::merged(OURS, &from, Conflict::Keep).expect("merged");
+    let patch = import::preview(Path::new("mcp.json"), OURS, &text);
+    assert!(patch.contains("+    \"brave-search\": {"), "{patch}");
+    assert!(patch.contains("\"BRAVE_API_KEY\": \"***\"") && !patch.contains("canary"), "{patch}");
+    assert_eq!(import::preview(Path::new("mcp.json"), OURS, OURS), "");
+}
+
+#[test]
+fn files_are_known_by_their_place_and_listed() {
+    let mut env = environment();
+    env.home = Some("/home/user".into());
+    env.config_dir = Some("/home/user/.config".into());
+    let places = import::places(&env);
+    for host in Host::ALL {
+        assert!(places.iter().any(|place| place.host == host), "{}", host.name());
+        assert_eq!(Host::by_id(host.id()), Some(host));
+    }
+    for place in places {
+        let known = Host::of_path(&env.absolute(&place.path));
+        assert!(
+            known.is_some_and(|known| known == place.host)
+                || place.path.ends_with(".zed/settings.json"),
+            "{place:?}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_used_says_why() {
+    let read = |host, text| import::read_text(host, Path::new("f"), text, &environment());
+    for (host, text, rule) in [
+        (Host::Cursor, "{", "config/syntax"),
+        (Host::Cursor, "{}", "import/nothing"),
+        (Host::Codex, "[mcp_servers", "config/syntax"),
+        (Host::Codex, "a = 1", "import/nothing"),
+    ] {
+        let problems = read(host, text).expect_err("unusable");
+        assert_eq!(problems[0].rule, rule);
+    }
+}
