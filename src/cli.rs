@@ -2,6 +2,7 @@
 
 pub mod args;
 mod check;
+mod configuration;
 mod content;
 mod deck;
 mod docs;
@@ -83,11 +84,14 @@ fn run(cli: Cli, telemetry: &Telemetry) -> Exit {
         Some(Verb::Call(args)) => operate::call(&cli.common, &args, telemetry),
         Some(Verb::Read(args)) => operate::read(&cli.common, &args, telemetry),
         Some(Verb::Prompt(args)) => operate::prompt(&cli.common, &args, telemetry),
+        Some(Verb::Config(args)) => configuration::config(&cli.common, &args),
+        Some(Verb::Import(args)) => configuration::import(&args),
         Some(Verb::Schema { which }) => docs::schema(which),
-        Some(_) => output::refuse("this command is not built yet"),
+        Some(_) => output::refuse("this build was made without this command"),
         None if cli.check.check => {
             let one = OneServer { url: cli.url, command: cli.command };
-            let request = check::Request { common: &cli.common, args: &cli.check, one: &one };
+            let demo = cli.dashboard.demo;
+            let request = check::Request { common: &cli.common, args: &cli.check, one: &one, demo };
             check::check(&request, telemetry)
         }
         None => dashboard(&cli),

@@ -26,6 +26,8 @@ pub struct Request<'a> {
     pub args: &'a CheckArgs,
     /// A server without a file.
     pub one: &'a OneServer,
+    /// Whether the embedded demo servers are meant.
+    pub demo: bool,
 }
 
 /// Files of one check.
@@ -63,10 +65,11 @@ impl From<String> for Refusal {
 }
 
 fn prepare(request: &Request<'_>) -> Result<(Plan, Vec<Output>, Files), Refusal> {
-    let Request { common, args, one } = *request;
+    let Request { common, args, one, demo } = *request;
     let outputs = outputs(&args.format)?;
     let fail_on = args.fail_on.unwrap_or(Severity::Warning);
-    let mut source = match load::source(common, one) {
+    let loaded = if demo { load::demo() } else { load::source(common, one) };
+    let mut source = match loaded {
         Ok(source) => source,
         Err(diagnostics) => {
             let findings = diagnostics.iter().map(Finding::from).collect();

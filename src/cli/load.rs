@@ -41,6 +41,21 @@ pub fn source(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic
     Ok(Source { config, diagnostics, path })
 }
 
+/// The embedded demo servers, as children of this program.
+///
+/// # Errors
+/// When this build has none, or the program does not know its own path.
+pub fn demo() -> Result<Source, Vec<Diagnostic>> {
+    let refuse = |message: &str| vec![Diagnostic::new("config/demo", Severity::Error, message)];
+    #[cfg(feature = "demo")]
+    {
+        let exe = std::env::current_exe().map_err(|error| refuse(&error.to_string()))?;
+        Ok(Source { config: crate::demo::config(&exe), diagnostics: Vec::new(), path: None })
+    }
+    #[cfg(not(feature = "demo"))]
+    Err(refuse("this build was made without the demo servers"))
+}
+
 /// Refuses what was not approved in the dashboard (`--require-trust`); nothing is started then.
 fn trusted(loaded: &Loaded, env: &Environment) -> Result<(), Vec<Diagnostic>> {
     let problems = TrustStore::of(env).map_or_else(
