@@ -254,8 +254,9 @@ fn explain(error: ClientInitializeError, handshake: Handshake, tap: &Tap) -> Con
             let versions: Vec<&str> =
                 server_supported.iter().map(ProtocolVersion::as_str).collect();
             let versions = SafeText::line(&versions.join(", "));
+            // No finding: another attempt in the other era may well succeed, and if none does,
+            // this is what the start failed of.
             let message = format!("no common protocol version: the server speaks {versions}");
-            tap.report(FindingKind::Version, &message, "", None);
             Error::new(ErrorCode::ServerStartup, message)
         }
         (ClientInitializeError::ConnectionClosed(_), _) => {
