@@ -15,7 +15,10 @@ type Problems = Vec<String>;
 pub fn run(row: &Row, stage: &Stage, run: &Run) -> Problems {
     let mut problems = Problems::new();
     let seconds = run.seconds.unwrap_or(20);
-    let finished = finish(command(row, stage, &arguments(run)), Duration::from_secs(seconds));
+    let command = command(row, stage, &arguments(run));
+    let patience = Duration::from_secs(seconds);
+    let finished =
+        if run.terminal { terminal(&command, patience) } else { finish(command, patience) };
     let mut expect = |holds: bool, what: String| {
         if !holds {
             let mut out = finished.stdout.clone() + &finished.stderr;
@@ -75,6 +78,48 @@ fn arguments(run: &Run) -> Vec<String> {
 
 fn is_json(run: &Run) -> bool {
     run.args == ["check"] || run.args.iter().any(|arg| arg == "--json")
+}
+
+/// Runs a command on a terminal of its own; everything it wrote is its standard output.
+fn terminal(command: &Command, at_most: Duration) -> Finished {
+    use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+    let size = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_height: 0 };
+    let pair = native_pty_system().openpty(size).expect("a terminal");
+    let mut builder = CommandBuilder::new(command.get_program());
+    builder.args(command.get_args());
+    builder.env("NO_COLOR", "1");
+    builder.env("TERM", "xterm");
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => builder.env(key, value),
+            None => builder.env_remove(key),
+        }
+    }
+    if let Some(folder) = command.get_current_dir() {
+        builder.cwd(folder);
+    }
+    let begun = std::time::Instant::now();
+    let mut child = pair.slave.spawn_command(builder).expect("the program starts");
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().expect("a reader");
+    let read = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut reader, &mut bytes);
+        bytes
+    });
+    let status = wait_for("the program on its terminal to end", at_most, || {
+        child.try_wait().expect("a child of ours")
+    });
+    drop(pair.master);
+    let bytes = read.join().expect("a reader");
+    Finished {
+        code: Some(status.exit_code() as i32),
+        // The terminal itself turns a line end into two characters.
+        stdout: String::from_utf8_lossy(&bytes).replace("\r\n", "\n"),
+        stderr: String::new(),
+        took: begun.elapsed(),
+        peak: 0,
+    }
 }
 
 /// The program over the row's configuration, with canaries in its environment.

@@ -73,6 +73,8 @@ pub struct HostPlan {
 pub struct Run {
     /// `check`, `check human` (its report for people), or other arguments.
     pub args: Vec<String>,
+    /// Run on a terminal, without colours of our own.
+    pub terminal: bool,
     /// Exit codes that are right.
     pub exit: Vec<i32>,
     /// What its JSON holds (see `subset`).
