@@ -1,4 +1,4 @@
-//! Actions: the words of a script. Plain data; [`super::play`] performs them.
+//! Actions: the words of a script. Plain data; the player performs them.
 //!
 //! Where an action holds a JSON value, that value is a template; where it holds text, `${...}` in
 //! it is replaced.
