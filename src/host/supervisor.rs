@@ -244,6 +244,13 @@ impl Supervisor {
                 let _ = taken.await;
             }
         }
+        for name in &plan.kept {
+            if let (Some(slot), Some(config)) = (slots.get(name), self.config.servers.get(name))
+                && slot.live().config.at != config.at
+            {
+                let _ = slot.commands.send(Command::Moved(Arc::new(config.clone()))).await;
+            }
+        }
         let plan::Plan { added, removed, changed, kept } = plan;
         self.deck.facts.record(Fact::Reloaded { added, removed, changed, kept }).await;
         self.deck.facts.flush().await;

@@ -34,6 +34,9 @@ async fn exactly_the_changed_server_and_its_dependents_restart() {
         })
         .await;
     }
+    while host.server_config(&name("other")).unwrap().at.line != 17 {
+        tokio::task::yield_now().await;
+    }
     let opens = |server: &str| world.server(server).opens();
     assert_eq!(
         (opens("db"), opens("api"), opens("other"), opens("old"), opens("new")),

@@ -36,7 +36,8 @@ impl Host {
         arguments: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let (slot, name) = self.inner.deck.routes().tool(name, options.server.as_ref())?;
+        let route = self.inner.deck.routes().tool(name, options.server.as_ref());
+        let (slot, name) = routed("tools/call", name, route)?;
         let request = Request::CallTool { name: Arc::clone(&name), arguments };
         self.operate((slot, name), "tools/call", request, options).await
     }
@@ -51,7 +52,8 @@ impl Host {
         arguments: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let (slot, name) = self.inner.deck.routes().prompt(name, options.server.as_ref())?;
+        let route = self.inner.deck.routes().prompt(name, options.server.as_ref());
+        let (slot, name) = routed("prompts/get", name, route)?;
         let arguments = match arguments {
             Value::Null => Value::Object(Map::new()),
             other => other,
@@ -69,7 +71,8 @@ impl Host {
         uri: &str,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let slot = self.inner.deck.routes().resource(uri, options.server.as_ref())?;
+        let route = self.inner.deck.routes().resource(uri, options.server.as_ref());
+        let slot = routed("resources/read", uri, route)?;
         let uri: Arc<str> = uri.into();
         let request = Request::ReadResource { uri: Arc::clone(&uri) };
         self.operate((slot, uri), "resources/read", request, options).await
@@ -158,4 +161,15 @@ impl Host {
         let context = quiet(deck, live.config.request_timeout);
         live.session()?.request(request, context).await.map(|_| ()).map_err(Error::advised)
     }
+}
+
+/// A name that leads nowhere is a rejected request: named in the error, and a record of the log
+/// (requirement O2).
+fn routed<T>(method: &str, asked: &str, route: Result<T, Error>) -> Result<T, Error> {
+    route.map_err(|error| {
+        tracing::info!(
+            target: "mcpdeck::call", action = method, outcome = error.code.as_str(), "{asked:?}"
+        );
+        error.request(format!("{method} {asked}"))
+    })
 }

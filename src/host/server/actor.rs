@@ -38,6 +38,8 @@ pub enum Command {
     Control(Input, oneshot::Sender<()>),
     /// Another configuration; restarts, starts or stops the server accordingly.
     Reconfigure(Arc<ServerConfig>, oneshot::Sender<()>),
+    /// The same configuration at another place of its file.
+    Moved(Arc<ServerConfig>),
     /// A request timed out on the session of this generation.
     TimedOut(u64, SafeText),
     /// Fetch the lists again; answered when they are there.
@@ -167,6 +169,10 @@ impl Actor {
             Command::Reconfigure(config, done) => {
                 self.reconfigure(config).await;
                 let _ = done.send(());
+            }
+            Command::Moved(config) => {
+                self.config = Arc::clone(&config);
+                self.slot.publish(|live| live.config = config);
             }
             Command::TimedOut(generation, reason) if generation == self.generation => {
                 self.give(Input::TimedOut(reason)).await;
