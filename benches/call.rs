@@ -4,7 +4,8 @@
 //!
 //! `cargo bench --bench call`; the goals are c/b at most 1.2 for a small call, at most 1.0 for
 //! 1 MB, and c under 0.1 ms for a small call. The ways take turns in rounds, and the median of the
-//! rounds counts, so that a noisy machine disturbs all of them alike. `-- host` repeats small calls
+//! rounds counts, so that a noisy machine disturbs all of them alike. Then 50 and 1,000 calls at once
+//! over ten servers, and what the host's memory is with ten idle ones. `-- host` repeats small calls
 //! of (c) alone for a while, and `-- rmcp` those of (b), for a profiler.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
@@ -128,12 +129,25 @@ async fn rmcp_call(service: &RunningService<RoleClient, Nothing>, arguments: &Va
 }
 
 /// (c) The whole host.
-async fn host_call(host: &Host, arguments: &Value) -> usize {
-    let outcome = host.call_tool("echo.echo", arguments.clone()).await.unwrap();
+async fn host_call(host: &Host, server: usize, arguments: &Value) -> usize {
+    let outcome = host.call_tool(NAMES[server], arguments.clone()).await.unwrap();
     outcome.result["content"][0]["text"].as_str().unwrap().len()
 }
 
-async fn start_host() -> Host {
+const NAMES: [&str; 10] = [
+    "echo0.echo",
+    "echo1.echo",
+    "echo2.echo",
+    "echo3.echo",
+    "echo4.echo",
+    "echo5.echo",
+    "echo6.echo",
+    "echo7.echo",
+    "echo8.echo",
+    "echo9.echo",
+];
+
+async fn start_host(servers: usize) -> Host {
     let stdio = StdioConfig {
         command: std::env::current_exe().unwrap().to_string_lossy().into_owned(),
         args: Vec::new(),
@@ -142,9 +156,12 @@ async fn start_host() -> Host {
         inherit_env: false,
         limits: mcpdeck::config::ProcessLimits::default(),
     };
-    let server = ServerConfig::new("echo".into(), TransportConfig::Stdio(stdio));
-    let config =
-        McpConfig { servers: IndexMap::from([("echo".into(), server)]), ..McpConfig::default() };
+    let mut config = McpConfig::default();
+    for n in 0..servers {
+        let transport = TransportConfig::Stdio(stdio.clone());
+        let server = ServerConfig::new(format!("echo{n}").as_str().into(), transport);
+        config.servers.insert(server.name.clone(), server);
+    }
     Host::builder().config(config).startup(Startup::All).initialize().await.unwrap()
 }
 
@@ -163,16 +180,26 @@ macro_rules! time {
     }};
 }
 
+/// Resident memory of this process in MB; 0 where the system does not tell.
+fn resident() -> f64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());
+    pages.unwrap_or_default() * 4096.0 / 1e6
+}
+
 async fn bench() {
+    let idle = start_host(10).await;
+    println!("host with ten idle servers: {:.1} MB resident", resident());
+    idle.shutdown().await;
     let (child, stdin, stdout) = spawn();
     let mut raw = Raw { _child: child, stdin, stdout: BufReader::new(stdout), id: 0 };
     let (_child, stdin, stdout) = spawn();
     let service = Nothing.serve((stdout, stdin)).await.unwrap();
-    let host = start_host().await;
+    let host = start_host(1).await;
     let small = json!({"text": "hello", "big": false});
     if let Some(alone) = std::env::args().find(|arg| arg == "host" || arg == "rmcp") {
         let took = if alone == "host" {
-            time!(100_000, 5, host_call(&host, &small))
+            time!(100_000, 5, host_call(&host, 0, &small))
         } else {
             time!(100_000, 5, rmcp_call(&service, &small))
         };
@@ -188,7 +215,7 @@ async fn bench() {
             let took = [
                 time!(calls, length, raw.call(&arguments)),
                 time!(calls, length, rmcp_call(&service, &arguments)),
-                time!(calls, length, host_call(&host, &arguments)),
+                time!(calls, length, host_call(&host, 0, &arguments)),
             ];
             // The first round warms up.
             if round > 0 {
@@ -203,26 +230,35 @@ async fn bench() {
         });
         println!("{name:<14} {a:>9.1} us {b:>9.1} us {c:>9.1} us   {:>5.2}  {:>5.2}", c / b, c / a);
     }
-    throughput(&service, &host).await;
     host.shutdown().await;
+    throughput().await;
 }
 
-/// Many small calls at once over one server.
-async fn throughput(service: &RunningService<RoleClient, Nothing>, host: &Host) {
+/// Many small calls at once over ten servers.
+async fn throughput() {
     const CALLS: usize = 5000;
+    const SERVERS: usize = 10;
     let arguments = json!({"text": "hello", "big": false});
-    for at_once in [50, 200] {
+    let mut services = Vec::new();
+    let mut children = Vec::new();
+    for _ in 0..SERVERS {
+        let (child, stdin, stdout) = spawn();
+        children.push(child);
+        services.push(Nothing.serve((stdout, stdin)).await.unwrap());
+    }
+    let host = start_host(SERVERS).await;
+    for at_once in [50, 1000] {
         let mut rates = [0.0; 2];
         for _ in 0..3 {
             let began = Instant::now();
-            many(at_once, CALLS, || rmcp_call(service, &arguments)).await;
+            many(at_once, CALLS, |n| rmcp_call(&services[n % SERVERS], &arguments)).await;
             rates[0] = f64::max(rates[0], CALLS as f64 / began.elapsed().as_secs_f64());
             let began = Instant::now();
-            many(at_once, CALLS, || host_call(host, &arguments)).await;
+            many(at_once, CALLS, |n| host_call(&host, n % SERVERS, &arguments)).await;
             rates[1] = f64::max(rates[1], CALLS as f64 / began.elapsed().as_secs_f64());
         }
         println!(
-            "{at_once} at once: rmcp {:.0} calls/s, host {:.0} calls/s ({:.2})",
+            "{at_once} at once over {SERVERS} servers: rmcp {:.0} calls/s, host {:.0} calls/s ({:.2})",
             rates[0],
             rates[1],
             rates[1] / rates[0]
@@ -230,9 +266,9 @@ async fn throughput(service: &RunningService<RoleClient, Nothing>, host: &Host) 
     }
 }
 
-async fn many<F: Future<Output = usize>>(at_once: usize, calls: usize, call: impl Fn() -> F) {
+async fn many<F: Future<Output = usize>>(at_once: usize, calls: usize, call: impl Fn(usize) -> F) {
     use futures::StreamExt;
-    let answered = futures::stream::iter((0..calls).map(|_| call()))
+    let answered = futures::stream::iter((0..calls).map(call))
         .buffer_unordered(at_once)
         .fold(0, |sum, length| async move { sum + length })
         .await;
