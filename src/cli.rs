@@ -4,6 +4,8 @@ pub mod args;
 mod check;
 mod configuration;
 mod content;
+#[cfg(feature = "tui")]
+mod dashboard;
 mod deck;
 mod docs;
 mod exit;
@@ -42,7 +44,7 @@ pub fn main() -> std::process::ExitCode {
     };
     let exit = run(cli, &telemetry);
     drop(telemetry);
-    exit.into()
+    exit
 }
 
 /// Plays a server, when that is what was asked for.
@@ -74,8 +76,8 @@ fn log_options(cli: &Cli) -> LogOptions {
     }
 }
 
-fn run(cli: Cli, telemetry: &Telemetry) -> Exit {
-    match cli.verb {
+fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
+    let exit = match cli.verb {
         Some(Verb::Explain(args)) => docs::explain(&args),
         Some(Verb::Completions { shell }) => docs::completions(shell),
         Some(Verb::Man) => docs::man(),
@@ -94,18 +96,22 @@ fn run(cli: Cli, telemetry: &Telemetry) -> Exit {
             let request = check::Request { common: &cli.common, args: &cli.check, one: &one, demo };
             check::check(&request, telemetry)
         }
-        None => dashboard(&cli),
-    }
+        None => return dashboard(&cli, telemetry),
+    };
+    exit.into()
 }
 
-/// The dashboard.
-fn dashboard(cli: &Cli) -> Exit {
+/// The dashboard, in builds that have one.
+fn dashboard(cli: &Cli, telemetry: &Telemetry) -> std::process::ExitCode {
     if let Some(word) = &cli.url
         && !word.contains("://")
     {
-        return output::refuse(&not_a_url(word));
+        return output::refuse(&not_a_url(word)).into();
     }
-    output::refuse("the dashboard is not built yet")
+    #[cfg(feature = "tui")]
+    return dashboard::run(cli, telemetry).unwrap_or_else(Into::into);
+    #[cfg(not(feature = "tui"))]
+    output::refuse("this build has no dashboard; see `mcpdeck --help` for what it has").into()
 }
 
 /// A word that is neither a command nor a URL is most often a misspelt command.

@@ -44,9 +44,26 @@ pub enum Payloads {
     Include,
 }
 
+/// Changes the level of the running log. Cheap to clone; outlives nothing.
+#[derive(Clone)]
+pub struct LogControl(reload::Handle<EnvFilter, Registry>);
+
+impl LogControl {
+    /// Changes the filter while running (requirement O1).
+    ///
+    /// # Errors
+    /// When it is not understood; the old one stays.
+    pub fn set_filter(&self, filter: &str) -> Result<(), LogError> {
+        let parsed = parse_filter(Some(filter))?;
+        self.0
+            .reload(parsed)
+            .map_err(|error| LogError::Filter(filter.to_owned(), error.to_string()))
+    }
+}
+
 /// The running log. Dropping it writes what is left.
 pub struct Telemetry {
-    filter: reload::Handle<EnvFilter, Registry>,
+    control: LogControl,
     redactor: Arc<RwLock<Redactor>>,
     payloads: Payloads,
     _writer: Option<WorkerGuard>,
@@ -91,18 +108,17 @@ impl Telemetry {
         };
         let subscriber = Registry::default().with(filter).with(layer);
         tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
-        Ok(Self { filter: handle, redactor, payloads: options.payloads, _writer: writer })
+        Ok(Self {
+            control: LogControl(handle),
+            redactor,
+            payloads: options.payloads,
+            _writer: writer,
+        })
     }
 
-    /// Changes the filter while running (requirement O1).
-    ///
-    /// # Errors
-    /// When it is not understood; the old one stays.
-    pub fn set_filter(&self, filter: &str) -> Result<(), LogError> {
-        let parsed = parse_filter(Some(filter))?;
-        self.filter
-            .reload(parsed)
-            .map_err(|error| LogError::Filter(filter.to_owned(), error.to_string()))
+    /// The handle that changes the level while running.
+    pub fn control(&self) -> LogControl {
+        self.control.clone()
     }
 
     /// Masks these values in every later line.

@@ -122,6 +122,11 @@ pub struct DashboardArgs {
     /// Draw with ASCII characters only.
     #[arg(long, help_heading = "Dashboard")]
     pub ascii: bool,
+
+    /// Theme: one of the shipped (default, dark, light, high-contrast, catppuccin, gruvbox) or your
+    /// own.
+    #[arg(long, value_name = "NAME", help_heading = "Dashboard")]
+    pub theme: Option<String>,
 }
 
 /// Options of the check.
