@@ -23,6 +23,8 @@ pub(crate) struct Reader<'a, 'p> {
     pub(crate) origins: &'p mut Origins,
     /// Inputs without an answer, with where they are used.
     pub(crate) unanswered: Vec<(String, Diagnostic)>,
+    /// Secrets found in what is no secret as a whole, such as an argument.
+    pub(crate) secrets: Vec<Secret>,
     /// Files read besides the configuration.
     pub(crate) reads: Vec<PathBuf>,
     /// Folder that relative paths start from.
@@ -82,7 +84,8 @@ impl Reader<'_, '_> {
         effective: &str,
     ) -> Option<String> {
         let written = node.text()?;
-        let Expanded { text, via } = self.expand_at(written, node, pointer)?;
+        let Expanded { text, via, secrets } = self.expand_at(written, node, pointer)?;
+        self.secrets.extend(secrets);
         if text.contains('\0') {
             let message = "a NUL character cannot be passed to a program";
             self.problems.error("config/nul", &node.range, pointer, message);
@@ -100,7 +103,7 @@ impl Reader<'_, '_> {
         pointer: &str,
     ) -> Option<Expanded> {
         if !has_reference(written) {
-            return Some(Expanded { text: written.to_owned(), via: Vec::new() });
+            return Some(Expanded { text: written.to_owned(), ..Expanded::default() });
         }
         match expand(written, self.scope) {
             Ok(expanded) => Some(expanded),
@@ -196,8 +199,20 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<Ser
         )),
     };
     settings::read(entry, reader, target);
+    target.hidden = std::mem::take(&mut reader.secrets);
+    target.hidden.extend(hidden_parts(&target.transport));
     target.at = reader.problems.source.position(entry.node.range.start);
     reader.trace(&entry.effective, entry.node, Vec::new());
     let failed = reader.problems.list.iter().skip(before).any(Diagnostic::is_error);
     if failed || reader.unanswered.len() > unanswered { None } else { server }
+}
+
+/// Secrets that stand in arguments and addresses as they are written.
+fn hidden_parts(transport: &TransportConfig) -> Vec<Secret> {
+    match transport {
+        TransportConfig::Stdio(stdio) => crate::config::mask::secret_arguments(&stdio.args),
+        TransportConfig::Http(http)
+        | TransportConfig::Sse(http)
+        | TransportConfig::WebSocket(http) => crate::config::mask::secret_of_address(&http.url),
+    }
 }

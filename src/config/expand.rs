@@ -15,6 +15,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::config::Environment;
+use crate::config::mask::is_secret_name;
+use crate::secret::Secret;
 
 /// Deepest nesting of defaults.
 const MAX_DEPTH: usize = 8;
@@ -39,6 +41,8 @@ pub(crate) struct Scope<'a> {
 pub(crate) struct Expanded {
     pub(crate) text: String,
     pub(crate) via: Vec<String>,
+    /// Parts that are secret: answers, and variables that are called like a secret.
+    pub(crate) secrets: Vec<Secret>,
 }
 
 /// Why text cannot be expanded, and which bytes of it.
@@ -187,6 +191,9 @@ impl Work<'_> {
             (Some(value), _) if !value.is_empty() => {
                 self.push(value);
                 self.out.via.push(format!("env:{name}"));
+                if is_secret_name(name) {
+                    self.out.secrets.push(Secret::new(value));
+                }
             }
             (_, Some(_)) if depth >= MAX_DEPTH => self.refuse(whole, Cause::TooMuch),
             (_, Some(default)) => {
@@ -208,6 +215,7 @@ impl Work<'_> {
             Some(value) => {
                 self.push(value.expose());
                 self.out.via.push(format!("input:{id}"));
+                self.out.secrets.push(value.clone());
             }
             None if command => self.refuse(whole, Cause::CommandInput(id.to_owned())),
             None => self.refuse(whole, Cause::Unanswered(id.to_owned())),
@@ -316,7 +324,6 @@ impl Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
 
     fn ask(text: &str) -> Result<String, Vec<Cause>> {
         let mut env = Environment {

@@ -278,6 +278,7 @@ fn server(
         scope,
         origins: &mut out.origins,
         unanswered: Vec::new(),
+        secrets: Vec::new(),
         reads: Vec::new(),
         folder: folder.clone(),
     };

@@ -8,6 +8,11 @@ use std::ops::Range;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 
+mod words;
+
+pub use words::{masked_address, masked_arguments};
+pub(crate) use words::{secret_arguments, secret_of_address};
+
 /// Objects whose values are secrets, whatever they are called.
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];
 

@@ -70,6 +70,9 @@ pub struct ServerConfig {
     pub guard: GuardPolicy,
     /// What to do with sampling and elicitation requests.
     pub approvals: ApprovalRules,
+    /// Secrets that stand within arguments or the address: answered inputs, variables and options
+    /// that are called like a secret.
+    pub hidden: Vec<Secret>,
     /// Where the entry stands.
     pub at: Position,
 }
@@ -256,17 +259,20 @@ impl ServerConfig {
             dev: None,
             guard: GuardPolicy::default(),
             approvals: ApprovalRules::default(),
+            hidden: Vec::new(),
             at: Position::default(),
         }
     }
 
-    /// Every secret of this server: environment and header values.
+    /// Every secret of this server: environment and header values, and what is secret in its
+    /// arguments and address.
     pub fn secrets(&self) -> Vec<Secret> {
-        match &self.transport {
-            TransportConfig::Stdio(stdio) => stdio.env.values().cloned().collect(),
+        let values = match &self.transport {
+            TransportConfig::Stdio(stdio) => stdio.env.values(),
             TransportConfig::Http(http)
             | TransportConfig::Sse(http)
-            | TransportConfig::WebSocket(http) => http.headers.values().cloned().collect(),
-        }
+            | TransportConfig::WebSocket(http) => http.headers.values(),
+        };
+        values.chain(&self.hidden).cloned().collect()
     }
 }

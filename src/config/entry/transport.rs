@@ -171,7 +171,7 @@ fn process_limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> ProcessLimi
     };
     ProcessLimits {
         memory: settings::bytes(&of, reader, "memory"),
-        cpu_time: reader.duration(&of, "cpu", "cpu"),
+        cpu_time: reader.duration(&of, "cpu", "cpuMs"),
         open_files: reader.integer(&of, "openFiles"),
     }
 }

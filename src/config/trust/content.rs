@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::config::mask::is_secret_name;
+use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::origin::Origins;
 use crate::config::problems::child;
 use crate::config::{ServerConfig, TransportConfig};
-use crate::secret::{MASK, Secret};
+use crate::secret::Secret;
 
 /// The approved content of one server: what is shown, and hashes of what is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl Content {
         out.args.clone_from(&args);
         out.hash = out.digest(salt);
         // Masked only after the hash, which has to see a swapped secret.
-        out.args = masked(args);
+        out.args = masked_arguments(args);
         out.target = masked_address(&out.target);
         out
     }
@@ -125,63 +125,4 @@ fn digest(parts: &[&str]) -> String {
         hasher.update(part.as_bytes());
     }
     super::hex(&hasher.finalize())
-}
-
-/// Arguments with what looks secret replaced: the value after `--token`, or in `--token=value`.
-pub(crate) fn masked(args: Vec<String>) -> Vec<String> {
-    let mut after = false;
-    args.into_iter()
-        .map(|arg| {
-            if std::mem::replace(&mut after, false) && !arg.starts_with('-') && !is_reference(&arg)
-            {
-                return MASK.to_owned();
-            }
-            if arg.contains("://") && !arg.starts_with('-') {
-                return masked_address(&arg);
-            }
-            match arg.split_once('=') {
-                Some((name, value)) if is_secret_name(name) && !is_reference(value) => {
-                    format!("{name}={MASK}")
-                }
-                Some((name, value)) if value.contains("://") => {
-                    format!("{name}={}", masked_address(value))
-                }
-                _ => {
-                    after = arg.starts_with('-') && !arg.contains('=') && is_secret_name(&arg);
-                    masked_address(&arg)
-                }
-            }
-        })
-        .collect()
-}
-
-fn is_reference(text: &str) -> bool {
-    text.starts_with("${") && text.ends_with('}') && !text.contains(":-")
-}
-
-/// An address without the user and password in it, and without secret parameters.
-pub(crate) fn masked_address(text: &str) -> String {
-    let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
-    let secret = |name: &str| is_secret_name(name);
-    let hidden = url.query_pairs().any(|(name, _)| secret(&name));
-    if url.password().is_none() && url.username().is_empty() && !hidden {
-        return text.to_owned();
-    }
-    if url.password().is_some() {
-        let _ = url.set_password(Some(MASK));
-    }
-    if !url.username().is_empty() {
-        let _ = url.set_username(MASK);
-    }
-    if hidden {
-        let pairs: Vec<(String, String)> = url
-            .query_pairs()
-            .map(|(name, value)| {
-                let value = if secret(&name) { MASK.to_owned() } else { value.into_owned() };
-                (name.into_owned(), value)
-            })
-            .collect();
-        url.query_pairs_mut().clear().extend_pairs(pairs);
-    }
-    url.to_string()
 }

@@ -1,0 +1,246 @@
+//! The effective configuration for reading: every setting with its value and where it comes
+//! from (`mcpdeck config`). Secrets are masked.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::mask::{masked_address, masked_arguments};
+use crate::config::problems::child;
+use crate::config::{
+    ApprovalRule, GuardPolicy, HttpConfig, Loaded, ProtocolChoice, ReloadMode, ServerConfig,
+    StdioConfig, TransportConfig,
+};
+use crate::secret::{MASK, Redactor};
+use crate::text::SafeText;
+
+/// The effective configuration as one document, defaults written out, secrets masked. Loading it
+/// gives the same servers, but for the masked values.
+pub fn effective(loaded: &Loaded) -> Value {
+    let servers: Map<String, Value> = loaded
+        .config
+        .servers
+        .iter()
+        .map(|(name, server)| (name.to_string(), Value::Object(entry(server))))
+        .collect();
+    let reload = match loaded.config.reload {
+        ReloadMode::Auto => "auto",
+        ReloadMode::Ask => "ask",
+    };
+    json!({ "reload": reload, "servers": servers })
+}
+
+/// The same as text, with the origin of each value behind it as a comment:
+///
+/// ```text
+/// "timeout": 30, // default
+/// "command": "npx", // mcp.json:4:18
+/// "TOKEN": "***", // env:GITHUB_TOKEN, mcp.json:6:28
+/// ```
+pub fn effective_text(loaded: &Loaded) -> String {
+    let mut out = String::new();
+    write_value(&mut out, &effective(loaded), ("", 0, true), loaded);
+    out.push('\n');
+    out
+}
+
+/// Where a value comes from, in words.
+pub fn origin_in_words(loaded: &Loaded, pointer: &str) -> String {
+    let Some(origin) = loaded.origins.get(pointer) else { return "default".to_owned() };
+    let mut parts = origin.via.clone();
+    if origin.at.line > 0 && !origin.at.file.as_os_str().is_empty() {
+        parts.push(origin.at.to_string());
+    } else if parts.is_empty() {
+        parts.push("command line".to_owned());
+    }
+    SafeText::line(&parts.join(", ")).as_str().to_owned()
+}
+
+fn write_value(
+    out: &mut String,
+    value: &Value,
+    (pointer, depth, last): (&str, usize, bool),
+    loaded: &Loaded,
+) {
+    let comma = if last { "" } else { "," };
+    let indent = "  ".repeat(depth + 1);
+    let close = "  ".repeat(depth);
+    let (brackets, parts): (_, Vec<(Option<&str>, String, &Value)>) = match value {
+        Value::Object(map) => {
+            let part = |(key, value)| (Some(key), child(pointer, key), value);
+            (('{', '}'), map.iter().map(|(k, v)| part((k.as_str(), v))).collect())
+        }
+        Value::Array(list) => {
+            let part = |(i, value)| (None, format!("{pointer}/{i}"), value);
+            (('[', ']'), list.iter().enumerate().map(part).collect())
+        }
+        scalar => {
+            let written = SafeText::line(&scalar.to_string());
+            let _ = write!(out, "{written}{comma} // {}", origin_in_words(loaded, pointer));
+            return;
+        }
+    };
+    out.push(brackets.0);
+    if parts.is_empty() {
+        let _ = write!(out, "{}{comma} // {}", brackets.1, origin_in_words(loaded, pointer));
+        return;
+    }
+    let count = parts.len();
+    for (i, (key, pointer, value)) in parts.into_iter().enumerate() {
+        let _ = write!(out, "\n{indent}");
+        if let Some(key) = key {
+            let _ = write!(out, "{}: ", SafeText::line(&json!(key).to_string()));
+        }
+        write_value(out, value, (&pointer, depth + 1, i + 1 == count), loaded);
+    }
+    let _ = write!(out, "\n{close}{}{comma}", brackets.1);
+}
+
+fn seconds(duration: Duration) -> Value {
+    if duration.subsec_nanos() == 0 {
+        json!(duration.as_secs())
+    } else {
+        json!(duration.as_secs_f64())
+    }
+}
+
+fn entry(server: &ServerConfig) -> Map<String, Value> {
+    let redactor = Redactor::new(server.secrets());
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Value| {
+        out.insert(key.to_owned(), value);
+    };
+    put("type", json!(server.transport.kind().as_str()));
+    match &server.transport {
+        TransportConfig::Stdio(stdio) => process(stdio, &redactor, &mut put),
+        TransportConfig::Http(http)
+        | TransportConfig::Sse(http)
+        | TransportConfig::WebSocket(http) => address(http, &redactor, &mut put),
+    }
+    put("timeout", seconds(server.request_timeout));
+    put("startupTimeout", seconds(server.startup_timeout));
+    put("shutdownTimeout", seconds(server.shutdown_timeout));
+    put("dependencies", json!(server.dependencies));
+    put("disabled", json!(server.disabled));
+    put(
+        "restart",
+        json!({
+            "policy": server.restart.policy,
+            "max": server.restart.max,
+            "backoff": seconds(server.restart.backoff),
+        }),
+    );
+    put("onTimeout", json!(server.on_timeout));
+    put(
+        "retry",
+        json!({
+            "maxRetries": server.retry.max_retries,
+            "initial": seconds(server.retry.initial),
+            "factor": server.retry.factor,
+            "maxDelay": seconds(server.retry.max_delay),
+        }),
+    );
+    put(
+        "cache",
+        json!({
+            "enabled": server.cache.enabled,
+            "ttl": seconds(server.cache.ttl),
+            "staleIfUnavailable": server.cache.stale_if_unavailable,
+            "maxEntries": server.cache.max_entries,
+            "maxBytes": server.cache.max_bytes,
+        }),
+    );
+    put("limits", limits(server));
+    policies(server, &mut put);
+    out
+}
+
+fn process(stdio: &StdioConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Value)) {
+    let shown = |text: &str| redactor.redact(text).into_owned();
+    let args: Vec<String> = masked_arguments(stdio.args.iter().map(|arg| shown(arg)).collect());
+    put("command", json!(shown(&stdio.command)));
+    put("args", json!(args));
+    put("env", stdio.env.keys().map(|name| (name.clone(), json!(MASK))).collect());
+    if let Some(cwd) = &stdio.cwd {
+        put("cwd", json!(cwd.display().to_string()));
+    }
+    put("inheritEnv", json!(stdio.inherit_env));
+}
+
+fn address(http: &HttpConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Value)) {
+    put("url", json!(masked_address(&redactor.redact(http.url.as_str()))));
+    put("headers", http.headers.keys().map(|name| (name.clone(), json!(MASK))).collect());
+}
+
+fn limits(server: &ServerConfig) -> Value {
+    let wire = &server.wire;
+    let mut out = json!({
+        "lineBytes": wire.line_bytes,
+        "depth": wire.depth,
+        "nodes": wire.nodes,
+        "stderrLineBytes": wire.stderr_line_bytes,
+        "maxCall": seconds(wire.max_call),
+        "listPages": wire.list_pages,
+        "listEntries": wire.list_entries,
+        "approvals": wire.approvals,
+        "maxWaiting": seconds(wire.max_waiting),
+    });
+    if let TransportConfig::Stdio(stdio) = &server.transport {
+        let of = &stdio.limits;
+        for (key, value) in [
+            ("memory", of.memory.map(|n| json!(n))),
+            ("cpu", of.cpu_time.map(seconds)),
+            ("openFiles", of.open_files.map(|n| json!(n))),
+        ] {
+            if let Some(value) = value {
+                out[key] = value;
+            }
+        }
+    }
+    out
+}
+
+fn policies(server: &ServerConfig, put: &mut dyn FnMut(&str, Value)) {
+    let roots: Vec<Value> = server
+        .roots
+        .iter()
+        .map(|root| match &root.name {
+            Some(name) => json!({ "uri": root.uri, "name": name }),
+            None => json!(root.uri),
+        })
+        .collect();
+    put("roots", json!(roots));
+    put(
+        "protocol",
+        match &server.protocol {
+            ProtocolChoice::Auto => json!("auto"),
+            ProtocolChoice::Legacy => json!("legacy"),
+            ProtocolChoice::Modern => json!("modern"),
+            ProtocolChoice::Version(version) => json!(version),
+        },
+    );
+    if let Some(level) = server.log_level {
+        put("logLevel", json!(level));
+    }
+    put("tools", json!({ "allow": server.tools.allow, "deny": server.tools.deny }));
+    if let Some(dev) = &server.dev {
+        let mut value = json!({ "watch": dev.watch, "rerun": dev.rerun });
+        if let Some(build) = &dev.build {
+            value["build"] = json!(build);
+        }
+        put("dev", value);
+    }
+    let GuardPolicy { default, tools } = &server.guard;
+    put("guard", json!({ "default": default, "tools": tools }));
+    let rule = |rule: &ApprovalRule| match rule {
+        ApprovalRule::Ask => json!("ask"),
+        ApprovalRule::Deny => json!("deny"),
+        ApprovalRule::Canned(answer) => json!({ "canned": answer }),
+    };
+    let approvals = &server.approvals;
+    put(
+        "approvals",
+        json!({ "sampling": rule(&approvals.sampling), "elicitation": rule(&approvals.elicitation) }),
+    );
+}
