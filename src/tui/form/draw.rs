@@ -253,7 +253,9 @@ fn draw_value(
         buf.set_style(Rect { width, ..area }, look.input);
         (&editor.area).render(Rect { width, ..area }, buf);
         if editor.area.is_empty() && width > 12 {
-            let ghost = ghost(row, editor.edits);
+            let is_null =
+                pointer::get(state.value(), &row.pointer).is_some_and(serde_json::Value::is_null);
+            let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
             put(buf, area.x + 1, area.y, width - 1, &ghost, look.faint);
         }
         return area.x + (wide + 1).min(width);

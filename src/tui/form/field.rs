@@ -62,6 +62,8 @@ pub struct Field {
     pub nullable: bool,
     /// Everything that holds there.
     pub merged: Merged,
+    /// Sub-schemas that may name the values of a choice.
+    naming: Vec<Node>,
 }
 
 impl Field {
@@ -74,7 +76,14 @@ impl Field {
             let reason = "its value is of another kind than the schema says".to_owned();
             kind = FieldKind::Json(Some(reason));
         }
-        Self { kind, nullable, merged }
+        let naming = match &kind {
+            FieldKind::MultiChoice(_) => {
+                super::merge::merge(document, &merged.items, None, &[]).nodes
+            }
+            FieldKind::Choice(_) => merged.nodes.clone(),
+            _ => Vec::new(),
+        };
+        Self { kind, nullable, merged, naming }
     }
 
     /// Whether the place fell back to typed JSON although the schema says something about it.
@@ -102,17 +111,12 @@ impl Field {
 
     /// A name for one of the values of a choice, when the schema gives it one.
     pub fn option_name(&self, index: usize, option: &Value) -> Option<&str> {
-        let named = self.merged.nodes.iter().find_map(|node| {
-            let fixed =
-                node.fixed.as_ref().or(node.options.as_ref().filter(|o| o.len() == 1)?.first());
-            (fixed == Some(option)).then_some(node.title.as_deref()).flatten()
+        let titled = self.naming.iter().find(|node| {
+            let single = node.options.as_ref().filter(|o| o.len() == 1).and_then(|o| o.first());
+            node.title.is_some() && node.fixed.as_ref().or(single) == Some(option)
         });
-        named
-            .or_else(|| {
-                let is = |node: &&Node| node.fixed.as_ref() == Some(option);
-                self.merged.nodes.iter().find(is)?.title.as_deref()
-            })
-            .or_else(|| self.merged.first(|node| node.option_names.get(index).map(String::as_str)))
+        let listed = || self.naming.iter().find_map(|node| node.option_names.get(index));
+        titled.and_then(|node| node.title.as_deref()).or_else(|| listed().map(String::as_str))
     }
 }
 

@@ -344,7 +344,11 @@ pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String>
         }
         (FieldKind::Text { .. }, Some(Value::String(text))) => text.clone(),
         (FieldKind::Number { .. }, Some(Value::Number(n))) => n.to_string(),
-        (FieldKind::Text { .. } | FieldKind::Number { .. }, Some(Value::Null)) => String::new(),
+        // Null is shown as a hint, so that typing replaces it.
+        (
+            FieldKind::Text { .. } | FieldKind::Number { .. } | FieldKind::Json(_),
+            Some(Value::Null),
+        ) => String::new(),
         (FieldKind::Json(_), Some(value)) => serde_json::to_string_pretty(value).ok()?,
         _ => return None,
     })

@@ -1,0 +1,171 @@
+//! The corpus of schemas: every hard keyword by hand, and every tool of the real servers. For each
+//! a form is built, filled by keys, compared with the expected JSON, turned into JSON and back, and
+//! drawn on a small screen.
+#![cfg(feature = "tui")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use mcpdeck::config::ServerName;
+use mcpdeck::config::history::History;
+use mcpdeck::config::saved::SavedCalls;
+use mcpdeck::host::Timestamp;
+use mcpdeck::text::SafeText;
+use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};
+use mcpdeck::tui::form::draw::Look;
+use mcpdeck::tui::form::{FormCommand, FormState};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::Value;
+
+fn folder(name: &str) -> Vec<(String, Value)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/schemas").join(name);
+    let mut all: Vec<(String, Value)> = std::fs::read_dir(path)
+        .expect("the corpus is there")
+        .map(|entry| {
+            let path = entry.expect("readable").path();
+            let text = std::fs::read_to_string(&path).expect("readable");
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            (name, serde_json::from_str(&text).expect("JSON"))
+        })
+        .collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+fn screen(schema: &Value) -> CallScreen {
+    let subject = Subject {
+        server: ServerName::new("corpus"),
+        kind: SubjectKind::Tool,
+        wire: "tool".into(),
+        label: SafeText::line("tool"),
+        title: None,
+        description: None,
+        manner: "",
+        schema: Arc::new(schema.clone()),
+        bytes: 0,
+    };
+    CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0))
+}
+
+fn press(screen: &mut CallScreen, script: &str) {
+    let mut rest = script;
+    while let Some(c) = rest.chars().next() {
+        let (key, used) = match (c, rest[c.len_utf8()..].split_once('>')) {
+            ('<', Some((name, _))) => (named(name), name.len() + 2),
+            _ => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
+        };
+        screen.key(key, Timestamp(1));
+        rest = &rest[used..];
+    }
+}
+
+fn named(name: &str) -> KeyEvent {
+    let (modifiers, bare) = match name.split_once('-') {
+        Some(("ctrl", bare)) => (KeyModifiers::CONTROL, bare),
+        Some(("alt", bare)) => (KeyModifiers::ALT, bare),
+        _ => (KeyModifiers::NONE, name),
+    };
+    let code = match bare {
+        "enter" => KeyCode::Enter,
+        "tab" => KeyCode::Tab,
+        "up" => KeyCode::Up,
+        "down" => KeyCode::Down,
+        "space" => KeyCode::Char(' '),
+        "backspace" => KeyCode::Backspace,
+        other => KeyCode::Char(other.chars().next().expect("a key")),
+    };
+    KeyEvent::new(code, modifiers)
+}
+
+fn draw_small(screen: &mut CallScreen) {
+    let area = Rect::new(0, 0, 60, 20);
+    for row in 0..=screen.form.rows().len().min(60) {
+        screen.form.select(row);
+        screen.prepare(area, &Look::default());
+        let mut buf = Buffer::empty(area);
+        screen.render(&Look::default(), Timestamp(2), area, &mut buf);
+    }
+}
+
+/// Form to JSON to form is the identity: what JSON shows, set again, is the same value.
+fn round_trip(name: &str, form: &mut FormState) {
+    let before = form.arguments();
+    form.apply(FormCommand::Json);
+    let text = form.json().expect("open").area.lines().join("\n");
+    form.replace_json(&text);
+    form.abandon_json();
+    assert_eq!(form.arguments(), before, "{name}: form -> JSON -> form");
+}
+
+#[test]
+fn every_hand_written_schema_is_filled_by_keys_as_expected() {
+    let corpus = folder("hand");
+    assert!(corpus.len() >= 60, "{} cases", corpus.len());
+    let mut wrong = Vec::new();
+    for (name, case) in &corpus {
+        let mut screen = screen(&case["schema"]);
+        press(&mut screen, case["keys"].as_str().expect("keys"));
+        let got = screen.form.arguments();
+        if got != case["expected"] {
+            wrong.push(format!("{name}: {got} instead of {}", case["expected"]));
+            continue;
+        }
+        let fits = screen.form.blocking() == 0;
+        if fits != case["fits"].as_bool().unwrap_or(true) {
+            wrong.push(format!("{name}: problems {:?}", screen.form.problems()));
+        }
+        let degraded: Vec<&str> = screen.form.degraded().into_iter().map(|(at, _)| at).collect();
+        let expected: Vec<&str> =
+            case["degraded"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if degraded != expected {
+            wrong.push(format!("{name}: degraded {degraded:?} instead of {expected:?}"));
+        }
+        draw_small(&mut screen);
+        round_trip(name, &mut screen.form);
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+}
+
+#[test]
+fn no_tool_of_the_real_servers_degrades_and_each_can_be_drawn() {
+    let mut tools = 0;
+    for (server, list) in folder("real") {
+        for tool in list.as_array().expect("tools") {
+            let name = format!("{server}.{}", tool["name"].as_str().expect("a name"));
+            let mut screen = screen(&tool["inputSchema"]);
+            assert!(screen.form.degraded().is_empty(), "{name}: {:?}", screen.form.degraded());
+            assert!(screen.form.schema_problem().is_none(), "{name}");
+            // Everything that can be unfolded or added, a few levels deep.
+            for _ in 0..3 {
+                for row in 0..screen.form.rows().len() {
+                    if screen.form.folded(row) == Some(true) {
+                        screen.form.fold(row, false);
+                    }
+                }
+            }
+            for row in (0..screen.form.rows().len()).rev() {
+                screen.form.select(row);
+                screen.form.apply(FormCommand::Add);
+            }
+            assert!(screen.form.degraded().is_empty(), "{name}: {:?}", screen.form.degraded());
+            draw_small(&mut screen);
+            round_trip(&name, &mut screen.form);
+            tools += 1;
+        }
+    }
+    assert!(tools >= 60, "{tools} tools");
+}
+
+#[test]
+fn the_output_schemas_of_the_real_servers_compile() {
+    for (server, list) in folder("real") {
+        for tool in list.as_array().expect("tools") {
+            if let Some(schema) = tool.get("outputSchema") {
+                let compiled = mcpdeck::host::Validator::compile(schema);
+                assert!(compiled.is_ok(), "{server}.{}: {compiled:?}", tool["name"]);
+            }
+        }
+    }
+}
