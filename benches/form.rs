@@ -1,0 +1,152 @@
+//! How fast forms and results are: building and drawing the form of the largest schemas, the first
+//! screen of large results, and scrolling. `cargo bench --bench form`
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+fn main() {
+    bench::forms();
+    bench::results();
+}
+
+mod bench {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use mcpdeck::host::Validator;
+    use mcpdeck::tui::form::draw::Look;
+    use mcpdeck::tui::form::{Defaults, FormCommand, FormState, draw};
+    use mcpdeck::tui::result::{ResultCommand, ResultView};
+    use ratatui::buffer::Buffer;
+    use ratatui::layout::Rect;
+    use serde_json::{Map, Value, json};
+
+    const AREA: Rect = Rect { x: 0, y: 0, width: 120, height: 40 };
+
+    fn median(times: usize, mut work: impl FnMut()) -> Duration {
+        let mut all: Vec<Duration> = (0..times)
+            .map(|_| {
+                let began = Instant::now();
+                work();
+                began.elapsed()
+            })
+            .collect();
+        all.sort();
+        all[all.len() / 2]
+    }
+
+    pub(super) fn forms() {
+        let properties: Map<String, Value> = (0..2_000)
+            .map(|i| {
+                let field = match i % 5 {
+                    0 => json!({"type": "string", "description": "Some text", "maxLength": 40}),
+                    1 => json!({"type": "integer", "minimum": 0, "default": 3}),
+                    2 => json!({"enum": ["a", "b", "c"]}),
+                    3 => json!({"type": "boolean"}),
+                    _ => json!({"type": ["number", "null"]}),
+                };
+                (format!("property_{i}"), field)
+            })
+            .collect();
+        let wide = Arc::new(json!({"type": "object", "properties": properties}));
+        form("2,000 properties", &wide);
+        if let Some((name, schema)) = largest() {
+            form(&format!("largest real schema ({name})"), &Arc::new(schema));
+        }
+        let schema = json!({"type": "object", "properties": {"city": {"type": "string", "minLength": 1},
+            "days": {"type": "integer", "minimum": 1, "maximum": 14}}, "required": ["city"]});
+        let validator = Validator::compile(&schema).expect("compiles");
+        let value = json!({"city": "Oslo", "days": 3});
+        let per_check = median(50, || {
+            for _ in 0..1_000 {
+                std::hint::black_box(validator.check(std::hint::black_box(&value)));
+            }
+        }) / 1_000;
+        println!("validate a small call                         {per_check:>10.2?}");
+    }
+
+    fn form(name: &str, schema: &Arc<Value>) {
+        let compile = median(9, || drop(Validator::compile(schema)));
+        let build = median(21, || drop(FormState::new(schema, Defaults::Required)));
+        let mut state = FormState::new(schema, Defaults::Required);
+        let mut buf = Buffer::empty(AREA);
+        let drawing = median(51, || draw::form(&state, &Look::default(), "Call", AREA, &mut buf));
+        let typing = median(21, || {
+            let key = crossterm::event::KeyCode::Char('x');
+            state.type_key(key.into());
+        });
+        let moving = median(51, || {
+            state.apply(FormCommand::Next);
+            draw::form(&state, &Look::default(), "Call", AREA, &mut buf);
+        });
+        println!("form of {name}: {} rows", state.rows().len());
+        println!("  compile one validator                       {compile:>10.2?}");
+        println!("  build (schema, validators, rows)            {build:>10.2?}");
+        println!("  draw                                        {drawing:>10.2?}");
+        println!("  build and draw: goal under 16 ms            {:>10.2?}", build + drawing);
+        println!("  one key typed, checked                      {typing:>10.2?}");
+        println!("  one line down, drawn                        {moving:>10.2?}");
+    }
+
+    fn largest() -> Option<(String, Value)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/schemas/real");
+        let mut best: Option<(usize, String, Value)> = None;
+        for entry in std::fs::read_dir(folder).ok()?.flatten() {
+            let text = std::fs::read_to_string(entry.path()).ok()?;
+            for tool in serde_json::from_str::<Vec<Value>>(&text).ok()? {
+                let schema = tool["inputSchema"].clone();
+                let size = schema.to_string().len();
+                if best.as_ref().is_none_or(|(most, _, _)| size > *most) {
+                    best = Some((size, tool["name"].as_str()?.to_owned(), schema));
+                }
+            }
+        }
+        best.map(|(size, name, schema)| (format!("{name}, {size} bytes"), schema))
+    }
+
+    pub(super) fn results() {
+        let line = "a line of text as servers send them, with some words in it\n";
+        for megabytes in [1, 100] {
+            let text = line.repeat(megabytes * 1_000_000 / line.len());
+            result(
+                &format!("{megabytes} MB of text"),
+                json!({"content": [{"type": "text", "text": text}]}),
+            );
+        }
+        let long = "x".repeat(100_000_000);
+        result("100 MB in one line", json!({"content": [{"type": "text", "text": long}]}));
+        let items: Vec<Value> = (0..1_000_000).map(|i| json!({"id": i})).collect();
+        result("a list of 1,000,000 objects", json!({"structuredContent": {"items": items}}));
+    }
+
+    fn result(name: &str, value: Value) {
+        let value = Arc::new(value);
+        let before = resident();
+        let began = Instant::now();
+        let mut view = ResultView::new(Arc::clone(&value), Vec::new());
+        view.prepare(AREA, &Look::default());
+        let mut buf = Buffer::empty(AREA);
+        view.render(&Look::default(), AREA, &mut buf);
+        let first = began.elapsed();
+        let grown = resident().saturating_sub(before);
+        view.apply(ResultCommand::Bottom);
+        let scroll = median(21, || {
+            view.apply(ResultCommand::Page(-1));
+            view.render(&Look::default(), AREA, &mut buf);
+        });
+        let began = Instant::now();
+        let _ = view.search("not in there at all");
+        let search = began.elapsed();
+        println!("result, {name}");
+        println!("  first screen                                {first:>10.2?}");
+        println!("  one page up at the end                      {scroll:>10.2?}");
+        println!("  a search through all of it                  {search:>10.2?}");
+        println!("  memory beside the payload                   {:>7} KiB", grown / 1024);
+    }
+
+    fn resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: usize =
+            status.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or_default();
+        pages * 4096
+    }
+}
