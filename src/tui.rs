@@ -9,6 +9,7 @@ pub mod app;
 pub mod approval;
 pub mod call;
 pub mod chord;
+mod editor;
 pub mod effect;
 mod engine;
 pub mod filter;

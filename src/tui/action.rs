@@ -58,6 +58,7 @@ actions! {
     PageDown = "page-down", "page down", "Move down a page";
     Top = "top", "top", "Go to the first row";
     Bottom = "bottom", "bottom", "Go to the last row";
+    Call = "call", "call", "Fill in and call, get or read what is selected";
     Open = "open", "open", "Open what is selected";
     Back = "back", "back", "Close the topmost thing; never quits";
     Filter = "filter", "filter", "Narrow the list";

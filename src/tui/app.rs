@@ -16,6 +16,7 @@ use crate::tui::prefs::Prefs;
 use crate::tui::theme::{ColorDepth, Theme};
 
 mod availability;
+pub mod calls;
 mod command;
 mod incoming;
 mod input;
@@ -97,7 +98,7 @@ impl Panes {
 }
 
 /// How the dashboard is set up.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Setup {
     /// Use ASCII signs.
     pub ascii: bool,
@@ -113,6 +114,8 @@ pub struct Setup {
     pub home: Option<std::path::PathBuf>,
     /// Offer the tour.
     pub tour: bool,
+    /// Calls of the past and saved calls.
+    pub calls: calls::Calls,
 }
 
 /// The dashboard.
@@ -132,6 +135,7 @@ pub struct App {
     pub(super) setup: Setup,
     pub(super) redraw: Redraw,
     pub(super) stale: bool,
+    pub(super) calls: calls::Calls,
     pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
 }
 
@@ -142,6 +146,8 @@ impl App {
     /// The dashboard before anything happened.
     pub fn new(setup: Setup, now: Timestamp) -> Self {
         let glyphs: &'static Glyphs = if setup.ascii { &ASCII } else { &UNICODE };
+        let mut setup = setup;
+        let calls = std::mem::take(&mut setup.calls);
         let mut app = Self {
             model: Model::at(now),
             size: Rect::default(),
@@ -157,6 +163,7 @@ impl App {
             setup,
             redraw: Redraw::Now,
             stale: true,
+            calls,
             last_click: None,
         };
         app.adopt_user_files();
@@ -185,7 +192,7 @@ impl App {
     /// When the screen changes by itself: a relative time, a toast that goes.
     pub fn wake(&self) -> Option<Timestamp> {
         let toast = self.toast.as_ref().map(|(shown, _)| shown.plus(Self::TOAST));
-        [toast, self.model.wake()].into_iter().flatten().min()
+        [toast, self.model.wake(), self.call_wake()].into_iter().flatten().min()
     }
 
     /// Brings panes up to date before a frame.
@@ -199,6 +206,7 @@ impl App {
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
         }
         self.refresh_readers();
+        self.prepare_call();
     }
 
     pub(super) fn layout(&self) -> Option<Layout> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::config::history::HistoryRecord;
+use crate::config::saved::SavedCall;
 use crate::config::{LogLevel, RootConfig, ServerName};
 use crate::host::cache::CacheKey;
 use crate::host::{Answer, ApprovalId, Validation};
@@ -48,6 +50,12 @@ pub enum Effect {
         /// Suffix of the temporary file, for example `.json`.
         suffix: &'static str,
     },
+    /// Read a file for a field of a form.
+    ReadFile(EditToken, PathBuf),
+    /// Add a call to the saved ones beside the configuration.
+    SaveCall(String, Box<SavedCall>),
+    /// Append to the history of calls.
+    Record(HistoryRecord),
     /// Open a URL that the person has confirmed.
     OpenUrl(url::Url),
     /// Remember the preferences.

@@ -12,7 +12,7 @@ use crate::host::logs::LogRecord;
 use crate::host::metrics::ServerMetrics;
 use crate::host::ring::Batch;
 use crate::host::traffic::TrafficRecord;
-use crate::host::{CallOutcome, Error, HostView, Progress, Timestamp};
+use crate::host::{CallId, CallOutcome, Error, HostView, Progress, Timestamp};
 use crate::text::SafeText;
 use crate::tui::model::{FileText, Usage};
 
@@ -53,12 +53,16 @@ pub enum Message {
     Done(SafeText),
     /// A command of ours failed.
     Failed(Error),
+    /// A call got its id.
+    CallBegan(CallToken, CallId),
     /// A call has ended.
     CallEnded(CallToken, Box<Result<CallOutcome, Error>>),
     /// A call has made progress.
     CallProgress(CallToken, Progress),
     /// The editor was closed; the text, unless it was abandoned.
     Edited(EditToken, Result<String, SafeText>),
+    /// A file was read for a field.
+    FileRead(EditToken, Result<Vec<u8>, SafeText>),
     /// Theme sources and keymap text of the user changed.
     UserFiles(UserFiles),
     /// The process was asked to end (SIGTERM, SIGHUP, SIGINT).

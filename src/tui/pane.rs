@@ -161,6 +161,8 @@ pub struct Out {
     pub overlay: Option<Overlay>,
     /// To be told.
     pub toast: Option<Toast>,
+    /// An entry of a server's list to call, get or read.
+    pub call: Option<(crate::config::ServerName, crate::host::capabilities::ListKind, String)>,
     /// Another pane to show.
     pub goto: Option<PaneId>,
     /// Preferences changed.

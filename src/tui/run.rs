@@ -12,7 +12,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::LogLevel;
+use crate::config::history::History;
+use crate::config::saved::SavedCalls;
 use crate::host::clock::Clock;
+use crate::host::{Error, ErrorCode};
+use crate::text::SafeText;
+use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw, Setup};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, EngineEvent, Source};
@@ -103,8 +108,17 @@ impl Deck {
             }
         };
         let prefs_file = places.prefs_file(&files);
-        let mut app =
-            App::new(setup(&options, &places, read_prefs(prefs_file.as_deref())), clock.now());
+        let history_file = prefs_file.as_ref().map(|file| file.with_extension("history.jsonl"));
+        let calls_file = match &options.source {
+            Source::Files(files, _) => files.last().map(|file| SavedCalls::path_beside(file)),
+            Source::Config(_) => None,
+        };
+        let history = history_file.as_deref().map(History::load).unwrap_or_default();
+        let saved = calls_file.as_deref().map(SavedCalls::load).transpose();
+        let saved_problem = saved.as_ref().err().map(ToString::to_string);
+        let mut setup = setup(&options, &places, read_prefs(prefs_file.as_deref()));
+        setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
+        let mut app = App::new(setup, clock.now());
         let (messages, mut incoming) = mpsc::channel(256);
         let _guard = PanicGuard::install(messages.clone());
         let signals = Signals::listen()?;
@@ -120,7 +134,7 @@ impl Deck {
             session,
             signals,
             input: InputThread::spawn(input_sender)?,
-            runner: Runner::new(messages.clone(), prefs_file),
+            runner: Runner::new(messages.clone(), prefs_file).remembering(history_file, calls_file),
             engine: Engine::spawn(options.source, engine_sender)?,
             pacer: Pacer::default(),
             clock,
@@ -128,6 +142,10 @@ impl Deck {
             leaving: None,
         };
         deck.pacer.drawn(Instant::now());
+        if let Some(problem) = saved_problem {
+            let error = Error::new(ErrorCode::Configuration, problem);
+            deck.update(Message::Failed(error)).await?;
+        }
         let outcome = deck.serve(&mut inputs, &mut incoming, &mut engine_events).await;
         drop(deck);
         outcome
@@ -252,6 +270,10 @@ impl Deck {
                 self.resized()?;
             }
             Effect::Suspend => Box::pin(self.suspend()).await?,
+            Effect::Edit { token, text, suffix } => {
+                let edited = self.edit(&text, suffix).await?;
+                Box::pin(self.update(Message::Edited(token, edited))).await?;
+            }
             effect => self.runner.perform(effect),
         }
         Ok(())
@@ -277,6 +299,17 @@ impl Deck {
         self.session.resume()?;
         self.input.resume();
         self.resized()
+    }
+
+    /// Hands the terminal to `$VISUAL` or `$EDITOR` and takes it back.
+    async fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Result<String, SafeText>> {
+        self.input.pause();
+        self.session.leave()?;
+        let edited = crate::tui::editor::edit(text, suffix).await;
+        self.session.resume()?;
+        self.input.resume();
+        self.resized()?;
+        Ok(edited)
     }
 
     fn quit_now(&mut self) {
@@ -336,5 +369,6 @@ fn setup(options: &Options, places: &Places, prefs: crate::tui::prefs::Prefs) ->
         user: places.user_files(),
         home: dirs::home_dir(),
         tour: options.tour,
+        calls: Calls::default(),
     }
 }

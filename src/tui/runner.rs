@@ -8,6 +8,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerName;
+use crate::config::history::History;
+use crate::config::saved::{SavedCall, SavedCalls};
 use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin};
 use crate::text::SafeText;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
@@ -20,13 +22,30 @@ pub struct Runner {
     pub host: Option<Host>,
     messages: mpsc::Sender<Message>,
     prefs_file: Option<PathBuf>,
+    history_file: Option<PathBuf>,
+    calls_file: Option<PathBuf>,
     calls: HashMap<CallToken, CancellationToken>,
 }
 
 impl Runner {
     /// A runner that reports to `messages`.
     pub fn new(messages: mpsc::Sender<Message>, prefs_file: Option<PathBuf>) -> Self {
-        Self { host: None, messages, prefs_file, calls: HashMap::new() }
+        Self {
+            host: None,
+            messages,
+            prefs_file,
+            history_file: None,
+            calls_file: None,
+            calls: HashMap::new(),
+        }
+    }
+
+    /// Keeps the history of calls and saved calls in these files.
+    #[must_use]
+    pub fn remembering(mut self, history: Option<PathBuf>, calls: Option<PathBuf>) -> Self {
+        self.history_file = history;
+        self.calls_file = calls;
+        self
     }
 
     /// Does one effect; those of the terminal are not its business.
@@ -73,8 +92,33 @@ impl Runner {
                     tracing::warn!(%error, "the preferences were not saved");
                 }
             }
+            Effect::Record(record) => {
+                if let Some(Err(error)) =
+                    self.history_file.as_ref().map(|file| History::append(file, &record))
+                {
+                    tracing::warn!(%error, "the history was not written");
+                }
+            }
+            Effect::SaveCall(name, call) => self.save_call(&name, *call),
+            Effect::ReadFile(token, path) => self.tell(Message::FileRead(token, read_file(&path))),
             _ => {}
         }
+    }
+
+    fn save_call(&self, name: &str, call: SavedCall) {
+        let Some(file) = &self.calls_file else {
+            let reason = "there is no configuration file to save calls beside";
+            return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
+        };
+        // Read again: the file may have been edited meanwhile.
+        let saved = SavedCalls::load(file).and_then(|mut saved| {
+            saved.set(name, call);
+            saved.save(file)
+        });
+        self.tell(match saved {
+            Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
+            Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
+        });
     }
 
     fn host(&self) -> Result<Host, Error> {
@@ -110,6 +154,8 @@ impl Runner {
             Err(error) => return self.tell(Message::CallEnded(token, Box::new(Err(error)))),
         };
         let cancel = CancellationToken::new();
+        let id = host.next_call_id();
+        self.tell(Message::CallBegan(token, id));
         self.calls.retain(|_, cancel| !cancel.is_cancelled());
         self.calls.insert(token, cancel.clone());
         let messages = self.messages.clone();
@@ -123,7 +169,7 @@ impl Runner {
                 origin: Origin::Dashboard,
                 validation: request.validation,
                 server: Some(request.server.clone()),
-                ..CallOptions::default()
+                id: Some(id),
             };
             let forward = messages.clone();
             let watcher = tokio::spawn(async move {
@@ -180,4 +226,20 @@ async fn run_command(
         ServerCommand::Unsubscribe(uri) => host.unsubscribe_resource(server, &uri).await?,
     }
     Ok(None)
+}
+
+/// Largest file that fills a field.
+const FIELD_FILE: u64 = 4 << 20;
+
+fn read_file(path: &std::path::Path) -> Result<Vec<u8>, SafeText> {
+    let fail = |reason: String| SafeText::line(&format!("{}: {reason}", path.display()));
+    let path = match path.strip_prefix("~") {
+        Ok(rest) => dirs::home_dir().map_or_else(|| path.to_owned(), |home| home.join(rest)),
+        Err(_) => path.to_owned(),
+    };
+    let meta = std::fs::metadata(&path).map_err(|error| fail(error.to_string()))?;
+    if !meta.is_file() || meta.len() > FIELD_FILE {
+        return Err(fail("is no file, or larger than 4 MiB".to_owned()));
+    }
+    std::fs::read(&path).map_err(|error| fail(error.to_string()))
 }

@@ -92,6 +92,12 @@ impl App {
             pick: Pick::Server(name.clone()),
             disabled: None,
         }));
+        choices.extend(self.calls.saved_names().map(|name| Choice {
+            words: ink!("Open the saved call {}", Ink::line(name)),
+            hint: ink!("saved call"),
+            pick: Pick::SavedCall(name.to_owned()),
+            disabled: None,
+        }));
         choices.extend(self.theme_names().into_iter().map(|name| Choice {
             words: ink!("Use the theme {}", Ink::line(&name)),
             hint: ink!("theme"),

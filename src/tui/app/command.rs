@@ -166,6 +166,7 @@ impl App {
     }
 
     pub(super) fn show(&mut self, pane: PaneId) {
+        self.leave_call();
         self.pane = pane;
         self.focus = Focus::Pane;
         self.setup.prefs.pane = Some(pane.title().to_lowercase());
@@ -213,6 +214,7 @@ impl App {
         match pick {
             Pick::Action(action) => self.perform(action, effects),
             Pick::Server(server) => self.model.scope = Some(server),
+            Pick::SavedCall(name) => self.open_saved_call(&name),
             Pick::Theme(name) => self.use_theme(&name, effects),
             Pick::LogLevel(server, level) => {
                 effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
@@ -276,6 +278,7 @@ impl App {
     }
 
     fn leave(&mut self, effects: &mut Vec<Effect>) {
+        self.keep_drafts(effects);
         self.remember(effects);
         effects.push(Effect::Quit);
     }

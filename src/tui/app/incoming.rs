@@ -19,7 +19,10 @@ use crate::tui::widget::Doc;
 impl App {
     pub(super) fn incoming(&mut self, message: Message, effects: &mut Vec<Effect>) {
         match message {
-            Message::Now(now) => self.now(now),
+            Message::Now(now) => {
+                self.now(now);
+                self.call_tick(now, effects);
+            }
             Message::Resize(width, height) => {
                 self.size = Rect::new(0, 0, width, height);
                 self.mark(Redraw::Now);
@@ -33,7 +36,10 @@ impl App {
                 self.engine(EngineState::Failed(SafeText::line(&error.to_string())));
                 self.pane = crate::tui::pane::PaneId::Config;
             }
-            Message::View(view) => self.view(view, effects),
+            Message::View(view) => {
+                self.view(view, effects);
+                self.calls_redefined();
+            }
             Message::Traffic(batch, oldest) => {
                 for record in &batch.items {
                     self.model.activity.count(&record.server, record.at);
@@ -42,6 +48,7 @@ impl App {
                 self.mark(Redraw::Soon);
             }
             Message::Logs(batch, oldest) => {
+                self.calls_logged(&batch.items);
                 self.model.logs.take(batch, oldest);
                 self.mark(Redraw::Soon);
             }
@@ -53,6 +60,7 @@ impl App {
                 }
             }
             Message::Calls(calls) => {
+                self.calls_followed(&calls);
                 if self.model.calls != calls {
                     self.model.calls = calls;
                     self.mark(Redraw::Soon);
@@ -93,6 +101,11 @@ impl App {
                 reader.raw = content.and_then(|v| serde_json::to_string_pretty(&*v).ok());
                 self.push_overlay(Overlay::Reader(reader));
             }
+            Message::CallBegan(token, id) => self.call_began(token, id),
+            Message::CallEnded(token, result) => self.call_ended(token, *result, effects),
+            Message::CallProgress(token, progress) => self.call_progress(token, progress),
+            Message::Edited(token, text) => self.call_edited(token, text),
+            Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
             Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             Message::Failed(error) => self.failed(&error),
             Message::UserFiles(user) => {

@@ -20,7 +20,11 @@ impl App {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, effects),
             Event::Mouse(mouse) => self.mouse(mouse, effects),
-            Event::Paste(text) => self.paste(&text),
+            Event::Paste(text) => {
+                if !self.call_paste(&text, effects) {
+                    self.paste(&text);
+                }
+            }
             Event::Resize(width, height) => {
                 self.size = ratatui::layout::Rect::new(0, 0, width, height);
                 self.mark(Redraw::Now);
@@ -30,6 +34,9 @@ impl App {
     }
 
     fn key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
+        if self.call_key(key, effects) {
+            return;
+        }
         let chord = Chord::pressed(key);
         let typing = self.is_typing();
         let scopes = self.scopes();
@@ -110,6 +117,12 @@ impl App {
             return self.settle(verdict, effects);
         }
         let Some(layout) = self.layout() else { return };
+        if self.is_calling() && super::calls::call_area(&layout).contains(at) {
+            if let Gesture::Scroll { delta, .. } = gesture {
+                self.call_wheel(delta, effects);
+            }
+            return;
+        }
         if layout.main.contains(at) {
             self.focus = Focus::Pane;
             let mut out = Out::default();
@@ -160,6 +173,9 @@ impl App {
         }
         if let Some(toast) = out.toast {
             self.toast(toast.text, toast.role);
+        }
+        if let Some((server, list, wire)) = out.call {
+            self.open_call(&server, list, &wire);
         }
         if let Some(pane) = out.goto {
             self.show(pane);

@@ -3,6 +3,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::widgets::{Clear, Widget};
 
 use super::{App, Focus};
 use crate::host::ServerState;
@@ -25,6 +26,15 @@ impl App {
         self.render_header(&cx, layout.header, buf);
         self.render_tabs(&cx, layout.tabs, buf);
         let rule = cx.style(Role::Rule);
+        if self.is_calling() {
+            Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
+            self.render_call(super::calls::call_area(&layout), buf);
+            if self.toast.is_some() {
+                Clear.render(layout.footer, buf);
+                self.render_footer(&cx, layout.footer, buf);
+            }
+            return self.render_overlays(&cx, area, buf);
+        }
         Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
         if let Some(bottom) = layout.bottom_rule {
             Pen::new(buf, bottom).rule(cx.glyphs.horizontal, rule);
@@ -42,9 +52,13 @@ impl App {
         let here = Cx { focused: cx.focused && self.focus == Focus::Pane, ..cx };
         self.panes.get(self.pane).render(&here, layout.main, buf);
         self.render_footer(&cx, layout.footer, buf);
+        self.render_overlays(&cx, area, buf);
+    }
+
+    fn render_overlays(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         for (depth, overlay) in self.overlays.iter().enumerate() {
             let top = depth + 1 == self.overlays.len();
-            overlay.render(&Cx { focused: top, ..cx }, area, buf);
+            overlay.render(&Cx { focused: top, ..*cx }, area, buf);
         }
     }
 

@@ -21,6 +21,8 @@ pub enum Pick {
     Action(Action),
     /// Narrow everything to a server.
     Server(ServerName),
+    /// Open a saved call.
+    SavedCall(String),
     /// Use a theme.
     Theme(String),
     /// Turn the tour's page.

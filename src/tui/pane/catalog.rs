@@ -132,6 +132,9 @@ impl Catalog {
         }
         let Some(entry) = self.browser.selected() else { return false };
         match action {
+            Action::Call => {
+                out.call = Some((entry.server.clone(), entry.list, entry.wire.to_string()));
+            }
             Action::Copy => out.copy(entry.wire.to_string()),
             Action::CopyAll => out.copy(pretty(&entry.raw)),
             Action::Save => out.effect(Effect::Save {
@@ -147,7 +150,7 @@ impl Catalog {
     pub fn availability(&self, action: Action) -> Option<Availability> {
         let has = !self.browser.rows.is_empty();
         match action {
-            Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
+            Action::Call | Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
                 Some(Availability::when(has, "nothing is selected"))
             }
             _ => None,
@@ -157,7 +160,7 @@ impl Catalog {
     /// Reacts to the mouse.
     pub fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         if self.browser.mouse(gesture, ui.area) {
-            self.act(Action::Open, ui, out);
+            self.act(Action::Call, ui, out);
         }
     }
 

@@ -1,0 +1,528 @@
+//! The call screens of the dashboard: opened from the lists, kept while the person is elsewhere,
+//! fed with what happens to their calls. Turns what they want into effects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{App, Redraw};
+use crate::config::ServerName;
+use crate::config::history::History;
+use crate::config::saved::{SavedCalls, SavedTarget};
+use crate::host::call::CallView;
+use crate::host::capabilities::ListKind;
+use crate::host::logs::{LogRecord, LogSource};
+use crate::host::{CallId, CallOutcome, Error, Progress, Timestamp};
+use crate::text::SafeText;
+use crate::tui::action::Action;
+use crate::tui::call::screen::Subscription;
+use crate::tui::call::{CallCommand, CallScreen, Intent, Subject, SubjectKind};
+use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
+use crate::tui::form::draw::Look;
+use crate::tui::glyph::Glyphs;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::message::{CallToken, EditToken};
+use crate::tui::overlay::{Overlay, Reader, reader_width};
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widget::Doc;
+
+/// All call screens.
+#[derive(Default)]
+pub struct Calls {
+    screens: Vec<CallScreen>,
+    open: Option<usize>,
+    routes: HashMap<CallToken, Route>,
+    history: History,
+    saved: SavedCalls,
+    next_token: u64,
+}
+
+/// Where the answer to a call goes.
+struct Route {
+    screen: usize,
+    what: Answers,
+    id: Option<CallId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    Run(u64),
+    Completion(u64),
+}
+
+/// Time between frames while a call runs and nothing else happens.
+const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+
+impl Calls {
+    /// Screens over what is known of the past.
+    pub fn new(history: History, saved: SavedCalls) -> Self {
+        Self { history, saved, ..Self::default() }
+    }
+
+    /// Names of the saved calls.
+    pub fn saved_names(&self) -> impl Iterator<Item = &str> {
+        self.saved.calls.keys().map(String::as_str)
+    }
+
+    fn screen(&mut self) -> Option<&mut CallScreen> {
+        self.screens.get_mut(self.open?)
+    }
+
+    fn token(&mut self, screen: usize, what: Answers) -> CallToken {
+        self.next_token += 1;
+        let token = CallToken(self.next_token);
+        self.routes.insert(token, Route { screen, what, id: None });
+        token
+    }
+
+    /// Shows the screen of a subject, as it was left when it was open before.
+    fn show(&mut self, subject: Subject, now: Timestamp) {
+        let key = subject.key();
+        let found = self.screens.iter().position(|screen| screen.subject.key() == key);
+        let index = found.unwrap_or_else(|| {
+            self.screens.push(CallScreen::new(subject.clone(), &self.history, &self.saved, now));
+            self.screens.len() - 1
+        });
+        if found.is_some() {
+            self.screens[index].redefine(subject);
+        }
+        self.open = Some(index);
+    }
+}
+
+impl App {
+    /// Whether a call screen is open.
+    pub fn is_calling(&self) -> bool {
+        self.calls.open.is_some()
+    }
+
+    /// Leaves the call screen, keeping it; another pane is wanted.
+    pub(super) fn leave_call(&mut self) {
+        self.calls.open = None;
+    }
+
+    /// Opens the call screen of an entry of a server.
+    pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
+        let Some(view) = self.model.server(server) else { return };
+        let Some(subject) = subject_of(server, &view.capabilities, list, wire) else { return };
+        self.calls.show(subject, self.model.now);
+        self.mark(Redraw::Now);
+    }
+
+    /// Opens a saved call, filled in.
+    pub(super) fn open_saved_call(&mut self, name: &str) {
+        let Ok(call) = self.calls.saved.get(name).cloned() else { return };
+        let found = self.model.view.servers.iter().find_map(|(server, view)| {
+            let subject = |list, wire: &str| subject_of(server, &view.capabilities, list, wire);
+            match &call.target {
+                SavedTarget::Tool { tool } => {
+                    subject(ListKind::Tools, tool.strip_prefix(server.as_str())?.get(1..)?)
+                }
+                SavedTarget::Prompt { prompt } => {
+                    subject(ListKind::Prompts, prompt.strip_prefix(server.as_str())?.get(1..)?)
+                }
+                SavedTarget::Resource { resource, server: wanted } => wanted
+                    .as_deref()
+                    .is_none_or(|wanted| wanted == server.as_str())
+                    .then(|| Subject::uri(server, resource)),
+            }
+        });
+        let Some(subject) = found else {
+            return self
+                .toast(ink!("no server offers what {} calls", Ink::line(name)), Role::Warning);
+        };
+        self.calls.show(subject, self.model.now);
+        if let Some(screen) = self.calls.screen().filter(|_| !call.arguments.is_empty()) {
+            screen.form.set_value(Some(call.arguments_value()));
+        }
+        self.mark(Redraw::Now);
+    }
+
+    /// A key while a call screen is open; gives whether it was taken.
+    pub(super) fn call_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) -> bool {
+        if !self.overlays.is_empty() || self.calls.open.is_none() {
+            return false;
+        }
+        let now = self.model.now;
+        let chord = crate::tui::chord::Chord::pressed(key);
+        let global = self.keymap.action(&[Scope::Global], chord);
+        let Some(screen) = self.calls.screen() else { return false };
+        let typing = screen.is_typing();
+        let known = crate::tui::call::keys::command(screen.places(), key).is_some();
+        let always = matches!(
+            global,
+            Some(Action::QuitNow | Action::Suspend | Action::Redraw | Action::Palette)
+        );
+        let is_help = global == Some(Action::Help) && (!typing || chord.typed().is_none());
+        if screen.ask.is_none() && is_help {
+            self.open_call_help();
+            return true;
+        }
+        if screen.ask.is_none() && (always || (!typing && !known && global.is_some())) {
+            return false;
+        }
+        let intents = screen.key(key, now);
+        self.mark(Redraw::Now);
+        self.intents(intents, effects);
+        true
+    }
+
+    /// Text was pasted while a call screen is open; gives whether it was taken.
+    pub(super) fn call_paste(&mut self, text: &str, effects: &mut Vec<Effect>) -> bool {
+        if !self.overlays.is_empty() {
+            return false;
+        }
+        let now = self.model.now;
+        let Some(screen) = self.calls.screen() else { return false };
+        let intents = screen.paste(text, now);
+        self.mark(Redraw::Now);
+        self.intents(intents, effects);
+        true
+    }
+
+    /// The wheel turned over the open call screen.
+    pub(super) fn call_wheel(&mut self, rows: isize, effects: &mut Vec<Effect>) -> bool {
+        if !self.overlays.is_empty() {
+            return false;
+        }
+        let Some(screen) = self.calls.screen() else { return false };
+        let scroll = crate::tui::result::ResultCommand::Scroll(rows);
+        let intents = screen.command(CallCommand::Result(scroll));
+        self.intents(intents, effects);
+        true
+    }
+
+    fn intents(&mut self, intents: Vec<Intent>, effects: &mut Vec<Effect>) {
+        for intent in intents {
+            self.intent(intent, effects);
+        }
+    }
+
+    fn intent(&mut self, intent: Intent, effects: &mut Vec<Effect>) {
+        let Some(open) = self.calls.open else { return };
+        let Some(subject) = self.calls.screens.get(open).map(|s| s.subject.clone()) else { return };
+        match intent {
+            Intent::Call { run, arguments, validation } => {
+                let token = self.calls.token(open, Answers::Run(run));
+                let wire = subject.wire.to_string();
+                let target = match subject.kind {
+                    SubjectKind::Tool => CallTarget::Tool(wire, arguments),
+                    SubjectKind::Prompt => CallTarget::Prompt(wire, arguments),
+                    SubjectKind::Template | SubjectKind::Resource => {
+                        CallTarget::Resource(arguments.as_str().unwrap_or_default().to_owned())
+                    }
+                };
+                let server = subject.server;
+                // What a person asks for by hand is asked of the server.
+                let request =
+                    CallRequest { server, target, validation, bypass_cache: true, timeout: None };
+                effects.push(Effect::Call(token, request));
+            }
+            Intent::Cancel(run) => {
+                let routes = self.calls.routes.iter();
+                let found =
+                    { routes }.find(|(_, r)| r.screen == open && r.what == Answers::Run(run));
+                effects.extend(found.map(|(token, _)| Effect::CancelCall(*token)));
+            }
+            Intent::Complete { params, ticket } => {
+                let token = self.calls.token(open, Answers::Completion(ticket));
+                let request = CallRequest {
+                    server: subject.server,
+                    target: CallTarget::Complete(params),
+                    validation: crate::host::Validation::Enforce,
+                    bypass_cache: false,
+                    timeout: Some(std::time::Duration::from_secs(5)),
+                };
+                effects.push(Effect::Call(token, request));
+            }
+            Intent::Copy(text) => {
+                self.toast(ink!("copied {} characters", text.chars().count()), Role::Ok);
+                effects.push(Effect::Copy(text));
+            }
+            Intent::Save(name, content) => {
+                effects.push(Effect::Save { name: name.into(), content })
+            }
+            Intent::Edit(text, suffix) => {
+                effects.push(Effect::Edit { token: EditToken(open as u64), text, suffix });
+            }
+            Intent::ReadFile(path) => {
+                effects.push(Effect::ReadFile(EditToken(open as u64), path.into()))
+            }
+            Intent::OpenResource(uri) => {
+                self.calls.show(Subject::uri(&subject.server, &uri), self.model.now);
+            }
+            Intent::Subscribe(uri, what) => {
+                let command = match what {
+                    Subscription::Begin => ServerCommand::Subscribe(uri),
+                    Subscription::End => ServerCommand::Unsubscribe(uri),
+                };
+                effects.push(Effect::Server(subject.server, command));
+            }
+            Intent::SaveCall(name, call) => {
+                self.calls.saved.set(name.clone(), (*call).clone());
+                effects.push(Effect::SaveCall(name, call));
+            }
+            Intent::Record(record) => {
+                self.calls.history.apply(&record);
+                effects.push(Effect::Record(record));
+            }
+            Intent::Say(text) => self.toast(Ink::line(&text), Role::Warning),
+            Intent::Close => self.leave_call(),
+        }
+    }
+
+    /// Time went on: completions, elapsed time.
+    pub(super) fn call_tick(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let running = self.calls.screens.iter().any(|screen| screen.in_flight() > 0);
+        if running && self.calls.open.is_some() {
+            self.mark(Redraw::Soon);
+        }
+        let Some(screen) = self.calls.screen() else { return };
+        let intents = screen.tick(now);
+        self.intents(intents, effects);
+    }
+
+    /// When the open screen wants to be told the time.
+    pub(super) fn call_wake(&self) -> Option<Timestamp> {
+        let screen = self.calls.screens.get(self.calls.open?)?;
+        let running = (screen.in_flight() > 0).then(|| self.model.now.plus(TICK));
+        [screen.wake(), running].into_iter().flatten().min()
+    }
+
+    /// The engine gave a call its id.
+    pub(super) fn call_began(&mut self, token: CallToken, id: CallId) {
+        if let Some(route) = self.calls.routes.get_mut(&token) {
+            route.id = Some(id);
+        }
+    }
+
+    /// A call has ended; gives whether it was one of these screens'.
+    pub(super) fn call_ended(
+        &mut self,
+        token: CallToken,
+        result: Result<CallOutcome, Error>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(route) = self.calls.routes.remove(&token) else { return };
+        let Some(screen) = self.calls.screens.get_mut(route.screen) else { return };
+        match (route.what, result) {
+            (Answers::Completion(ticket), Ok(outcome)) => screen.suggested(ticket, &outcome.result),
+            // A server that cannot complete is no reason to disturb typing.
+            (Answers::Completion(_), Err(_)) => {}
+            (Answers::Run(run), result) => {
+                let label = screen.subject.label.clone();
+                let elsewhere = self.calls.open != Some(route.screen);
+                let intents = screen.ended(run, result);
+                if elsewhere {
+                    self.toast(ink!("{} has answered", &label), Role::Ok);
+                }
+                for intent in intents {
+                    if let Intent::Record(record) = intent {
+                        self.calls.history.apply(&record);
+                        effects.push(Effect::Record(record));
+                    }
+                }
+            }
+        }
+        self.mark(Redraw::Now);
+    }
+
+    /// A call made progress.
+    pub(super) fn call_progress(&mut self, token: CallToken, progress: Progress) {
+        let Some(route) = self.calls.routes.get_mut(&token) else { return };
+        route.id = Some(progress.call);
+        let (screen, what) = (route.screen, route.what);
+        if let (Some(screen), Answers::Run(run)) = (self.calls.screens.get_mut(screen), what) {
+            screen.progress(run, progress);
+            self.mark(Redraw::Soon);
+        }
+    }
+
+    /// What the engine knows of calls in flight.
+    pub(super) fn calls_followed(&mut self, views: &[CallView]) {
+        for route in self.calls.routes.values() {
+            let view = views.iter().find(|view| Some(view.id) == route.id);
+            let screen = self.calls.screens.get_mut(route.screen);
+            if let (Some(view), Some(screen), Answers::Run(run)) = (view, screen, route.what) {
+                screen.follow(run, view);
+            }
+        }
+    }
+
+    /// Log notifications go to the calls that run on their server.
+    pub(super) fn calls_logged(&mut self, records: &[Arc<LogRecord>]) {
+        for record in records.iter().filter(|r| r.source == LogSource::Notification) {
+            let Some(server) = &record.server else { continue };
+            for screen in &mut self.calls.screens {
+                if screen.subject.server == *server && screen.in_flight() > 0 {
+                    screen.log(&record.text);
+                }
+            }
+        }
+    }
+
+    /// Definitions may have changed: forms follow, values stay.
+    pub(super) fn calls_redefined(&mut self) {
+        let view = Arc::clone(&self.model.view);
+        for screen in &mut self.calls.screens {
+            let subject = &screen.subject;
+            let Some(server) = view.servers.get(&subject.server) else { continue };
+            let list = match subject.kind {
+                SubjectKind::Tool => ListKind::Tools,
+                SubjectKind::Prompt => ListKind::Prompts,
+                SubjectKind::Template => ListKind::ResourceTemplates,
+                SubjectKind::Resource => continue,
+            };
+            let now = subject_of(&subject.server, &server.capabilities, list, &subject.wire);
+            if let Some(now) = now.filter(|now| now != subject) {
+                screen.redefine(now);
+            }
+        }
+    }
+
+    /// The editor was closed.
+    pub(super) fn call_edited(&mut self, token: EditToken, text: Result<String, SafeText>) {
+        match (self.calls.screens.get_mut(token.0 as usize), text) {
+            (Some(screen), Ok(text)) => screen.edited(&text),
+            (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
+            (None, Ok(_)) => {}
+        }
+        self.mark(Redraw::Now);
+    }
+
+    /// A file was read for a field.
+    pub(super) fn call_file(
+        &mut self,
+        token: EditToken,
+        bytes: Result<Vec<u8>, SafeText>,
+        effects: &mut Vec<Effect>,
+    ) {
+        match (self.calls.screens.get_mut(token.0 as usize), bytes) {
+            (Some(screen), Ok(bytes)) => {
+                let intents = screen.file_read(&bytes);
+                self.intents(intents, effects);
+            }
+            (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
+            (None, Ok(_)) => {}
+        }
+        self.mark(Redraw::Now);
+    }
+
+    /// Keeps half-filled forms for another run of the program.
+    pub(super) fn keep_drafts(&mut self, effects: &mut Vec<Effect>) {
+        for screen in &mut self.calls.screens {
+            for intent in screen.draft() {
+                if let Intent::Record(record) = intent {
+                    effects.push(Effect::Record(record));
+                }
+            }
+        }
+    }
+
+    /// Brings the open screen up to date before a frame.
+    pub(super) fn prepare_call(&mut self) {
+        let look = look(&self.theme, self.glyphs);
+        let Some(area) = self.layout().map(|layout| call_area(&layout)) else { return };
+        let Some(screen) = self.calls.screen() else { return };
+        if let Some(check) = screen.pending_check() {
+            // Bounded by the validator's own time budget; only schemas that are not provably
+            // cheap come here.
+            let verdict = check.validator.check(&check.value);
+            screen.form.checked(check.revision, verdict);
+        }
+        screen.prepare(area, &look);
+    }
+
+    /// Draws the open call screen; gives whether there is one.
+    pub(super) fn render_call(&self, area: Rect, buf: &mut Buffer) -> bool {
+        let Some(screen) = self.calls.open.and_then(|open| self.calls.screens.get(open)) else {
+            return false;
+        };
+        screen.render(&look(&self.theme, self.glyphs), self.model.now, area, buf);
+        true
+    }
+
+    fn open_call_help(&mut self) {
+        let mut doc = Doc::new(reader_width(self.size));
+        let mut last = None;
+        for row in crate::tui::call::keys::KEYS {
+            if last != Some(row.place) {
+                doc.heading(match row.place {
+                    crate::tui::call::keys::Where::Anywhere => "calling",
+                    crate::tui::call::keys::Where::Form => "in the form",
+                    crate::tui::call::keys::Where::FormLine => "on lines that take no text",
+                    crate::tui::call::keys::Where::Result => "in the result",
+                });
+                last = Some(row.place);
+            }
+            doc.line(vec![
+                (ink!("  {:<16}", row.chord), Role::Key),
+                (ink!("{}", row.help), Role::Text),
+            ]);
+        }
+        self.push_overlay(Overlay::Reader(Reader::new(ink!("keys: calling"), doc)));
+    }
+}
+
+/// Where a call screen is drawn: everything between tabs and the end of the screen.
+pub(super) fn call_area(layout: &crate::tui::layout::Layout) -> Rect {
+    let top = layout.rule.bottom();
+    Rect { y: top, height: layout.whole.bottom().saturating_sub(top), ..layout.whole }
+}
+
+fn subject_of(
+    server: &ServerName,
+    capabilities: &crate::host::Capabilities,
+    list: ListKind,
+    wire: &str,
+) -> Option<Subject> {
+    match list {
+        ListKind::Tools => {
+            let tool = capabilities.tools.iter().find(|t| &*t.name == wire)?;
+            Some(Subject::tool(server, tool))
+        }
+        ListKind::Prompts => {
+            let prompt = capabilities.prompts.iter().find(|p| &*p.name == wire)?;
+            Some(Subject::prompt(server, prompt))
+        }
+        ListKind::Resources => {
+            let resource = capabilities.resources.iter().find(|r| &*r.uri == wire)?;
+            Some(Subject::resource(server, resource))
+        }
+        ListKind::ResourceTemplates => {
+            let template = capabilities.templates.iter().find(|t| &*t.uri_template == wire)?;
+            Some(Subject::template(server, template))
+        }
+    }
+}
+
+/// Styles of form and result, from the theme.
+pub fn look(theme: &Theme, glyphs: &Glyphs) -> Look {
+    let style = |role| theme.style(role);
+    Look {
+        text: style(Role::Text),
+        muted: style(Role::Muted),
+        faint: style(Role::Faint),
+        label: style(Role::Heading),
+        accent: style(Role::Accent),
+        selection: style(Role::Selection),
+        input: style(Role::Input),
+        warning: style(Role::Warning),
+        error: style(Role::Error),
+        ok: style(Role::Ok),
+        foreign: style(Role::Foreign),
+        rule: style(Role::Rule),
+        json_key: style(Role::JsonKey),
+        json_string: style(Role::JsonString),
+        json_number: style(Role::JsonNumber),
+        json_literal: style(Role::JsonLiteral),
+        matched: style(Role::Match),
+        added: style(Role::Added),
+        removed: style(Role::Removed),
+        ascii: glyphs.ellipsis == "~",
+    }
+}
