@@ -2,7 +2,6 @@
 //! fed with what happens to their calls. Turns what they want into effects.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
@@ -12,11 +11,8 @@ use super::{App, Redraw};
 use crate::config::ServerName;
 use crate::config::history::History;
 use crate::config::saved::{SavedCalls, SavedTarget};
-use crate::host::call::CallView;
 use crate::host::capabilities::ListKind;
-use crate::host::logs::{LogRecord, LogSource};
-use crate::host::{CallId, CallOutcome, Error, Progress, Timestamp};
-use crate::text::SafeText;
+use crate::host::{CallId, Timestamp};
 use crate::tui::action::Action;
 use crate::tui::call::screen::Subscription;
 use crate::tui::call::{CallCommand, CallScreen, Intent, Subject, SubjectKind};
@@ -29,6 +25,8 @@ use crate::tui::message::{CallToken, EditToken};
 use crate::tui::overlay::{Overlay, Reader, reader_width};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::Doc;
+
+mod feed;
 
 /// All call screens.
 #[derive(Default)]
@@ -53,9 +51,6 @@ enum Answers {
     Run(u64),
     Completion(u64),
 }
-
-/// Time between frames while a call runs and nothing else happens.
-const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 
 impl Calls {
     /// Screens over what is known of the past.
@@ -244,13 +239,13 @@ impl App {
                 effects.push(Effect::Copy(text));
             }
             Intent::Save(name, content) => {
-                effects.push(Effect::Save { name: name.into(), content })
+                effects.push(Effect::Save { name: name.into(), content });
             }
             Intent::Edit(text, suffix) => {
                 effects.push(Effect::Edit { token: EditToken(open as u64), text, suffix });
             }
             Intent::ReadFile(path) => {
-                effects.push(Effect::ReadFile(EditToken(open as u64), path.into()))
+                effects.push(Effect::ReadFile(EditToken(open as u64), path.into()));
             }
             Intent::OpenResource(uri) => {
                 self.calls.show(Subject::uri(&subject.server, &uri), self.model.now);
@@ -273,143 +268,6 @@ impl App {
             Intent::Say(text) => self.toast(Ink::line(&text), Role::Warning),
             Intent::Close => self.leave_call(),
         }
-    }
-
-    /// Time went on: completions, elapsed time.
-    pub(super) fn call_tick(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
-        let running = self.calls.screens.iter().any(|screen| screen.in_flight() > 0);
-        if running && self.calls.open.is_some() {
-            self.mark(Redraw::Soon);
-        }
-        let Some(screen) = self.calls.screen() else { return };
-        let intents = screen.tick(now);
-        self.intents(intents, effects);
-    }
-
-    /// When the open screen wants to be told the time.
-    pub(super) fn call_wake(&self) -> Option<Timestamp> {
-        let screen = self.calls.screens.get(self.calls.open?)?;
-        let running = (screen.in_flight() > 0).then(|| self.model.now.plus(TICK));
-        [screen.wake(), running].into_iter().flatten().min()
-    }
-
-    /// The engine gave a call its id.
-    pub(super) fn call_began(&mut self, token: CallToken, id: CallId) {
-        if let Some(route) = self.calls.routes.get_mut(&token) {
-            route.id = Some(id);
-        }
-    }
-
-    /// A call has ended; gives whether it was one of these screens'.
-    pub(super) fn call_ended(
-        &mut self,
-        token: CallToken,
-        result: Result<CallOutcome, Error>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(route) = self.calls.routes.remove(&token) else { return };
-        let Some(screen) = self.calls.screens.get_mut(route.screen) else { return };
-        match (route.what, result) {
-            (Answers::Completion(ticket), Ok(outcome)) => screen.suggested(ticket, &outcome.result),
-            // A server that cannot complete is no reason to disturb typing.
-            (Answers::Completion(_), Err(_)) => {}
-            (Answers::Run(run), result) => {
-                let label = screen.subject.label.clone();
-                let elsewhere = self.calls.open != Some(route.screen);
-                let intents = screen.ended(run, result);
-                if elsewhere {
-                    self.toast(ink!("{} has answered", &label), Role::Ok);
-                }
-                for intent in intents {
-                    if let Intent::Record(record) = intent {
-                        self.calls.history.apply(&record);
-                        effects.push(Effect::Record(record));
-                    }
-                }
-            }
-        }
-        self.mark(Redraw::Now);
-    }
-
-    /// A call made progress.
-    pub(super) fn call_progress(&mut self, token: CallToken, progress: Progress) {
-        let Some(route) = self.calls.routes.get_mut(&token) else { return };
-        route.id = Some(progress.call);
-        let (screen, what) = (route.screen, route.what);
-        if let (Some(screen), Answers::Run(run)) = (self.calls.screens.get_mut(screen), what) {
-            screen.progress(run, progress);
-            self.mark(Redraw::Soon);
-        }
-    }
-
-    /// What the engine knows of calls in flight.
-    pub(super) fn calls_followed(&mut self, views: &[CallView]) {
-        for route in self.calls.routes.values() {
-            let view = views.iter().find(|view| Some(view.id) == route.id);
-            let screen = self.calls.screens.get_mut(route.screen);
-            if let (Some(view), Some(screen), Answers::Run(run)) = (view, screen, route.what) {
-                screen.follow(run, view);
-            }
-        }
-    }
-
-    /// Log notifications go to the calls that run on their server.
-    pub(super) fn calls_logged(&mut self, records: &[Arc<LogRecord>]) {
-        for record in records.iter().filter(|r| r.source == LogSource::Notification) {
-            let Some(server) = &record.server else { continue };
-            for screen in &mut self.calls.screens {
-                if screen.subject.server == *server && screen.in_flight() > 0 {
-                    screen.log(&record.text);
-                }
-            }
-        }
-    }
-
-    /// Definitions may have changed: forms follow, values stay.
-    pub(super) fn calls_redefined(&mut self) {
-        let view = Arc::clone(&self.model.view);
-        for screen in &mut self.calls.screens {
-            let subject = &screen.subject;
-            let Some(server) = view.servers.get(&subject.server) else { continue };
-            let list = match subject.kind {
-                SubjectKind::Tool => ListKind::Tools,
-                SubjectKind::Prompt => ListKind::Prompts,
-                SubjectKind::Template => ListKind::ResourceTemplates,
-                SubjectKind::Resource => continue,
-            };
-            let now = subject_of(&subject.server, &server.capabilities, list, &subject.wire);
-            if let Some(now) = now.filter(|now| now != subject) {
-                screen.redefine(now);
-            }
-        }
-    }
-
-    /// The editor was closed.
-    pub(super) fn call_edited(&mut self, token: EditToken, text: Result<String, SafeText>) {
-        match (self.calls.screens.get_mut(token.0 as usize), text) {
-            (Some(screen), Ok(text)) => screen.edited(&text),
-            (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
-            (None, Ok(_)) => {}
-        }
-        self.mark(Redraw::Now);
-    }
-
-    /// A file was read for a field.
-    pub(super) fn call_file(
-        &mut self,
-        token: EditToken,
-        bytes: Result<Vec<u8>, SafeText>,
-        effects: &mut Vec<Effect>,
-    ) {
-        match (self.calls.screens.get_mut(token.0 as usize), bytes) {
-            (Some(screen), Ok(bytes)) => {
-                let intents = screen.file_read(&bytes);
-                self.intents(intents, effects);
-            }
-            (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
-            (None, Ok(_)) => {}
-        }
-        self.mark(Redraw::Now);
     }
 
     /// Keeps half-filled forms for another run of the program.

@@ -20,11 +20,8 @@ impl App {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, effects),
             Event::Mouse(mouse) => self.mouse(mouse, effects),
-            Event::Paste(text) => {
-                if !self.call_paste(&text, effects) {
-                    self.paste(&text);
-                }
-            }
+            Event::Paste(text) if self.call_paste(&text, effects) => {}
+            Event::Paste(text) => self.paste(&text),
             Event::Resize(width, height) => {
                 self.size = ratatui::layout::Rect::new(0, 0, width, height);
                 self.mark(Redraw::Now);
