@@ -97,8 +97,11 @@ impl<T: Weighed> Ring<T> {
                 }
             }
             let next = inner.next();
-            // Under the lock, so that the announced end never goes backwards.
-            self.changed.send_replace(next);
+            // Under the lock, so that the announced end never goes backwards. Announcing to nobody
+            // would cost more than all the rest.
+            if self.changed.receiver_count() > 0 {
+                self.changed.send_replace(next);
+            }
             next
         };
         drop((evicted, more));
@@ -139,6 +142,8 @@ impl<T: Weighed> Ring<T> {
 
     /// Changes whenever a record is appended; the value is the end of the ring.
     pub fn changed(&self) -> watch::Receiver<u64> {
+        let inner = self.lock();
+        self.changed.send_replace(inner.next());
         self.changed.subscribe()
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use mcpdeck::host::capabilities::ListKind;
-use mcpdeck::host::server::session::{Request, SessionEvent};
+use mcpdeck::host::server::session::{Attempt, Request, SessionEvent, connect};
 use mcpdeck::host::traffic::{Direction, MessageKind};
 use mcpdeck::host::{CallId, Error, ErrorCode, FindingKind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::peer::{Peer, call, echo, rig, rig_with, start, text};
+use crate::peer::{Peer, call, echo, pipe, rig, rig_with, start, text};
 
 async fn progress(peer: &mut Peer, to: &Value, value: Value) {
     let token = &to["params"]["_meta"]["progressToken"];
@@ -318,4 +318,26 @@ async fn every_request_goes_out_as_the_specification_spells_it() {
     }
     connected.session.roots_changed().await;
     peer.expect("notifications/roots/list_changed").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_given_up_in_the_middle_of_its_message_leaves_the_stream_whole() {
+    let rig = rig();
+    let (endpoint, mut peer) = pipe(4096);
+    let attempt = Attempt::Legacy(None);
+    let connecting = connect(endpoint, &attempt, rig.context.clone());
+    let (connected, _) = tokio::join!(connecting, peer.initialize());
+    let connected = connected.unwrap();
+    let one = call(1);
+    let given_up = start(&connected, echo(&"x".repeat(100_000)), one.context);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    one.cancel.cancel();
+    assert_eq!(given_up.await.unwrap().unwrap_err().code, ErrorCode::Cancelled);
+    let next = start(&connected, echo("next"), call(2).context);
+    let first = peer.expect("tools/call").await;
+    assert_eq!(first["params"]["arguments"]["text"].as_str().unwrap().len(), 100_000);
+    assert_eq!(peer.expect("notifications/cancelled").await["params"]["requestId"], first["id"]);
+    let second = peer.expect("tools/call").await;
+    peer.reply(&second, text("fine")).await;
+    assert_eq!(*next.await.unwrap().unwrap(), text("fine"));
 }

@@ -7,10 +7,10 @@ use rmcp::RoleClient;
 use rmcp::handler::client::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ErrorCode, ErrorData,
-    Implementation, ProtocolVersion,
+    Implementation, ProtocolVersion, RequestMetaObject,
 };
 use rmcp::service::{InboundStreamOrigin, RequestContext};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::host::approvals::{Answer, RequestKind};
@@ -30,6 +30,13 @@ impl Client {
         let info = Implementation::new("mcpdeck", env!("CARGO_PKG_VERSION")).with_title("mcpdeck");
         let config = ClientConfig::new(capabilities(&version), info).with_protocol_version(version);
         Self { tap, config }
+    }
+
+    /// What `_meta` of every request holds in the modern era (2026-07-28, SEP-2575).
+    pub fn request_meta(&self, version: &str) -> Map<String, Value> {
+        let version = serde_json::from_value(version.into()).unwrap_or(ProtocolVersion::LATEST);
+        let (info, offers) = (self.config.client_info.clone(), self.config.capabilities.clone());
+        RequestMetaObject::with_client_context(version, info, offers).0.0
     }
 }
 

@@ -8,7 +8,7 @@ use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RunningService,
 };
 use rmcp::transport::Transport;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::listen::Subscriptions;
 use super::live::{Core, Limits, Live, TaskGuards};
@@ -209,7 +209,12 @@ async fn run(
     let peer = service.peer().clone();
     // The host has a cache of its own, which can be looked into and never hides a dead server.
     peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
+    let request_meta = match view.era {
+        Era::Legacy => Map::new(),
+        Era::Modern => service.service().request_meta(&view.protocol_version),
+    };
     let core = Arc::new(Core {
+        request_meta,
         log_level: std::sync::Mutex::new(tap.context.log_level),
         view: Arc::clone(&view),
         peer,

@@ -7,11 +7,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest,
-    CustomRequest, RequestId, RequestMetaObject, RootsListChangedNotification, ServerResult,
+    CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification,
+    ClientRequest, CustomRequest, RequestId, RequestMetaObject, RootsListChangedNotification,
+    ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::{FetchedList, Request, RequestContext, SessionHandle};
@@ -41,6 +42,8 @@ pub struct Core {
     pub(super) peer: Peer<RoleClient>,
     pub(super) outbox: Option<Arc<Outbox>>,
     pub(super) subscriptions: Subscriptions,
+    /// What `_meta` of every request holds (2026-07-28, SEP-2575); empty in the legacy era.
+    pub(super) request_meta: Map<String, Value>,
     pub(super) log_level: std::sync::Mutex<Option<LogLevel>>,
     pub(super) closing: OnceLock<Error>,
     pub(super) service: tokio::sync::Mutex<Option<RunningService<RoleClient, Client>>>,
@@ -111,6 +114,16 @@ struct Abandon<'a> {
     armed: bool,
 }
 
+impl Abandon<'_> {
+    fn because(&mut self, error: &Error) {
+        match error.code {
+            ErrorCode::Timeout => self.why = "timed out",
+            ErrorCode::Cancelled => self.why = "was cancelled",
+            _ => {}
+        }
+    }
+}
+
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         if self.armed && self.core.tap.abandon(self.id, self.exchange, self.why) {
@@ -135,16 +148,75 @@ impl Core {
             Exchange::new(Arc::clone(operation), method_name(trip.method), trip.target.clone());
         let named = |error: Error| self.named(error, &exchange);
         self.ensure_open().map_err(named)?;
-        if let Some(outbox) = self.outbox.as_ref().filter(|outbox| !outbox.is_roomy()) {
-            self.bounded(outbox.has_room(), &exchange, limits).await.map_err(named)?;
+        if let Some(outbox) = &self.outbox {
+            return self.over_pipe(outbox, trip, &exchange, limits).await.map_err(named);
         }
         let mut request = CustomRequest::new(trip.method, trip.params);
         request.extensions.insert(Arc::clone(&exchange));
         let request = ClientRequest::CustomRequest(request);
-        let sending = self.peer.send_cancellable_request(request, self.options());
+        let options = match self.level_meta() {
+            Some(meta) => PeerRequestOptions::no_options().with_meta(meta),
+            None => PeerRequestOptions::no_options(),
+        };
+        let sending = self.peer.send_cancellable_request(request, options);
         let handle = self.bounded(sending, &exchange, limits).await.map_err(named)?;
         let handle = handle.map_err(|error| named(self.failure(error)))?;
         self.response(handle, &exchange, limits).await.map_err(named)
+    }
+
+    /// A round trip over a pipe: written here, answered by the tap.
+    async fn over_pipe(
+        &self,
+        outbox: &Outbox,
+        trip: Trip,
+        exchange: &Arc<Exchange>,
+        limits: &Limits,
+    ) -> Result<Value, Error> {
+        if !outbox.is_roomy() {
+            self.bounded(outbox.has_room(), exchange, limits).await?;
+        }
+        let params = match trip.params {
+            Some(Value::Object(params)) => params,
+            _ => Map::new(),
+        };
+        let mut meta = self.request_meta.clone();
+        if let Some(level) = self.level_meta() {
+            meta.extend(level.0.0);
+        }
+        let answer = exchange.wait_directly();
+        let id = outbox.ask(&self.tap, exchange, params, meta).map_err(|e| self.unsent(&e))?;
+        let mut abandon = Abandon { core: self, exchange, id, why: "was given up", armed: true };
+        let work = async {
+            match outbox.flush().await {
+                Ok(()) => Ok(answer.await),
+                Err(error) => Err(error),
+            }
+        };
+        match self.bounded(work, exchange, limits).await {
+            Ok(Ok(answer)) => {
+                abandon.armed = false;
+                answer.unwrap_or_else(|_| Err(self.gone()))
+            }
+            Ok(Err(error)) => {
+                abandon.armed = false;
+                self.tap.unsent(id);
+                Err(self.unsent(&error))
+            }
+            Err(error) => {
+                abandon.because(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn unsent(&self, error: &SendError) -> Error {
+        if matches!(error, SendError::Broken(_)) {
+            self.tap.deaf(&error.to_string());
+        }
+        match error {
+            SendError::Closed => self.gone(),
+            other => Error::new(ErrorCode::ServerUnavailable, other.to_string()),
+        }
     }
 
     async fn response(
@@ -160,11 +232,7 @@ impl Core {
         let answer = match self.bounded(&mut handle.rx, exchange, limits).await {
             Ok(answer) => answer,
             Err(error) => {
-                match error.code {
-                    ErrorCode::Timeout => abandon.why = "timed out",
-                    ErrorCode::Cancelled => abandon.why = "was cancelled",
-                    _ => {}
-                }
+                abandon.because(&error);
                 return Err(error);
             }
         };
@@ -225,16 +293,13 @@ impl Core {
         }
     }
 
-    fn options(&self) -> PeerRequestOptions {
+    /// The log level goes with every modern request.
+    fn level_meta(&self) -> Option<RequestMetaObject> {
         const LEVEL: &str = "io.modelcontextprotocol/logLevel";
-        if self.era() == Era::Legacy {
-            return PeerRequestOptions::no_options();
-        }
-        let level = *self.log_level.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let Some(level) = level else { return PeerRequestOptions::no_options() };
+        let level = if self.era() == Era::Legacy { None } else { *self.level() }?;
         let mut meta = RequestMetaObject::new();
         meta.0.0.insert(LEVEL.to_owned(), super::request::level_name(level).into());
-        PeerRequestOptions::no_options().with_meta(meta)
+        Some(meta)
     }
 
     /// Sends `notifications/cancelled`. Only queues it: a server that reads nothing must not hold
@@ -246,6 +311,17 @@ impl Core {
     }
 
     pub(super) fn notify(&self, notification: ClientNotification) {
+        if let Some(outbox) = &self.outbox {
+            let message = ClientJsonRpcMessage::notification(notification);
+            // A broken pipe is told to the next request; here nobody waits for it.
+            if outbox.push(&self.tap, &message).is_ok()
+                && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            {
+                let outbox = Arc::clone(outbox);
+                runtime.spawn(async move { outbox.flush().await });
+            }
+            return;
+        }
         // The first poll queues it; its completion is of no interest.
         let _ = self.peer.send_notification(notification).now_or_never();
     }

@@ -5,10 +5,13 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::ClientJsonRpcMessage;
+use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::host::server::wire::exchange::Exchange;
 use crate::host::server::wire::tap::Tap;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
@@ -27,12 +30,29 @@ pub enum SendError {
     Unserialisable(Arc<serde_json::Error>),
 }
 
+/// A request as JSON-RPC has it.
+#[derive(Serialize)]
+struct Asking<'a> {
+    jsonrpc: &'static str,
+    id: i64,
+    method: &'a str,
+    params: Map<String, Value>,
+}
+
 /// The outgoing half of a pipe.
 pub struct Outbox {
     queue: Mutex<Queue>,
-    writer: tokio::sync::Mutex<Option<Writer>>,
+    writer: tokio::sync::Mutex<Option<Writing>>,
     shut: CancellationToken,
     room: Notify,
+}
+
+/// What is being written.
+struct Writing {
+    writer: Writer,
+    bytes: Vec<u8>,
+    /// How much of `bytes` is written.
+    done: usize,
 }
 
 #[derive(Default)]
@@ -56,7 +76,7 @@ impl Outbox {
     pub fn new(writer: Writer) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
-            writer: tokio::sync::Mutex::new(Some(writer)),
+            writer: tokio::sync::Mutex::new(Some(Writing { writer, bytes: Vec::new(), done: 0 })),
             shut: CancellationToken::new(),
             room: Notify::new(),
         })
@@ -79,48 +99,92 @@ impl Outbox {
         Ok(())
     }
 
+    /// Queues a request of the session and gives its id. Requests do not go through rmcp's service
+    /// loop on a pipe: they keep their order, and a server that reads nothing holds up nobody.
+    pub fn ask(
+        &self,
+        tap: &Tap,
+        exchange: &Arc<Exchange>,
+        mut params: Map<String, Value>,
+        mut meta: Map<String, Value>,
+    ) -> Result<i64, SendError> {
+        let mut queue = self.queue();
+        if let Some(broken) = &queue.broken {
+            return Err(broken.clone());
+        }
+        let (id, token) = tap.admit(exchange);
+        meta.insert("progressToken".to_owned(), token.into());
+        params.insert("_meta".to_owned(), Value::Object(meta));
+        let start = queue.bytes.len();
+        let request = Asking { jsonrpc: "2.0", id, method: &exchange.method, params };
+        if let Err(error) = serde_json::to_writer(&mut queue.bytes, &request) {
+            queue.bytes.truncate(start);
+            tap.unsent(id);
+            return Err(SendError::Unserialisable(Arc::new(error)));
+        }
+        tap.asking(id, exchange, &queue.bytes[start..]);
+        queue.bytes.push(b'\n');
+        queue.messages += 1;
+        Ok(id)
+    }
+
     /// Writes what is queued; returns when everything queued before the call is written.
     pub async fn flush(&self) -> Result<(), SendError> {
+        if self.shut.is_cancelled() {
+            return Err(SendError::Closed);
+        }
+        // Writing first: it is nearly always done at the first poll.
         tokio::select! {
             biased;
-            () = self.shut.cancelled() => Err(SendError::Closed),
             result = self.write() => result,
+            () = self.shut.cancelled() => Err(SendError::Closed),
         }
     }
 
     async fn write(&self) -> Result<(), SendError> {
         let mut slot = self.writer.lock().await;
-        let writer = slot.as_mut().ok_or(SendError::Closed)?;
-        let bytes = {
-            let mut queue = self.queue();
-            if let Some(broken) = &queue.broken {
-                return Err(broken.clone());
+        let Writing { writer, bytes, done } = slot.as_mut().ok_or(SendError::Closed)?;
+        loop {
+            if *done == bytes.len() {
+                let mut queue = self.queue();
+                if let Some(broken) = &queue.broken {
+                    return Err(broken.clone());
+                }
+                queue.messages = 0;
+                queue.writing = queue.bytes.len();
+                *done = 0;
+                bytes.clear();
+                if bytes.capacity() > Self::SPARE {
+                    *bytes = Vec::new();
+                }
+                std::mem::swap(bytes, &mut queue.bytes);
+                if bytes.is_empty() {
+                    drop(queue);
+                    self.room.notify_waiters();
+                    return Ok(());
+                }
             }
-            queue.messages = 0;
-            queue.writing = queue.bytes.len();
-            std::mem::take(&mut queue.bytes)
-        };
-        if bytes.is_empty() {
-            return Ok(());
+            // What is written is known at every moment: whoever waits here may give up in the
+            // middle of a message, and the next one goes on where it stopped.
+            let written = writer.write(&bytes[*done..]).await;
+            let written = written.and_then(|count| match count {
+                0 => Err(io::ErrorKind::WriteZero.into()),
+                count => Ok(count),
+            });
+            match written {
+                Ok(count) => *done += count,
+                Err(error) => {
+                    let error = SendError::Broken(Arc::new(error));
+                    self.queue().broken = Some(error.clone());
+                    self.room.notify_waiters();
+                    return Err(error);
+                }
+            }
+            if *done == bytes.len() {
+                let flushed = writer.flush().await;
+                flushed.map_err(|error| SendError::Broken(Arc::new(error)))?;
+            }
         }
-        let written = async {
-            writer.write_all(&bytes).await?;
-            writer.flush().await
-        };
-        let result = written.await.map_err(|error| SendError::Broken(Arc::new(error)));
-        let mut queue = self.queue();
-        queue.writing = 0;
-        if let Err(error) = &result {
-            queue.broken = Some(error.clone());
-        }
-        if queue.bytes.is_empty() && bytes.capacity() <= Self::SPARE {
-            let mut bytes = bytes;
-            bytes.clear();
-            queue.bytes = bytes;
-        }
-        drop(queue);
-        self.room.notify_waiters();
-        result
     }
 
     /// Waits until little enough waits to be written.
@@ -152,7 +216,7 @@ impl Outbox {
     /// Closes the write half, which asks a stdio server to exit. Does not wait for what is queued.
     pub async fn shut(&self) {
         self.shut.cancel();
-        if let Some(mut writer) = self.writer.lock().await.take() {
+        if let Some(Writing { mut writer, .. }) = self.writer.lock().await.take() {
             let patience = std::time::Duration::from_millis(100);
             let _ = tokio::time::timeout(patience, writer.shutdown()).await;
         }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, watch};
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::host::server::session::{ByteCount, RequestContext, Waiting};
@@ -250,7 +251,12 @@ pub struct Exchange {
     failure: Mutex<Option<Error>>,
     doubt: Mutex<Option<(Instant, String)>>,
     given_up: AtomicBool,
+    /// Who waits, when the answer goes to them directly.
+    waiting: Mutex<Option<oneshot::Sender<Answer>>>,
 }
+
+/// What a round trip gives.
+pub type Answer = Result<Value, Error>;
 
 impl Exchange {
     /// How long a wrong id may be followed by the right one, when only one call is open.
@@ -265,7 +271,20 @@ impl Exchange {
             failure: Mutex::default(),
             doubt: Mutex::default(),
             given_up: AtomicBool::new(false),
+            waiting: Mutex::default(),
         })
+    }
+
+    /// Asks for the answer to be given here, without rmcp's service loop in between.
+    pub fn wait_directly(&self) -> oneshot::Receiver<Answer> {
+        let (sender, receiver) = oneshot::channel();
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        receiver
+    }
+
+    /// The one who waits directly, once.
+    pub fn waiting(&self) -> Option<oneshot::Sender<Answer>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// `tools/call echo`

@@ -8,16 +8,14 @@ mod answers;
 mod decode;
 mod inbound;
 mod notices;
+mod outgoing;
 mod record;
 mod requests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, GetExtensions, GetMeta, RequestId,
-    ServerJsonRpcMessage,
-};
+use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,12 +24,11 @@ use crate::host::server::session::{SessionContext, SessionEvent};
 use crate::host::server::wire::exchange::{Exchange, Operation};
 use crate::host::server::wire::json::Budget;
 use crate::host::server::wire::pump::Pump;
-use crate::host::traffic::{Direction, MessageKind};
 use crate::host::{CallId, Error, Finding, FindingKind};
 use crate::text::SafeText;
 
+use record::JunkWindow;
 pub use record::method_name;
-use record::{JunkWindow, Passed};
 pub use requests::{Asked, Refusal};
 
 /// The tap of one connection.
@@ -166,96 +163,6 @@ impl Tap {
     /// What the handshake left behind.
     pub fn take_handshake(&self) -> Handshake {
         std::mem::take(&mut self.state().handshake)
-    }
-
-    /// A message is about to be written. Registers requests, so that their answers find them.
-    pub fn sending(&self, message: &ClientJsonRpcMessage, body: &[u8]) {
-        self.context.bytes.sent(body.len() + 1);
-        let mut passed = Passed::new(Direction::Out, MessageKind::Notification, body);
-        match message {
-            ClientJsonRpcMessage::Request(request) => {
-                passed.kind = MessageKind::Request;
-                passed.id = Some(record::id_text(&request.id));
-                let (method, exchange) = self.register(request, body.len());
-                passed.method = Some(method);
-                passed.target = exchange.as_ref().and_then(|e| e.target.clone());
-                passed.call = exchange.as_ref().and_then(|e| e.operation.call);
-            }
-            ClientJsonRpcMessage::Notification(notification) => {
-                passed.method = Some(method_name(notification_method(&notification.notification)));
-            }
-            ClientJsonRpcMessage::Response(response) => {
-                passed.kind = MessageKind::Response;
-                self.close_open(Some(&response.id), &mut passed);
-            }
-            ClientJsonRpcMessage::Error(error) => {
-                passed.kind = MessageKind::Error;
-                self.close_open(error.id.as_ref(), &mut passed);
-            }
-        }
-        self.record(passed);
-    }
-
-    fn register(
-        &self,
-        request: &rmcp::model::JsonRpcRequest<rmcp::model::ClientRequest>,
-        bytes: usize,
-    ) -> (SafeText, Option<Arc<Exchange>>) {
-        let exchange = request.request.extensions().get::<Arc<Exchange>>().cloned();
-        let name = request.request.method();
-        let method = exchange.as_ref().map_or_else(|| method_name(name), |e| e.method.clone());
-        let expects = match name {
-            "initialize" => Expects::Initialize,
-            "server/discover" => Expects::Discover,
-            "tools/list" => Expects::Tools,
-            "subscriptions/listen" => Expects::Listen,
-            _ => Expects::Raw,
-        };
-        if matches!(expects, Expects::Initialize | Expects::Discover) {
-            self.context.seen.asked(name);
-        }
-        let token =
-            request.request.get_meta().get_progress_token().and_then(|token| match token.0 {
-                RequestId::Number(token) => Some(token),
-                RequestId::String(_) => None,
-            });
-        if let Some(counter) = exchange.as_ref().and_then(|e| e.operation.bytes.as_ref()) {
-            counter.sent(bytes + 1);
-        }
-        let RequestId::Number(id) = request.id else { return (method, exchange) };
-        let mut state = self.state();
-        if expects == Expects::Initialize {
-            state.abandon_probes();
-            state.handshake.failure = None;
-        }
-        state.next_id = state.next_id.max(id + 1);
-        if let (Some(token), Some(exchange)) = (token, &exchange) {
-            state.next_token = state.next_token.max(token + 1);
-            state.tokens.insert(token, Arc::clone(&exchange.operation));
-        }
-        let entry = Entry {
-            method: method.clone(),
-            exchange: exchange.clone(),
-            token,
-            sent: Instant::now(),
-            expects,
-        };
-        if exchange.as_ref().is_some_and(|e| e.is_given_up()) {
-            state.remember(id, entry, "was cancelled");
-        } else {
-            state.pending.insert(id, entry);
-        }
-        (method, exchange)
-    }
-
-    fn close_open(&self, id: Option<&RequestId>, passed: &mut Passed<'_>) {
-        let Some(id) = id else { return };
-        passed.id = Some(record::id_text(id));
-        if let Some(open) = self.state().open.remove(id) {
-            passed.latency = Some(open.arrived.elapsed());
-            passed.method = Some(open.method);
-            passed.call = open.call;
-        }
     }
 
     /// Nobody waits for the answer of this request any more. True when the server should be told:
@@ -397,16 +304,5 @@ impl State {
                 self.remember(id, entry, "probe");
             }
         }
-    }
-}
-
-const fn notification_method(notification: &ClientNotification) -> &str {
-    match notification {
-        ClientNotification::CancelledNotification(_) => "notifications/cancelled",
-        ClientNotification::ProgressNotification(_) => "notifications/progress",
-        ClientNotification::InitializedNotification(_) => "notifications/initialized",
-        ClientNotification::RootsListChangedNotification(_) => "notifications/roots/list_changed",
-        ClientNotification::CustomNotification(custom) => custom.method.as_str(),
-        _ => "notifications/unknown",
     }
 }

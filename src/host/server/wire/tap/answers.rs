@@ -93,6 +93,10 @@ impl Tap {
             self.state().handshake.result = Some(result);
             typed
         } else {
+            if let Some(waiting) = entry.exchange.as_ref().and_then(|e| e.waiting()) {
+                let _ = waiting.send(Ok(result));
+                return;
+            }
             ServerResult::CustomResult(CustomResult(result))
         };
         let message = ServerJsonRpcMessage::response(result, RequestId::Number(id));
@@ -142,7 +146,14 @@ impl Tap {
         };
         let stand_in = ErrorData::new(RpcCode(code), error.message.clone(), data);
         match &entry.exchange {
-            Some(exchange) => exchange.fail(error),
+            Some(exchange) => match exchange.waiting() {
+                Some(waiting) => {
+                    // Whoever gave up meanwhile has told the tap.
+                    let _ = waiting.send(Err(error));
+                    return;
+                }
+                None => exchange.fail(error),
+            },
             None => self.state().handshake.failure = Some(error),
         }
         let message = ServerJsonRpcMessage::error(stand_in, Some(RequestId::Number(id)));
