@@ -299,3 +299,44 @@ async fn a_brace_on_a_line_of_its_own_swallows_no_message_behind_it() {
     let answer = r#"{"id":ID,"result":{"content":[]},"jsonrpc":"2.0"}"#;
     works(format!("{{\n{answer}"), &[FindingKind::Junk]).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_mutation_of_an_answer_harms_the_session() {
+    let rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let mut random = fastrand::Rng::with_seed(7);
+    let seeds = [
+        OK.replace("ID", "3"),
+        r#"{"jsonrpc":"2.0","id":"x","method":"roots/list","params":{}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":2}}"#.to_owned(),
+        r#"[{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"\ud800\u00e9"}}]"#.to_owned(),
+    ];
+    for n in 0..3000 {
+        let mut line = seeds[n % seeds.len()].clone().into_bytes();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(..line.len());
+            match random.u8(..4) {
+                0 => line[at] = random.u8(..),
+                1 => drop(line.remove(at)),
+                2 => line.insert(at, *random.choice(b"{}[]\",:\\0e\xff".iter()).unwrap()),
+                _ => line.truncate(at.max(1)),
+            }
+            if line.is_empty() {
+                line.push(b' ');
+            }
+        }
+        line.push(b'\n');
+        peer.raw(&line).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let call = start(&connected, echo("after"), call(1).context);
+    let request = loop {
+        let message = peer.recv().await;
+        if message["method"] == "tools/call" {
+            break message;
+        }
+    };
+    peer.line("").await;
+    peer.reply(&request, text("alive")).await;
+    assert_eq!(*call.await.unwrap().unwrap(), text("alive"));
+}
