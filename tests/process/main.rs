@@ -33,6 +33,20 @@ async fn a_server_talks_over_its_pipes_and_exits_when_stdin_closes() {
 }
 
 #[tokio::test]
+async fn an_exit_on_closed_stdin_is_expected_only_when_it_was_announced() {
+    for announced in [true, false] {
+        let mut server = deck("closed").start(&shell("cat")).await;
+        if announced {
+            server.process.expect_exit();
+        }
+        drop(server.stdin.take());
+        let exit = server.process.wait().await;
+        assert_eq!((exit.code, exit.expected), (Some(0), announced));
+        assert_eq!(exit.ladder.is_some(), announced);
+    }
+}
+
+#[tokio::test]
 async fn a_crash_is_told_with_its_signal_and_the_last_lines() {
     let server = deck("crash").start(&shell("echo one >&2; echo two >&2; kill -SEGV $$")).await;
     let exit = server.process.wait().await;

@@ -83,6 +83,9 @@ pub trait Process: Send + Sync + 'static {
     fn pid(&self) -> u32;
     /// Ends when the leader has exited, whether asked or not.
     fn exited(&self) -> BoxFuture<'static, ()>;
+    /// Says that its session is about to be closed on purpose: an exit that follows is no crash, even
+    /// when it comes before [`Process::stop`].
+    fn expect_exit(&self) {}
     /// Ends it and everything it started, by the ladder (requirement L5). On one that has exited
     /// already it sweeps what is left and reports.
     fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport>;

@@ -184,6 +184,12 @@ impl ServerProcess {
         }
     }
 
+    /// Says that its end is about to be asked for by other means: the session will close its stdin.
+    /// An exit that follows is then no crash, even when it comes before [`ServerProcess::stop`].
+    pub fn expect_exit(&self) {
+        self.inner.orders.send_modify(ladder::Order::raise_to_expect);
+    }
+
     /// Stops the process: closes stdin, waits, SIGTERM to its session, waits, SIGKILL, sweeps what
     /// is left, reaps. Calls may race and repeat; the shortest grace wins. Cancel-safe: the stop
     /// goes on when the caller stops waiting.

@@ -132,6 +132,7 @@ async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectErr
     let by_itself = failure.closed
         && !request.cancel.is_cancelled()
         && tokio::time::timeout(EXIT_FOLLOWS, process.wait()).await.is_ok();
+    process.expect_exit();
     let plan = StopPlan { grace: request.config.shutdown_timeout, force: request.force.clone() };
     let ExitReport { exit, stderr_tail } = Process::stop(&process, plan).await;
     let mut error = failure.error;
@@ -248,6 +249,10 @@ impl Process for ServerProcess {
         Box::pin(async move {
             let _ = exit.wait_for(Option::is_some).await;
         })
+    }
+
+    fn expect_exit(&self) {
+        Self::expect_exit(self);
     }
 
     fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport> {

@@ -136,6 +136,9 @@ impl Actor {
 }
 
 async fn end(opened: Opened, farewell: Error, plan: StopPlan) -> Option<ExitReport> {
+    if let Some(process) = &opened.process {
+        process.expect_exit();
+    }
     let _ = tokio::time::timeout(GOODBYE, opened.session.close(farewell)).await;
     match opened.process {
         Some(process) => Some(process.stop(plan).await),

@@ -204,6 +204,9 @@ impl Attempt {
 
     /// Ends what was opened, because the rest of the start failed.
     async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
+        if let Some(process) = &opened.process {
+            process.expect_exit();
+        }
         opened.session.close(error.clone()).await;
         let mut exit = None;
         if let Some(process) = &opened.process {

@@ -20,14 +20,22 @@ use crate::text::SafeText;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Run,
+    /// Its end is being asked for by other means; dying now is no crash.
+    Expect,
     Stop(Grace),
     Kill,
 }
 
 impl Order {
+    pub(super) fn raise_to_expect(&mut self) {
+        if *self == Self::Run {
+            *self = Self::Expect;
+        }
+    }
+
     pub(super) fn raise_to_stop(&mut self, grace: Grace) {
         *self = match *self {
-            Self::Run => Self::Stop(grace),
+            Self::Run | Self::Expect => Self::Stop(grace),
             Self::Stop(old) => Self::Stop(Grace {
                 stdin: old.stdin.min(grace.stdin),
                 term: old.term.min(grace.term),
@@ -82,13 +90,18 @@ impl Rung {
 
 impl Watchman {
     pub(super) async fn run(mut self, done: watch::Sender<Option<ExitView>>) {
-        let asked = tokio::select! {
+        let alive = tokio::select! {
             // A process that is already dead was not stopped by anybody.
             biased;
             () = self.leader.dead() => false,
             () = ordered(&mut self.order) => true,
         };
-        let rung = if asked { Some(self.climb().await) } else { None };
+        let rung = if alive {
+            Some(self.climb().await)
+        } else {
+            // Its owner closed stdin before it gave the order.
+            (*self.order.borrow() == Order::Expect).then_some(Rung::Stdin)
+        };
         let lived = self.began.elapsed();
         let swept = self.sweep(rung).await;
         self.stdin.close();
@@ -106,7 +119,7 @@ impl Watchman {
         done.send_replace(Some(ExitView {
             code,
             signal,
-            expected: asked,
+            expected: rung.is_some(),
             ladder: rung.map(|rung| SafeText::line(rung.as_str())),
             swept,
             lived,
@@ -154,7 +167,7 @@ impl Watchman {
         let began = Instant::now();
         loop {
             let grace = match *self.order.borrow_and_update() {
-                Order::Run => Grace::NONE,
+                Order::Run | Order::Expect => Grace::NONE,
                 Order::Stop(grace) => grace,
                 Order::Kill => return false,
             };
@@ -199,5 +212,5 @@ impl Watchman {
 
 async fn ordered(order: &mut watch::Receiver<Order>) {
     // An error means that every handle is gone, which is an order to kill that was sent before.
-    let _ = order.wait_for(|order| *order != Order::Run).await;
+    let _ = order.wait_for(|order| matches!(order, Order::Stop(_) | Order::Kill)).await;
 }
