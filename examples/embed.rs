@@ -69,6 +69,10 @@ async fn run(
         Err(error) => return Ok(Err(error)),
     };
     let view = host.view().borrow().clone();
+    // Entries that cannot be used are left out; the configuration says why, with line and column.
+    for problem in view.diagnostics.iter().filter(|problem| problem.is_error()) {
+        writeln!(out, "{}: {}", problem.at, problem.message)?;
+    }
     for server in view.servers.values() {
         let lists = &server.capabilities;
         let why = server.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();

@@ -225,7 +225,9 @@ impl fmt::Display for Error {
             write!(f, "\n  {at}: {}", violation.message)?;
         }
         if let Some(help) = &self.help {
-            write!(f, "; {help}")?;
+            // After a list of places the advice would read as part of the last one.
+            let glue = if self.violations.is_empty() { "; " } else { "\n" };
+            write!(f, "{glue}{help}")?;
         }
         Ok(())
     }
