@@ -97,6 +97,10 @@ pub struct Common {
     #[arg(long, value_name = "FILTER", global = true, help_heading = "Logging")]
     pub log_level: Option<String>,
 
+    /// Show values of the configuration (environment, headers) that a server prints back.
+    #[arg(long, global = true, help_heading = "Configuration")]
+    pub reveal: bool,
+
     /// Put arguments and results into the log file; secrets stay masked.
     #[arg(long, global = true, help_heading = "Logging")]
     pub log_payloads: bool,

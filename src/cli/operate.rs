@@ -16,6 +16,7 @@ use crate::check::jsonc;
 use crate::config::ServerName;
 use crate::host::naming::{self, Resolved};
 use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin, Validation};
+use crate::secret::Redactor;
 use crate::telemetry::Telemetry;
 use crate::text::json as safe;
 
@@ -54,7 +55,10 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
     };
     let job =
         Job { common, one: &args.one, need: Need::Owner(args.name.clone()), answers, telemetry };
-    let done = deck::run(job, async |host| told.finish(call_on(host, args, words).await));
+    let done = deck::run(job, async |host| {
+        let outcome = call_on(host, args, words).await;
+        told.finish(outcome, &hidden(host, common))
+    });
     done.unwrap_or_else(|error| told.failure(&error))
 }
 
@@ -115,7 +119,7 @@ pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Exit {
         };
         match (&args.output, outcome) {
             (Some(path), Ok(outcome)) if told.form == Form::Text => save(path, &outcome),
-            (_, outcome) => told.finish(outcome),
+            (_, outcome) => told.finish(outcome, &hidden(host, common)),
         }
     });
     done.unwrap_or_else(|error| told.failure(&error))
@@ -147,7 +151,10 @@ pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit
     };
     let need = Need::Owner(args.name.clone());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
-    let done = deck::run(job, async |host| told.finish(prompt_on(host, &args.name, words).await));
+    let done = deck::run(job, async |host| {
+        let outcome = prompt_on(host, &args.name, words).await;
+        told.finish(outcome, &hidden(host, common))
+    });
     done.unwrap_or_else(|error| told.failure(&error))
 }
 
@@ -220,15 +227,36 @@ fn words(arguments: &[String]) -> Result<Words, Error> {
     Ok(Words { base, pairs: rest.to_vec() })
 }
 
+/// The values of the configuration that a server may print back and nobody should see by accident.
+fn hidden(host: &Host, common: &Common) -> Redactor {
+    if common.reveal {
+        return Redactor::default();
+    }
+    let view = host.view().borrow().clone();
+    let configs = view.servers.keys().filter_map(|server| host.server_config(server));
+    Redactor::new(configs.flat_map(|config| config.secrets()))
+}
+
+/// The text without those values; says so when there were some.
+fn masked(text: &str, hidden: &Redactor) -> String {
+    let masked = hidden.redact(text);
+    if masked != text {
+        output::complain(
+            "values of the configuration are masked in the answer; --reveal shows them",
+        );
+    }
+    masked.into_owned()
+}
+
 impl Told<'_> {
-    fn finish(&self, outcome: Result<CallOutcome, Error>) -> Exit {
+    fn finish(&self, outcome: Result<CallOutcome, Error>, hidden: &Redactor) -> Exit {
         match outcome {
-            Ok(outcome) => self.success(&outcome),
+            Ok(outcome) => self.success(&outcome, hidden),
             Err(error) => self.failure(&error),
         }
     }
 
-    fn success(&self, outcome: &CallOutcome) -> Exit {
+    fn success(&self, outcome: &CallOutcome, hidden: &Redactor) -> Exit {
         let exit = if outcome.is_error { Exit::Failed } else { Exit::Ok };
         for violation in &outcome.output_violations {
             let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
@@ -241,9 +269,9 @@ impl Told<'_> {
                 Value::Null,
                 (outcome.duration, outcome.waiting),
             );
-            return output::print(&(safe::compact(&object) + "\n"), exit);
+            return output::print(&masked(&(safe::compact(&object) + "\n"), hidden), exit);
         }
-        let text = content::text(&outcome.result);
+        let text = masked(&content::text(&outcome.result), hidden);
         // A terminal gets safe text; a file or a program gets what was sent.
         let text = if std::io::stdout().is_terminal() {
             crate::text::SafeText::block(&text).as_str().to_owned()
@@ -272,7 +300,8 @@ impl Told<'_> {
             let _ = write!(message, "; {}: {}", diagnostic.at, diagnostic.message);
         }
         let told = json!({
-            "code": error.code, "message": message, "server": error.server, "help": error.help,
+            "code": error.code, "message": message, "server": error.server,
+            "help": error.clone().advised().help,
         });
         let object =
             self.object(error.server.as_ref(), Value::Null, told, (Duration::ZERO, Duration::ZERO));

@@ -114,8 +114,8 @@ fn terminal(command: &Command, at_most: Duration) -> Finished {
     let bytes = read.join().expect("a reader");
     Finished {
         code: Some(status.exit_code() as i32),
-        // The terminal itself turns a line end into two characters.
-        stdout: String::from_utf8_lossy(&bytes).replace("\r\n", "\n"),
+        // The terminal turns a line end into two characters; our progress goes back and clears.
+        stdout: String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace("\r\u{1b}[K", ""),
         stderr: String::new(),
         took: begun.elapsed(),
         peak: 0,
