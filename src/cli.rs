@@ -9,6 +9,7 @@ mod dashboard;
 mod deck;
 mod docs;
 mod exit;
+mod import;
 mod load;
 mod look;
 mod operate;
@@ -87,7 +88,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Read(args)) => operate::read(&cli.common, &args, telemetry),
         Some(Verb::Prompt(args)) => operate::prompt(&cli.common, &args, telemetry),
         Some(Verb::Config(args)) => configuration::config(&cli.common, &args),
-        Some(Verb::Import(args)) => configuration::import(&args),
+        Some(Verb::Import(args)) => import::import(&args),
         Some(Verb::Schema { which }) => docs::schema(which),
         Some(_) => output::refuse("this build was made without this command"),
         None if cli.check.check => {

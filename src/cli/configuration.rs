@@ -1,18 +1,15 @@
-//! `config` and `import`: the configuration in effect, and those of other hosts. Values that may be
-//! secret are never printed.
+//! `config`: the configuration in effect. Values that may be secret are never printed.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::args::{Common, ConfigArgs, ImportArgs};
+use super::args::{Common, ConfigArgs};
 use super::exit::Exit;
 use super::{load, output};
-use crate::check::jsonc;
 use crate::config::{
-    Colour, Diagnostic, Environment, HttpConfig, Loaded, ServerConfig, StdioConfig,
-    TransportConfig, hazards, mask, render_all,
+    Colour, Diagnostic, HttpConfig, Loaded, ServerConfig, StdioConfig, TransportConfig, hazards,
+    mask, render_all,
 };
 use crate::secret::MASK;
 use crate::text::{SafeText, json as safe};
@@ -53,7 +50,8 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
     exit
 }
 
-fn problems(diagnostics: &[Diagnostic]) -> Exit {
+/// Tells problems on stderr, each with its line.
+pub fn problems(diagnostics: &[Diagnostic]) -> Exit {
     use std::io::Write as _;
     let text = render_all(diagnostics, Colour::Never);
     let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
@@ -160,131 +158,5 @@ fn http_json(http: &HttpConfig, shown: &dyn Fn(&str, &str) -> String, object: &m
     object["url"] = json!(shown("url", url.as_str()));
     if !http.headers.is_empty() {
         object["headers"] = json!(http.headers);
-    }
-}
-
-/// Where other hosts keep their servers: host, and path below the home or configuration folder.
-const HOME_FILES: [(&str, &str); 5] = [
-    ("Cursor", ".cursor/mcp.json"),
-    ("Windsurf", ".codeium/windsurf/mcp_config.json"),
-    ("Gemini CLI", ".gemini/settings.json"),
-    ("Claude Code", ".claude.json"),
-    ("Amazon Q", ".aws/amazonq/mcp.json"),
-];
-const CONFIG_FILES: [(&str, &str); 3] = [
-    ("Claude Desktop", "Claude/claude_desktop_config.json"),
-    ("VS Code", "Code/User/mcp.json"),
-    ("Cline", "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
-];
-
-/// `mcpdeck import`
-pub fn import(args: &ImportArgs) -> Exit {
-    let env = Environment::of_process();
-    let files: Vec<(String, PathBuf)> = if args.files.is_empty() {
-        known_files(&env).into_iter().filter(|(_, path)| path.is_file()).collect()
-    } else {
-        args.files.iter().map(|path| (String::new(), path.clone())).collect()
-    };
-    if args.list {
-        let mut out = String::new();
-        for (host, path) in &files {
-            let _ = writeln!(out, "{host:16} {}", path.display());
-        }
-        return output::print(&out, Exit::Ok);
-    }
-    if files.is_empty() {
-        return output::refuse("no configuration of another host was found; name a file");
-    }
-    let mut servers = Map::new();
-    let mut unset = Vec::new();
-    let mut exit = Exit::Ok;
-    for (_, path) in &files {
-        match read_foreign(path) {
-            Ok(found) => merge(&mut servers, found, &mut unset),
-            Err(message) => exit = output::refuse(&message),
-        }
-    }
-    if !unset.is_empty() {
-        unset.sort();
-        unset.dedup();
-        output::complain(&format!(
-            "secrets were replaced by references; set {} before you start the servers",
-            unset.join(", ")
-        ));
-    }
-    output::print(&(safe::pretty(&json!({"servers": servers})) + "\n"), exit)
-}
-
-fn known_files(env: &Environment) -> Vec<(String, PathBuf)> {
-    let below = |folder: &Option<PathBuf>, files: &[(&str, &str)]| -> Vec<(String, PathBuf)> {
-        let Some(folder) = folder else { return Vec::new() };
-        files.iter().map(|(host, path)| ((*host).to_owned(), folder.join(path))).collect()
-    };
-    let mut all = below(&env.home, &HOME_FILES);
-    all.extend(below(&env.config_dir, &CONFIG_FILES));
-    all
-}
-
-fn read_foreign(path: &Path) -> Result<Map<String, Value>, String> {
-    let file: Value = jsonc::load(path)?;
-    let found = ["/mcpServers", "/servers", "/mcp/servers", "/context_servers"]
-        .iter()
-        .find_map(|pointer| file.pointer(pointer).and_then(Value::as_object));
-    found.cloned().ok_or_else(|| format!("{}: there are no servers in it", path.display()))
-}
-
-/// Adds servers under names that are free, with secrets replaced by references to variables.
-fn merge(servers: &mut Map<String, Value>, found: Map<String, Value>, unset: &mut Vec<String>) {
-    for (name, mut entry) in found {
-        for key in ["env", "headers"] {
-            let values = entry.get_mut(key).and_then(Value::as_object_mut);
-            for (variable, value) in values.into_iter().flatten() {
-                refer(variable, value, unset);
-            }
-        }
-        let same = servers.values().any(|other| *other == entry);
-        if same {
-            continue;
-        }
-        let mut free = name.clone();
-        let mut count = 2;
-        while servers.contains_key(&free) {
-            free = format!("{name}-{count}");
-            count += 1;
-        }
-        servers.insert(free, entry);
-    }
-}
-
-/// Replaces a literal value that is called like a secret by a reference.
-fn refer(name: &str, value: &mut Value, unset: &mut Vec<String>) {
-    let Some(text) = value.as_str() else { return };
-    if text.is_empty() || text.contains("${") || !mask::is_secret_name(name) {
-        return;
-    }
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    let variable: String = name.chars().map(plain).collect();
-    *value = Value::String(format!("${{{variable}}}"));
-    unset.push(variable);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_of_imported_servers_become_references() {
-        let found = json!({"a": {"command": "x", "env": {"API_TOKEN": "s3cret", "MODE": "fast",
-            "KEY_FILE": "/a", "OTHER_TOKEN": "${OTHER}"}}, "b": {"url": "https://b.example",
-            "headers": {"Authorization": "Bearer s3cret"}}});
-        let (mut servers, mut unset) = (Map::new(), Vec::new());
-        let found = found.as_object().expect("an object");
-        merge(&mut servers, found.clone(), &mut unset);
-        merge(&mut servers, found.clone(), &mut unset);
-        let text = Value::Object(servers.clone()).to_string();
-        assert!(!text.contains("s3cret"), "{text}");
-        assert_eq!(servers["a"]["env"]["API_TOKEN"], "${API_TOKEN}");
-        assert_eq!(servers["a"]["env"]["MODE"], "fast");
-        assert_eq!(servers.len(), 2, "equal servers are imported once: {text}");
     }
 }

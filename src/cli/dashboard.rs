@@ -15,6 +15,14 @@ use crate::tui::{HostLogLevel, Options, Source};
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     let source = source(cli)?;
+    match &source {
+        Source::Config(config) => telemetry.mask(load::redactor(config)),
+        Source::Files(files, env) => {
+            if let Ok(loaded) = crate::config::load(files, env) {
+                telemetry.mask(load::redactor(&loaded.config));
+            }
+        }
+    }
     let options = Options {
         source,
         ascii: cli.dashboard.ascii,
@@ -27,7 +35,10 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
     };
-    crate::tui::run(options).map_err(|error| output::refuse(&error.to_string()))
+    crate::tui::run(options).map_err(|error| {
+        output::complain(&error.to_string());
+        output::refuse("without a terminal there are --check, list, call and status")
+    })
 }
 
 fn source(cli: &Cli) -> Result<Source, Exit> {
