@@ -93,6 +93,8 @@ actions! {
     Effective = "effective", "view", "Switch between file, effective values and reload plan";
     NextProblem = "next-problem", "next problem", "Go to the next problem";
     Approvals = "approvals", "approvals", "Go to what waits for a person";
+    Answer = "answer", "answer", "Answer what waits longest, from wherever you are";
+    DenyAll = "deny-all", "deny all", "Deny everything the server of this request has open";
     Palette = "palette", "palette", "Find and run any action";
     Help = "help", "help", "Show the keys that work here";
     Theme = "theme", "theme", "Use the next theme";

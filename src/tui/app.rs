@@ -15,6 +15,7 @@ use crate::tui::pane::{Pane, PaneId, Toast, Ui};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::{ColorDepth, Theme};
 
+pub mod answers;
 mod availability;
 pub mod calls;
 mod command;
@@ -136,6 +137,7 @@ pub struct App {
     pub(super) redraw: Redraw,
     pub(super) stale: bool,
     pub(super) calls: calls::Calls,
+    pub(super) answers: answers::Answers,
     pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
 }
 
@@ -164,6 +166,7 @@ impl App {
             redraw: Redraw::Now,
             stale: true,
             calls,
+            answers: answers::Answers::default(),
             last_click: None,
         };
         app.adopt_user_files();
@@ -207,6 +210,7 @@ impl App {
         }
         self.refresh_readers();
         self.prepare_call();
+        self.prepare_answer();
     }
 
     pub(super) fn layout(&self) -> Option<Layout> {

@@ -10,7 +10,7 @@ use crate::config::history::HistoryRecord;
 use crate::config::saved::SavedCall;
 use crate::config::{LogLevel, RootConfig, ServerName};
 use crate::host::cache::CacheKey;
-use crate::host::{Answer, ApprovalId, Validation};
+use crate::host::{Answer, ApprovalId, RuleKind, SessionRule, Validation};
 use crate::tui::message::{CallToken, EditToken};
 use crate::tui::prefs::Prefs;
 
@@ -25,6 +25,8 @@ pub enum Effect {
     CancelCall(CallToken),
     /// Answer a server.
     Answer(ApprovalId, Answer),
+    /// Set or take back a rule of this session.
+    ApprovalRule(ServerName, RuleKind, Option<SessionRule>),
     /// Drop a cache entry, or all.
     CacheDrop(Option<CacheKey>),
     /// Fetch the content of a cache entry.

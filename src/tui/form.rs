@@ -17,7 +17,7 @@ pub mod popup;
 pub mod problem;
 pub mod row;
 pub mod schema;
-mod seed;
+pub mod seed;
 pub mod state;
 #[cfg(test)]
 mod tests;

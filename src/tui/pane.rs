@@ -161,6 +161,10 @@ pub struct Out {
     pub overlay: Option<Overlay>,
     /// To be told.
     pub toast: Option<Toast>,
+    /// A request of a server to answer.
+    pub answer: Option<crate::host::ApprovalId>,
+    /// A server all of whose requests are to be denied.
+    pub deny_all: Option<crate::config::ServerName>,
     /// An entry of a server's list to call, get or read.
     pub call: Option<(crate::config::ServerName, crate::host::capabilities::ListKind, String)>,
     /// Another pane to show.

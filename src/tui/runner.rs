@@ -63,6 +63,12 @@ impl Runner {
                     self.tell(Message::Failed(error));
                 }
             }
+            Effect::ApprovalRule(server, kind, rule) => {
+                let set = self.host().and_then(|host| host.set_approval_rule(&server, kind, rule));
+                if let Err(error) = set {
+                    self.tell(Message::Failed(error));
+                }
+            }
             Effect::CacheDrop(key) => {
                 if let Ok(host) = self.host() {
                     host.cache_drop(key.as_ref());

@@ -96,6 +96,7 @@ impl App {
             }
             Action::Back => self.back(),
             Action::Approvals => self.show(PaneId::Approvals),
+            Action::Answer => self.open_answer(None),
             Action::Restart | Action::StartStop | Action::Refresh | Action::ResetBreaker => {
                 self.command_server(action, effects);
             }
@@ -167,6 +168,7 @@ impl App {
 
     pub(super) fn show(&mut self, pane: PaneId) {
         self.leave_call();
+        self.leave_answer();
         self.pane = pane;
         self.focus = Focus::Pane;
         self.setup.prefs.pane = Some(pane.title().to_lowercase());

@@ -104,7 +104,9 @@ impl App {
             Message::CallBegan(token, id) => self.call_began(token, id),
             Message::CallEnded(token, result) => self.call_ended(token, *result, effects),
             Message::CallProgress(token, progress) => self.call_progress(token, progress),
-            Message::Edited(token, text) => self.call_edited(token, text),
+            Message::Edited(token, text) if !self.answer_edited(token, &text) => {
+                self.call_edited(token, text);
+            }
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
             Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             Message::Failed(error) => self.failed(&error),
@@ -146,7 +148,7 @@ impl App {
         if fresh {
             if let Some(request) = view.pending.values().next_back() {
                 let text = ink!(
-                    "{} asks: {}   a to answer",
+                    "{} asks: {}   ctrl-g to answer",
                     Ink::line(request.server.as_str()),
                     Ink::line(request.kind.method())
                 );
@@ -169,6 +171,7 @@ impl App {
                 self.model.scope = None;
             }
         }
+        self.answers_followed(&view);
         self.model.view = view;
         self.mark(Redraw::Soon);
     }

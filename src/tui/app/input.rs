@@ -20,6 +20,7 @@ impl App {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, effects),
             Event::Mouse(mouse) => self.mouse(mouse, effects),
+            Event::Paste(text) if self.answer_paste(&text) => {}
             Event::Paste(text) if self.call_paste(&text, effects) => {}
             Event::Paste(text) => self.paste(&text),
             Event::Resize(width, height) => {
@@ -31,7 +32,7 @@ impl App {
     }
 
     fn key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
-        if self.call_key(key, effects) {
+        if self.answer_key(key, effects) || self.call_key(key, effects) {
             return;
         }
         let chord = Chord::pressed(key);
@@ -114,6 +115,12 @@ impl App {
             return self.settle(verdict, effects);
         }
         let Some(layout) = self.layout() else { return };
+        if self.is_answering() && super::calls::call_area(&layout).contains(at) {
+            if let Gesture::Scroll { delta, .. } = gesture {
+                self.answer_wheel(delta);
+            }
+            return;
+        }
         if self.is_calling() && super::calls::call_area(&layout).contains(at) {
             if let Gesture::Scroll { delta, .. } = gesture {
                 self.call_wheel(delta, effects);
@@ -170,6 +177,12 @@ impl App {
         }
         if let Some(toast) = out.toast {
             self.toast(toast.text, toast.role);
+        }
+        if let Some(id) = out.answer {
+            self.open_answer(Some(id));
+        }
+        if let Some(server) = out.deny_all {
+            self.ask_to_deny_all(&server);
         }
         if let Some((server, list, wire)) = out.call {
             self.open_call(&server, list, &wire);

@@ -26,9 +26,10 @@ impl App {
         self.render_header(&cx, layout.header, buf);
         self.render_tabs(&cx, layout.tabs, buf);
         let rule = cx.style(Role::Rule);
-        if self.is_calling() {
+        if self.is_answering() || self.is_calling() {
             Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
-            self.render_call(super::calls::call_area(&layout), buf);
+            let screen = super::calls::call_area(&layout);
+            let _ = self.render_answer(screen, buf) || self.render_call(screen, buf);
             if self.toast.is_some() {
                 Clear.render(layout.footer, buf);
                 self.render_footer(&cx, layout.footer, buf);
@@ -62,7 +63,7 @@ impl App {
         }
     }
 
-    fn cx(&self, focused: bool) -> Cx<'_> {
+    pub(super) fn cx(&self, focused: bool) -> Cx<'_> {
         Cx {
             model: &self.model,
             theme: &self.theme,

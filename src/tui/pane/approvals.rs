@@ -78,6 +78,14 @@ impl Pane for ApprovalsPane {
                 }
                 true
             }
+            Action::Open => {
+                out.answer = self.browser.selected().map(|row| row.0.id);
+                out.answer.is_some()
+            }
+            Action::DenyAll => {
+                out.deny_all = self.browser.selected().map(|row| row.0.server.clone());
+                out.deny_all.is_some()
+            }
             Action::Filter | Action::ClearFilter => false,
             action => self.browser.act(action, ui.area),
         }
@@ -85,7 +93,7 @@ impl Pane for ApprovalsPane {
 
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         match action {
-            Action::Open | Action::Copy | Action::CopyAll => {
+            Action::Open | Action::Copy | Action::CopyAll | Action::DenyAll => {
                 Some(Availability::when(!self.browser.rows.is_empty(), "nothing waits"))
             }
             Action::Filter | Action::Save => Some(Availability::Disabled("not here")),
