@@ -69,6 +69,8 @@ enum Sent {
 impl Operation {
     /// How long a failed call waits to learn why its server is gone.
     const POST_MORTEM: Duration = Duration::from_millis(800);
+    /// The same where there is no process whose exit could tell more.
+    const NO_BODY: Duration = Duration::from_millis(50);
     /// Progress notifications that may wait to be shown.
     const PROGRESS: usize = 16;
 
@@ -234,7 +236,8 @@ impl Operation {
             let gone = now.session.is_none() && (decided || now.state == ServerState::Shutdown);
             gone || now.generation != live.generation
         });
-        if let Ok(Ok(now)) = tokio::time::timeout(Self::POST_MORTEM, verdict).await
+        let patience = if live.process.is_some() { Self::POST_MORTEM } else { Self::NO_BODY };
+        if let Ok(Ok(now)) = tokio::time::timeout(patience, verdict).await
             && now.generation == live.generation
             && let Some(reason) = &now.reason
             && !error.message.contains(reason.as_str())
