@@ -206,19 +206,33 @@ async fn brave_search_and_filesystem_offer_the_expected_tools_with_their_paramet
     bench.expect_nothing_left(Duration::ZERO);
 }
 
+/// Names the configuration to the process that plays the host in the test below.
+const HOST_CONFIG: &str = "MCPDECK_TEST_HOST_CONFIG";
+
+/// No test of its own: with [`HOST_CONFIG`] set, this process is a host until it is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_another_test_kills() {
+    let Some(config) = std::env::var_os(HOST_CONFIG) else { return };
+    let host = Host::initialize(config).await;
+    let _host = host.unwrap_or_else(|error| panic!("{error}"));
+    std::future::pending::<()>().await;
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_host_leaves_none_of_seven_servers_behind() {
     let Some((bench, entries)) = bench() else { return };
-    bench.servers(&entries);
-    let mut child = bench
-        .command(&["--check", "--config", "mcp.json"])
+    let config = bench.servers(&entries);
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "a_host_that_another_test_kills"])
+        .env(HOST_CONFIG, config)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("the program starts");
+        .expect("the host starts");
+    // One of the seven is npx with a shell and the server below it.
     wait_for("seven servers", Duration::from_secs(30), || {
-        (bench.processes().len() >= 7).then_some(())
+        (bench.processes().len() >= 8).then_some(())
     });
     child.kill().expect("a child of ours");
     child.wait().expect("a child of ours");
