@@ -19,7 +19,7 @@ use crate::host::call::CallView;
 use crate::host::{CallOutcome, Error, Progress, Timestamp, Validation};
 use crate::text::SafeText;
 use crate::tui::form::state::PendingCheck;
-use crate::tui::form::{Defaults, FormCommand, FormState};
+use crate::tui::form::{Defaults, FormCommand, FormState, RowKind};
 use crate::tui::result::view::Wants;
 
 /// What the screen wants done outside.
@@ -125,7 +125,10 @@ impl CallScreen {
         if let Some(draft) = history.draft(&key) {
             form.set_value(Some(draft.clone()));
         }
-        form.apply(FormCommand::First);
+        // With nothing to fill in, the line that calls is where the person wants to be.
+        let adds = |row: &crate::tui::form::Row| matches!(row.kind, RowKind::Add { .. });
+        let nothing_to_fill = form.rows().iter().all(adds);
+        form.apply(if nothing_to_fill { FormCommand::Last } else { FormCommand::First });
         let past = history.of(&key).to_vec();
         let canonical = format!("{}.{}", subject.server, subject.wire);
         let mine = |call: &SavedCall| match &call.target {

@@ -186,7 +186,7 @@ fn editor_height(state: &FormState, row: usize) -> u16 {
 
 fn label_width(state: &FormState, top: usize, body: Rect) -> u16 {
     let shown = state.rows().iter().skip(top).take(usize::from(body.height) + 1);
-    let widest = shown.map(|row| row.depth * 2 + row.label.width().min(60) as u16 + 4).max();
+    let widest = shown.map(|row| row.depth * 2 + row.label.width().min(60) as u16 + 6).max();
     widest.unwrap_or(10).clamp(10, (body.width * 2 / 5).max(10))
 }
 
