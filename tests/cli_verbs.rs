@@ -1,0 +1,143 @@
+//! The headless commands over real processes: typed arguments, one JSON object, exit codes.
+
+#[path = "support/helpers.rs"]
+mod support;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::{Bench, Finished};
+
+const AT_MOST: Duration = Duration::from_secs(60);
+
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let add = json!({
+        "name": "add", "description": "Adds two numbers.",
+        "inputSchema": {"type": "object", "required": ["a", "b"], "properties": {
+            "a": {"type": "number"}, "b": {"type": "number"}, "note": {"type": "string"}}},
+    });
+    let calc = json!({
+        "tools": [add, {"name": "fail", "description": "Always fails.", "inputSchema": {"type": "object"}}],
+        "calls": {"add": {"text": "${arguments}"}, "fail": {"toolError": "it broke"}},
+        "prompts": [{"name": "greet", "description": "Greets somebody.",
+            "arguments": [{"name": "who", "required": true}]}],
+        "gets": {"greet": {"answer": {"messages": [
+            {"role": "user", "content": {"type": "text", "text": "Hello ${arguments.who}"}}]}}},
+        "resources": [{"uri": "note://one", "name": "one"}],
+        "reads": {"note://one": {"answer": {"contents": [{"uri": "note://one", "blob": "aGkA"}]}}},
+    });
+    let marker = json!({"on": {"start": {"writeFile": {"path": "started", "text": "x"}}}});
+    bench.servers(&json!({
+        "calc": bench.mock("calc", &calc, &json!({})),
+        "down": bench.mock("down", &json!({"on": {"start": [{"stderr": "no key"}, {"exit": 4}]}}), &json!({})),
+        "marker": bench.mock("marker", &marker, &json!({})),
+    }));
+    bench
+}
+
+fn run(bench: &Bench, args: &[&str]) -> Finished {
+    let done = bench.run(args, AT_MOST);
+    bench.expect_nothing_left(Duration::ZERO);
+    done
+}
+
+#[test]
+fn a_call_types_its_arguments_by_the_schema_and_prints_one_object() {
+    let bench = bench();
+    let done = run(&bench, &["call", "calc.add", "a=1", "b=2.5", "note=7", "--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let object = done.json();
+    let keys: Vec<&String> = object.as_object().expect("an object").keys().collect();
+    assert_eq!(keys, ["server", "tool", "result", "error", "durationMs", "waitingMs"]);
+    let text = object["result"]["content"][0]["text"].as_str().expect("text");
+    let sent: Value = serde_json::from_str(text).expect("JSON");
+    assert_eq!(sent, json!({"a": 1, "b": 2.5, "note": "7"}));
+    assert_eq!((&object["server"], &object["error"]), (&json!("calc"), &Value::Null));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_it_is_sent() {
+    let bench = bench();
+    for arguments in
+        [&["a=x", "b=1"][..], &["a=", "b=1"], &["a=1"], &["{\"a\": null, \"b\": 1}"], &["[1]"]]
+    {
+        let done = run(&bench, &[&["call", "calc.add", "--json"], arguments].concat());
+        assert_eq!(done.code, Some(2), "{arguments:?}: {done:?}");
+        assert_eq!(done.json()["error"]["code"], "Validation", "{arguments:?}");
+    }
+}
+
+#[test]
+fn exit_codes_tell_a_tool_error_an_unknown_name_and_a_server_that_is_down_apart() {
+    let bench = bench();
+    let failed = run(&bench, &["call", "calc.fail"]);
+    assert_eq!(failed.code, Some(1));
+    assert!(failed.stdout.contains("it broke"), "{failed:?}");
+    let unknown = run(&bench, &["call", "calc.ad", "a=1", "--json"]);
+    assert_eq!(unknown.code, Some(2));
+    assert_eq!(unknown.json()["error"]["code"], "ToolNotFound");
+    let down = run(&bench, &["call", "down.anything", "--json"]);
+    assert_eq!(down.code, Some(3), "{down:?}");
+    let error = &down.json()["error"];
+    assert_eq!((&error["code"], &error["server"]), (&json!("ServerUnavailable"), &json!("down")));
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("no key")), "{error}");
+}
+
+#[test]
+fn a_command_starts_only_the_server_it_needs() {
+    let bench = bench();
+    assert_eq!(run(&bench, &["list", "calc"]).code, Some(0));
+    assert_eq!(run(&bench, &["call", "calc.add", "a=1", "b=2"]).code, Some(0));
+    assert!(!bench.path().join("started").exists(), "another server was started");
+}
+
+#[test]
+fn prompts_and_resources_are_told_and_saved() {
+    let bench = bench();
+    let prompt = run(&bench, &["prompt", "calc.greet", "who=Ada"]);
+    assert_eq!((prompt.code, prompt.stdout.as_str()), (Some(0), "[user]\nHello Ada\n"));
+    assert_eq!(
+        run(&bench, &["prompt", "calc.greet"]).code,
+        Some(2),
+        "a required argument is missing"
+    );
+    let read = run(&bench, &["read", "note://one", "--server", "calc", "--output", "out.bin"]);
+    assert_eq!(read.code, Some(0), "{read:?}");
+    assert_eq!(std::fs::read(bench.path().join("out.bin")).expect("written"), b"hi\0");
+}
+
+#[test]
+fn status_and_list_tell_every_server_and_which_is_down() {
+    let bench = bench();
+    let status = run(&bench, &["status", "--json"]);
+    assert_eq!(status.code, Some(3));
+    let servers = status.json()["servers"].clone();
+    let states: Vec<&str> = servers
+        .as_array()
+        .expect("servers")
+        .iter()
+        .map(|s| s["state"].as_str().expect("a state"))
+        .collect();
+    assert_eq!(states, ["ready", "unavailable", "ready"]);
+    assert!(bench.path().join("started").exists(), "status starts all of them");
+    let list = run(&bench, &["list", "calc", "--json"]);
+    assert_eq!(list.json()["servers"][0]["tools"][0]["name"], "add");
+}
+
+#[test]
+fn arguments_come_from_a_file_and_one_server_needs_no_configuration() {
+    let bench = bench();
+    bench.write("args.json", "{\"a\": 1, /* two */ \"b\": 2,}");
+    assert_eq!(run(&bench, &["call", "calc.add", "@args.json", "b=3"]).code, Some(0));
+    let program = support::bin().to_str().expect("a path");
+    let done = run(&bench, &["call", "add", "a=1", "b=2", "--", program, "mock", "calc.mock.json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[test]
+fn a_misspelt_command_names_the_nearest() {
+    let done = run(&bench(), &["lsit"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("did you mean `list`"), "{done:?}");
+}
