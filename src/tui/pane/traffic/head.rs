@@ -1,0 +1,63 @@
+//! The line above the messages: filter, counts, and whether the list follows.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::TrafficPane;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::pane::Cx;
+use crate::tui::theme::Role;
+use crate::tui::widget::{Pen, width};
+
+impl TrafficPane {
+    pub(super) fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        if area.is_empty() {
+            return;
+        }
+        let feed = &cx.model.traffic;
+        let mut state = Ink::default();
+        if let Some(call) = self.operation {
+            state.push(ink!("call {}  ", call));
+        }
+        if !self.marked.is_empty() {
+            state.push(ink!("{} marked  ", self.marked.len()));
+        }
+        if feed.missed() > 0 {
+            state.push(ink!("{} dropped unseen  ", feed.missed()));
+        }
+        match (self.stream.frozen, self.stream.follow) {
+            (Some(_), _) => {
+                let behind = self.stream.behind(feed.end());
+                state.push(ink!("{} frozen, {} newer ", cx.glyphs.frozen, behind));
+            }
+            (None, true) => _ = state.push(ink!("{} following ", cx.glyphs.follow)),
+            (None, false) => _ = state.push("not following "),
+        }
+        let count = ink!("{} of {}  ", self.stream.len(), feed.len());
+        let role = if self.stream.follow { Role::Muted } else { Role::Warning };
+        let room = area.width.saturating_sub(width(&state) + width(&count) + 3);
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.put("/ ", cx.style(Role::Accent));
+        let text: Ink = match &self.problem {
+            Some(problem) if !self.editing => Ink::line(problem),
+            _ if self.input.text().is_empty() && !self.editing => {
+                ink!("server: tool: method: kind: status: duration:> size:> or text")
+            }
+            _ => Ink::line(self.input.text()),
+        };
+        let text_role = match (&self.problem, self.input.text().is_empty()) {
+            (Some(_), _) => Role::Error,
+            (None, true) => Role::Faint,
+            (None, false) => Role::Text,
+        };
+        pen.clip(text, room, cx.style(text_role));
+        let total = width(&state) + width(&count);
+        pen.column(area.width.saturating_sub(total).max(2));
+        pen.put(count, cx.style(Role::Muted)).put(state, cx.style(role));
+        if self.editing {
+            let input =
+                Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
+            self.input.render(input, buf, cx.style(Role::Input));
+        }
+    }
+}

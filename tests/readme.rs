@@ -1,0 +1,75 @@
+//! The README says what the program does: its key table, its configuration and its commands.
+
+use std::fs;
+use std::path::Path;
+
+fn readme() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    fs::read_to_string(path).expect("there is a README")
+}
+
+/// The fenced blocks of one language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let open = format!("```{language}\n");
+    let starts = text.match_indices(&open).map(|(at, found)| at + found.len());
+    starts.filter_map(|at| text[at..].find("```").map(|end| &text[at..at + end])).collect()
+}
+
+#[cfg(feature = "tui")]
+#[test]
+fn the_key_table_is_the_one_the_program_uses() {
+    let text = readme();
+    let (_, rest) = text.split_once("<!-- keys -->\n").expect("an opening mark");
+    let (shown, _) = rest.split_once("<!-- /keys -->").expect("a closing mark");
+    let expected = mcpdeck::tui::keymap::Keymap::builtin().to_markdown();
+    if shown != expected {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keys.md");
+        fs::write(&path, &expected).expect("a scratch file");
+        panic!("the key table of the README is old; the new one is in {}", path.display());
+    }
+}
+
+#[test]
+fn the_sample_configuration_is_valid() {
+    let text = readme();
+    let sample = blocks(&text, "jsonc")[0];
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let file = folder.path().join("mcp.json");
+    fs::write(&file, sample).expect("a scratch file");
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+        .args(["config", "--config"])
+        .arg(&file)
+        .env("SEARCH_TOKEN", "a-made-up-token")
+        .output()
+        .expect("the program runs");
+    let shown = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{}{shown}", String::from_utf8_lossy(&out.stderr));
+    assert!(!shown.contains("a-made-up-token"), "secrets are masked");
+}
+
+#[test]
+fn every_command_of_the_readme_is_one_the_program_has() {
+    let text = readme();
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+        .arg("--help")
+        .output()
+        .expect("the program runs");
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let lines = blocks(&text, "sh").join("\n");
+    let mut checked = 0;
+    for line in lines.lines().filter(|line| line.starts_with("mcpdeck ")) {
+        let command = line.split('#').next().unwrap_or_default();
+        for word in command.split_whitespace().skip(1).take_while(|word| *word != "--") {
+            if word.starts_with("--") {
+                assert!(help.contains(word), "`{word}` of `{line}`");
+                checked += 1;
+            } else if word.chars().all(char::is_lowercase)
+                && command.split_whitespace().nth(1) == Some(word)
+            {
+                assert!(help.contains(&format!("\n  {word} ")), "`{word}` of `{line}`");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 8, "the README shows commands");
+}
