@@ -198,14 +198,15 @@ pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
         let mut used = 0;
         let mut blank = None;
         for (at, grapheme) in text.grapheme_indices(true) {
+            // A blank that would be the first one over the edge is where the line ends.
+            if grapheme == " " && at > 0 {
+                blank = Some((at, at + 1));
+            }
             used += grapheme.width();
             if used > usize::from(room) && at > 0 {
                 let (end, next) = blank.unwrap_or((at, at));
                 rest = Some(&text[next..]);
                 return Some(&text[..end]);
-            }
-            if grapheme == " " && at > 0 {
-                blank = Some((at, at + 1));
             }
         }
         rest = None;
