@@ -4,6 +4,7 @@
 use super::{App, Focus, Redraw};
 use crate::host::ServerState;
 use crate::tui::action::Action;
+use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Scope};
@@ -55,8 +56,19 @@ impl App {
         rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
         rows.sort_by_key(|row| row.footer);
         rows.into_iter()
-            .map(|row| (row.chords[0].short(), row.action.label(), row.action))
+            .map(|row| (self.spell(row.chords[0]), row.action.label(), row.action))
             .collect()
+    }
+
+    /// A chord as this terminal can show it.
+    fn spell(&self, chord: Chord) -> String {
+        if self.setup.ascii { chord.to_string() } else { chord.short() }
+    }
+
+    fn hint(&self, scopes: &[Scope], action: Action) -> String {
+        let rows = self.keymap.rows(scopes);
+        let row = rows.iter().find(|row| row.action == action);
+        row.map_or_else(String::new, |row| self.spell(row.chords[0]))
     }
 
     fn shown_scopes(&self) -> Vec<Scope> {
@@ -78,7 +90,7 @@ impl App {
             .filter(|action| !matches!(action, Action::Palette | Action::Confirm | Action::Open))
             .map(|action| Choice {
                 words: ink!("{}", action.help()),
-                hint: Ink::line(&self.keymap.hint(&scopes, *action).unwrap_or_default()),
+                hint: Ink::line(&self.hint(&scopes, *action)),
                 pick: Pick::Action(*action),
                 disabled: match self.availability(*action) {
                     Availability::Ready => None,
@@ -116,7 +128,7 @@ impl App {
                 doc.heading(row.scope.name());
                 last = Some(row.scope);
             }
-            let keys: Vec<String> = row.chords.iter().map(|chord| chord.short()).collect();
+            let keys: Vec<String> = row.chords.iter().map(|chord| self.spell(*chord)).collect();
             let (role, note) = match self.availability(row.action) {
                 Availability::Ready => (Role::Text, ink!("")),
                 Availability::Disabled(reason) => (Role::Faint, ink!("  ({})", reason)),

@@ -1,6 +1,8 @@
 //! Keys, mouse and paste: from the topmost overlay through the pane to what holds everywhere.
 
-use crossterm::event::{Event, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use ratatui::layout::Position;
 
 use super::{App, Focus, Redraw};
@@ -38,6 +40,13 @@ impl App {
         let chord = Chord::pressed(key);
         let typing = self.is_typing();
         let scopes = self.scopes();
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        if alt && !typing && self.keymap.action(&scopes, chord).is_none() {
+            // Escape and a key typed quickly look like one chord; nobody bound it, so it is two.
+            self.key(KeyCode::Esc.into(), effects);
+            let modifiers = key.modifiers - KeyModifiers::ALT;
+            return self.key(KeyEvent { modifiers, ..key }, effects);
+        }
         let action = if typing {
             // While text is typed, a plain character is text, whatever it is bound to.
             let bound = self.keymap.action(&scopes[..1], chord);

@@ -15,6 +15,8 @@ use crate::tui::pane::{Cx, PaneId};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Pen, width};
 
+type FooterItem = (String, &'static str, Action, std::ops::Range<u16>);
+
 impl App {
     /// Draws the screen.
     pub fn render(&self, area: Rect, buf: &mut Buffer) {
@@ -121,7 +123,9 @@ impl App {
     /// Where the configuration comes from and how it stands.
     fn source(&self) -> Ink {
         let view = &self.model.view;
-        let Some(file) = view.files.first() else { return ink!("") };
+        let Some(file) = view.files.first() else {
+            return if self.setup.tour { ink!("demo") } else { ink!("") };
+        };
         let home = self.setup.home.as_deref();
         let shown = match home.and_then(|home| file.strip_prefix(home).ok()) {
             Some(rest) => format!("~/{}", rest.display()),
@@ -237,28 +241,27 @@ impl App {
         if count > 0 { ink!("{}", count) } else { ink!("") }
     }
 
-    /// Keys of the footer with the columns they take; `None` marks the gap before the last.
-    fn footer_items(
-        &self,
-        area: Rect,
-    ) -> Vec<(String, &'static str, Action, std::ops::Range<u16>)> {
+    /// Keys of the footer with the columns they take. Those that help everywhere keep their place
+    /// at the end; the others are shown as far as there is room.
+    fn footer_items(&self, area: Rect) -> Vec<FooterItem> {
         let keys = self.footer_keys();
-        let needed = |key: &str, label: &str| {
-            Ink::line(key).as_str().chars().count() as u16 + label.len() as u16 + 4
-        };
-        let end: u16 = keys.iter().filter(|k| k.2 == Action::Quit).map(|k| needed(&k.0, k.1)).sum();
+        let needed =
+            |item: &(String, &'static str, Action)| width(&Ink::line(&item.0)) + width(&item.1) + 4;
+        let keeps = |action| matches!(action, Action::Palette | Action::Help | Action::Quit);
+        let reserved: u16 = keys.iter().filter(|k| keeps(k.2)).map(needed).sum();
+        let limit = area.right().saturating_sub(reserved);
         let mut x = area.x + 1;
-        let limit = area.right().saturating_sub(end);
         let mut items = Vec::new();
-        for (key, label, action) in keys {
-            let width = needed(&key, label);
+        for key in keys {
+            let width = needed(&key);
+            let (key, label, action) = key;
             if action == Action::Quit {
-                let start = limit.max(x);
-                items.push((key, label, action, start..start + width));
-            } else if x + width <= limit {
-                items.push((key, label, action, x..x + width));
-                x += width;
+                x = x.max(area.right().saturating_sub(width));
+            } else if !keeps(action) && x + width > limit {
+                continue;
             }
+            items.push((key, label, action, x..x + width));
+            x += width;
         }
         items
     }

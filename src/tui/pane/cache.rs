@@ -116,21 +116,29 @@ impl Pane for CachePane {
         );
         self.browser.render_frame(cx, &summary, self.total, area, buf);
         let regions = self.browser.regions(area);
-        let name = regions.list.width.saturating_sub(46);
+        let roomy = regions.list.width >= 64;
+        let name = regions.list.width.saturating_sub(if roomy { 46 } else { 19 });
         let mut pen = Pen::new(buf, regions.columns);
         let faint = cx.style(Role::Faint);
-        pen.skip(1).left("entry", name, faint).skip(1).left("kind", 10, faint).skip(1);
-        for title in ["age", "left", "hits", "size"] {
-            pen.right(title, 7, faint).skip(1);
+        pen.skip(1).left("entry", name, faint).skip(1);
+        if roomy {
+            pen.left("kind", 10, faint).skip(1);
+        }
+        for title in if roomy { &["age", "left", "hits", "size"][..] } else { &["left", "size"] } {
+            pen.right(*title, 7, faint).skip(1);
         }
         self.browser.render_rows(cx, area, buf, |pen, row| {
             let entry = &row.0;
             pen.left(&entry.label, name, cx.style(Role::Text)).skip(1);
-            pen.left(kind(&entry.key.method), 10, cx.style(Role::Muted)).skip(1);
-            pen.right(cx.model.ago(entry.stored), 7, cx.style(Role::Muted)).skip(1);
+            if roomy {
+                pen.left(kind(&entry.key.method), 10, cx.style(Role::Muted)).skip(1);
+                pen.right(cx.model.ago(entry.stored), 7, cx.style(Role::Muted)).skip(1);
+            }
             let (left, role) = left(entry, cx.model);
             pen.right(left, 7, cx.style(role)).skip(1);
-            pen.right(ink!("{}", entry.hits), 7, cx.style(Role::Text)).skip(1);
+            if roomy {
+                pen.right(ink!("{}", entry.hits), 7, cx.style(Role::Text)).skip(1);
+            }
             pen.right(ink!("{}", Bytes(entry.bytes as u64)), 7, cx.style(Role::Muted));
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {

@@ -209,7 +209,9 @@ impl Catalog {
             self.browser.rows[window].iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
         };
         let number_width = longest(|e| e.number.clone(), 10).max(number.len() as u16);
-        let marks_width = longest(|e| e.marks.clone(), 8);
+        // The detail beside a narrow list says what the marks would.
+        let roomy = regions.list.width >= 60;
+        let marks_width = if roomy { longest(|e| e.marks.clone(), 8) } else { 0 };
         let server_width = if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 };
         let right = number_width + marks_width + server_width + 4;
         let flexible = regions.list.width.saturating_sub(right + 4);

@@ -89,7 +89,7 @@ impl Pane for ServersPane {
             for server in ui.model.servers() {
                 doc.gap();
                 let start = doc.len();
-                card::draw(server, ui.model, ui.glyphs, width, &mut doc);
+                card::draw(server, ui.model, ui.glyphs, &mut doc);
                 self.cards.push(start..doc.len());
             }
             if !self.hide_graph {

@@ -83,7 +83,7 @@ impl<I: Clone + PartialEq> Browser<I> {
     pub fn regions(&self, area: Rect) -> Regions {
         let wide = area.width >= SIDE_BY_SIDE;
         let (list, divider, detail) = if wide && self.beside {
-            let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width * 9 / 20 };
+            let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width / 2 };
             let detail_x = area.x + share + 2;
             (
                 Rect { width: share, ..area },

@@ -24,7 +24,7 @@ pub fn black_box(model: &Model, name: &ServerName, glyphs: &Glyphs, width: u16) 
         doc.text(0, &"this server is no longer configured", Role::Muted);
         return doc;
     };
-    draw_card(server, model, glyphs, width, &mut doc);
+    draw_card(server, model, glyphs, &mut doc);
     exit(server, model, &mut doc);
     stderr(server, model, &mut doc);
     steps(server, glyphs, &mut doc);

@@ -14,8 +14,8 @@ use crate::tui::widget::Doc;
 use crate::tui::widget::doc::DocLine;
 
 /// Draws the card.
-pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, width: u16, doc: &mut Doc) {
-    doc.line(title(server, model, glyphs, width));
+pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    doc.line(title(server, model, glyphs));
     match server.state {
         ServerState::Ready => ready(server, model, glyphs, doc),
         ServerState::Starting => doc_line(doc, steps(server, model, glyphs)),
@@ -39,7 +39,7 @@ fn doc_line(doc: &mut Doc, line: DocLine) {
 }
 
 /// Name, state, since when, how it is reached.
-pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, width: u16) -> DocLine {
+pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
     let role = state_role(server.state);
     let word =
         if server.state == ServerState::Unavailable { "down" } else { server.state.as_str() };
@@ -64,17 +64,6 @@ pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, width: u16) ->
             facts.push(ink!(" {} {} restarts", glyphs.dot, server.restarts));
         }
         line.push((facts, Role::Muted));
-        let lists = &server.capabilities;
-        let offers = ink!(
-            "    {} tools  {} resources  {} prompts",
-            lists.tools.len(),
-            lists.resources.len() + lists.templates.len(),
-            lists.prompts.len()
-        );
-        let used: u16 = line.iter().map(|(text, _)| crate::tui::widget::width(text)).sum();
-        if used + crate::tui::widget::width(&offers) <= width {
-            line.push((offers, Role::Text));
-        }
     } else if let Some(exit) = server.exit.as_ref().filter(|exit| !exit.expected) {
         let text = ink!("    {} after {}", Ink::line(&exit.describe()), Dur(exit.lived));
         line.push((text, Role::Error));
@@ -92,6 +81,16 @@ pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, width: u16) ->
 
 fn ready(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let mut line = vec![(ink!("  "), Role::Text)];
+    let lists = &server.capabilities;
+    for (count, noun) in [
+        (lists.tools.len(), "tools"),
+        (lists.resources.len() + lists.templates.len(), "resources"),
+        (lists.prompts.len(), "prompts"),
+    ] {
+        if count > 0 {
+            line.push((ink!("{} {}   ", count, noun), Role::Text));
+        }
+    }
     let mut fact = |label: &'static str, value: Ink, role: Role| {
         line.push((ink!("{} ", label), Role::Faint));
         line.push((ink!("{}   ", value), role));

@@ -1,0 +1,138 @@
+//! The dashboard as people meet it: the built binary in a pseudo-terminal, its screen read by a
+//! terminal emulator. Waits for text, never for time.
+#![cfg(all(unix, feature = "tui", feature = "demo"))]
+
+#[path = "pty/deck.rs"]
+mod deck;
+
+use deck::{Deck, Size};
+
+#[test]
+fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {
+    let mut deck = Deck::demo(Size::WIDE);
+    deck.wait("4 ready");
+    for (key, text) in [
+        ("2", "find_airport"),
+        ("3", "atlas://airports"),
+        ("4", "prompts of 4 servers"),
+        ("5", "initialize"),
+        ("6", "following"),
+        ("7", "p95"),
+        ("8", "entries"),
+        ("9", "nothing waits"),
+        ("0", "effective values"),
+        ("1", "start order"),
+    ] {
+        deck.keys(key);
+        deck.wait(text);
+    }
+    deck.keys("q");
+    assert_eq!(deck.exit_code(), 0);
+    deck.assert_restored();
+}
+
+#[test]
+fn a_filter_narrows_the_palette_finds_and_help_lists_what_works_here() {
+    let mut deck = Deck::demo(Size::WIDE);
+    deck.wait("4 ready");
+    deck.keys("2/airp\r");
+    deck.wait_until("the filter", |screen| {
+        screen.contains("find_airport") && !screen.contains("be_slow")
+    });
+    deck.keys("\x1b");
+    deck.wait("be_slow");
+    deck.keys("?");
+    deck.wait("keys: Tools");
+    deck.keys("\x1b");
+    deck.gone("keys: Tools");
+    deck.keys(":logs and stderr");
+    deck.wait("Show logs and stderr");
+    deck.keys("\r");
+    deck.wait("following");
+    deck.keys("q");
+    assert_eq!(deck.exit_code(), 0);
+}
+
+#[test]
+fn a_server_killed_from_outside_says_why_and_comes_back_on_a_key() {
+    let mut deck = Deck::demo(Size::WIDE);
+    deck.wait("4 ready");
+    let pid = deck.pid_of("atlas");
+    deck::kill(pid);
+    deck.wait("killed by SIGKILL");
+    deck.keys("\r");
+    deck.wait("black box: atlas");
+    deck.wait("nobody asked for it");
+    deck.wait("last messages");
+    deck.keys("\x1b");
+    deck.gone("black box: atlas");
+    deck.keys("r");
+    deck.wait("4 ready");
+    deck.keys("q");
+    assert_eq!(deck.exit_code(), 0);
+}
+
+#[test]
+fn a_storm_of_resizes_ends_in_a_screen_that_fits() {
+    let mut deck = Deck::demo(Size::WIDE);
+    deck.wait("4 ready");
+    for n in 0..300u16 {
+        deck.resize(1 + n * 7 % 220, 1 + n * 5 % 70);
+    }
+    deck.resize(30, 8);
+    deck.wait("too small");
+    deck.resize(80, 24);
+    deck.wait("start order");
+    deck.wait("quit");
+    deck.keys("q");
+    assert_eq!(deck.exit_code(), 0);
+    deck.assert_restored();
+}
+
+#[test]
+fn ctrl_c_leaves_and_sigterm_too_with_the_terminal_restored() {
+    for leave in [Deck::ctrl_c as fn(&mut Deck), Deck::terminate] {
+        let mut deck = Deck::demo(Size::WIDE);
+        deck.wait("4 ready");
+        let pid = deck.pid_of("atlas");
+        leave(&mut deck);
+        assert_eq!(deck.exit_code(), 0);
+        deck.assert_restored();
+        assert!(!deck::is_alive(pid), "the server outlived the host");
+    }
+}
+
+#[test]
+fn without_a_terminal_it_refuses_in_words_and_prints_no_escape() {
+    let out = assert_cmd::Command::cargo_bin("mcpdeck")
+        .unwrap()
+        .arg("--demo")
+        .env("TERM", "xterm")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("needs a terminal") && !said.contains('\u{1b}'), "{said}");
+    assert!(out.stdout.is_empty());
+}
+
+#[test]
+fn when_the_terminal_goes_the_program_and_its_servers_go_too() {
+    let deck = Deck::demo(Size::WIDE);
+    deck.wait("4 ready");
+    let (own, server) = (deck.pid(), deck.pid_of("atlas"));
+    drop(deck.close_terminal());
+    deck::until("the program is gone", || !deck::is_alive(own));
+    deck::until("its server is gone", || !deck::is_alive(server));
+}
+
+#[test]
+fn a_screen_without_colours_and_unicode_is_readable() {
+    let mut deck = Deck::demo_with(Size::WIDE, &[("NO_COLOR", "1"), ("LANG", "C")]);
+    deck.wait("4 ready");
+    deck.wait("* ready");
+    assert!(deck.screen().is_ascii(), "{}", deck.screen());
+    assert!(!deck.raw().contains("\u{1b}[38;"), "a colour was set");
+    deck.keys("q");
+    assert_eq!(deck.exit_code(), 0);
+}
