@@ -27,7 +27,8 @@ pub struct Deck {
     before: String,
     closing: Arc<AtomicBool>,
     reader: Option<std::thread::JoinHandle<()>>,
-    _home: tempfile::TempDir,
+    /// Kept until the end: what the program remembers is in it.
+    home: tempfile::TempDir,
 }
 
 struct Seen {
@@ -91,7 +92,7 @@ impl Deck {
         let closing = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&closing);
         let reader = std::thread::spawn(move || {
-            let mut bytes = [0; 65_536];
+            let mut bytes = [0; 8_192];
             while let Ok(n) = reader.read(&mut bytes) {
                 if n == 0 || stop.load(Ordering::SeqCst) {
                     break;
@@ -110,7 +111,7 @@ impl Deck {
             before,
             closing,
             reader: Some(reader),
-            _home: home,
+            home: home,
         };
         deck.wait("1 of 4");
         deck.keys("\x1b");
@@ -211,7 +212,7 @@ impl Deck {
         self.master = None;
         let mut child = self.child;
         std::thread::spawn(move || child.wait());
-        self._home
+        self.home
     }
 
     /// The terminal is as it was before: its settings, the main screen, the cursor, no reporting.
