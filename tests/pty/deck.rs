@@ -111,7 +111,7 @@ impl Deck {
             before,
             closing,
             reader: Some(reader),
-            home: home,
+            home,
         };
         deck.wait("1 of 4");
         deck.keys("\x1b");
