@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{self, Diagnostic, Environment, McpConfig};
+use crate::config::watch::{LoadResult, Watch, WatchOptions};
+use crate::config::{self, Diagnostic, Environment, Loaded, McpConfig};
 use crate::host::{Error, ErrorCode, Host, Startup};
 use crate::text::SafeText;
 use crate::tui::model::FileText;
@@ -27,6 +28,8 @@ pub enum EngineEvent {
     Loaded(Arc<McpConfig>, Vec<FileText>),
     /// It could not be used; the files as far as they could be read.
     Refused(Error, Vec<FileText>),
+    /// The files changed in a way that could not be taken into use; the last good state goes on.
+    Edited(Vec<FileText>),
     /// The host runs.
     Ready(Host),
 }
@@ -90,28 +93,99 @@ impl Drop for Engine {
     }
 }
 
-async fn run(source: Source, events: &mpsc::Sender<EngineEvent>, stopped: oneshot::Receiver<()>) {
-    let (loaded, files) = load(&source);
-    let started = match loaded {
-        Ok(config) => {
-            let shown = Arc::new(config.clone());
-            let _ = events.send(EngineEvent::Loaded(shown, files.clone())).await;
-            let builder = Host::builder().config(config).startup(Startup::Background);
-            builder.person_answers().initialize().await
+async fn run(
+    source: Source,
+    events: &mpsc::Sender<EngineEvent>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let mut loaded = load(&source);
+    let mut watch = follow(&source, &loaded);
+    let host = loop {
+        match start(&source, loaded, events).await {
+            Ok(host) => break host,
+            Err(error) => {
+                let _ = events.send(EngineEvent::Refused(error, texts(&source))).await;
+            }
         }
-        Err(diagnostics) => Err(refusal(diagnostics)),
+        // The screen stays: the next save may mend it.
+        tokio::select! {
+            _ = &mut stopped => return,
+            next = changed(&mut watch) => loaded = next,
+        }
     };
-    match started {
-        Ok(host) => {
-            let _ = events.send(EngineEvent::Ready(host.clone())).await;
-            let _ = stopped.await;
-            host.shutdown().await;
-        }
-        Err(error) => {
-            let _ = events.send(EngineEvent::Refused(error, files)).await;
-            let _ = stopped.await;
+    let _ = events.send(EngineEvent::Ready(host.clone())).await;
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            next = changed(&mut watch) => reload(&host, &source, next, events).await,
         }
     }
+    drop(watch);
+    host.shutdown().await;
+}
+
+async fn start(
+    source: &Source,
+    loaded: LoadResult,
+    events: &mpsc::Sender<EngineEvent>,
+) -> Result<Host, Error> {
+    let config = usable(loaded.map_err(refusal)?);
+    let shown = Arc::new(config.clone());
+    let _ = events.send(EngineEvent::Loaded(shown, texts(source))).await;
+    let builder = Host::builder().config(config).startup(Startup::Background);
+    builder.person_answers().initialize().await
+}
+
+/// Takes a changed configuration into use (requirement C8). One with an error leaves everything
+/// running and is shown.
+async fn reload(
+    host: &Host,
+    source: &Source,
+    loaded: LoadResult,
+    events: &mpsc::Sender<EngineEvent>,
+) {
+    let good = match loaded {
+        Ok(loaded) if !loaded.has_errors() => loaded,
+        Ok(loaded) => return reject(host, source, loaded.diagnostics, events).await,
+        Err(diagnostics) => return reject(host, source, diagnostics, events).await,
+    };
+    let config = usable(good);
+    let shown = Arc::new(config.clone());
+    match host.reload(config).await {
+        Ok(()) => _ = events.send(EngineEvent::Loaded(shown, texts(source))).await,
+        Err(error) => reject(host, source, error.diagnostics.clone(), events).await,
+    }
+}
+
+async fn reject(
+    host: &Host,
+    source: &Source,
+    diagnostics: Vec<Diagnostic>,
+    events: &mpsc::Sender<EngineEvent>,
+) {
+    host.reject_config(diagnostics);
+    let _ = events.send(EngineEvent::Edited(texts(source))).await;
+}
+
+/// Follows the files; nothing is followed where there are none.
+fn follow(source: &Source, known: &LoadResult) -> Option<Watch> {
+    match source {
+        Source::Config(_) => None,
+        Source::Files(files, environment) => {
+            let options = WatchOptions { known: Some(known.clone()), ..WatchOptions::default() };
+            Some(Watch::start(files.clone(), (**environment).clone(), options))
+        }
+    }
+}
+
+/// The next state of the files; never, where none are followed.
+async fn changed(watch: &mut Option<Watch>) -> LoadResult {
+    if let Some(watch) = watch
+        && let Some(next) = watch.next().await
+    {
+        return next.result;
+    }
+    std::future::pending().await
 }
 
 fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
@@ -122,20 +196,27 @@ fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
     error
 }
 
-fn load(source: &Source) -> (Result<McpConfig, Vec<Diagnostic>>, Vec<FileText>) {
-    let (paths, environment) = match source {
-        Source::Config(config) => return (Ok((**config).clone()), Vec::new()),
-        Source::Files(paths, environment) => (paths, environment),
-    };
-    let files = paths.iter().filter_map(|path| read_masked(path)).collect();
-    let loaded = config::load(paths, environment).map(|loaded| {
-        let mut config = loaded.config;
-        config.warnings.extend(loaded.diagnostics);
-        config.warnings.extend(loaded.needs.into_iter().map(|need| need.problem));
-        config.warnings.dedup();
-        config
-    });
-    (loaded, files)
+fn load(source: &Source) -> LoadResult {
+    match source {
+        Source::Config(config) => Ok(Loaded { config: (**config).clone(), ..Loaded::default() }),
+        Source::Files(paths, environment) => config::load(paths, environment),
+    }
+}
+
+/// What of a configuration can be used, with everything that is wrong with the rest.
+fn usable(loaded: Loaded) -> McpConfig {
+    let mut config = loaded.config;
+    config.warnings.extend(loaded.diagnostics);
+    config.warnings.extend(loaded.needs.into_iter().map(|need| need.problem));
+    config.warnings.dedup();
+    config
+}
+
+fn texts(source: &Source) -> Vec<FileText> {
+    match source {
+        Source::Config(_) => Vec::new(),
+        Source::Files(paths, _) => paths.iter().filter_map(|path| read_masked(path)).collect(),
+    }
 }
 
 /// The lines of a file with its secrets masked.

@@ -49,6 +49,8 @@ pub enum Message {
     Usage(Vec<(ServerName, Usage)>),
     /// The configuration as it was loaded, and its files.
     Config(Option<Arc<McpConfig>>, Vec<FileText>),
+    /// The files as they are now; what was loaded before stays in use.
+    Files(Vec<FileText>),
     /// A command of ours was done; a word about it.
     Done(SafeText),
     /// A command of ours failed.

@@ -225,6 +225,7 @@ impl Deck {
             EngineEvent::Loaded(config, files) => {
                 self.update(Message::Config(Some(config), files)).await
             }
+            EngineEvent::Edited(files) => self.update(Message::Files(files)).await,
             EngineEvent::Refused(error, files) => {
                 self.update(Message::Config(None, files)).await?;
                 self.update(Message::EngineFailed(error)).await

@@ -84,6 +84,10 @@ impl App {
                 self.model.files = files;
                 self.mark(Redraw::Now);
             }
+            Message::Files(files) => {
+                self.model.files = files;
+                self.mark(Redraw::Now);
+            }
             message => self.replies(message, effects),
         }
     }
