@@ -140,3 +140,28 @@ fn a_screen_without_colours_and_unicode_is_readable() {
     deck.keys("q");
     assert_eq!(deck.exit_code(), 0);
 }
+
+#[test]
+fn a_saved_file_is_picked_up_and_a_broken_one_is_shown_with_its_line() {
+    let one = server("one");
+    let two = format!("{one}, {}", server("two"));
+    let (mut deck, file) = Deck::file(Size::WIDE, &format!("{{\"servers\": {{{one}}}}}"));
+    deck.wait("1 ready");
+    let pid = deck.pid_of("one");
+    std::fs::write(&file, format!("{{\"servers\": {{{two}}}}}")).unwrap();
+    deck.wait("2 ready");
+    assert_eq!(deck.pid_of("one"), pid, "an unchanged server keeps its process");
+    std::fs::write(&file, "{\n  \"servers\": {\n    \"one\": 3\n  }\n}").unwrap();
+    deck.wait("newer file has errors");
+    deck.keys("0");
+    deck.wait("the last good one stays in use");
+    deck.wait("\"one\": 3");
+    assert!(deck.screen().contains("2 ready"), "{}", deck.screen());
+    deck.keys("q");
+    assert_eq!(deck.exit_code(), 0);
+}
+
+fn server(name: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_mcpdeck");
+    format!("\"{name}\": {{\"command\": \"{program}\", \"args\": [\"demo-server\", \"beacon\"]}}")
+}

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::watch::{LoadResult, Watch, WatchOptions};
-use crate::config::{self, Diagnostic, Environment, Loaded, McpConfig};
+use crate::config::{
+    self, Diagnostic, Environment, LoadResult, Loaded, McpConfig, ReloadMode, Watch, WatchOptions,
+};
 use crate::host::{Error, ErrorCode, Host, Startup};
 use crate::text::SafeText;
 use crate::tui::model::FileText;
@@ -28,8 +29,10 @@ pub enum EngineEvent {
     Loaded(Arc<McpConfig>, Vec<FileText>),
     /// It could not be used; the files as far as they could be read.
     Refused(Error, Vec<FileText>),
-    /// The files changed in a way that could not be taken into use; the last good state goes on.
+    /// The files changed and are not used: what stands in them now.
     Edited(Vec<FileText>),
+    /// The files changed, and a person is to say whether they are used.
+    Waits,
     /// The host runs.
     Ready(Host),
 }
@@ -37,6 +40,7 @@ pub enum EngineEvent {
 /// The engine thread; dropping it stops the servers and waits for that.
 pub struct Engine {
     stop: Option<oneshot::Sender<()>>,
+    commands: mpsc::Sender<Command>,
     thread: Option<std::thread::JoinHandle<()>>,
     host: Option<Host>,
 }
@@ -45,19 +49,25 @@ impl Engine {
     /// Starts the thread. Overflow policy: the thread waits while `events` is full.
     pub fn spawn(source: Source, events: mpsc::Sender<EngineEvent>) -> std::io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
+        let (commands, asked) = mpsc::channel(4);
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(run(source, &events, stopped));
+                runtime.block_on(run(source, events, asked, stopped));
                 runtime.shutdown_timeout(Duration::from_millis(200));
             }
         })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), host: None })
+        Ok(Self { stop: Some(stop), commands, thread: Some(thread), host: None })
     }
 
     /// Keeps the handle, to force the end with.
     pub fn attach(&mut self, host: Host) {
         self.host = Some(host);
+    }
+
+    /// Uses the changed configuration that waits. Overflow policy: asking twice is asking once.
+    pub fn apply(&self) {
+        let _ = self.commands.try_send(Command::Apply);
     }
 
     /// Asks for the end; the thread ends when every server has.
@@ -93,99 +103,147 @@ impl Drop for Engine {
     }
 }
 
+/// What the engine thread is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    /// Use the changed configuration that waits (`"reload": "ask"`).
+    Apply,
+}
+
+/// Why the thread went on.
+enum Turn {
+    Stop,
+    Apply,
+    Changed(LoadResult),
+}
+
+struct Work {
+    host: Option<Host>,
+    watch: Option<Watch>,
+    paths: Vec<PathBuf>,
+    /// A changed configuration that waits for a yes.
+    waiting: Option<McpConfig>,
+    events: mpsc::Sender<EngineEvent>,
+}
+
 async fn run(
     source: Source,
-    events: &mpsc::Sender<EngineEvent>,
+    events: mpsc::Sender<EngineEvent>,
+    mut commands: mpsc::Receiver<Command>,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let mut loaded = load(&source);
-    let mut watch = follow(&source, &loaded);
-    let host = loop {
-        match start(&source, loaded, events).await {
-            Ok(host) => break host,
-            Err(error) => {
-                let _ = events.send(EngineEvent::Refused(error, texts(&source))).await;
+    let mut work = Work { host: None, watch: None, paths: Vec::new(), waiting: None, events };
+    match source {
+        Source::Config(config) => work.begin(*config).await,
+        Source::Files(paths, environment) => {
+            let result = config::load(&paths, &environment);
+            work.paths = paths;
+            let options = WatchOptions { known: Some(result.clone()), ..WatchOptions::default() };
+            work.watch = Some(Watch::start(work.paths.clone(), *environment, options));
+            match result {
+                Ok(loaded) => work.begin(with_warnings(loaded)).await,
+                Err(diagnostics) => work.refuse(refusal(diagnostics)).await,
             }
         }
-        // The screen stays: the next save may mend it.
-        tokio::select! {
-            _ = &mut stopped => return,
-            next = changed(&mut watch) => loaded = next,
-        }
-    };
-    let _ = events.send(EngineEvent::Ready(host.clone())).await;
+    }
     loop {
-        tokio::select! {
-            _ = &mut stopped => break,
-            next = changed(&mut watch) => reload(&host, &source, next, events).await,
+        let turn = tokio::select! {
+            _ = &mut stopped => Turn::Stop,
+            Some(Command::Apply) = commands.recv() => Turn::Apply,
+            Some(state) = next_state(&mut work.watch) => Turn::Changed(state),
+        };
+        match turn {
+            Turn::Stop => break,
+            Turn::Apply => {
+                if let Some(config) = work.waiting.take() {
+                    work.take(config).await;
+                }
+            }
+            Turn::Changed(result) => work.changed(result).await,
         }
     }
-    drop(watch);
-    host.shutdown().await;
-}
-
-async fn start(
-    source: &Source,
-    loaded: LoadResult,
-    events: &mpsc::Sender<EngineEvent>,
-) -> Result<Host, Error> {
-    let config = usable(loaded.map_err(refusal)?);
-    let shown = Arc::new(config.clone());
-    let _ = events.send(EngineEvent::Loaded(shown, texts(source))).await;
-    let builder = Host::builder().config(config).startup(Startup::Background);
-    builder.person_answers().initialize().await
-}
-
-/// Takes a changed configuration into use (requirement C8). One with an error leaves everything
-/// running and is shown.
-async fn reload(
-    host: &Host,
-    source: &Source,
-    loaded: LoadResult,
-    events: &mpsc::Sender<EngineEvent>,
-) {
-    let good = match loaded {
-        Ok(loaded) if !loaded.has_errors() => loaded,
-        Ok(loaded) => return reject(host, source, loaded.diagnostics, events).await,
-        Err(diagnostics) => return reject(host, source, diagnostics, events).await,
-    };
-    let config = usable(good);
-    let shown = Arc::new(config.clone());
-    match host.reload(config).await {
-        Ok(()) => _ = events.send(EngineEvent::Loaded(shown, texts(source))).await,
-        Err(error) => reject(host, source, error.diagnostics.clone(), events).await,
+    if let Some(host) = work.host {
+        host.shutdown().await;
     }
 }
 
-async fn reject(
-    host: &Host,
-    source: &Source,
-    diagnostics: Vec<Diagnostic>,
-    events: &mpsc::Sender<EngineEvent>,
-) {
-    host.reject_config(diagnostics);
-    let _ = events.send(EngineEvent::Edited(texts(source))).await;
+/// The next state of the files; never, when there are none.
+async fn next_state(watch: &mut Option<Watch>) -> Option<LoadResult> {
+    match watch {
+        Some(watch) => watch.next().await.map(|state| state.result),
+        None => std::future::pending().await,
+    }
 }
 
-/// Follows the files; nothing is followed where there are none.
-fn follow(source: &Source, known: &LoadResult) -> Option<Watch> {
-    match source {
-        Source::Config(_) => None,
-        Source::Files(files, environment) => {
-            let options = WatchOptions { known: Some(known.clone()), ..WatchOptions::default() };
-            Some(Watch::start(files.clone(), (**environment).clone(), options))
+impl Work {
+    fn files(&self) -> Vec<FileText> {
+        self.paths.iter().filter_map(|path| read_masked(path)).collect()
+    }
+
+    async fn send(&self, event: EngineEvent) {
+        // A screen that is gone needs no news.
+        let _ = self.events.send(event).await;
+    }
+
+    async fn begin(&mut self, config: McpConfig) {
+        self.send(EngineEvent::Loaded(Arc::new(config.clone()), self.files())).await;
+        let builder = Host::builder().config(config).startup(Startup::Background);
+        match builder.person_answers().initialize().await {
+            Ok(host) => {
+                self.host = Some(host.clone());
+                self.send(EngineEvent::Ready(host)).await;
+            }
+            Err(error) => self.refuse(error).await,
+        }
+    }
+
+    async fn refuse(&self, error: Error) {
+        self.send(EngineEvent::Refused(error, self.files())).await;
+    }
+
+    async fn changed(&mut self, result: LoadResult) {
+        self.waiting = None;
+        match result {
+            Ok(loaded) if !loaded.has_errors() => {
+                let config = with_warnings(loaded);
+                if config.reload == ReloadMode::Ask && self.host.is_some() {
+                    self.waiting = Some(config);
+                    self.send(EngineEvent::Waits).await;
+                } else {
+                    self.take(config).await;
+                }
+            }
+            Ok(loaded) => self.reject(loaded.diagnostics).await,
+            Err(diagnostics) => self.reject(diagnostics).await,
+        }
+    }
+
+    async fn take(&mut self, config: McpConfig) {
+        let Some(host) = self.host.clone() else { return self.begin(config).await };
+        self.send(EngineEvent::Loaded(Arc::new(config.clone()), self.files())).await;
+        if let Err(error) = host.reload(config).await {
+            tracing::warn!(%error, "the changed configuration was not applied");
+            host.reject_config(error.diagnostics.clone());
+        }
+    }
+
+    async fn reject(&self, diagnostics: Vec<Diagnostic>) {
+        match &self.host {
+            Some(host) => {
+                host.reject_config(diagnostics);
+                self.send(EngineEvent::Edited(self.files())).await;
+            }
+            None => self.refuse(refusal(diagnostics)).await,
         }
     }
 }
 
-/// The next state of the files; never, where none are followed.
-async fn changed(watch: &mut Option<Watch>) -> LoadResult {
-    if let Some(watch) = watch
-        && let Some(next) = watch.next().await
-    {
-        return next.result;
-    }
-    std::future::pending().await
+fn with_warnings(loaded: Loaded) -> McpConfig {
+    let mut config = loaded.config;
+    config.warnings.extend(loaded.diagnostics);
+    config.warnings.extend(loaded.needs.into_iter().map(|need| need.problem));
+    config.warnings.dedup();
+    config
 }
 
 fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
@@ -194,29 +252,6 @@ fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
     let mut error = Error::new(ErrorCode::Configuration, first);
     error.diagnostics = diagnostics;
     error
-}
-
-fn load(source: &Source) -> LoadResult {
-    match source {
-        Source::Config(config) => Ok(Loaded { config: (**config).clone(), ..Loaded::default() }),
-        Source::Files(paths, environment) => config::load(paths, environment),
-    }
-}
-
-/// What of a configuration can be used, with everything that is wrong with the rest.
-fn usable(loaded: Loaded) -> McpConfig {
-    let mut config = loaded.config;
-    config.warnings.extend(loaded.diagnostics);
-    config.warnings.extend(loaded.needs.into_iter().map(|need| need.problem));
-    config.warnings.dedup();
-    config
-}
-
-fn texts(source: &Source) -> Vec<FileText> {
-    match source {
-        Source::Config(_) => Vec::new(),
-        Source::Files(paths, _) => paths.iter().filter_map(|path| read_masked(path)).collect(),
-    }
 }
 
 /// The lines of a file with its secrets masked.

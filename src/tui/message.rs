@@ -51,6 +51,8 @@ pub enum Message {
     Config(Option<Arc<McpConfig>>, Vec<FileText>),
     /// The files as they are now; what was loaded before stays in use.
     Files(Vec<FileText>),
+    /// The file changed and is used only after a yes.
+    ReloadWaits,
     /// A command of ours was done; a word about it.
     Done(SafeText),
     /// A command of ours failed.

@@ -22,6 +22,14 @@ mod feed;
 pub use activity::Activity;
 pub use feed::Feed;
 
+/// The time zone times are shown in; set once when the dashboard starts, UTC before that.
+static ZONE: std::sync::OnceLock<jiff::tz::TimeZone> = std::sync::OnceLock::new();
+
+/// Shows times in the zone of the system from now on.
+pub fn use_local_time() {
+    let _ = ZONE.set(jiff::tz::TimeZone::system());
+}
+
 /// Memory and processor time of one server's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
@@ -178,7 +186,7 @@ impl Model {
     /// A moment of the day in local time: `14:03:59.120`.
     pub fn time_of_day(at: Timestamp) -> Ink {
         let zoned = jiff::Timestamp::from_microsecond(at.0.cast_signed())
-            .map(|t| t.to_zoned(jiff::tz::TimeZone::system()));
+            .map(|t| t.to_zoned(ZONE.get().cloned().unwrap_or(jiff::tz::TimeZone::UTC)));
         match zoned {
             Ok(t) => ink!(
                 "{:02}:{:02}:{:02}.{:03}",

@@ -100,6 +100,7 @@ enum Event {
 impl Deck {
     async fn run(options: Options) -> io::Result<ExitCode> {
         let clock = Clock::system();
+        crate::tui::model::use_local_time();
         let places = Places::of_process();
         let files = match &options.source {
             Source::Files(files, _) => files.clone(),
@@ -230,6 +231,7 @@ impl Deck {
                 self.update(Message::Config(None, files)).await?;
                 self.update(Message::EngineFailed(error)).await
             }
+            EngineEvent::Waits => self.update(Message::ReloadWaits).await,
             EngineEvent::Ready(host) => {
                 self.engine.attach(host.clone());
                 self.runner.host = Some(host.clone());
@@ -264,6 +266,7 @@ impl Deck {
                 self.engine.stop();
             }
             Effect::Quit | Effect::QuitNow => self.quit_now(),
+            Effect::ApplyReload => self.engine.apply(),
             Effect::Bell => self.session.write(b"\x07")?,
             Effect::Copy(text) => self.copy(&text)?,
             Effect::Redraw => {

@@ -64,14 +64,30 @@ impl Deck {
         Self::demo_with(size, &[("LANG", "C.UTF-8"), ("COLORTERM", "truecolor")])
     }
 
+    /// A configuration file with this text; gives the file too.
+    pub fn file(size: Size, text: &str) -> (Self, std::path::PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("mcp.json");
+        std::fs::write(&file, text).unwrap();
+        let env = [("LANG", "C.UTF-8"), ("COLORTERM", "truecolor")];
+        (Self::start(size, home, &["--config", "mcp.json"], &env), file)
+    }
+
     /// The demo under an environment.
     pub fn demo_with(size: Size, env: &[(&str, &str)]) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let mut deck = Self::start(size, tempfile::tempdir().unwrap(), &["--demo"], env);
+        deck.wait("1 of 4");
+        deck.keys("\x1b");
+        deck.gone("1 of 4");
+        deck
+    }
+
+    fn start(size: Size, home: tempfile::TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
         let pair = native_pty_system()
             .openpty(PtySize { cols: size.0, rows: size.1, pixel_width: 0, pixel_height: 0 })
             .unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_mcpdeck"));
-        command.arg("--demo");
+        command.args(args);
         command.env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", home.path());
@@ -103,7 +119,7 @@ impl Deck {
             }
         });
         let writer = pair.master.take_writer().unwrap();
-        let mut deck = Self {
+        Self {
             master: Some(pair.master),
             writer: Some(writer),
             child,
@@ -112,11 +128,7 @@ impl Deck {
             closing,
             reader: Some(reader),
             home,
-        };
-        deck.wait("1 of 4");
-        deck.keys("\x1b");
-        deck.gone("1 of 4");
-        deck
+        }
     }
 
     /// What the screen shows.

@@ -1,0 +1,169 @@
+//! Every pane at three sizes in four situations, made from recorded sessions; and that no size and
+//! no keys stop the drawing.
+#![cfg(feature = "tui")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::sync::Arc;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use mcpdeck::config::LogLevel;
+use mcpdeck::host::logs::{LogRecord, LogSource};
+use mcpdeck::host::ring::Batch;
+use mcpdeck::host::traffic::{Direction, MessageKind, TrafficRecord};
+use mcpdeck::host::{HostView, Record, Timestamp};
+use mcpdeck::text::SafeText;
+use mcpdeck::tui::app::{App, Setup};
+use mcpdeck::tui::message::Message;
+use proptest::prelude::*;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+const SITUATIONS: [&str; 4] = ["empty", "typical", "overflow", "degraded"];
+const PANES: [(char, &str); 10] = [
+    ('1', "servers"),
+    ('2', "tools"),
+    ('3', "resources"),
+    ('4', "prompts"),
+    ('5', "traffic"),
+    ('6', "logs"),
+    ('7', "metrics"),
+    ('8', "cache"),
+    ('9', "approvals"),
+    ('0', "config"),
+];
+
+fn session(situation: &str) -> HostView {
+    let mut view = HostView::default();
+    if situation != "empty" {
+        let path = format!("{}/fixtures/sessions/{situation}.jsonl", env!("CARGO_MANIFEST_DIR"));
+        for line in std::fs::read_to_string(path).unwrap().lines() {
+            let record: Record =
+                serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            view.apply(&record);
+        }
+    }
+    view
+}
+
+fn app(situation: &str) -> App {
+    let view = session(situation);
+    let now = Timestamp(1_790_000_000_000_000 + 90_000_000);
+    let mut app = App::new(Setup::default(), now);
+    let first = view.servers.keys().next().cloned();
+    app.update(Message::EngineReady);
+    app.update(Message::View(Arc::new(view)));
+    if let Some(server) = first {
+        let count = if situation == "overflow" { 2_000 } else { 12 };
+        let at = |n: u64| Timestamp(now.0 - (count - n) * 40_000);
+        let messages = (0..count).map(|n| {
+            let answer = n % 2 == 1;
+            Arc::new(TrafficRecord {
+                at: at(n),
+                server: server.clone(),
+                direction: if answer { Direction::In } else { Direction::Out },
+                kind: if answer { MessageKind::Response } else { MessageKind::Request },
+                method: Some(SafeText::line("tools/call")),
+                target: Some(SafeText::line("read_file")),
+                id: Some(SafeText::line(&(n / 2).to_string())),
+                call: None,
+                bytes: 120 + n as usize,
+                latency: answer.then_some(std::time::Duration::from_millis(3 + n)),
+                body: format!("{{\"jsonrpc\":\"2.0\",\"id\":{}}}", n / 2).into(),
+                cut: false,
+                problem: None,
+            })
+        });
+        let items: Vec<_> = messages.collect();
+        app.update(Message::Traffic(Batch { items, first: 0, next: count, missed: 0 }, 0));
+        let lines = (0..count).map(|n| {
+            Arc::new(LogRecord {
+                at: at(n),
+                server: Some(server.clone()),
+                source: LogSource::Stderr,
+                level: if n % 5 == 4 { LogLevel::Warning } else { LogLevel::Info },
+                logger: None,
+                text: SafeText::line(&format!("line {n} of what the server has to say")),
+            })
+        });
+        let items: Vec<_> = lines.collect();
+        app.update(Message::Logs(Batch { items, first: 0, next: count, missed: 0 }, 0));
+    }
+    app
+}
+
+fn press(app: &mut App, code: KeyCode, modifiers: KeyModifiers) {
+    app.update(Message::Input(Event::Key(KeyEvent::new(code, modifiers))));
+}
+
+fn draw(app: &mut App, width: u16, height: u16) -> String {
+    app.update(Message::Resize(width, height));
+    app.prepare();
+    let area = Rect::new(0, 0, width, height);
+    let mut buffer = Buffer::empty(area);
+    app.render(area, &mut buffer);
+    let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
+}
+
+#[test]
+fn every_pane_at_every_size_in_every_situation_reads_as_recorded() {
+    for situation in SITUATIONS {
+        let mut app = app(situation);
+        for (key, pane) in PANES {
+            press(&mut app, KeyCode::Char(key), KeyModifiers::NONE);
+            for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+                let screen = draw(&mut app, width, height);
+                insta::assert_snapshot!(format!("{pane}_{situation}_{width}x{height}"), screen);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_down_says_why_and_what_to_do_and_keeps_its_tools() {
+    let mut app = app("degraded");
+    press(&mut app, KeyCode::Char('1'), KeyModifiers::NONE);
+    let servers = draw(&mut app, 120, 40);
+    for said in ["SIGSEGV", "GITHUB_TOKEN is not set", "r retry", "breaker open"] {
+        assert!(servers.contains(said), "{said}\n{servers}");
+    }
+    press(&mut app, KeyCode::Char('2'), KeyModifiers::NONE);
+    let tools = draw(&mut app, 120, 40);
+    assert!(tools.contains("read_file") && tools.contains("unavailable"), "{tools}");
+}
+
+#[test]
+fn nothing_changed_means_no_frame() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    assert_eq!(app.redraw(), mcpdeck::tui::app::Redraw::None);
+    let view = Arc::clone(&app.model.view);
+    app.update(Message::View(view));
+    app.update(Message::Metrics(Vec::new()));
+    app.update(Message::Now(app.model.now));
+    assert_eq!(app.redraw(), mcpdeck::tui::app::Redraw::None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn no_keys_at_no_size_stop_the_drawing(
+        situation in proptest::sample::select(&SITUATIONS[..]),
+        keys in proptest::collection::vec(
+            (prop_oneof![
+                proptest::char::range(' ', '~').prop_map(KeyCode::Char),
+                proptest::sample::select(vec![
+                    KeyCode::Enter, KeyCode::Esc, KeyCode::Tab, KeyCode::Up, KeyCode::Down,
+                    KeyCode::Left, KeyCode::Right, KeyCode::PageDown, KeyCode::End, KeyCode::Home,
+                ]),
+            ], 0u16..220, 0u16..70),
+            1..14,
+        ),
+    ) {
+        let mut app = app(situation);
+        for (code, width, height) in keys {
+            press(&mut app, code, KeyModifiers::NONE);
+            draw(&mut app, width, height);
+        }
+    }
+}
