@@ -30,6 +30,18 @@ pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
         breaker_line(&server.breaker, model, doc);
     }
     findings(server, glyphs, doc);
+    if server.state == ServerState::Unavailable {
+        doc.line(vec![
+            (ink!("  r"), Role::Key),
+            (ink!(" retry   "), Role::Muted),
+            (ink!("b"), Role::Key),
+            (ink!(" black box"), Role::Muted),
+        ]);
+    }
+}
+
+const fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 fn doc_line(doc: &mut Doc, line: DocLine) {
@@ -83,12 +95,12 @@ fn ready(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let mut line = vec![(ink!("  "), Role::Text)];
     let lists = &server.capabilities;
     for (count, noun) in [
-        (lists.tools.len(), "tools"),
-        (lists.resources.len() + lists.templates.len(), "resources"),
-        (lists.prompts.len(), "prompts"),
+        (lists.tools.len(), "tool"),
+        (lists.resources.len() + lists.templates.len(), "resource"),
+        (lists.prompts.len(), "prompt"),
     ] {
         if count > 0 {
-            line.push((ink!("{} {}   ", count, noun), Role::Text));
+            line.push((ink!("{} {}{}   ", count, noun, plural(count as u64)), Role::Text));
         }
     }
     let mut fact = |label: &'static str, value: Ink, role: Role| {
@@ -180,8 +192,18 @@ fn last_stderr(server: &ServerView, model: &Model) -> Option<Timestamp> {
     newest
 }
 
+/// Whether a reason is nothing but the exit and how long the process had lived.
+fn is_said(reason: &str, exit: &str) -> bool {
+    !exit.is_empty()
+        && reason.strip_prefix(exit).is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with(" after ") && !rest.contains(':')
+        })
+}
+
 fn down(server: &ServerView, doc: &mut Doc) {
-    if let Some(reason) = &server.reason {
+    // The title has the exit; the reason is shown when it says more.
+    let exit = server.exit.as_ref().map_or_else(String::new, |exit| exit.describe());
+    if let Some(reason) = server.reason.as_ref().filter(|r| !is_said(r, &exit)) {
         doc.text(2, reason, Role::Error);
     }
     if let Some(failed) = server.steps.iter().find(|step| step.status == StepStatus::Failed)
@@ -195,12 +217,6 @@ fn down(server: &ServerView, doc: &mut Doc) {
     for line in last {
         doc.line(vec![(ink!("  stderr  "), Role::Faint), (Ink::from(line), Role::Foreign)]);
     }
-    doc.line(vec![
-        (ink!("  r"), Role::Key),
-        (ink!(" retry   "), Role::Muted),
-        (ink!("b"), Role::Key),
-        (ink!(" black box"), Role::Muted),
-    ]);
 }
 
 /// A breaker that is not closed, with its cause and next probe.
@@ -225,7 +241,10 @@ fn findings(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     let total: u64 = server.finding_counts.values().sum();
     if let Some(last) = server.findings.back() {
         doc.line(vec![
-            (ink!("  {} {} protocol findings  ", glyphs.warning, total), Role::Warning),
+            (
+                ink!("  {} {} protocol finding{}  ", glyphs.warning, total, plural(total)),
+                Role::Warning,
+            ),
             (Ink::line(last.message.as_str()), Role::Muted),
         ]);
     }
