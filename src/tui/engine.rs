@@ -114,7 +114,7 @@ enum Command {
 enum Turn {
     Stop,
     Apply,
-    Changed(LoadResult),
+    Changed(Box<LoadResult>),
 }
 
 struct Work {
@@ -150,7 +150,7 @@ async fn run(
         let turn = tokio::select! {
             _ = &mut stopped => Turn::Stop,
             Some(Command::Apply) = commands.recv() => Turn::Apply,
-            Some(state) = next_state(&mut work.watch) => Turn::Changed(state),
+            Some(state) = next_state(&mut work.watch) => Turn::Changed(Box::new(state)),
         };
         match turn {
             Turn::Stop => break,
@@ -159,7 +159,7 @@ async fn run(
                     work.take(config).await;
                 }
             }
-            Turn::Changed(result) => work.changed(result).await,
+            Turn::Changed(result) => work.changed(*result).await,
         }
     }
     if let Some(host) = work.host {

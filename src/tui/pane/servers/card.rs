@@ -202,7 +202,7 @@ fn is_said(reason: &str, exit: &str) -> bool {
 
 fn down(server: &ServerView, doc: &mut Doc) {
     // The title has the exit; the reason is shown when it says more.
-    let exit = server.exit.as_ref().map_or_else(String::new, |exit| exit.describe());
+    let exit = server.exit.as_ref().map_or_else(String::new, crate::host::view::ExitView::describe);
     if let Some(reason) = server.reason.as_ref().filter(|r| !is_said(r, &exit)) {
         doc.text(2, reason, Role::Error);
     }
