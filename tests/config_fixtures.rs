@@ -18,7 +18,7 @@ fn environment(kind: &str) -> Environment {
     let mut env = Environment {
         cwd: folder(kind),
         home: Some("/home/user".into()),
-        workspace: Some("/work/shop".into()),
+        workspace: Some("/home/ada/shop".into()),
         ..Environment::default()
     };
     for (name, value) in [("A", "a-value"), ("TOKEN", "hunter2hunter2"), ("EMPTY", "")] {
@@ -61,7 +61,7 @@ fn told(diagnostics: &[Diagnostic]) -> Value {
             json!({
                 "rule": d.rule,
                 "severity": d.severity,
-                "at": format!("{}:{}:{}", d.at.file.display(), d.at.line, d.at.column),
+                "at": d.at.to_string().replace(here, "<folder>"),
                 "pointer": d.pointer,
                 "server": d.server,
                 "message": d.message,

@@ -9,7 +9,7 @@ use mcpdeck::secret::Secret;
 use serde_json::{Value, json};
 
 fn environment() -> Environment {
-    let mut env = Environment { cwd: "/work/shop".into(), ..Environment::default() };
+    let mut env = Environment { cwd: "/home/ada/shop".into(), ..Environment::default() };
     for name in
         ["TOKEN", "KEY", "FIGMA_KEY", "DB_URL", "API_KEY", "LOCAL_TOKEN", "FIGMA_TOKEN", "ORG_ID"]
     {

@@ -127,7 +127,7 @@ impl CallScreen {
         }
         // With nothing to fill in, the line that calls is where the person wants to be.
         let adds = |row: &crate::tui::form::Row| matches!(row.kind, RowKind::Add { .. });
-        let nothing_to_fill = form.rows().iter().all(adds);
+        let nothing_to_fill = form.rows().iter().all(adds) && !wants_keys(form.document().raw());
         form.apply(if nothing_to_fill { FormCommand::Last } else { FormCommand::First });
         let past = history.of(&key).to_vec();
         let canonical = format!("{}.{}", subject.server, subject.wire);
@@ -407,4 +407,11 @@ pub(super) fn wanted(wants: Option<Wants>) -> Vec<Intent> {
         Wants::Say(text) => Intent::Say(text),
     });
     intent.into_iter().collect()
+}
+
+/// Whether a schema without named fields is about keys of the person's own: it says something of
+/// them, instead of merely leaving the object open.
+fn wants_keys(schema: &serde_json::Value) -> bool {
+    ["patternProperties", "propertyNames", "minProperties"].iter().any(|k| schema.get(k).is_some())
+        || schema.get("additionalProperties").is_some_and(serde_json::Value::is_object)
 }
