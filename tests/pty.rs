@@ -165,3 +165,14 @@ fn server(name: &str) -> String {
     let program = env!("CARGO_BIN_EXE_mcpdeck");
     format!("\"{name}\": {{\"command\": \"{program}\", \"args\": [\"demo-server\", \"beacon\"]}}")
 }
+
+#[test]
+fn a_keymap_that_is_saved_while_it_runs_works_at_once() {
+    let mut deck = Deck::demo(Size::WIDE);
+    deck.wait("4 ready");
+    std::fs::create_dir_all(deck.config_dir()).unwrap();
+    std::fs::write(deck.config_dir().join("keymap.toml"), "[global]\nQ = \"quit\"\n").unwrap();
+    deck.wait("Q quit");
+    deck.keys("Q");
+    assert_eq!(deck.exit_code(), 0);
+}

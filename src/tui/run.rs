@@ -143,6 +143,7 @@ impl Deck {
             leaving: None,
         };
         deck.pacer.drawn(Instant::now());
+        tokio::spawn(follow_user_files(places, deck.messages.clone()));
         if let Some(problem) = saved_problem {
             let error = Error::new(ErrorCode::Configuration, problem);
             deck.update(Message::Failed(error)).await?;
@@ -350,6 +351,25 @@ impl Deck {
         self.session.draw(&self.app)?;
         self.pacer.drawn(now);
         Ok(())
+    }
+}
+
+/// Themes and keymap are few and small: they are looked at by the clock.
+const USER_FILES: Duration = Duration::from_secs(2);
+
+/// Tells when a theme or the keymap of the person changed.
+async fn follow_user_files(places: Places, messages: mpsc::Sender<Message>) {
+    let read = |places: Places| tokio::task::spawn_blocking(move || places.user_files());
+    let Ok(mut known) = read(places.clone()).await else { return };
+    loop {
+        tokio::time::sleep(USER_FILES).await;
+        let Ok(files) = read(places.clone()).await else { return };
+        if files != known {
+            known = files.clone();
+            if messages.send(Message::UserFiles(files)).await.is_err() {
+                return;
+            }
+        }
     }
 }
 

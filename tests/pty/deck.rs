@@ -178,6 +178,11 @@ impl Deck {
         self.master.as_ref().unwrap().resize(size).unwrap();
     }
 
+    /// Where themes and keymap are looked for.
+    pub fn config_dir(&self) -> std::path::PathBuf {
+        self.home.path().join("config")
+    }
+
     /// The program's process id.
     pub fn pid(&self) -> i32 {
         self.child.process_id().unwrap().try_into().unwrap()
