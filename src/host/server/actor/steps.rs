@@ -49,15 +49,16 @@ impl Actor {
         reason: Option<SafeText>,
         retry_at: Option<Timestamp>,
     ) {
-        self.slot.publish(|live| {
-            live.state = state;
-            live.reason.clone_from(&reason);
-            live.retry_at = retry_at;
-        });
+        // Told before it is published: what others do because of it must come later in the facts.
         let server = self.slot.name.clone();
         let attempt = self.machine.attempt();
-        let fact = Fact::StateChanged { server, state, reason, attempt, retry_at };
+        let fact = Fact::StateChanged { server, state, reason: reason.clone(), attempt, retry_at };
         self.deck.facts.record(fact).await;
+        self.slot.publish(|live| {
+            live.state = state;
+            live.reason = reason;
+            live.retry_at = retry_at;
+        });
     }
 
     pub(super) fn arm(&mut self, delay: Duration) {
@@ -83,7 +84,7 @@ impl Actor {
             let mut watch = slot.watch();
             let live = Arc::clone(&watch.borrow_and_update());
             watched.push(watch);
-            if live.session.is_none() {
+            if live.session.is_none() || live.state != ServerState::Ready {
                 let hopeless = live.settled;
                 if missing.as_ref().is_none_or(|(_, before)| hopeless && !before) {
                     missing = Some((SafeText::line(&missing_reason(&live)), hopeless));
