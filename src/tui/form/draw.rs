@@ -256,7 +256,8 @@ fn draw_value(
             let is_null =
                 pointer::get(state.value(), &row.pointer).is_some_and(serde_json::Value::is_null);
             let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
-            put(buf, area.x + 1, area.y, width - 1, &ghost, look.faint);
+            // What follows on the line, such as a problem, must not be drawn over the hint.
+            return put(buf, area.x + 1, area.y, width - 1, &ghost, look.faint);
         }
         return area.x + (wide + 1).min(width);
     }
