@@ -3,10 +3,10 @@
 #![cfg(all(unix, feature = "tui", feature = "demo"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-#[path = "pty/deck.rs"]
-mod deck;
+#[path = "support/pty.rs"]
+mod pty;
 
-use deck::{Deck, Size};
+use pty::{Deck, Launch, Size, own_server};
 
 #[test]
 fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {
@@ -27,9 +27,7 @@ fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {
         deck.keys(key);
         deck.wait(text);
     }
-    deck.keys("q");
-    assert_eq!(deck.exit_code(), 0);
-    deck.assert_restored();
+    deck.quit();
 }
 
 #[test]
@@ -50,8 +48,7 @@ fn a_filter_narrows_the_palette_finds_and_help_lists_what_works_here() {
     deck.wait("Show logs and stderr");
     deck.keys("\r");
     deck.wait("following");
-    deck.keys("q");
-    assert_eq!(deck.exit_code(), 0);
+    deck.quit();
 }
 
 #[test]
@@ -59,7 +56,7 @@ fn a_server_killed_from_outside_says_why_and_comes_back_on_a_key() {
     let mut deck = Deck::demo(Size::WIDE);
     deck.wait("4 ready");
     let pid = deck.pid_of("atlas");
-    deck::kill(pid);
+    pty::kill(pid);
     deck.wait("killed by SIGKILL");
     deck.keys("\r");
     deck.wait("black box: atlas");
@@ -69,8 +66,7 @@ fn a_server_killed_from_outside_says_why_and_comes_back_on_a_key() {
     deck.gone("black box: atlas");
     deck.keys("r");
     deck.wait("4 ready");
-    deck.keys("q");
-    assert_eq!(deck.exit_code(), 0);
+    deck.quit();
 }
 
 #[test]
@@ -85,9 +81,7 @@ fn a_storm_of_resizes_ends_in_a_screen_that_fits() {
     deck.resize(80, 24);
     deck.wait("start order");
     deck.wait("quit");
-    deck.keys("q");
-    assert_eq!(deck.exit_code(), 0);
-    deck.assert_restored();
+    deck.quit();
 }
 
 #[test]
@@ -99,7 +93,7 @@ fn ctrl_c_leaves_and_sigterm_too_with_the_terminal_restored() {
         leave(&mut deck);
         assert_eq!(deck.exit_code(), 0);
         deck.assert_restored();
-        assert!(!deck::is_alive(pid), "the server outlived the host");
+        assert!(!pty::is_alive(pid), "the server outlived the host");
     }
 }
 
@@ -123,13 +117,13 @@ fn when_the_terminal_goes_the_program_and_its_servers_go_too() {
     deck.wait("4 ready");
     let (own, server) = (deck.pid(), deck.pid_of("atlas"));
     drop(deck.close_terminal());
-    deck::until("the program is gone", || !deck::is_alive(own));
-    deck::until("its server is gone", || !deck::is_alive(server));
+    pty::until("the program is gone", || !pty::is_alive(own));
+    pty::until("its server is gone", || !pty::is_alive(server));
 }
 
 #[test]
 fn a_screen_without_colours_and_unicode_is_readable() {
-    let mut deck = Deck::demo_with(Size::WIDE, &[("NO_COLOR", "1"), ("LANG", "C")]);
+    let mut deck = Launch::demo(Size::WIDE).env("NO_COLOR", "1").env("LANG", "C").start();
     deck.wait("4 ready");
     deck.wait("* ready");
     assert!(deck.screen().is_ascii(), "{}", deck.screen());
@@ -137,15 +131,15 @@ fn a_screen_without_colours_and_unicode_is_readable() {
     for kind in ["[38;5;", "[38;2;", "[48;5;", "[48;2;"] {
         assert!(!raw.contains(kind), "a colour was set: {kind}");
     }
-    deck.keys("q");
-    assert_eq!(deck.exit_code(), 0);
+    deck.quit();
 }
 
 #[test]
 fn a_saved_file_is_picked_up_and_a_broken_one_is_shown_with_its_line() {
     let one = server("one");
     let two = format!("{one}, {}", server("two"));
-    let (mut deck, file) = Deck::file(Size::WIDE, &format!("{{\"servers\": {{{one}}}}}"));
+    let mut deck = Launch::file(Size::WIDE, &format!("{{\"servers\": {{{one}}}}}")).start();
+    let file = deck.home().join("mcp.json");
     deck.wait("1 ready");
     let pid = deck.pid_of("one");
     std::fs::write(&file, format!("{{\"servers\": {{{two}}}}}")).unwrap();
@@ -157,13 +151,11 @@ fn a_saved_file_is_picked_up_and_a_broken_one_is_shown_with_its_line() {
     deck.wait("the last good one stays in use");
     deck.wait("\"one\": 3");
     assert!(deck.screen().contains("2 ready"), "{}", deck.screen());
-    deck.keys("q");
-    assert_eq!(deck.exit_code(), 0);
+    deck.quit();
 }
 
 fn server(name: &str) -> String {
-    let program = env!("CARGO_BIN_EXE_mcpdeck");
-    format!("\"{name}\": {{\"command\": \"{program}\", \"args\": [\"demo-server\", \"beacon\"]}}")
+    own_server(name, &["demo-server", "beacon"])
 }
 
 #[test]

@@ -1,0 +1,506 @@
+//! The built binary in a pseudo-terminal: keys go in, a terminal emulator reads the screen, every
+//! byte is kept. Use with `#[path = "support/pty.rs"] mod pty;` behind
+//! `#![cfg(all(unix, feature = "tui", feature = "demo"))]`.
+//!
+//! ```ignore
+//! let mut deck = Launch::file(Size::WIDE, r#"{"servers": {}}"#).env("NO_COLOR", "1").start();
+//! deck.wait("start order");     // for text, with a deadline; never for time
+//! deck.keys("2/airp\r");
+//! deck.quit();                  // `q`, exit code 0, terminal as it was before
+//! ```
+#![allow(dead_code, reason = "every test file uses its own part of these")]
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+pub use rustix::process::Signal;
+
+/// How long is waited for anything. Generous: it is only spent when a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A size in columns and rows.
+#[derive(Clone, Copy)]
+pub struct Size(pub u16, pub u16);
+
+impl Size {
+    /// The smallest size where everything is complete.
+    pub const SMALL: Self = Self(80, 24);
+    /// Room for everything.
+    pub const WIDE: Self = Self(120, 40);
+    /// List and detail side by side.
+    pub const HUGE: Self = Self(200, 60);
+}
+
+/// Waits for something with a deadline.
+pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// Sends a signal to a process.
+pub fn signal(pid: i32, signal: Signal) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Ends a process the hard way.
+pub fn kill(pid: i32) {
+    signal(pid, Signal::KILL);
+}
+
+/// The state letter of a process (`R`, `S`, `T` ...), nothing when it is gone.
+pub fn process_state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim().chars().next()
+}
+
+/// Whether a process is there and no zombie.
+pub fn is_alive(pid: i32) -> bool {
+    process_state(pid).is_some_and(|state| state != 'Z')
+}
+
+/// An entry of `servers` that runs the program under test itself.
+pub fn own_server(name: &str, args: &[&str]) -> String {
+    let program = env!("CARGO_BIN_EXE_mcpdeck");
+    format!("\"{name}\": {{\"command\": {program:?}, \"args\": {args:?}}}")
+}
+
+/// How the program is started: a scratch folder is its home and working directory, the
+/// environment is empty but for `PATH`, `HOME`, `TERM`, `LANG` and `COLORTERM`.
+pub struct Launch {
+    size: Size,
+    home: tempfile::TempDir,
+    args: Vec<OsString>,
+    env: Vec<(OsString, Option<OsString>)>,
+    in_shell: bool,
+    tour: bool,
+}
+
+impl Launch {
+    /// With these arguments.
+    pub fn new(size: Size, args: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let args = args.iter().map(OsString::from).collect();
+        let env = Vec::new();
+        Self { size, home, args, env, in_shell: false, tour: false }
+            .env("TERM", "xterm-256color")
+            .env("LANG", "C.UTF-8")
+            .env("COLORTERM", "truecolor")
+    }
+
+    /// The demo; `start` leaves its tour.
+    pub fn demo(size: Size) -> Self {
+        Self { tour: true, ..Self::new(size, &["--demo"]) }
+    }
+
+    /// `--config mcp.json` with this text, in the scratch folder.
+    pub fn file(size: Size, text: &str) -> Self {
+        Self::new(size, &["--config", "mcp.json"]).write("mcp.json", text)
+    }
+
+    /// One more argument.
+    pub fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// A variable of the environment.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), Some(value.into())));
+        self
+    }
+
+    /// Without a variable that is set otherwise.
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.env.push((name.into(), None));
+        self
+    }
+
+    /// A file in the scratch folder, with the folders it needs.
+    pub fn write(self, path: &str, text: &str) -> Self {
+        let path = self.home.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    /// The scratch folder.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// As a job of an interactive shell, so that there is something to suspend to.
+    pub fn in_shell(mut self) -> Self {
+        self.in_shell = true;
+        self
+    }
+
+    /// Starts it.
+    pub fn start(self) -> Deck {
+        let tour = self.tour;
+        let mut deck = self.start_as_it_is();
+        if tour {
+            deck.wait("1 of 4");
+            deck.keys("\x1b");
+            deck.gone("1 of 4");
+        }
+        deck
+    }
+
+    /// Starts it; a tour stays.
+    pub fn start_as_it_is(self) -> Deck {
+        let pair = native_pty_system().openpty(pty_size(self.size)).unwrap();
+        let before = termios(&*pair.master);
+        let child = pair.slave.spawn_command(self.command()).unwrap();
+        drop(pair.slave);
+        let Size(cols, rows) = self.size;
+        let parser = vt100::Parser::new(cells(rows), cells(cols), 0);
+        let seen = Arc::new(Mutex::new(Seen { parser, raw: Vec::new() }));
+        let closing = Arc::new(AtomicBool::new(false));
+        let reader = pair.master.try_clone_reader().unwrap();
+        let reader = read_on(reader, Arc::clone(&seen), Arc::clone(&closing));
+        let writer = Some(pair.master.take_writer().unwrap());
+        let master = Some(pair.master);
+        let mut deck = Deck {
+            master,
+            writer,
+            child,
+            seen,
+            before,
+            closing,
+            reader: Some(reader),
+            home: self.home,
+        };
+        if self.in_shell {
+            deck.wait("$ ");
+            // The shell's editor may have changed the terminal: what counts is what the job got.
+            deck.before = termios(&**deck.master.as_ref().unwrap());
+            let words: Vec<_> =
+                self.args.iter().map(|arg| format!("'{}'", arg.to_str().unwrap())).collect();
+            deck.keys(&format!("'{}' {}\r", env!("CARGO_BIN_EXE_mcpdeck"), words.join(" ")));
+        }
+        deck
+    }
+
+    fn command(&self) -> CommandBuilder {
+        let mut command = if self.in_shell {
+            let mut shell = CommandBuilder::new("sh");
+            shell.arg("-im");
+            shell
+        } else {
+            let mut own = CommandBuilder::new(env!("CARGO_BIN_EXE_mcpdeck"));
+            own.args(&self.args);
+            own
+        };
+        command.env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.home.path());
+        command.env("PS1", "$ ");
+        command.env("MCPDECK_STATE_DIR", self.home.path().join("state"));
+        command.env("MCPDECK_CONFIG_DIR", self.home.path().join("config"));
+        command.cwd(self.home.path());
+        for (name, value) in &self.env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            }
+        }
+        command
+    }
+}
+
+/// The program as it runs.
+pub struct Deck {
+    master: Option<Box<dyn MasterPty + Send>>,
+    writer: Option<Box<dyn Write + Send>>,
+    child: Box<dyn Child + Send + Sync>,
+    seen: Arc<Mutex<Seen>>,
+    before: String,
+    closing: Arc<AtomicBool>,
+    reader: Option<std::thread::JoinHandle<()>>,
+    /// Kept until the end: what the program remembers is in it.
+    home: tempfile::TempDir,
+}
+
+struct Seen {
+    parser: vt100::Parser,
+    raw: Vec<u8>,
+}
+
+/// What the program writes goes through the emulator and is kept.
+fn read_on(
+    mut reader: Box<dyn Read + Send>,
+    seen: Arc<Mutex<Seen>>,
+    closing: Arc<AtomicBool>,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 8_192];
+        while let Ok(n) = reader.read(&mut bytes) {
+            if n == 0 || closing.load(Ordering::SeqCst) {
+                break;
+            }
+            let mut seen = seen.lock().unwrap();
+            seen.parser.process(&bytes[..n]);
+            seen.raw.extend_from_slice(&bytes[..n]);
+        }
+    })
+}
+
+/// What is seen.
+impl Deck {
+    /// The text of the screen.
+    pub fn screen(&self) -> String {
+        self.seen.lock().unwrap().parser.screen().contents()
+    }
+
+    /// The screen with its cells, colours and modes.
+    pub fn look<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
+        look(self.seen.lock().unwrap().parser.screen())
+    }
+
+    /// Every byte that was written so far.
+    pub fn raw_bytes(&self) -> Vec<u8> {
+        self.seen.lock().unwrap().raw.clone()
+    }
+
+    /// Every byte that was written so far, as text.
+    pub fn raw(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().unwrap().raw).into_owned()
+    }
+
+    /// How many bytes were written so far: a place to look from later.
+    pub fn written(&self) -> usize {
+        self.seen.lock().unwrap().raw.len()
+    }
+
+    /// What was written after that place, as text.
+    pub fn raw_since(&self, place: usize) -> String {
+        String::from_utf8_lossy(&self.seen.lock().unwrap().raw[place..]).into_owned()
+    }
+
+    /// Waits until the screen shows a text.
+    pub fn wait(&self, text: &str) {
+        self.wait_until(text, |screen| screen.contains(text));
+    }
+
+    /// Waits until the screen shows a text no more.
+    pub fn gone(&self, text: &str) {
+        self.wait_until(&format!("no {text}"), |screen| !screen.contains(text));
+    }
+
+    /// Waits until the screen is as wanted.
+    pub fn wait_until(&self, what: &str, wanted: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let screen = self.screen();
+            if wanted(&screen) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "never shown: {what}\n{screen}");
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until something was written after a place.
+    pub fn wait_raw(&self, place: usize, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.raw_since(place).contains(text) {
+            assert!(Instant::now() < deadline, "never written: {text:?}\n{}", self.screen());
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+
+    /// Fails on any control sequence but those that the program draws with: no title, no
+    /// hyperlink, no device control string, no C1 control, no bell. The clipboard (OSC 52) counts
+    /// as foreign too; where a test copies, look at the bytes before that.
+    pub fn assert_no_foreign_escape(&self) {
+        let foreign = foreign_escapes(&self.raw());
+        assert!(foreign.is_empty(), "not ours: {foreign:?}\n{}", self.screen());
+    }
+
+    /// The terminal is as it was before: its settings, the main screen, the cursor, no reporting.
+    pub fn assert_restored(&self) {
+        until("the terminal has its settings back", || {
+            termios(&**self.master.as_ref().unwrap()) == self.before
+        });
+        until("the main screen is back", || !self.look(vt100::Screen::alternate_screen));
+        self.look(|screen| {
+            assert!(!screen.hide_cursor() && !screen.bracketed_paste());
+            assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None);
+        });
+    }
+}
+
+/// What is done to it.
+impl Deck {
+    /// The demo with the tour already taken.
+    pub fn demo(size: Size) -> Self {
+        Launch::demo(size).start()
+    }
+
+    /// Types.
+    pub fn keys(&mut self, keys: &str) {
+        let writer = self.writer.as_mut().unwrap();
+        writer.write_all(keys.as_bytes()).unwrap();
+        writer.flush().unwrap();
+    }
+
+    /// Pastes, as a terminal with bracketed paste does.
+    pub fn paste(&mut self, text: &str) {
+        self.keys(&format!("\x1b[200~{text}\x1b[201~"));
+    }
+
+    /// Presses and releases the left button on a cell (from 0).
+    pub fn click(&mut self, col: u16, row: u16) {
+        let (col, row) = (col + 1, row + 1);
+        self.keys(&format!("\x1b[<0;{col};{row}M\x1b[<0;{col};{row}m"));
+    }
+
+    /// Turns the wheel down over a cell (from 0).
+    pub fn wheel_down(&mut self, col: u16, row: u16) {
+        self.keys(&format!("\x1b[<65;{};{}M", col + 1, row + 1));
+    }
+
+    /// The first cell (column and row from 0) of a text on the screen.
+    pub fn place_of(&self, text: &str) -> (u16, u16) {
+        self.look(|screen| {
+            let (_, cols) = screen.size();
+            for (row, line) in screen.rows(0, cols.get()).enumerate() {
+                if let Some(at) = line.find(text) {
+                    let col = line[..at].chars().count();
+                    return (col.try_into().unwrap(), row.try_into().unwrap());
+                }
+            }
+            panic!("not on the screen: {text}\n{}", screen.contents());
+        })
+    }
+
+    /// Another size.
+    pub fn resize(&mut self, cols: u16, rows: u16) {
+        self.seen.lock().unwrap().parser.screen_mut().set_size(cells(rows), cells(cols));
+        self.master.as_ref().unwrap().resize(pty_size(Size(cols, rows))).unwrap();
+    }
+
+    /// The scratch folder.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Where themes and keymap are looked for.
+    pub fn config_dir(&self) -> PathBuf {
+        self.home.path().join("config")
+    }
+
+    /// The process id of the program (of the shell, when it is a job of one).
+    pub fn pid(&self) -> i32 {
+        self.child.process_id().unwrap().try_into().unwrap()
+    }
+
+    /// The process id of the shell's job.
+    pub fn job_pid(&self) -> i32 {
+        let shell = self.pid();
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+        children.unwrap().split_whitespace().next().expect("a job").parse().unwrap()
+    }
+
+    /// The process id that the card of a server shows.
+    pub fn pid_of(&self, server: &str) -> i32 {
+        let screen = self.screen();
+        let line = screen.lines().find(|l| l.contains(server) && l.contains("pid ")).unwrap();
+        let digits = line.rsplit("pid ").next().unwrap();
+        digits.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// Types ctrl-c.
+    pub fn ctrl_c(&mut self) {
+        self.keys("\x03");
+    }
+
+    /// Asks the program to end.
+    pub fn terminate(&mut self) {
+        signal(self.pid(), Signal::TERM);
+    }
+
+    /// Waits for the end; gives the exit code.
+    pub fn exit_code(&mut self) -> u32 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.exit_code();
+            }
+            assert!(Instant::now() < deadline, "it does not end\n{}", self.screen());
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+
+    /// Quits as a person does, from a screen where nothing is typed: exit code 0, terminal as
+    /// before.
+    pub fn quit(&mut self) {
+        self.keys("q");
+        assert_eq!(self.exit_code(), 0, "{}", self.screen());
+        self.assert_restored();
+    }
+
+    /// Closes the terminal under the program; the child is reaped in the background.
+    pub fn close_terminal(mut self) -> impl Sized {
+        // The reader holds the terminal too: the next frame lets it go.
+        self.closing.store(true, Ordering::SeqCst);
+        self.keys("2");
+        self.reader.take().unwrap().join().unwrap();
+        self.writer = None;
+        self.master = None;
+        let mut child = self.child;
+        std::thread::spawn(move || child.wait());
+        self.home
+    }
+}
+
+/// The control sequences of a text that the program itself never writes.
+pub fn foreign_escapes(raw: &str) -> Vec<String> {
+    let mut foreign = Vec::new();
+    let mut rest = raw;
+    while let Some(at) = rest.find(|c: char| c.is_control() && !"\r\n\t".contains(c)) {
+        rest = &rest[at..];
+        let own = rest.strip_prefix("\x1b[").and_then(|tail| {
+            let end = tail.find(|c: char| !"0123456789;:?".contains(c))?;
+            let (number, last) = (&tail[..end], tail[end..].chars().next()?);
+            // Cursor, erasing, colours, and the modes of a full-screen program.
+            let known = match last {
+                'H' | 'J' | 'K' | 'm' | 'A' | 'B' | 'C' | 'D' | 'G' => !number.contains('?'),
+                'h' | 'l' => [
+                    "?25", "?1000", "?1002", "?1003", "?1004", "?1006", "?1015", "?1049", "?2004",
+                    "?2026",
+                ]
+                .contains(&number),
+                _ => false,
+            };
+            known.then_some(2 + end + 1)
+        });
+        if own.is_none() {
+            foreign.push(rest.chars().take(24).collect());
+        }
+        rest = &rest[own.unwrap_or_else(|| rest.chars().next().map_or(0, char::len_utf8))..];
+    }
+    foreign
+}
+
+/// The settings of the terminal, as text to compare.
+fn termios(master: &dyn MasterPty) -> String {
+    format!("{:?}", master.get_termios())
+}
+
+fn pty_size(Size(cols, rows): Size) -> PtySize {
+    PtySize { cols, rows, pixel_width: 0, pixel_height: 0 }
+}
+
+fn cells(n: u16) -> std::num::NonZero<u16> {
+    std::num::NonZero::new(n).unwrap()
+}
