@@ -123,6 +123,10 @@ pub struct DashboardArgs {
     #[arg(long, help_heading = "Dashboard")]
     pub demo: bool,
 
+    /// Start everything the configuration names without asking, in this run only: for automation.
+    #[arg(long, help_heading = "Dashboard", conflicts_with = "require_trust")]
+    pub trust: bool,
+
     /// Draw with ASCII characters only.
     #[arg(long, help_heading = "Dashboard")]
     pub ascii: bool,

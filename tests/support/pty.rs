@@ -101,8 +101,14 @@ impl Launch {
         Self { tour: true, ..Self::new(size, &["--demo"]) }
     }
 
-    /// `--config mcp.json` with this text, in the scratch folder.
+    /// `--config mcp.json --trust` with this text, in the scratch folder: its commands run
+    /// without being approved first.
     pub fn file(size: Size, text: &str) -> Self {
+        Self::untrusted(size, text).arg("--trust")
+    }
+
+    /// `--config mcp.json` with this text, which nobody has approved yet.
+    pub fn untrusted(size: Size, text: &str) -> Self {
         Self::new(size, &["--config", "mcp.json"]).write("mcp.json", text)
     }
 
