@@ -97,6 +97,8 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
             let request = check::Request { common: &cli.common, args: &cli.check, one: &one, demo };
             check::check(&request, telemetry)
         }
+        #[cfg(feature = "tui")]
+        None if cli.dashboard.keys => docs::keys(),
         None => return dashboard(&cli, telemetry),
     };
     exit.into()

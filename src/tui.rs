@@ -38,3 +38,16 @@ pub mod widget;
 
 pub use engine::Source;
 pub use run::{HostLogLevel, Options, run};
+
+/// The key table as Markdown, with the changes of the person's keymap file.
+///
+/// # Errors
+/// What is wrong with that file, as a sentence.
+pub fn key_table() -> Result<String, String> {
+    let user = state::Places::of_process().user_files().keymap;
+    let keymap = match user {
+        Some(text) => keymap::Keymap::with_user(&text)?,
+        None => keymap::Keymap::builtin(),
+    };
+    Ok(keymap.to_markdown())
+}

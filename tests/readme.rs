@@ -29,6 +29,30 @@ fn the_key_table_is_the_one_the_program_uses() {
     }
 }
 
+#[cfg(feature = "tui")]
+#[test]
+fn the_program_prints_that_table_with_the_changes_of_a_person() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let keys = || {
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+            .arg("--keys")
+            .env("MCPDECK_CONFIG_DIR", folder.path())
+            .output()
+            .expect("the program runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned(), out.stderr)
+    };
+    let (code, table, _) = keys();
+    assert_eq!(code, Some(0));
+    assert!(readme().contains(&table));
+    let keymap = folder.path().join("keymap.toml");
+    fs::write(&keymap, "[answer]\nf9 = \"send\"").expect("a scratch file");
+    assert!(keys().1.contains("| answer | `f9` `ctrl-s` `alt-enter` | Send the answer |"));
+    fs::write(&keymap, "[answer]\nf9 = \"compare\"").expect("a scratch file");
+    let (code, table, said) = keys();
+    assert_eq!((code, table.as_str()), (Some(2), ""));
+    assert!(String::from_utf8_lossy(&said).contains("`compare`"));
+}
+
 #[test]
 fn the_sample_configuration_is_valid() {
     let text = readme();

@@ -135,6 +135,11 @@ pub struct DashboardArgs {
     /// own.
     #[arg(long, value_name = "NAME", help_heading = "Dashboard")]
     pub theme: Option<String>,
+
+    /// Print the key table, with the changes of your keymap.toml.
+    #[cfg(feature = "tui")]
+    #[arg(long, help_heading = "Dashboard")]
+    pub keys: bool,
 }
 
 /// Options of the check.

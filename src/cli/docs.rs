@@ -95,6 +95,15 @@ pub fn man() -> Exit {
     }
 }
 
+/// `mcpdeck --keys`
+#[cfg(feature = "tui")]
+pub fn keys() -> Exit {
+    match crate::tui::key_table() {
+        Ok(table) => output::print(&table, Exit::Ok),
+        Err(problem) => output::refuse(&problem),
+    }
+}
+
 /// `mcpdeck schema`
 pub fn schema(which: SchemaKind) -> Exit {
     let schema = match which {

@@ -1,6 +1,8 @@
 //! The dashboard's state and its one way to change: `update`. Pure: it does nothing outside, reads
 //! no clock, draws nothing; what it wants done comes back as effects.
 
+use std::sync::Arc;
+
 use ratatui::layout::Rect;
 
 use crate::host::Timestamp;
@@ -130,7 +132,7 @@ pub struct App {
     pub(super) servers: ServerList,
     pub(super) overlays: Vec<Overlay>,
     pub(super) toast: Option<(Timestamp, Toast)>,
-    pub(super) keymap: Keymap,
+    pub(super) keymap: Arc<Keymap>,
     pub(super) theme: Theme,
     pub(super) glyphs: &'static Glyphs,
     pub(super) setup: Setup,
@@ -159,7 +161,7 @@ impl App {
             servers: ServerList::default(),
             overlays: Vec::new(),
             toast: None,
-            keymap: Keymap::builtin(),
+            keymap: Arc::new(Keymap::builtin()),
             theme: Theme::builtin().adapted(setup.depth),
             glyphs,
             setup,

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
 
+mod screens;
 mod table;
+pub use screens::Meaning;
 pub use table::BINDINGS;
 
 /// Where a binding holds. A key is looked up from the innermost scope outwards.
@@ -43,6 +45,18 @@ pub enum Scope {
     Reader,
     /// A line being typed: only what is bound here and chords with control work.
     Text,
+    /// The whole call screen.
+    Call,
+    /// Its form; letters are text there, so these are chords or no letters.
+    Form,
+    /// Lines of its form that take no text.
+    FormLine,
+    /// Its result.
+    Result,
+    /// The answering screen.
+    Answer,
+    /// The answering screen while nothing is typed.
+    AnswerReading,
 }
 
 impl Scope {
@@ -64,6 +78,12 @@ impl Scope {
         Self::Confirm,
         Self::Reader,
         Self::Text,
+        Self::Call,
+        Self::Form,
+        Self::FormLine,
+        Self::Result,
+        Self::Answer,
+        Self::AnswerReading,
     ];
 
     /// Its name in keymap files and help.
@@ -85,6 +105,12 @@ impl Scope {
             Self::Confirm => "confirm",
             Self::Reader => "reader",
             Self::Text => "text",
+            Self::Call => "call",
+            Self::Form => "form",
+            Self::FormLine => "form-line",
+            Self::Result => "result",
+            Self::Answer => "answer",
+            Self::AnswerReading => "answer-reading",
         }
     }
 
@@ -106,26 +132,40 @@ pub struct Binding {
     pub footer: u8,
 }
 
-/// Chords and actions in use: the table with the user's changes.
+/// Chords and what they mean: the table with the user's changes.
 #[derive(Clone, Debug, Default)]
 pub struct Keymap {
-    actions: HashMap<(Scope, Chord), Action>,
-    /// What help and footer list: scope, chords, action, place in the footer.
-    listed: Vec<(Scope, Vec<Chord>, Action, u8)>,
+    meanings: HashMap<(Scope, Chord), Meaning>,
+    /// What help and footer list.
+    listed: Vec<Listed>,
+}
+
+/// A row of the table in use.
+#[derive(Clone, Debug)]
+struct Listed {
+    scope: Scope,
+    chords: Vec<Chord>,
+    meaning: Meaning,
+    /// Place in the footer; 0 keeps it out.
+    footer: u8,
+    help: &'static str,
+    label: &'static str,
 }
 
 impl Keymap {
     /// The table as it is.
     pub fn builtin() -> Self {
         let mut keymap = Self::default();
-        for binding in BINDINGS {
-            let chords: Vec<Chord> =
-                binding.keys.split(' ').filter_map(|key| key.parse().ok()).collect();
+        for &Binding { scope, keys, action, footer } in BINDINGS {
+            let chords: Vec<Chord> = keys.split(' ').filter_map(|key| key.parse().ok()).collect();
+            let meaning = Meaning::Dashboard(action);
             for chord in &chords {
-                keymap.actions.insert((binding.scope, *chord), binding.action);
+                keymap.meanings.insert((scope, *chord), meaning);
             }
-            keymap.listed.push((binding.scope, chords, binding.action, binding.footer));
+            let (help, label) = (action.help(), action.label());
+            keymap.listed.push(Listed { scope, chords, meaning, footer, help, label });
         }
+        keymap.add_screens();
         keymap
     }
 
@@ -143,59 +183,53 @@ impl Keymap {
                 .ok_or_else(|| format!("keymap: there is no scope `{scope_name}`"))?;
             for (key, id) in entries {
                 let chord: Chord = key.parse().map_err(|e| format!("keymap: {e}"))?;
-                let action = match id.as_str() {
+                let row = match id.as_str() {
                     "none" => None,
-                    id => Some(
-                        Action::by_id(id)
-                            .ok_or_else(|| format!("keymap: there is no action `{id}`"))?,
-                    ),
+                    id => Some(keymap.by_id(scope, id).ok_or_else(|| {
+                        format!("keymap: there is no action `{id}` in `{scope_name}`")
+                    })?),
                 };
-                keymap.rebind(scope, chord, action);
+                keymap.rebind(scope, chord, row);
             }
         }
         Ok(keymap)
     }
 
-    fn rebind(&mut self, scope: Scope, chord: Chord, action: Option<Action>) {
-        for (listed_scope, chords, ..) in &mut self.listed {
-            if *listed_scope == scope {
-                chords.retain(|c| *c != chord);
-            }
+    fn rebind(&mut self, scope: Scope, chord: Chord, wanted: Option<Listed>) {
+        for row in self.listed.iter_mut().filter(|row| row.scope == scope) {
+            row.chords.retain(|c| *c != chord);
         }
-        let Some(action) = action else {
-            self.actions.remove(&(scope, chord));
+        let Some(wanted) = wanted else {
+            self.meanings.remove(&(scope, chord));
             return;
         };
-        self.actions.insert((scope, chord), action);
-        match self.listed.iter_mut().find(|(s, _, a, _)| *s == scope && *a == action) {
-            Some((_, chords, ..)) => chords.insert(0, chord),
-            None => self.listed.push((scope, vec![chord], action, 0)),
+        self.meanings.insert((scope, chord), wanted.meaning);
+        let same = |row: &&mut Listed| row.scope == scope && row.meaning == wanted.meaning;
+        match self.listed.iter_mut().find(same) {
+            Some(row) => row.chords.insert(0, chord),
+            None => self.listed.push(Listed { chords: vec![chord], ..wanted }),
         }
     }
 
     /// The action of a chord, innermost scope first.
     pub fn action(&self, scopes: &[Scope], chord: Chord) -> Option<Action> {
-        scopes.iter().find_map(|scope| self.actions.get(&(*scope, chord)).copied())
+        scopes.iter().find_map(|scope| match self.meanings.get(&(*scope, chord)) {
+            Some(Meaning::Dashboard(action)) => Some(*action),
+            _ => None,
+        })
     }
 
-    /// Rows that hold in these scopes, innermost first; a chord taken by an inner scope is left
-    /// out of an outer one, so that what is shown is what works.
+    /// Rows of the dashboard that hold in these scopes, innermost first; a chord taken by an inner
+    /// scope is left out of an outer one, so that what is shown is what works.
     pub fn rows(&self, scopes: &[Scope]) -> Vec<Row> {
         let mut rows = Vec::new();
         for scope in scopes {
-            for (_, chords, action, footer) in self.listed.iter().filter(|row| row.0 == *scope) {
-                let working: Vec<Chord> = chords
-                    .iter()
-                    .copied()
-                    .filter(|chord| self.action(scopes, *chord) == Some(*action))
-                    .collect();
-                if !working.is_empty() {
-                    rows.push(Row {
-                        scope: *scope,
-                        chords: working,
-                        action: *action,
-                        footer: *footer,
-                    });
+            for listed in self.listed.iter().filter(|row| row.scope == *scope) {
+                let Meaning::Dashboard(action) = listed.meaning else { continue };
+                let works = |chord: &Chord| self.action(scopes, *chord) == Some(action);
+                let chords: Vec<Chord> = listed.chords.iter().copied().filter(works).collect();
+                if !chords.is_empty() {
+                    rows.push(Row { scope: *scope, chords, action, footer: listed.footer });
                 }
             }
         }
@@ -211,21 +245,11 @@ impl Keymap {
     pub fn to_markdown(&self) -> String {
         let mut out = String::from("| where | keys | what |\n| --- | --- | --- |\n");
         for scope in Scope::ALL {
-            for (_, chords, action, _) in self.listed.iter().filter(|row| row.0 == *scope) {
-                let keys: Vec<String> = chords
-                    .iter()
-                    .map(|c| format!("`{}`", c.to_string().replace('|', "\\|")))
-                    .collect();
-                out.extend([
-                    "| ",
-                    scope.name(),
-                    " | ",
-                    &keys.join(" "),
-                    " | ",
-                    action.help(),
-                    " |
-",
-                ]);
+            for row in self.listed.iter().filter(|r| r.scope == *scope && !r.chords.is_empty()) {
+                let chords = row.chords.iter();
+                let keys: Vec<String> =
+                    chords.map(|c| format!("`{}`", c.to_string().replace('|', "\\|"))).collect();
+                out.extend(["| ", scope.name(), " | ", &keys.join(" "), " | ", row.help, " |\n"]);
             }
         }
         out

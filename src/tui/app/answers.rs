@@ -104,7 +104,7 @@ impl App {
             self.open_answer_help();
             return true;
         }
-        let known = keys::command(desk, key);
+        let known = keys::command(&self.keymap, desk, key);
         if known.is_none() {
             desk.type_key(key);
         }
@@ -287,20 +287,23 @@ impl App {
         let footer = Rect { y: body.bottom(), height: area.height.min(1), ..area };
         let mut pen = Pen::new(buf, footer).ellipsis(cx.glyphs.ellipsis);
         pen.skip(1);
-        for row in keys::KEYS.iter().filter(|row| !row.footer.is_empty()) {
-            pen.put(ink!("{}", row.chord), cx.style(Role::Key));
-            pen.put(ink!(" {}  ", row.footer), cx.style(Role::Muted));
+        for (chord, word) in self.keymap.labels(&[Scope::Answer]) {
+            pen.put(Ink::line(&chord), cx.style(Role::Key));
+            pen.put(ink!(" {}  ", word), cx.style(Role::Muted));
         }
         true
     }
 
     fn open_answer_help(&mut self) {
         let mut doc = Doc::new(reader_width(self.size));
-        for row in keys::KEYS {
-            doc.line(vec![
-                (ink!("  {:<16}", row.chord), Role::Key),
-                (ink!("{}", row.help), Role::Text),
-            ]);
+        for (scope, heading) in [
+            (Scope::Answer, "answering"),
+            (Scope::AnswerReading, "while nothing is typed"),
+            (Scope::Form, "in the form"),
+            (Scope::FormLine, "on lines that take no text"),
+        ] {
+            doc.heading(heading);
+            super::calls::key_lines(&self.keymap, scope, &mut doc);
         }
         self.push_overlay(Overlay::Reader(Reader::new(ink!("keys: answering"), doc)));
     }

@@ -1,6 +1,8 @@
 //! One answer to "can this be used now?", asked by dispatch, footer, help and palette alike; and
 //! what those show. Also takes the user's files and preferences into use.
 
+use std::sync::Arc;
+
 use super::{App, Focus, Redraw};
 use crate::host::ServerState;
 use crate::tui::action::Action;
@@ -194,10 +196,11 @@ impl App {
     pub(super) fn adopt_user_files(&mut self) {
         let mut warning = None;
         match self.setup.user.keymap.as_deref().map(Keymap::with_user) {
-            Some(Ok(keymap)) => self.keymap = keymap,
+            Some(Ok(keymap)) => self.keymap = Arc::new(keymap),
             Some(Err(error)) => warning = Some(error),
-            None => self.keymap = Keymap::builtin(),
+            None => self.keymap = Arc::new(Keymap::builtin()),
         }
+        self.calls.use_keymap(&self.keymap);
         let wanted = self.setup.theme.as_ref().or(self.setup.prefs.theme.as_ref());
         let name = wanted.map_or("default", String::as_str).to_owned();
         match Theme::load(&name, &self.setup.user.themes) {

@@ -2,6 +2,7 @@
 //! fed with what happens to their calls. Turns what they want into effects.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
@@ -20,7 +21,7 @@ use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
 use crate::tui::form::draw::Look;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Ink, ink};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallToken, EditToken};
 use crate::tui::overlay::{Overlay, Reader, reader_width};
 use crate::tui::theme::{Role, Theme};
@@ -75,7 +76,7 @@ impl Calls {
     }
 
     /// Shows the screen of a subject, as it was left when it was open before.
-    fn show(&mut self, subject: Subject, now: Timestamp) {
+    fn show(&mut self, subject: Subject, keymap: &Arc<Keymap>, now: Timestamp) {
         let key = subject.key();
         let found = self.screens.iter().position(|screen| screen.subject.key() == key);
         let index = found.unwrap_or_else(|| {
@@ -85,7 +86,15 @@ impl Calls {
         if found.is_some() {
             self.screens[index].redefine(subject);
         }
+        self.screens[index].keymap = Arc::clone(keymap);
         self.open = Some(index);
+    }
+
+    /// Other keys are in use.
+    pub(super) fn use_keymap(&mut self, keymap: &Arc<Keymap>) {
+        for screen in &mut self.screens {
+            screen.keymap = Arc::clone(keymap);
+        }
     }
 }
 
@@ -104,7 +113,7 @@ impl App {
     pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
         let Some(view) = self.model.server(server) else { return };
         let Some(subject) = subject_of(server, &view.capabilities, list, wire) else { return };
-        self.calls.show(subject, self.model.now);
+        self.calls.show(subject, &self.keymap, self.model.now);
         self.mark(Redraw::Now);
     }
 
@@ -130,7 +139,7 @@ impl App {
             return self
                 .toast(ink!("no server offers what {} calls", Ink::line(name)), Role::Warning);
         };
-        self.calls.show(subject, self.model.now);
+        self.calls.show(subject, &self.keymap, self.model.now);
         if let Some(screen) = self.calls.screen().filter(|_| !call.arguments.is_empty()) {
             screen.form.set_value(Some(call.arguments_value()));
         }
@@ -147,7 +156,7 @@ impl App {
         let global = self.keymap.action(&[Scope::Global], chord);
         let Some(screen) = self.calls.screen() else { return false };
         let typing = screen.is_typing();
-        let known = crate::tui::call::keys::command(screen.places(), key).is_some();
+        let known = self.keymap.call(screen.places(), key).is_some();
         let always = matches!(
             global,
             Some(Action::QuitNow | Action::Suspend | Action::Redraw | Action::Palette)
@@ -248,7 +257,8 @@ impl App {
                 effects.push(Effect::ReadFile(EditToken(open as u64), path.into()));
             }
             Intent::OpenResource(uri) => {
-                self.calls.show(Subject::uri(&subject.server, &uri), self.model.now);
+                let subject = Subject::uri(&subject.server, &uri);
+                self.calls.show(subject, &self.keymap, self.model.now);
             }
             Intent::Subscribe(uri, what) => {
                 let command = match what {
@@ -306,23 +316,24 @@ impl App {
 
     fn open_call_help(&mut self) {
         let mut doc = Doc::new(reader_width(self.size));
-        let mut last = None;
-        for row in crate::tui::call::keys::KEYS {
-            if last != Some(row.place) {
-                doc.heading(match row.place {
-                    crate::tui::call::keys::Where::Anywhere => "calling",
-                    crate::tui::call::keys::Where::Form => "in the form",
-                    crate::tui::call::keys::Where::FormLine => "on lines that take no text",
-                    crate::tui::call::keys::Where::Result => "in the result",
-                });
-                last = Some(row.place);
-            }
-            doc.line(vec![
-                (ink!("  {:<16}", row.chord), Role::Key),
-                (ink!("{}", row.help), Role::Text),
-            ]);
+        for (scope, heading) in [
+            (Scope::Call, "calling"),
+            (Scope::Form, "in the form"),
+            (Scope::FormLine, "on lines that take no text"),
+            (Scope::Result, "in the result"),
+        ] {
+            doc.heading(heading);
+            key_lines(&self.keymap, scope, &mut doc);
         }
         self.push_overlay(Overlay::Reader(Reader::new(ink!("keys: calling"), doc)));
+    }
+}
+
+/// Keys and sentences of a scope.
+pub(super) fn key_lines(keymap: &Keymap, scope: Scope, doc: &mut Doc) {
+    for (chords, help) in keymap.sentences(scope) {
+        let chords = Ink::line(&chords);
+        doc.line(vec![(ink!("  {:<16} ", chords), Role::Key), (ink!("{}", help), Role::Text)]);
     }
 }
 

@@ -1,10 +1,12 @@
-//! The keys of the answering screen, as one table: dispatch, footer and help are made from it.
+//! The keys of the answering screen, as rows for the key table: dispatch, footer, help, `--keys` and
+//! the README are made from it.
 
 use crossterm::event::KeyEvent;
 
 use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Draft, Part};
 use crate::tui::call::CallCommand;
-use crate::tui::call::keys::{self as call_keys, Where};
+use crate::tui::call::keys::Where;
+use crate::tui::keymap::{Keymap, Scope};
 
 /// What a key of the answering screen asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,30 +86,28 @@ pub const KEYS: &[KeyRow] = &[
     row("esc", Key::Back, "back", "Back to where you were; the draft is kept"),
 ];
 
-/// Keys that scroll while nothing is typed.
-const READING: &[(&str, isize)] = &[
-    ("j", 1),
-    ("down", 1),
-    ("k", -1),
-    ("up", -1),
-    ("space", 10),
-    ("g", isize::MIN / 2),
-    ("home", isize::MIN / 2),
+/// Keys that hold while nothing is typed.
+pub const READING: &[KeyRow] = &[
+    row("j", Key::Desk(AnswerCommand::Scroll(1)), "", "Scroll what the server says"),
+    row("down", Key::Desk(AnswerCommand::Scroll(1)), "", "Scroll what the server says"),
+    row("k", Key::Desk(AnswerCommand::Scroll(-1)), "", "Scroll what the server says"),
+    row("up", Key::Desk(AnswerCommand::Scroll(-1)), "", "Scroll what the server says"),
+    row("space", Key::Desk(AnswerCommand::Scroll(10)), "", "Scroll what the server says"),
+    row("g", Key::Desk(AnswerCommand::Scroll(TOP)), "", "To the start of what the server says"),
+    row("home", Key::Desk(AnswerCommand::Scroll(TOP)), "", "To the start of what the server says"),
+    row("tab", Key::Desk(AnswerCommand::Focus), "", "Between what the server says and the answer"),
 ];
 
+/// Further up than any text is long.
+const TOP: isize = isize::MIN / 2;
+
 /// What a key means for a request being answered; `None` when it is text.
-pub fn command(desk: &AnswerDesk, key: KeyEvent) -> Option<Key> {
-    let name = call_keys::name(key)?;
-    if let Some(row) = KEYS.iter().find(|row| row.chord == name) {
-        return Some(row.key);
+pub fn command(keymap: &Keymap, desk: &AnswerDesk, key: KeyEvent) -> Option<Key> {
+    if let Some(key) = keymap.answer(&[Scope::Answer], key) {
+        return Some(key);
     }
     if !desk.is_typing() {
-        let rows = READING.iter().find(|(chord, _)| *chord == name).map(|(_, rows)| *rows);
-        return match (rows, name.as_str()) {
-            (Some(rows), _) => Some(Key::Desk(AnswerCommand::Scroll(rows))),
-            (None, "tab") => Some(Key::Desk(AnswerCommand::Focus)),
-            _ => None,
-        };
+        return keymap.answer(&[Scope::AnswerReading], key);
     }
     let Draft::Form(form) = &desk.draft else { return None };
     if desk.part != Part::Answer {
@@ -115,7 +115,7 @@ pub fn command(desk: &AnswerDesk, key: KeyEvent) -> Option<Key> {
     }
     let places: &[Where] =
         if form.takes_text() { &[Where::Form] } else { &[Where::FormLine, Where::Form] };
-    match call_keys::command(places, key)? {
+    match keymap.call(places, key)? {
         CallCommand::Form(command) => Some(Key::Desk(AnswerCommand::Form(command))),
         _ => None,
     }

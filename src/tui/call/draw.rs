@@ -5,7 +5,6 @@ use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Widget};
 
 use super::ask::{Ask, Line, Pick};
-use super::keys;
 use super::run::{Run, RunState, spell};
 use super::screen::{CallScreen, Focus};
 use crate::host::Timestamp;
@@ -172,12 +171,12 @@ impl CallScreen {
             return;
         }
         let mut x = area.x + 1;
-        for (key, word) in keys::footer(self.places()) {
+        for (key, word) in self.keymap.call_footer(self.places()) {
             let room = area.right().saturating_sub(x);
             if room < (key.len() + word.len() + 2) as u16 {
                 break;
             }
-            x = put(buf, x, area.y, room, key, look.accent);
+            x = put(buf, x, area.y, room, &SafeText::line(&key), look.accent);
             x = put(
                 buf,
                 x,

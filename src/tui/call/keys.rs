@@ -1,6 +1,5 @@
-//! The keys of the call screen, as one table: dispatch, footer and help are made from it.
-
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+//! The keys of the call screen, as rows for the key table: dispatch, footer, help, `--keys` and the
+//! README are made from it.
 
 use super::command::CallCommand as C;
 use crate::tui::form::FormCommand as F;
@@ -23,7 +22,7 @@ pub enum Where {
 pub struct KeyRow {
     /// Where.
     pub place: Where,
-    /// Its name: `ctrl-n`, `alt-up`, `f5`, `x`.
+    /// The chord: `ctrl-n`, `alt-up`, `f5`, `x`.
     pub chord: &'static str,
     /// What it does.
     pub command: C,
@@ -135,52 +134,3 @@ pub const KEYS: &[KeyRow] = &[
     row(Result, "]", C::Newer, "", "The call after"),
     row(Result, "q", C::Switch, "", "Back to the form"),
 ];
-
-/// What a key means in one of `places`, the first of them first.
-pub fn command(places: &[Where], key: KeyEvent) -> Option<C> {
-    let chord = name(key)?;
-    places
-        .iter()
-        .find_map(|place| KEYS.iter().find(|row| row.place == *place && row.chord == chord))
-        .map(|row| row.command)
-}
-
-/// The name of a key as the table spells it.
-pub fn name(key: KeyEvent) -> Option<String> {
-    let bare = match key.code {
-        KeyCode::Char(' ') | KeyCode::Null => "space".to_owned(),
-        KeyCode::Char(c) => c.to_string(),
-        KeyCode::F(n) => format!("f{n}"),
-        KeyCode::Enter => "enter".to_owned(),
-        KeyCode::Tab if key.modifiers.contains(KeyModifiers::SHIFT) => "backtab".to_owned(),
-        KeyCode::Tab => "tab".to_owned(),
-        KeyCode::BackTab => "backtab".to_owned(),
-        KeyCode::Esc => "esc".to_owned(),
-        KeyCode::Backspace => "backspace".to_owned(),
-        KeyCode::Delete => "delete".to_owned(),
-        KeyCode::Up => "up".to_owned(),
-        KeyCode::Down => "down".to_owned(),
-        KeyCode::Left => "left".to_owned(),
-        KeyCode::Right => "right".to_owned(),
-        KeyCode::Home => "home".to_owned(),
-        KeyCode::End => "end".to_owned(),
-        KeyCode::PageUp => "pageup".to_owned(),
-        KeyCode::PageDown => "pagedown".to_owned(),
-        _ => return None,
-    };
-    let mut out = String::new();
-    if key.modifiers.contains(KeyModifiers::CONTROL) {
-        out.push_str("ctrl-");
-    }
-    if key.modifiers.contains(KeyModifiers::ALT) {
-        out.push_str("alt-");
-    }
-    out.push_str(&bare);
-    Some(out)
-}
-
-/// Keys and words for the footer of these places.
-pub fn footer(places: &[Where]) -> Vec<(&'static str, &'static str)> {
-    let shown = KEYS.iter().filter(|row| places.contains(&row.place) && !row.footer.is_empty());
-    shown.map(|row| (row.chord, row.footer)).collect()
-}

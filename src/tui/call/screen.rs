@@ -20,6 +20,7 @@ use crate::host::{CallOutcome, Error, Progress, Timestamp, Validation};
 use crate::text::SafeText;
 use crate::tui::form::state::PendingCheck;
 use crate::tui::form::{Defaults, FormCommand, FormState, RowKind};
+use crate::tui::keymap::Keymap;
 use crate::tui::result::view::Wants;
 
 /// What the screen wants done outside.
@@ -97,6 +98,8 @@ pub struct CallScreen {
     pub focus: Focus,
     /// The open question.
     pub ask: Option<Ask>,
+    /// What the keys mean.
+    pub keymap: Arc<Keymap>,
     /// What the server suggests for the field under the cursor.
     pub suggestions: Vec<String>,
     /// Whether updates of the resource are wanted.
@@ -149,6 +152,7 @@ impl CallScreen {
             shown: 0,
             focus: Focus::Form,
             ask: None,
+            keymap: Arc::new(Keymap::builtin()),
             suggestions: Vec::new(),
             subscribed: false,
             asked: None,

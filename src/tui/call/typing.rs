@@ -4,7 +4,6 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use super::ask::Ask;
-use super::keys;
 use super::screen::{CallScreen, DEBOUNCE, Focus, Intent};
 use crate::host::Timestamp;
 use crate::tui::form::pointer;
@@ -33,7 +32,7 @@ impl CallScreen {
             // What is typed is text first, but never a chord or a function key.
             let is_text =
                 !matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab);
-            let command = keys::command(places, key);
+            let command = self.keymap.call(places, key);
             let chord = !key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
             if is_text && !(chord && command.is_some()) && self.form.type_key(key) {
                 return self.typed();
@@ -42,7 +41,8 @@ impl CallScreen {
                 return self.typed();
             }
         }
-        keys::command(places, key).map(|command| self.command(command)).unwrap_or_default()
+        let command = self.keymap.call(places, key);
+        command.map(|command| self.command(command)).unwrap_or_default()
     }
 
     /// Text was pasted.
