@@ -116,7 +116,7 @@ fn idle() {
         deck.keys(key);
         settle(&deck);
         let (place, cpu) = (deck.written(), cpu_seconds(deck.pid()));
-        std::thread::sleep(IDLE);
+        linger(IDLE);
         let frames = deck.raw_since(place).matches("\x1b[?2026l").count();
         let used = cpu_seconds(deck.pid()) - cpu;
         println!("idle for {} s on {pane}: {frames} frames, {used:.2} s of CPU", IDLE.as_secs());
@@ -180,7 +180,7 @@ fn flood() {
             times.0.push(key(&mut deck, "?", |screen| screen.contains("keys: ")));
             times.0.push(key(&mut deck, "\x1b", |screen| !screen.contains("keys: ")));
             // Off the beat of the frames.
-            std::thread::sleep(Duration::from_millis(5 + n as u64 % 29));
+            linger(Duration::from_millis(5 + n as u64 % 29));
         }
         let frames = deck.raw_since(place).matches("\x1b[?2026l").count();
         println!(
@@ -211,6 +211,14 @@ fn key(deck: &mut Deck, keys: &str, done: impl Fn(&str) -> bool) -> Duration {
     deck.keys(keys);
     time_until(deck, keys, |deck| done(&deck.screen()));
     begun.elapsed()
+}
+
+/// Lets time pass: here it is what is measured.
+fn linger(time: Duration) {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(left);
+    }
 }
 
 fn cpu_seconds(pid: i32) -> f64 {

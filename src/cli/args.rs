@@ -118,7 +118,10 @@ pub struct Common {
 
 /// Options of the dashboard.
 #[derive(Clone, Debug, Default, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[cfg_attr(
+    feature = "tui",
+    expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")
+)]
 pub struct DashboardArgs {
     /// Run the embedded demo servers.
     #[arg(long, help_heading = "Dashboard")]
