@@ -286,6 +286,12 @@ static LIMITS: ObjectShape = ObjectShape {
             "Most open requests of the server",
         )
         .default("32"),
+        key(
+            "approvalsPerMinute",
+            Shape::Integer { min: 1, max: 1_000_000 },
+            "Most requests of the server in a minute",
+        )
+        .default("600"),
         key("maxWaiting", Shape::Seconds, "Longest time a person may hold a call, in seconds")
             .default("3600"),
         key(

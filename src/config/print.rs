@@ -184,6 +184,7 @@ fn limits(server: &ServerConfig) -> Value {
         "listPages": wire.list_pages,
         "listEntries": wire.list_entries,
         "approvals": wire.approvals,
+        "approvalsPerMinute": wire.approvals_per_minute,
         "maxWaiting": seconds(wire.max_waiting),
     });
     if let TransportConfig::Stdio(stdio) = &server.transport {

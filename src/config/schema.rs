@@ -184,6 +184,8 @@ pub struct WireLimits {
     pub list_entries: usize,
     /// Most open requests from the server (default 32).
     pub approvals: usize,
+    /// Most requests from the server in a minute (default 600).
+    pub approvals_per_minute: usize,
     /// Longest time a person may hold a call (default 1 h).
     pub max_waiting: Duration,
 }

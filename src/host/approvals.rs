@@ -1,7 +1,13 @@
 //! Requests of servers to their host (requirements S1, S2): what waits, who answers, and how.
 
+mod claim;
 pub mod desk;
+mod drafter;
 
+pub use claim::Claim;
+pub use drafter::{Drafted, Drafter};
+
+use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -161,6 +167,50 @@ impl RuleKind {
             RequestKind::Sampling => Some(Self::Sampling),
             RequestKind::Elicitation | RequestKind::UrlElicitation => Some(Self::Elicitation),
             RequestKind::Roots | RequestKind::Guard | RequestKind::Other(_) => None,
+        }
+    }
+}
+
+impl RuleKind {
+    /// The method whose requests it covers.
+    pub const fn method(self) -> &'static str {
+        match self {
+            Self::Sampling => "sampling/createMessage",
+            Self::Elicitation => "elicitation/create",
+        }
+    }
+}
+
+impl fmt::Display for Decider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person => f.write_str("a person"),
+            Self::Callback => f.write_str("the registered callback"),
+            Self::Rule(rule) => write!(f, "a rule ({rule})"),
+            Self::Nobody => f.write_str("nobody"),
+        }
+    }
+}
+
+impl fmt::Display for Settlement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered { by, how } => write!(f, "answered by {by}: {how},"),
+            Self::Withdrawn { reason } => write!(f, "withdrawn: {reason},"),
+        }
+    }
+}
+
+impl fmt::Display for SessionRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.rule {
+            ApprovalRule::Ask => "ask",
+            ApprovalRule::Deny => "deny",
+            ApprovalRule::Canned(_) => "a canned answer",
+        })?;
+        match self.left {
+            Some(left) => write!(f, ", the next {left}"),
+            None => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Diagnostic, ServerName, TransportKind};
+use crate::config::{Diagnostic, RootConfig, ServerName, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
 use crate::host::capabilities::{Capabilities, ListChanges};
@@ -160,6 +160,22 @@ pub enum Fact {
         /// How long it was open.
         after: Duration,
     },
+    /// A person gave an open request more time.
+    RequestExtended {
+        /// Which.
+        id: ApprovalId,
+        /// Who asked.
+        server: ServerName,
+        /// When the host gives up on it now.
+        deadline: Timestamp,
+    },
+    /// Other roots are shared with a server.
+    RootsShared {
+        /// With whom.
+        server: ServerName,
+        /// All of them.
+        roots: Vec<RootConfig>,
+    },
     /// A rule of this session was set, used or taken back.
     ApprovalRuleSet {
         /// Whose requests it decides.
@@ -195,6 +211,8 @@ impl Fact {
             | Self::Found { server, .. }
             | Self::BreakerChanged { server, .. }
             | Self::ApprovalRuleSet { server, .. }
+            | Self::RequestExtended { server, .. }
+            | Self::RootsShared { server, .. }
             | Self::RequestSettled { server, .. } => Some(server),
             Self::RequestArrived { request } => Some(&request.server),
             Self::ConfigLoaded { .. }
@@ -242,6 +260,8 @@ impl Fact {
             Self::BreakerChanged { .. } => "breakerChanged",
             Self::RequestArrived { .. } => "requestArrived",
             Self::RequestSettled { .. } => "requestSettled",
+            Self::RequestExtended { .. } => "requestExtended",
+            Self::RootsShared { .. } => "rootsShared",
             Self::ApprovalRuleSet { .. } => "approvalRuleSet",
             Self::TaskFailed { .. } => "taskFailed",
             Self::ShutdownBegan => "shutdownBegan",

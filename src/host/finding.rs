@@ -76,4 +76,13 @@ impl Finding {
             count: 1,
         }
     }
+
+    /// Whether requests of the server were refused: too many, or asked out of turn.
+    pub fn refuses_request(&self) -> bool {
+        let asks = |method: &str| {
+            matches!(method, "sampling/createMessage" | "elicitation/create" | "roots/list")
+        };
+        matches!(self.kind, FindingKind::Flood | FindingKind::NotAllowed)
+            && self.request.as_deref().is_some_and(asks)
+    }
 }

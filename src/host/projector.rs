@@ -5,6 +5,7 @@
 //! its readers one wake-up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -177,7 +178,25 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             ),
         ),
         Fact::RequestArrived { request } => {
-            (LogLevel::Info, format!("asks: {}", request.kind.method()))
+            let during = request.during.as_ref();
+            let during = during.map(|of| format!(" during {of}")).unwrap_or_default();
+            let (id, method) = (request.id, request.kind.method());
+            (LogLevel::Info, format!("request {id} asks: {method}{during}"))
+        }
+        Fact::RequestSettled { id, settlement, after, .. } => {
+            (LogLevel::Info, format!("request {id} {settlement} after {}", short(*after)))
+        }
+        Fact::RequestExtended { id, .. } => (LogLevel::Info, format!("request {id} got more time")),
+        Fact::RootsShared { roots, .. } => {
+            let uris: Vec<&str> = roots.iter().map(|root| root.uri.as_str()).collect();
+            let what = if uris.is_empty() { "none".to_owned() } else { uris.join(", ") };
+            (LogLevel::Info, format!("shared roots: {what}"))
+        }
+        Fact::ApprovalRuleSet { kind, rule, .. } => {
+            let method = kind.method();
+            let rule = rule.as_ref();
+            let rule = rule.map_or_else(|| "as its entry says".to_owned(), ToString::to_string);
+            (LogLevel::Info, format!("`{method}` is decided for this session: {rule}"))
         }
         Fact::TaskFailed { task, message } => (LogLevel::Error, format!("{task}: {message}")),
         Fact::ConfigRejected { diagnostics } => {
@@ -196,6 +215,15 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
         Fact::Spawned { pid, .. } => (LogLevel::Debug, format!("pid {pid}")),
         _ => return None,
     })
+}
+
+/// A time as a sentence has it: `850 ms`, `12.4 s`, `125 s`.
+fn short(span: Duration) -> String {
+    match span.as_secs() {
+        0 => format!("{} ms", span.as_millis()),
+        1..60 => format!("{:.1} s", span.as_secs_f64()),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 #[cfg(test)]

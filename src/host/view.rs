@@ -3,6 +3,8 @@
 //! Changes only in [`HostView::apply`] (invariant 4). Holds an `Arc` per server, so that publishing
 //! copies one map of pointers.
 
+mod fold;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Diagnostic, ServerName, TransportKind};
+use crate::config::{Diagnostic, RootConfig, ServerName, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule};
 use crate::host::breaker::BreakerView;
 use crate::host::capabilities::{Capabilities, ListChanges};
@@ -229,6 +231,12 @@ pub struct ServerView {
     pub tool_breakers: BTreeMap<SafeText, BreakerView>,
     /// Rules of this session for its requests.
     pub approval_rules: BTreeMap<RuleKind, SessionRule>,
+    /// Requests of it that were refused because there were too many, or nothing to ask about.
+    #[serde(default)]
+    pub refused_requests: u64,
+    /// Roots shared with it.
+    #[serde(default)]
+    pub roots: Vec<RootConfig>,
 }
 
 impl ServerView {
@@ -260,6 +268,8 @@ impl ServerView {
             breaker: BreakerView::default(),
             tool_breakers: BTreeMap::new(),
             approval_rules: BTreeMap::new(),
+            refused_requests: 0,
+            roots: Vec::new(),
         }
     }
 }
@@ -323,6 +333,11 @@ impl HostView {
                     self.trim_settled();
                 }
             }
+            Fact::RequestExtended { id, deadline, .. } => {
+                if let Some(request) = self.pending.get_mut(id) {
+                    Arc::make_mut(request).deadline = *deadline;
+                }
+            }
             Fact::TaskFailed { task, message } => {
                 if self.failures.len() == Self::FAILURES {
                     self.failures.remove(0);
@@ -351,85 +366,6 @@ impl HostView {
         {
             let Some((_, request, _)) = self.settled.pop_front() else { break };
             bytes -= request.bytes;
-        }
-    }
-}
-
-impl ServerView {
-    fn apply(&mut self, at: Timestamp, fact: &Fact) {
-        match fact {
-            Fact::ServerAdded { transport, target, dependencies, .. } => {
-                self.transport = *transport;
-                self.target = target.clone();
-                self.dependencies.clone_from(dependencies);
-            }
-            Fact::StateChanged { state, reason, attempt, retry_at, .. } => {
-                if *state == ServerState::Starting {
-                    self.steps.clear();
-                }
-                if *state == ServerState::Ready && self.state != ServerState::Ready {
-                    self.starts += 1;
-                    self.restarts = self.starts - 1;
-                }
-                self.state = *state;
-                self.since = at;
-                self.reason.clone_from(reason);
-                self.attempt = *attempt;
-                self.retry_at = *retry_at;
-            }
-            Fact::StepChanged { step, status, took, detail, .. } => {
-                let began =
-                    took.map_or(at, |took| Timestamp(at.0.saturating_sub(took.as_micros() as u64)));
-                match self.steps.iter_mut().find(|s| s.step == *step) {
-                    Some(view) => {
-                        view.status = *status;
-                        view.took = *took;
-                        view.detail.clone_from(detail);
-                    }
-                    None => self.steps.push(StepView {
-                        step: *step,
-                        status: *status,
-                        began,
-                        took: *took,
-                        detail: detail.clone(),
-                    }),
-                }
-            }
-            Fact::Spawned { pid, .. } => self.pid = Some(*pid),
-            Fact::Connected { session, .. } => self.session = Some(Arc::clone(session)),
-            Fact::Listed { capabilities, changes, .. } => {
-                self.capabilities = Arc::clone(capabilities);
-                if let Some(changes) = changes {
-                    self.changes = Some((at, Arc::clone(changes)));
-                }
-            }
-            Fact::Exited { exit, stderr_tail, .. } => {
-                self.pid = None;
-                self.exit = Some(exit.clone());
-                self.stderr_tail.clone_from(stderr_tail);
-            }
-            Fact::Found { finding, .. } => {
-                *self.finding_counts.entry(finding.kind).or_default() += finding.count;
-                if self.findings.len() == Self::FINDINGS {
-                    self.findings.pop_front();
-                }
-                self.findings.push_back(finding.clone());
-            }
-            Fact::ApprovalRuleSet { kind, rule: Some(rule), .. } => {
-                self.approval_rules.insert(*kind, rule.clone());
-            }
-            Fact::ApprovalRuleSet { kind, rule: None, .. } => {
-                self.approval_rules.remove(kind);
-            }
-            Fact::BreakerChanged { tool: None, breaker, .. } => self.breaker = breaker.clone(),
-            Fact::BreakerChanged { tool: Some(tool), breaker, .. } => {
-                if breaker.is_closed() {
-                    self.tool_breakers.remove(tool);
-                } else {
-                    self.tool_breakers.insert(tool.clone(), breaker.clone());
-                }
-            }
-            _ => {}
         }
     }
 }

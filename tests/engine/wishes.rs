@@ -49,6 +49,7 @@ fn ask(world: &World, kind: RequestKind) -> BoxFuture<'static, Answer> {
         bytes: 15,
         deferred: false,
         withdrawn: CancellationToken::new(),
+        claim: Arc::default(),
     })
 }
 

@@ -165,6 +165,7 @@ fn limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig
         ("listPages", &mut wire.list_pages),
         ("listEntries", &mut wire.list_entries),
         ("approvals", &mut wire.approvals),
+        ("approvalsPerMinute", &mut wire.approvals_per_minute),
     ] {
         if let Some(value) = reader.integer(&of, key) {
             *slot = value as usize;

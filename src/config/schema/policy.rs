@@ -213,6 +213,7 @@ impl Default for WireLimits {
             list_pages: 100,
             list_entries: 5_000,
             approvals: 32,
+            approvals_per_minute: 600,
             max_waiting: Duration::from_secs(3600),
         }
     }

@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Diagnostic, Environment, McpConfig};
-use crate::host::approvals::RequestHandler;
 use crate::host::approvals::desk::{ApprovalDesk, Person};
+use crate::host::approvals::{Drafter, RequestHandler};
 use crate::host::deck::{Deck, DeckParts};
 use crate::host::handle::{Host, Inner, Startup};
 use crate::host::logs::LogRecord;
@@ -28,6 +28,7 @@ pub struct HostBuilder {
     startup: Startup,
     handler: Option<Arc<dyn RequestHandler>>,
     person: Person,
+    drafter: Option<Arc<dyn Drafter>>,
     connector: Option<Arc<dyn Connector>>,
 }
 
@@ -71,6 +72,13 @@ impl HostBuilder {
         self
     }
 
+    /// Registers what drafts answers for a person to approve.
+    #[must_use]
+    pub fn drafter(mut self, drafter: impl Drafter) -> Self {
+        self.drafter = Some(Arc::new(drafter));
+        self
+    }
+
     /// Reaches servers another way than by processes and HTTP: for tests, and for servers that live
     /// in this program.
     #[must_use]
@@ -101,6 +109,7 @@ impl HostBuilder {
         let projection = projector::start(Clock::system(), logs.clone());
         let facts = projection.facts.clone();
         let desk = Arc::new(ApprovalDesk::new(facts.clone(), self.handler, self.person));
+        desk.set_drafter(self.drafter);
         let parts = DeckParts { facts, logs, desk: Arc::clone(&desk), connector };
         let deck = Arc::new(Deck::new(parts));
         desk.attach(&deck);

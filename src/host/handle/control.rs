@@ -1,11 +1,13 @@
 //! Control: servers started, stopped, restarted; configurations applied; the end.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::config::{Diagnostic, McpConfig, ServerName};
-use crate::host::approvals::{Answer, RequestHandler, RuleKind, SessionRule};
+use crate::host::approvals::{Answer, Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
 use crate::host::handle::builder::settled;
 use crate::host::handle::{Host, ShutdownReport};
 use crate::host::operation::{forgive, reset};
@@ -13,7 +15,8 @@ use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
 use crate::host::supervisor::Order;
-use crate::host::{ApprovalId, Error, ErrorCode, Fact};
+use crate::host::{ApprovalId, Error, ErrorCode, Fact, Timestamp};
+use crate::text::SafeText;
 
 impl Host {
     /// Stops every server in dependency order and waits until nothing is left. Asked again, it
@@ -111,6 +114,38 @@ impl Host {
     /// [`ErrorCode::Cancelled`] when it was withdrawn meanwhile: nothing was sent.
     pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
         self.inner.deck.desk.answer(id, answer)
+    }
+
+    /// Gives a pending request more time, to at most a day in all; gives when it ends now.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Cancelled`] when it is no longer open.
+    pub fn extend_request(&self, id: ApprovalId, more: Duration) -> Result<Timestamp, Error> {
+        self.inner.deck.desk.extend(id, more)
+    }
+
+    /// Registers what drafts answers for a person to approve; replaces the one before.
+    pub fn set_drafter(&self, drafter: impl Drafter) {
+        self.inner.deck.desk.set_drafter(Some(Arc::new(drafter)));
+    }
+
+    /// The name of what drafts answers, when something does.
+    pub fn drafter_name(&self) -> Option<SafeText> {
+        self.inner.deck.desk.drafter_name()
+    }
+
+    /// Asks the drafter for the answer to a pending request, to be shown to a person. `params` are
+    /// its parameters as edited; those that were sent when `None`. Nothing is answered.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] without a drafter, [`ErrorCode::Cancelled`] when the request is
+    /// no longer open, [`ErrorCode::Internal`] with the drafter's words.
+    pub async fn draft(
+        &self,
+        id: ApprovalId,
+        params: Option<Arc<Value>>,
+    ) -> Result<Drafted, Error> {
+        self.inner.deck.desk.draft(id, params).await
     }
 
     /// Decides the next requests of one kind by a rule of this session, before the entry's rule,

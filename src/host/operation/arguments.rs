@@ -145,6 +145,7 @@ impl Operation {
                 params: Arc::new(params),
                 deferred: false,
                 withdrawn: CancellationToken::new(),
+                claim: Arc::default(),
             })
             .await;
         matches!(answer, Answer::Result(result) if result["action"] == "accept")

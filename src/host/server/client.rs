@@ -81,6 +81,7 @@ impl ClientHandler for Client {
             bytes: asked.bytes,
             deferred: false,
             withdrawn,
+            claim: Arc::clone(&asked.claim),
         });
         let held = during.as_ref().map(Operation::hold);
         let answer = tokio::select! {

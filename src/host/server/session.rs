@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{HttpConfig, LogLevel, ProtocolChoice, ServerName, WireLimits};
-use crate::host::approvals::{Answer, RequestKind};
+use crate::host::approvals::{Answer, Claim, RequestKind};
 use crate::host::capabilities::{ListKind, RejectedEntry};
 use crate::host::logs::LogRecord;
 use crate::host::ring::Ring;
@@ -266,6 +266,8 @@ pub struct DeskRequest {
     pub deferred: bool,
     /// Fires when the server cancels the request or the session ends; holds the reason afterwards.
     pub withdrawn: CancellationToken,
+    /// Which of answer and withdrawal was first.
+    pub claim: Arc<Claim>,
 }
 
 /// A connected session. Cheap to clone; all clones speak to the same server.

@@ -3,14 +3,17 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use std::time::Duration;
+
 use futures::FutureExt;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
-use crate::config::ApprovalRule;
+use crate::config::{ApprovalRule, ApprovalRules};
 use crate::host::Fact;
 use crate::host::approvals::desk::open::Open;
-use crate::host::approvals::desk::{ApprovalDesk, Person, Rules};
+use crate::host::approvals::desk::{ApprovalDesk, Person};
 use crate::host::approvals::{Answer, Decider, PendingRequest, RequestHandler, RequestKind};
 use crate::host::server::session::DeskRequest;
 use crate::text::SafeText;
@@ -21,47 +24,57 @@ const METHOD_NOT_FOUND: i64 = -32_601;
 const REJECTED: i64 = -1;
 
 pub(super) async fn decide(desk: Arc<ApprovalDesk>, asked: DeskRequest) -> Answer {
-    let Some(open) = Open::take(Arc::clone(&desk), &asked).await else {
-        let message = "too many requests of this server are open".to_owned();
-        return Answer::Refuse { code: REJECTED, message };
+    let open = match Open::take(Arc::clone(&desk), &asked) {
+        Ok(open) => open,
+        Err(full) => return Answer::Refuse { code: REJECTED, message: full.reason() },
     };
-    let rules = desk.rules(&asked.server);
     let ruled = match desk.use_rule(&asked.server, &asked.kind) {
         Some(rule) => apply(&rule, &asked.kind, "for this session"),
-        None => rule(&rules, &asked.kind),
+        None => rule(&desk.entry_rules(&asked.server), &asked.kind),
     };
     let may_park = ruled.is_none() && asked.kind != RequestKind::Roots;
-    let person = (may_park && desk.person == Person::Present).then(|| open.park());
+    let began = Instant::now();
+    let (sender, mut patience) = watch::channel(open.patience());
+    let person = (may_park && desk.person == Person::Present).then(|| open.park(sender));
     open.arrived().await;
-    let patience = open.request.deadline.since(open.request.arrived);
     let verdict = async {
         match ruled {
             Some(ruled) => ruled,
-            None => verdict(&desk, &open.request, &asked, person, &rules).await,
+            None => verdict(&desk, &open.request, &asked, person).await,
         }
     };
     let (answer, by) = tokio::select! {
         biased;
         verdict = verdict => verdict,
         () = asked.withdrawn.cancelled() => {
-            open.withdrawn("the server took it back, or its session ended").await;
+            open.withdrawn("the server took it back, or its session ended");
             return refusal(&asked.kind, "withdrawn");
         }
-        () = tokio::time::sleep(patience) => {
-            open.withdrawn("nobody answered in time").await;
+        () = run_out(began, &mut patience) => {
+            open.withdrawn("nobody answered in time");
             return refusal(&asked.kind, "nobody answered in time");
         }
     };
     let how = describe(&asked.kind, &answer);
-    open.answered(by, how).await;
-    answer
+    if open.answered(by, how) { answer } else { refusal(&asked.kind, "withdrawn") }
+}
+
+/// Ends when the time is over, which may be put off meanwhile.
+async fn run_out(began: Instant, patience: &mut watch::Receiver<Duration>) {
+    loop {
+        let over = began + *patience.borrow_and_update();
+        tokio::select! {
+            () = tokio::time::sleep_until(over) => return,
+            Ok(()) = patience.changed() => {}
+        }
+    }
 }
 
 /// What the entry says about this kind of request, when it decides by itself.
-fn rule(rules: &Rules, kind: &RequestKind) -> Option<(Answer, Decider)> {
+fn rule(rules: &ApprovalRules, kind: &RequestKind) -> Option<(Answer, Decider)> {
     let rule = match kind {
-        RequestKind::Sampling => &rules.approvals.sampling,
-        RequestKind::Elicitation | RequestKind::UrlElicitation => &rules.approvals.elicitation,
+        RequestKind::Sampling => &rules.sampling,
+        RequestKind::Elicitation | RequestKind::UrlElicitation => &rules.elicitation,
         RequestKind::Roots | RequestKind::Guard | RequestKind::Other(_) => return None,
     };
     apply(rule, kind, "`approvals` of the entry")
@@ -82,7 +95,6 @@ async fn verdict(
     request: &Arc<PendingRequest>,
     asked: &DeskRequest,
     person: Option<oneshot::Receiver<Answer>>,
-    rules: &Rules,
 ) -> (Answer, Decider) {
     if let Some(handler) = desk.handler()
         && let Some(answer) = call(desk, handler, request, asked).await
@@ -90,8 +102,8 @@ async fn verdict(
         return (answer, Decider::Callback);
     }
     if asked.kind == RequestKind::Roots {
-        let by = Decider::Rule("`roots` of the entry".to_owned());
-        return (Answer::Result(json!({ "roots": roots(&rules.roots) })), by);
+        let by = Decider::Rule("the shared roots".to_owned());
+        return (Answer::Result(json!({ "roots": roots(&desk.roots(&asked.server)) })), by);
     }
     if let Some(person) = person
         && let Ok(answer) = person.await
@@ -156,7 +168,9 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
 
 fn describe(kind: &RequestKind, answer: &Answer) -> String {
     match (kind, answer) {
-        (_, Answer::Refuse { .. }) => "refused".to_owned(),
+        (_, Answer::Refuse { message, .. }) => {
+            format!("refused: {}", SafeText::cut(message, 120))
+        }
         (
             RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::Guard,
             Answer::Result(result),

@@ -1,36 +1,33 @@
 //! One open request: its seat in the queue, its facts, and its withdrawal when it is dropped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
+use super::Waiting;
+use super::rules::{Flood, Full};
+use crate::config::ServerName;
 use crate::host::approvals::desk::ApprovalDesk;
-use crate::host::approvals::{Answer, Decider, PendingRequest, Settlement};
+use crate::host::approvals::{Answer, Claim, Decider, PendingRequest, RequestKind, Settlement};
 use crate::host::server::session::DeskRequest;
-use crate::host::{Fact, Finding, FindingKind, Timestamp};
+use crate::host::{ApprovalId, Fact, Finding, FindingKind};
 use crate::text::SafeText;
 
 /// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.
 pub(super) struct Open {
     desk: Arc<ApprovalDesk>,
     pub(super) request: Arc<PendingRequest>,
-    /// What to say when it is dropped.
-    withdrawal: Option<&'static str>,
+    claim: Arc<Claim>,
+    settled: bool,
 }
 
 impl Open {
-    /// Takes a place; `None` when the server has too many open already.
-    pub(super) async fn take(desk: Arc<ApprovalDesk>, asked: &DeskRequest) -> Option<Self> {
+    /// Takes a place.
+    pub(super) fn take(desk: Arc<ApprovalDesk>, asked: &DeskRequest) -> Result<Self, Full> {
         let now = desk.facts.clock().now();
-        let max_waiting = match desk.seat(asked) {
-            Seat::Taken { max_waiting } => max_waiting,
-            Seat::Full { tell } => {
-                if let Some(limit) = tell {
-                    desk.facts.record(flood(asked, limit, now)).await;
-                }
-                return None;
-            }
-        };
+        let max_waiting = desk.seat(asked)?;
         let during = asked.call.and_then(|call| {
             let deck = desk.deck.get()?.upgrade()?;
             let slot = deck.slots().get(&asked.server).cloned()?;
@@ -48,13 +45,19 @@ impl Open {
             deadline: now.plus(max_waiting),
             deferred: asked.deferred,
         });
-        Some(Self { desk, request, withdrawal: Some("the call or the session that asked is gone") })
+        Ok(Self { desk, request, claim: Arc::clone(&asked.claim), settled: false })
+    }
+
+    /// How long it may wait.
+    pub(super) fn patience(&self) -> Duration {
+        self.request.deadline.since(self.request.arrived)
     }
 
     /// Lets a person answer. Called before the arrival is told, so that no answer can be too early.
-    pub(super) fn park(&self) -> oneshot::Receiver<Answer> {
-        let (sender, receiver) = oneshot::channel();
-        self.desk.lock().waiting.insert(self.request.id, sender);
+    pub(super) fn park(&self, patience: watch::Sender<Duration>) -> oneshot::Receiver<Answer> {
+        let (answer, receiver) = oneshot::channel();
+        let waiting = Waiting { request: Arc::clone(&self.request), answer, patience };
+        self.desk.lock().waiting.insert(self.request.id, waiting);
         receiver
     }
 
@@ -64,84 +67,83 @@ impl Open {
         self.desk.facts.record(Fact::RequestArrived { request }).await;
     }
 
-    /// Tells that an answer was given.
-    pub(super) async fn answered(mut self, by: Decider, how: String) {
-        self.withdrawal = None;
-        let fact = self.settled(Settlement::Answered { by, how });
-        self.desk.facts.record(fact).await;
+    /// Takes the request for an answer and tells so; `false` when it was withdrawn before.
+    pub(super) fn answered(mut self, by: Decider, how: String) -> bool {
+        let answered = self.claim.answer();
+        if answered {
+            self.settle(Settlement::Answered { by, how });
+        }
+        answered
     }
 
     /// Tells that no answer is wanted any more.
-    pub(super) async fn withdrawn(mut self, reason: &str) {
-        self.withdrawal = None;
-        let fact = self.settled(Settlement::Withdrawn { reason: SafeText::line(reason) });
-        self.desk.facts.record(fact).await;
+    pub(super) fn withdrawn(mut self, reason: &str) {
+        self.claim.withdraw();
+        self.settle(Settlement::Withdrawn { reason: SafeText::line(reason) });
     }
 
-    fn settled(&self, settlement: Settlement) -> Fact {
-        Fact::RequestSettled {
+    /// Posted, not awaited: whoever asked may be gone at any await, and the fact must not be lost.
+    fn settle(&mut self, settlement: Settlement) {
+        self.settled = true;
+        self.desk.facts.post(Fact::RequestSettled {
             id: self.request.id,
             server: self.request.server.clone(),
             settlement,
             after: self.desk.facts.clock().now().since(self.request.arrived),
-        }
+        });
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.desk.leave(self.request.id, &self.request.server);
-        if let Some(reason) = self.withdrawal {
-            let reason = SafeText::line(reason);
-            self.desk.facts.post(self.settled(Settlement::Withdrawn { reason }));
+        if !self.settled {
+            self.claim.withdraw();
+            let reason = SafeText::line("the call or the session that asked is gone");
+            self.settle(Settlement::Withdrawn { reason });
         }
     }
-}
-
-enum Seat {
-    Taken {
-        max_waiting: std::time::Duration,
-    },
-    Full {
-        /// The limit, when this flood has not been told yet.
-        tell: Option<usize>,
-    },
 }
 
 impl ApprovalDesk {
-    fn seat(&self, asked: &DeskRequest) -> Seat {
+    fn seat(&self, asked: &DeskRequest) -> Result<Duration, Full> {
+        let now = Instant::now();
         let mut inner = self.lock();
         let rules = inner.servers.entry(asked.server.clone()).or_default();
-        if rules.open >= rules.max_open {
-            let tell = (!rules.flooding).then_some(rules.max_open);
-            rules.flooding = true;
-            return Seat::Full { tell };
-        }
-        rules.open += 1;
-        Seat::Taken { max_waiting: rules.max_waiting }
+        let full = if rules.open >= rules.max_open {
+            Some(Full::Open(rules.max_open))
+        } else if asked.kind != RequestKind::Guard && !rules.rate.admit(now) {
+            Some(Full::Minute(rules.rate.most))
+        } else {
+            None
+        };
+        let Some(full) = full else {
+            rules.open += 1;
+            return Ok(rules.max_waiting);
+        };
+        rules.refused.count(asked.kind.method(), full);
+        let flood = rules.refused.tell(now);
+        drop(inner);
+        self.tell_flood(&asked.server, flood);
+        Err(full)
     }
 
-    fn leave(&self, id: crate::host::ApprovalId, server: &crate::config::ServerName) {
+    fn tell_flood(&self, server: &ServerName, flood: Option<Flood>) {
+        let Some(Flood { count, method, full }) = flood else { return };
+        let now = self.facts.clock().now();
+        let mut finding = Finding::new(FindingKind::Flood, now, full.reason());
+        finding.count = count;
+        finding.request = Some(method);
+        self.facts.post(Fact::Found { server: server.clone(), finding });
+    }
+
+    fn leave(&self, id: ApprovalId, server: &ServerName) {
         let mut inner = self.lock();
         inner.waiting.remove(&id);
-        if let Some(rules) = inner.servers.get_mut(server) {
-            rules.open = rules.open.saturating_sub(1);
-            // Told again only after the queue was half empty: one finding per flood.
-            rules.flooding &= rules.open * 2 >= rules.max_open;
-        }
-    }
-}
-
-fn flood(asked: &DeskRequest, limit: usize, now: Timestamp) -> Fact {
-    let method = asked.kind.method();
-    Fact::Found {
-        server: asked.server.clone(),
-        finding: Finding::new(
-            FindingKind::Flood,
-            now,
-            format!(
-                "more than {limit} requests of the server are open; `{method}` and more were refused"
-            ),
-        ),
+        let Some(rules) = inner.servers.get_mut(server) else { return };
+        rules.open = rules.open.saturating_sub(1);
+        let flood = rules.refused.tell(Instant::now());
+        drop(inner);
+        self.tell_flood(server, flood);
     }
 }

@@ -4,8 +4,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::config::{ApprovalRule, StdioConfig, TransportConfig};
-use crate::host::approvals::{Decider, PendingRequest, RequestKind, Settlement};
+use crate::config::{
+    ApprovalRule, ApprovalRules, RootConfig, ServerConfig, StdioConfig, TransportConfig,
+};
+use crate::host::approvals::{
+    Claim, Decider, PendingRequest, RequestKind, RuleKind, SessionRule, Settlement,
+};
 use crate::host::projector::{self, Projection};
 use crate::host::ring::Ring;
 use crate::host::{Clock, FindingKind};
@@ -32,6 +36,7 @@ impl Rig {
             bytes: 2,
             deferred: false,
             withdrawn: withdrawn.clone(),
+            claim: Arc::default(),
         };
         (self.desk.ask(request), withdrawn)
     }
@@ -240,4 +245,143 @@ async fn a_session_rule_of_one_kind_leaves_the_other_alone_and_ask_overrules_the
     rig.desk.0.set_rule(&ServerName::new("s"), RuleKind::Sampling, None);
     let (answer, _) = rig.ask(RequestKind::Sampling);
     assert!(matches!(answer.await, Answer::Refuse { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_time_puts_the_end_off_and_is_told() {
+    let rig = Rig::new(None, Person::Present);
+    let (asking, _withdrawn) = rig.ask(RequestKind::Sampling);
+    let asking = tokio::spawn(asking);
+    let request = rig.pending(1).await.remove(0);
+    let more = Duration::from_secs(600);
+    let deadline = rig.desk.0.extend(request.id, more).expect("it waits");
+    assert_eq!(deadline, request.deadline.plus(more));
+    assert_eq!(rig.view().await.pending[&request.id].deadline, deadline);
+    tokio::time::sleep(Duration::from_secs(3_600 + 599)).await;
+    assert_eq!(rig.view().await.pending.len(), 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(matches!(asking.await, Ok(Answer::Refuse { .. })));
+    assert!(rig.desk.0.extend(request.id, more).is_err());
+    let day = ApprovalDesk::LONGEST;
+    let (asking, _withdrawn) = rig.ask(RequestKind::Sampling);
+    let _asking = tokio::spawn(asking);
+    let request = rig.pending(1).await.remove(0);
+    let deadline = rig.desk.0.extend(request.id, day * 3).expect("it waits");
+    assert_eq!(deadline.since(request.arrived), day);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_requests_in_a_minute_than_allowed_are_refused_counted_and_told_together() {
+    let rig = Rig::new(None, Person::Absent);
+    let mut entry = config(ApprovalRules { sampling: ApprovalRule::Deny, ..Default::default() });
+    entry.wire.approvals_per_minute = 10;
+    rig.desk.0.configure(&entry);
+    let mut over = 0;
+    for _ in 0..30 {
+        if let Answer::Refuse { message, .. } = rig.ask(RequestKind::Sampling).0.await {
+            over += usize::from(message.contains("in a minute"));
+        }
+    }
+    assert_eq!(over, 20);
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    rig.ask(RequestKind::Sampling).0.await;
+    let view = rig.view().await;
+    let server = &view.servers[&ServerName::new("s")];
+    assert_eq!(server.refused_requests, 20);
+    assert!(server.findings.len() <= 2, "one finding for a flood: {:?}", server.findings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_first_is_the_end_of_it_and_so_is_a_withdrawal() {
+    let rig = Rig::new(None, Person::Present);
+    for answered_first in [true, false] {
+        let claim = Arc::new(Claim::default());
+        let withdrawn = CancellationToken::new();
+        let asking = tokio::spawn(rig.desk.ask(DeskRequest {
+            server: ServerName::new("s"),
+            kind: RequestKind::Sampling,
+            call: None,
+            params: Arc::new(json!({})),
+            bytes: 2,
+            deferred: false,
+            withdrawn: withdrawn.clone(),
+            claim: Arc::clone(&claim),
+        }));
+        let request = rig.pending(1).await.remove(0);
+        assert!(answered_first || claim.withdraw());
+        rig.desk.0.answer(request.id, Answer::Result(json!({"hello": 1}))).expect("it waits");
+        let answer = asking.await.expect("no panic");
+        assert_eq!(matches!(answer, Answer::Result(_)), answered_first);
+        let settlement = rig.last().await;
+        assert_eq!(matches!(settlement, Settlement::Answered { .. }), answered_first);
+        assert_eq!(claim.is_answered(), answered_first);
+    }
+}
+
+struct Model;
+
+impl Drafter for Model {
+    fn name(&self) -> &'static str {
+        "model\u{1b}[2J"
+    }
+
+    fn draft(
+        &self,
+        _request: Arc<PendingRequest>,
+        params: Arc<Value>,
+    ) -> BoxFuture<'static, Result<Value, String>> {
+        Box::pin(async move {
+            match params["do"].as_str() {
+                Some("think") => std::future::pending().await,
+                Some("fail") => Err("too tired".to_owned()),
+                Some("panic") => panic!("lost it"),
+                _ => Ok(json!({"drafted": *params})),
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_drafts_when_asked_and_answers_nothing() {
+    let rig = Rig::new(None, Person::Present);
+    let (asking, withdrawn) = rig.ask(RequestKind::Sampling);
+    let asking = tokio::spawn(asking);
+    let id = rig.pending(1).await.remove(0).id;
+    let missing = rig.desk.0.draft(id, None).await.expect_err("no drafter yet");
+    assert_eq!(missing.code, ErrorCode::Configuration);
+    rig.desk.0.set_drafter(Some(Arc::new(Model)));
+    let draft = rig.desk.0.draft(id, None).await.expect("a draft");
+    assert_eq!(draft.result, json!({"drafted": {}}));
+    assert!(!draft.by.contains('\u{1b}'));
+    let asked = |what: &str| rig.desk.0.draft(id, Some(Arc::new(json!({"do": what}))));
+    let failed = asked("fail").await.expect_err("no draft");
+    assert!(failed.message.contains("too tired"));
+    let failed = asked("panic").await.expect_err("no draft");
+    assert!(failed.message.contains("lost it"));
+    assert!(!asking.is_finished(), "a draft is no answer");
+    let desk = Arc::clone(&rig.desk.0);
+    let drafting =
+        tokio::spawn(async move { desk.draft(id, Some(Arc::new(json!({"do": "think"})))).await });
+    tokio::task::yield_now().await;
+    withdrawn.cancel();
+    let gone = drafting.await.expect("no panic").expect_err("withdrawn");
+    assert_eq!(gone.code, ErrorCode::Cancelled);
+    assert!(asking.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn roots_changed_while_it_runs_stay_until_those_of_the_entry_change() {
+    let rig = Rig::new(None, Person::Absent);
+    let root = |uri: &str| RootConfig { uri: uri.to_owned(), name: None };
+    let mut entry = config(ApprovalRules::default());
+    entry.roots = vec![root("file:///a")];
+    rig.desk.0.configure(&entry);
+    rig.desk.0.set_roots(&entry.name, vec![root("file:///b")]);
+    rig.desk.0.configure(&entry);
+    assert_eq!(rig.desk.0.roots(&entry.name), [root("file:///b")]);
+    let view = rig.view().await;
+    assert_eq!(view.servers[&entry.name].roots, [root("file:///b")]);
+    entry.roots = vec![root("file:///c")];
+    rig.desk.0.configure(&entry);
+    assert_eq!(rig.desk.0.roots(&entry.name), [root("file:///c")]);
 }

@@ -165,6 +165,7 @@ impl Core {
             bytes,
             deferred: true,
             withdrawn: withdrawn.clone(),
+            claim: Arc::default(),
         });
         Ok(async move {
             match answer.await {

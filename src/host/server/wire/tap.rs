@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::host::approvals::Claim;
 use crate::host::server::session::{SessionContext, SessionEvent};
 use crate::host::server::wire::exchange::{Exchange, Operation};
 use crate::host::server::wire::json::Budget;
@@ -121,6 +122,7 @@ struct Open {
     method: SafeText,
     call: Option<CallId>,
     arrived: Instant,
+    claim: Arc<Claim>,
 }
 
 impl Tap {

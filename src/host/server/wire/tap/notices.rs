@@ -142,7 +142,12 @@ impl Tap {
         let Some(id) = id else { return self.unusable(METHOD, "it names no `requestId`", source) };
         let reason = params.get("reason").and_then(Value::as_str).map(|text| cut(text, 1 << 10));
         let mut state = self.state();
-        if state.open.remove(&id).is_some() {
+        if let Some(open) = state.open.get(&id) {
+            // Its answer is on the way: too late, and no harm (2025-11-25, cancellation).
+            if !open.claim.withdraw() {
+                return;
+            }
+            state.open.remove(&id);
             drop(state);
             let param = CancelledNotificationParam::new(Some(id), reason.map(str::to_owned));
             let message = ServerJsonRpcMessage::notification(

@@ -11,6 +11,7 @@ use super::inbound::Source;
 use super::record::{Passed, id_text, method_name};
 use super::{Delivery, Expects, Open, Tap};
 use crate::host::FindingKind;
+use crate::host::approvals::Claim;
 use crate::host::server::wire::exchange::Operation;
 use crate::host::traffic::MessageKind;
 use crate::text::SafeText;
@@ -24,6 +25,8 @@ pub struct Asked {
     pub bytes: usize,
     /// The operation that was alone in flight when it came.
     pub during: Option<Arc<Operation>>,
+    /// Which of answer and withdrawal was first.
+    pub claim: Arc<Claim>,
 }
 
 /// Travels with a request that is refused: the handler says so and does nothing else.
@@ -75,7 +78,9 @@ impl Tap {
         if matches!(verdict, Verdict::Drop(..)) {
             return;
         }
-        self.state().open.insert(id.clone(), Open { method: name, call, arrived: Instant::now() });
+        let claim = Arc::new(Claim::default());
+        let open = Open { method: name, call, arrived: Instant::now(), claim: Arc::clone(&claim) };
+        self.state().open.insert(id.clone(), open);
         let request = if method == "ping" && matches!(verdict, Verdict::Pass) {
             ServerRequest::PingRequest(PingRequest::default())
         } else {
@@ -84,7 +89,8 @@ impl Tap {
                 request.extensions.insert(Refusal { code, message });
             } else {
                 let params = Arc::new(params.unwrap_or(Value::Null));
-                request.extensions.insert(Asked { params, bytes: source.raw.len(), during });
+                let bytes = source.raw.len();
+                request.extensions.insert(Asked { params, bytes, during, claim });
             }
             ServerRequest::CustomRequest(request)
         };

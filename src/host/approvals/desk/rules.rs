@@ -1,0 +1,208 @@
+//! What holds for one server: rules of its entry and of the session, roots, and how many requests
+//! it may make.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ApprovalDesk;
+use crate::config::{
+    ApprovalRule, ApprovalRules, RootConfig, ServerConfig, ServerName, WireLimits,
+};
+use crate::host::approvals::{RuleKind, SessionRule};
+use crate::host::{Fact, RequestKind};
+use crate::text::SafeText;
+
+/// What holds for one server.
+pub(super) struct Rules {
+    pub(super) approvals: ApprovalRules,
+    pub(super) roots: Vec<RootConfig>,
+    /// What the entry says the roots are; those of the session hold until it changes.
+    entry_roots: Vec<RootConfig>,
+    pub(super) max_open: usize,
+    pub(super) max_waiting: Duration,
+    pub(super) open: usize,
+    pub(super) rate: Rate,
+    pub(super) refused: Refused,
+    /// Rules a person set while the deck runs; they come before the entry's.
+    session: HashMap<RuleKind, SessionRule>,
+}
+
+/// Requests of the last minute.
+pub(super) struct Rate {
+    pub(super) most: usize,
+    seen: VecDeque<Instant>,
+}
+
+/// Requests that were refused because there were too many.
+#[derive(Default)]
+pub(super) struct Refused {
+    untold: Option<Flood>,
+    told: Option<Instant>,
+}
+
+/// Refused requests that are told together.
+pub(super) struct Flood {
+    /// How many.
+    pub(super) count: u64,
+    /// What the last of them was for.
+    pub(super) method: SafeText,
+    /// Why it was refused.
+    pub(super) full: Full,
+}
+
+/// Why a request gets no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// So many of the server are open.
+    Open(usize),
+    /// The server made so many in a minute.
+    Minute(usize),
+}
+
+impl Full {
+    /// What the server is told.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::Open(most) => {
+                format!("more than {most} requests of the server are open (`limits.approvals`)")
+            }
+            Self::Minute(most) => {
+                format!("more than {most} requests in a minute (`limits.approvalsPerMinute`)")
+            }
+        }
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// A flood is told once in this time, with its count.
+const TELLING: Duration = Duration::from_secs(1);
+
+impl Rate {
+    /// Counts a request; `false` when the minute has had enough of them.
+    pub(super) fn admit(&mut self, now: Instant) -> bool {
+        while self.seen.front().is_some_and(|seen| now.duration_since(*seen) >= MINUTE) {
+            self.seen.pop_front();
+        }
+        let admitted = self.seen.len() < self.most;
+        if admitted {
+            self.seen.push_back(now);
+        }
+        admitted
+    }
+}
+
+impl Refused {
+    /// Counts one more.
+    pub(super) fn count(&mut self, method: &str, full: Full) {
+        let count = self.untold.as_ref().map_or(0, |flood| flood.count) + 1;
+        self.untold = Some(Flood { count, method: SafeText::line(method), full });
+    }
+
+    /// What is to be told now, if anything.
+    pub(super) fn tell(&mut self, now: Instant) -> Option<Flood> {
+        if self.told.is_some_and(|told| now.duration_since(told) < TELLING) {
+            return None;
+        }
+        let flood = self.untold.take()?;
+        self.told = Some(now);
+        Some(flood)
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let limits = WireLimits::default();
+        Self {
+            approvals: ApprovalRules::default(),
+            roots: Vec::new(),
+            entry_roots: Vec::new(),
+            max_open: limits.approvals,
+            max_waiting: limits.max_waiting,
+            open: 0,
+            rate: Rate { most: limits.approvals_per_minute, seen: VecDeque::new() },
+            refused: Refused::default(),
+            session: HashMap::new(),
+        }
+    }
+}
+
+impl ApprovalDesk {
+    /// Takes the rules of a server's entry into use. Roots that were changed while the deck runs
+    /// stay until those of the entry change.
+    pub fn configure(&self, config: &ServerConfig) {
+        let mut inner = self.lock();
+        let rules = inner.servers.entry(config.name.clone()).or_default();
+        rules.approvals = config.approvals.clone();
+        rules.max_open = config.wire.approvals;
+        rules.max_waiting = config.wire.max_waiting;
+        rules.rate.most = config.wire.approvals_per_minute;
+        if rules.entry_roots == config.roots {
+            return;
+        }
+        rules.entry_roots.clone_from(&config.roots);
+        rules.roots.clone_from(&config.roots);
+        drop(inner);
+        self.shared(&config.name, config.roots.clone());
+    }
+
+    /// Sets or takes back (`None`) a rule of this session. Requests that are open keep waiting.
+    pub fn set_rule(&self, server: &ServerName, kind: RuleKind, rule: Option<SessionRule>) {
+        let mut inner = self.lock();
+        let rules = &mut inner.servers.entry(server.clone()).or_default().session;
+        match rule.clone() {
+            Some(rule) => rules.insert(kind, rule),
+            None => rules.remove(&kind),
+        };
+        drop(inner);
+        self.facts.post(Fact::ApprovalRuleSet { server: server.clone(), kind, rule });
+    }
+
+    /// The rule of this session that decides a request, used up by one; `None` when none does.
+    pub(super) fn use_rule(&self, server: &ServerName, kind: &RequestKind) -> Option<ApprovalRule> {
+        let kind = RuleKind::of(kind)?;
+        let mut inner = self.lock();
+        let rules = &mut inner.servers.get_mut(server)?.session;
+        let rule = rules.get_mut(&kind)?;
+        let decided = rule.rule.clone();
+        let left = rule.left.map(|left| left.saturating_sub(1));
+        let used_up = left == Some(0);
+        rule.left = left;
+        let now = (!used_up).then(|| rule.clone());
+        if used_up {
+            rules.remove(&kind);
+        }
+        drop(inner);
+        if left.is_some() {
+            let server = server.clone();
+            self.facts.post(Fact::ApprovalRuleSet { server, kind, rule: now });
+        }
+        Some(decided)
+    }
+
+    /// What the entry of a server says about its requests.
+    pub(super) fn entry_rules(&self, server: &ServerName) -> ApprovalRules {
+        self.lock().servers.get(server).map(|rules| rules.approvals.clone()).unwrap_or_default()
+    }
+
+    /// Shares other roots with a server until those of its entry change.
+    pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) {
+        self.lock().servers.entry(server.clone()).or_default().roots.clone_from(&roots);
+        self.shared(server, roots);
+    }
+
+    fn shared(&self, server: &ServerName, roots: Vec<RootConfig>) {
+        self.facts.post(Fact::RootsShared { server: server.clone(), roots });
+    }
+
+    /// The roots shared with a server.
+    pub fn roots(&self, server: &ServerName) -> Vec<RootConfig> {
+        self.lock().servers.get(server).map(|rules| rules.roots.clone()).unwrap_or_default()
+    }
+
+    /// Forgets a server that left the deck.
+    pub fn forget(&self, server: &ServerName) {
+        self.lock().servers.remove(server);
+    }
+}

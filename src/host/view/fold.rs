@@ -1,0 +1,89 @@
+//! How a fact about one server changes its view. Called by [`super::HostView::apply`] alone.
+
+use std::sync::Arc;
+
+use super::{ServerState, ServerView, StepView};
+use crate::host::{Fact, Timestamp};
+
+impl ServerView {
+    pub(super) fn apply(&mut self, at: Timestamp, fact: &Fact) {
+        match fact {
+            Fact::ServerAdded { transport, target, dependencies, .. } => {
+                self.transport = *transport;
+                self.target = target.clone();
+                self.dependencies.clone_from(dependencies);
+            }
+            Fact::StateChanged { state, reason, attempt, retry_at, .. } => {
+                if *state == ServerState::Starting {
+                    self.steps.clear();
+                }
+                if *state == ServerState::Ready && self.state != ServerState::Ready {
+                    self.starts += 1;
+                    self.restarts = self.starts - 1;
+                }
+                self.state = *state;
+                self.since = at;
+                self.reason.clone_from(reason);
+                self.attempt = *attempt;
+                self.retry_at = *retry_at;
+            }
+            Fact::StepChanged { step, status, took, detail, .. } => {
+                let began =
+                    took.map_or(at, |took| Timestamp(at.0.saturating_sub(took.as_micros() as u64)));
+                match self.steps.iter_mut().find(|s| s.step == *step) {
+                    Some(view) => {
+                        view.status = *status;
+                        view.took = *took;
+                        view.detail.clone_from(detail);
+                    }
+                    None => self.steps.push(StepView {
+                        step: *step,
+                        status: *status,
+                        began,
+                        took: *took,
+                        detail: detail.clone(),
+                    }),
+                }
+            }
+            Fact::Spawned { pid, .. } => self.pid = Some(*pid),
+            Fact::Connected { session, .. } => self.session = Some(Arc::clone(session)),
+            Fact::Listed { capabilities, changes, .. } => {
+                self.capabilities = Arc::clone(capabilities);
+                if let Some(changes) = changes {
+                    self.changes = Some((at, Arc::clone(changes)));
+                }
+            }
+            Fact::Exited { exit, stderr_tail, .. } => {
+                self.pid = None;
+                self.exit = Some(exit.clone());
+                self.stderr_tail.clone_from(stderr_tail);
+            }
+            Fact::Found { finding, .. } => {
+                *self.finding_counts.entry(finding.kind).or_default() += finding.count;
+                if finding.refuses_request() {
+                    self.refused_requests += finding.count;
+                }
+                if self.findings.len() == Self::FINDINGS {
+                    self.findings.pop_front();
+                }
+                self.findings.push_back(finding.clone());
+            }
+            Fact::ApprovalRuleSet { kind, rule: Some(rule), .. } => {
+                self.approval_rules.insert(*kind, rule.clone());
+            }
+            Fact::RootsShared { roots, .. } => self.roots.clone_from(roots),
+            Fact::ApprovalRuleSet { kind, rule: None, .. } => {
+                self.approval_rules.remove(kind);
+            }
+            Fact::BreakerChanged { tool: None, breaker, .. } => self.breaker = breaker.clone(),
+            Fact::BreakerChanged { tool: Some(tool), breaker, .. } => {
+                if breaker.is_closed() {
+                    self.tool_breakers.remove(tool);
+                } else {
+                    self.tool_breakers.insert(tool.clone(), breaker.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+}
