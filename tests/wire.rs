@@ -5,6 +5,8 @@
 
 #[path = "wire/answers.rs"]
 mod answers;
+#[path = "wire/approvals.rs"]
+mod approvals;
 #[path = "wire/eras.rs"]
 mod eras;
 #[path = "wire/peer.rs"]
@@ -13,3 +15,5 @@ mod peer;
 mod requests;
 #[path = "wire/server_requests.rs"]
 mod server_requests;
+#[path = "wire/world.rs"]
+mod world;

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The server's end.
 pub struct Peer {
-    reader: BufReader<ReadHalf<DuplexStream>>,
+    pub reader: BufReader<ReadHalf<DuplexStream>>,
     pub writer: WriteHalf<DuplexStream>,
 }
 

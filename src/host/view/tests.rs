@@ -190,6 +190,15 @@ fn every_fact() -> Vec<Fact> {
             },
             after: Duration::from_secs(48),
         },
+        Fact::RequestExtended {
+            id: ApprovalId(2),
+            server: server(),
+            deadline: Timestamp(9_000_000),
+        },
+        Fact::RootsShared {
+            server: server(),
+            roots: vec![RootConfig { uri: "file:///a".into(), name: None }],
+        },
         exited(),
         Fact::Reloaded {
             added: vec![],

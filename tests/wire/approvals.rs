@@ -1,0 +1,337 @@
+//! A whole host and its servers in memory: however requests, answers, cancellations, deaths and
+//! time fall together, each request is answered once or withdrawn, and what the wire carries agrees.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
+use mcpdeck::host::approvals::Settlement;
+use mcpdeck::host::{Answer, ApprovalId, CallOptions, ErrorCode, Fact, Host, HostView, Origin};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{Do, World};
+
+struct Stage {
+    host: Host,
+    world: World,
+    next: u64,
+    /// How each request of ours can be taken back: its call in the modern era.
+    calls: BTreeMap<u64, CancellationToken>,
+    /// Requests whose session died or was closed.
+    orphaned: Vec<u64>,
+    cancelled: Vec<u64>,
+    view: tokio::sync::watch::Receiver<Arc<HostView>>,
+}
+
+async fn stage(modern: bool) -> Stage {
+    let world = World { modern, seen: Arc::default(), server: Arc::default() };
+    let stdio = StdioConfig {
+        command: "in-memory".into(),
+        args: vec![],
+        env: indexmap::IndexMap::default(),
+        cwd: None,
+        inherit_env: false,
+        limits: mcpdeck::config::ProcessLimits::default(),
+    };
+    let mut server = ServerConfig::new("s".into(), TransportConfig::Stdio(stdio));
+    server.request_timeout = Duration::from_secs(5);
+    server.wire.max_waiting = Duration::from_secs(120);
+    let mut config = McpConfig::default();
+    config.servers.insert("s".into(), server);
+    let host = Host::builder()
+        .config(config)
+        .connector(world.clone())
+        .person_answers()
+        .initialize()
+        .await
+        .unwrap();
+    let view = host.view();
+    Stage {
+        host,
+        world,
+        next: 1,
+        calls: BTreeMap::new(),
+        orphaned: Vec::new(),
+        cancelled: Vec::new(),
+        view,
+    }
+}
+
+impl Stage {
+    async fn breathe(&self) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    async fn tell(&self, order: Do) {
+        let server = self.world.server.lock().unwrap().clone();
+        if let Some(server) = server {
+            let _ = server.send(order).await;
+        }
+    }
+
+    fn call(&self) -> CancellationToken {
+        let cancel = CancellationToken::new();
+        let options = CallOptions {
+            cancel: cancel.clone(),
+            origin: Origin::Dashboard,
+            ..CallOptions::default()
+        };
+        let host = self.host.clone();
+        tokio::spawn(async move { host.call_tool_with("s.echo", json!({}), options).await });
+        cancel
+    }
+
+    /// The server asks for something during a call.
+    async fn ask(&mut self, kind: u8) {
+        let n = self.next;
+        self.next += 1;
+        let (method, params) = match kind % 3 {
+            0 => ("sampling/createMessage", json!({"n": n, "messages": [], "maxTokens": 1})),
+            1 => ("elicitation/create", json!({"n": n, "mode": "form", "message": "?"})),
+            _ => ("elicitation/create", json!({"n": n, "mode": "url", "url": "https://a.example"})),
+        };
+        self.calls.insert(n, self.call());
+        self.breathe().await;
+        let call = self.world.seen.lock().unwrap().calls.pop();
+        let message = match call {
+            Some(id) if self.world.modern => {
+                let mut inputs = serde_json::Map::new();
+                inputs.insert(n.to_string(), json!({"method": method, "params": params}));
+                json!({"jsonrpc": "2.0", "id": id,
+                    "result": {"resultType": "input_required", "inputRequests": inputs}})
+            }
+            _ if self.world.modern => return,
+            _ => json!({"jsonrpc": "2.0", "id": n, "method": method, "params": params}),
+        };
+        self.tell(Do::Send(message)).await;
+    }
+
+    /// One of the requests that are open, as the view has it now.
+    fn pick(&self, which: u8) -> Option<(ApprovalId, u64)> {
+        let view = self.view.borrow();
+        let at = usize::from(which) % view.pending.len().max(1);
+        let (id, request) = view.pending.get_index(at)?;
+        Some((*id, request.params["n"].as_u64().unwrap()))
+    }
+
+    async fn play(&mut self, op: Op) {
+        match op {
+            Op::Ask(kind) => self.ask(kind).await,
+            Op::Answer(which, how) => {
+                let Some((id, n)) = self.pick(which) else { return };
+                let answer = match how % 3 {
+                    0 => Answer::Refuse { code: -1, message: format!("person {n}") },
+                    1 => Answer::Result(json!({"action": "decline", "person": n})),
+                    _ => Answer::Result(json!({"action": "accept", "person": n})),
+                };
+                let _ = self.host.answer(id, answer);
+            }
+            Op::Cancel(which) => {
+                let Some((_, n)) = self.pick(which) else { return };
+                self.cancelled.push(n);
+                if self.world.modern {
+                    self.calls[&n].cancel();
+                } else {
+                    let params = json!({"requestId": n, "reason": "never mind"});
+                    let method = "notifications/cancelled";
+                    let notice = json!({"jsonrpc": "2.0", "method": method, "params": params});
+                    self.tell(Do::Send(notice)).await;
+                }
+            }
+            Op::Extend(which) => {
+                if let Some((id, _)) = self.pick(which) {
+                    let _ = self.host.extend_request(id, Duration::from_secs(60));
+                }
+            }
+            Op::Die | Op::Restart => {
+                self.orphaned.extend(1..self.next);
+                if matches!(op, Op::Die) {
+                    self.tell(Do::Die).await;
+                    self.breathe().await;
+                }
+                let _ = self.host.restart(&"s".into()).await;
+            }
+            Op::Wait(seconds) => tokio::time::sleep(Duration::from_secs(seconds.into())).await,
+            Op::Breathe => self.breathe().await,
+        }
+    }
+
+    /// Every request ended once, and the wire says the same as the journal.
+    async fn check(self) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        self.host.shutdown().await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut arrived = BTreeMap::new();
+        let mut settled: BTreeMap<ApprovalId, Vec<Settlement>> = BTreeMap::new();
+        for record in self.host.journal() {
+            match &record.fact {
+                Fact::RequestArrived { request } => {
+                    arrived.insert(request.id, request.params["n"].as_u64().unwrap());
+                }
+                Fact::RequestSettled { id, settlement, .. } => {
+                    settled.entry(*id).or_default().push(settlement.clone());
+                }
+                _ => {}
+            }
+        }
+        let seen = self.world.seen.lock().unwrap();
+        assert!(self.view.borrow().pending.is_empty(), "something is still open");
+        for (id, n) in &arrived {
+            let ends = settled.get(id).map_or(&[][..], Vec::as_slice);
+            assert_eq!(ends.len(), 1, "request {n} ended {ends:?}");
+            let replies = seen.replies.get(n).map_or(&[][..], Vec::as_slice);
+            assert!(replies.len() <= 1, "request {n} was answered {replies:?}");
+            let by_person = replies.iter().any(|reply| reply.to_string().contains("person"));
+            match &ends[0] {
+                Settlement::Answered { .. } => {
+                    let lost = self.orphaned.contains(n) || self.world.modern;
+                    assert!(lost || by_person, "request {n} was settled, not answered");
+                }
+                Settlement::Withdrawn { reason } => {
+                    assert!(!by_person, "request {n} was answered after: {reason}");
+                    let late = reason.contains("in time");
+                    assert!(late || replies.is_empty(), "request {n}: {reason}, {replies:?}");
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Ask(u8),
+    Answer(u8, u8),
+    Cancel(u8),
+    Extend(u8),
+    Die,
+    Restart,
+    Wait(u8),
+    Breathe,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        6 => any::<u8>().prop_map(Op::Ask),
+        6 => (any::<u8>(), any::<u8>()).prop_map(|(which, how)| Op::Answer(which, how)),
+        4 => any::<u8>().prop_map(Op::Cancel),
+        1 => any::<u8>().prop_map(Op::Extend),
+        1 => Just(Op::Die),
+        1 => Just(Op::Restart),
+        2 => (0u8..200).prop_map(Op::Wait),
+        6 => Just(Op::Breathe),
+    ];
+    proptest::collection::vec(op, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn each_request_is_answered_exactly_once_or_withdrawn_never_both(
+        modern in any::<bool>(),
+        ops in ops(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut stage = stage(modern).await;
+            for op in ops {
+                stage.play(op).await;
+            }
+            stage.check().await;
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_two_minutes_for_a_person_within_five_seconds_of_its_own() {
+    for modern in [false, true] {
+        let mut stage = stage(modern).await;
+        let host = stage.host.clone();
+        stage.world.seen.lock().unwrap().calls.clear();
+        let calling = tokio::spawn(async move {
+            host.call_tool_with("s.echo", json!({}), CallOptions::default()).await
+        });
+        stage.breathe().await;
+        let id = stage.world.seen.lock().unwrap().calls.pop().unwrap();
+        let params = json!({"n": 7, "message": "?"});
+        let message = if modern {
+            let inputs = json!({"7": {"method": "elicitation/create", "params": params}});
+            json!({"jsonrpc": "2.0", "id": id,
+                "result": {"resultType": "input_required", "inputRequests": inputs}})
+        } else {
+            json!({"jsonrpc": "2.0", "id": 7, "method": "elicitation/create", "params": params})
+        };
+        stage.tell(Do::Send(message)).await;
+        let pending = stage.view.wait_for(|view| !view.pending.is_empty()).await.unwrap().clone();
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let answer = Answer::Result(json!({"action": "accept", "content": {"who": "person"}}));
+        stage.host.answer(*pending.pending.keys().next().unwrap(), answer).unwrap();
+        stage.breathe().await;
+        if !modern {
+            let done = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+            stage.tell(Do::Send(done)).await;
+        }
+        let outcome = calling.await.unwrap().unwrap();
+        assert_eq!(outcome.waiting.as_secs(), 120, "modern: {modern}");
+        assert!(
+            outcome.duration < Duration::from_secs(1),
+            "modern: {modern}: {:?}",
+            outcome.duration
+        );
+        stage.check().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_for_six_seconds_times_out_after_five() {
+    for modern in [false, true] {
+        let stage = stage(modern).await;
+        let began = tokio::time::Instant::now();
+        let silent = stage.host.call_tool("s.echo", json!({})).await.unwrap_err();
+        assert_eq!(silent.code, ErrorCode::Timeout);
+        assert_eq!(began.elapsed().as_secs(), 5, "modern: {modern}");
+        stage.host.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_withdrawn_request_is_refused_and_nothing_is_sent() {
+    let mut stage = stage(false).await;
+    stage.ask(0).await;
+    stage.view.wait_for(|view| !view.pending.is_empty()).await.unwrap();
+    let (id, _) = stage.pick(0).unwrap();
+    stage.play(Op::Cancel(0)).await;
+    stage.view.wait_for(|view| view.pending.is_empty()).await.unwrap();
+    let refused = stage.host.answer(id, Answer::Result(json!({"person": 1}))).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::Cancelled);
+    assert!(refused.message.contains("nothing was sent"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(stage.world.seen.lock().unwrap().replies.is_empty());
+    stage.check().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_roots_are_told_to_the_server_and_given_when_it_asks() {
+    let mut stage = stage(false).await;
+    let root = mcpdeck::config::RootConfig { uri: "file:///work".into(), name: Some("w".into()) };
+    stage.host.set_roots(&"s".into(), vec![root.clone()]).unwrap();
+    stage
+        .view
+        .wait_for(|view| view.servers.values().any(|s| s.roots == [root.clone()]))
+        .await
+        .unwrap();
+    stage.breathe().await;
+    assert_eq!(stage.world.seen.lock().unwrap().roots_changed, 1);
+    let ask = json!({"jsonrpc": "2.0", "id": 99, "method": "roots/list"});
+    stage.tell(Do::Send(ask)).await;
+    stage.breathe().await;
+    let replies = stage.world.seen.lock().unwrap().replies[&99].clone();
+    assert_eq!(replies[0]["result"]["roots"], json!([{"uri": "file:///work", "name": "w"}]));
+    stage.host.shutdown().await;
+}
