@@ -9,7 +9,7 @@ use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
 use mcpdeck::host::approvals::Settlement;
 use mcpdeck::host::{Answer, ApprovalId, CallOptions, ErrorCode, Fact, Host, HostView, Origin};
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{Do, World};

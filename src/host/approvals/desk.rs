@@ -63,7 +63,7 @@ struct Waiting {
 
 impl ApprovalDesk {
     /// Longest time a request may wait, however often it is given more.
-    pub const LONGEST: Duration = Duration::from_hours(24);
+    pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
     /// A desk for one host.
     pub fn new(facts: Facts, handler: Option<Arc<dyn RequestHandler>>, person: Person) -> Self {

@@ -104,6 +104,15 @@ fn settled_requests_are_kept_within_bytes_and_failures_within_number() {
     assert_eq!(view.failures.len(), HostView::FAILURES);
 }
 
+fn more_time() -> Fact {
+    Fact::RequestExtended { id: ApprovalId(2), server: server(), deadline: Timestamp(9_000_000) }
+}
+
+fn roots_shared() -> Fact {
+    let roots = vec![RootConfig { uri: "file:///a".into(), name: None }];
+    Fact::RootsShared { server: server(), roots }
+}
+
 fn every_fact() -> Vec<Fact> {
     let tool = Tool {
         name: "a\u{202e}b".into(),
@@ -190,15 +199,8 @@ fn every_fact() -> Vec<Fact> {
             },
             after: Duration::from_secs(48),
         },
-        Fact::RequestExtended {
-            id: ApprovalId(2),
-            server: server(),
-            deadline: Timestamp(9_000_000),
-        },
-        Fact::RootsShared {
-            server: server(),
-            roots: vec![RootConfig { uri: "file:///a".into(), name: None }],
-        },
+        more_time(),
+        roots_shared(),
         exited(),
         Fact::Reloaded {
             added: vec![],
