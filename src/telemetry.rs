@@ -69,6 +69,19 @@ pub struct Telemetry {
     _writer: Option<WorkerGuard>,
 }
 
+/// Replaces the values that are masked in the log.
+#[derive(Clone)]
+pub struct LogMasks(Arc<RwLock<Redactor>>);
+
+impl LogMasks {
+    /// Masks these values, and no others, in every later line.
+    pub fn set(&self, redactor: Redactor) {
+        if let Ok(mut current) = self.0.write() {
+            *current = redactor;
+        }
+    }
+}
+
 /// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -126,6 +139,11 @@ impl Telemetry {
         if let Ok(mut current) = self.redactor.write() {
             *current = redactor;
         }
+    }
+
+    /// The same for those who learn of secrets later, such as the ones of a changed configuration.
+    pub fn masks(&self) -> LogMasks {
+        LogMasks(Arc::clone(&self.redactor))
     }
 
     /// Whether arguments and results are logged.

@@ -36,7 +36,7 @@ mod state;
 pub mod theme;
 pub mod widget;
 
-pub use engine::Source;
+pub use engine::{FileSource, Masks, Source};
 pub use run::{HostLogLevel, Options, run};
 
 /// The key table as Markdown, with the changes of the person's keymap file.

@@ -2,27 +2,21 @@
 
 use std::process::ExitCode;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::args::{Cli, ColorChoice};
 use super::exit::Exit;
 use super::{load, output};
+use crate::config::gate::Gate;
 use crate::config::render::{Colour, render_all};
-use crate::config::{Diagnostic, Loaded, LogLevel, McpConfig, discover};
+use crate::config::{Diagnostic, Loaded, LogLevel, McpConfig, ServerConfig, TrustStore, discover};
+use crate::secret::{Redactor, Secret};
 use crate::telemetry::Telemetry;
-use crate::tui::{HostLogLevel, Options, Source};
+use crate::tui::{FileSource, HostLogLevel, Masks, Options, Source};
 
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     let source = source(cli)?;
-    match &source {
-        Source::Config(config) => telemetry.mask(load::redactor(config)),
-        Source::Files(files, env) => {
-            if let Ok(loaded) = crate::config::load(files, env) {
-                telemetry.mask(load::redactor(&loaded.config));
-            }
-        }
-    }
     let options = Options {
         source,
         ascii: cli.dashboard.ascii,
@@ -34,6 +28,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         },
         tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
+        masks: Some(masks(telemetry)),
     };
     crate::tui::run(options).map_err(|error| {
         output::complain(&error.to_string());
@@ -65,7 +60,31 @@ fn source(cli: &Cli) -> Result<Source, Exit> {
              with `mcpdeck -- COMMAND`, or look around with `mcpdeck --demo`",
         ));
     }
-    Ok(Source::Files(files, Box::new(env)))
+    // What a file names runs when its user has said so: here, once for each command.
+    let gate =
+        if cli.dashboard.trust { Gate::Open } else { Gate::Guarded(TrustStore::or_session(&env)) };
+    Ok(Source::Files(Box::new(FileSource { files, environment: env, gate })))
+}
+
+/// Most values that are kept out of the log file; of more, the newest.
+const SECRETS: usize = 2_000;
+
+/// Keeps the secrets of each configuration out of the log file.
+fn masks(telemetry: &Telemetry) -> Masks {
+    let masks = telemetry.masks();
+    let known: Mutex<Vec<Secret>> = Mutex::default();
+    Arc::new(move |config: &McpConfig| {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        // A server that is being replaced may still speak of the values it was given.
+        for secret in config.servers.values().flat_map(ServerConfig::secrets) {
+            if !known.contains(&secret) {
+                known.push(secret);
+            }
+        }
+        let most = known.len().saturating_sub(SECRETS);
+        known.drain(..most);
+        masks.set(Redactor::new(known.iter().cloned()));
+    })
 }
 
 /// Shows what is wrong with the configuration before the screen is taken.

@@ -78,6 +78,11 @@ pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     note(old.dev != new.dev, "dev");
     note(old.guard != new.guard, "guard");
     note(old.approvals != new.approvals, "approvals");
+    if old.hold != new.hold {
+        let holds = [&old.hold, &new.hold].into_iter().flatten();
+        out.extend(holds.map(crate::config::Hold::setting));
+        out.dedup();
+    }
     out
 }
 

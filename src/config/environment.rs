@@ -19,7 +19,8 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// The user's configuration folder, for example `~/.config`.
     pub config_dir: Option<PathBuf>,
-    /// Where this program may keep what it remembers, for example `~/.local/state/mcpdeck`.
+    /// Where this program may keep what it remembers, for example `~/.local/state/mcpdeck`;
+    /// `MCPDECK_STATE_DIR` names another place.
     pub state_dir: Option<PathBuf>,
     /// `${workspaceFolder}`; by default the project a file belongs to (see [`project_of`]).
     pub workspace: Option<PathBuf>,
@@ -42,7 +43,9 @@ impl Environment {
             cwd: std::env::current_dir().unwrap_or_default(),
             home: dirs::home_dir(),
             config_dir: dirs::config_dir(),
-            state_dir: dirs::state_dir().or_else(dirs::data_local_dir).map(own),
+            state_dir: std::env::var_os("MCPDECK_STATE_DIR")
+                .map(PathBuf::from)
+                .or_else(|| dirs::state_dir().or_else(dirs::data_local_dir).map(own)),
             workspace: None,
             inputs: BTreeMap::new(),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Diagnostic, Position, ServerName};
+use crate::config::{Diagnostic, Hold, Position, ServerName};
 use crate::secret::Secret;
 
 mod policy;
@@ -73,6 +73,8 @@ pub struct ServerConfig {
     /// Secrets that stand within arguments or the address: answered inputs, variables and options
     /// that are called like a secret.
     pub hidden: Vec<Secret>,
+    /// Why it must not start yet, when there is a reason besides its entry.
+    pub hold: Option<Hold>,
     /// Where the entry stands.
     pub at: Position,
 }
@@ -262,6 +264,7 @@ impl ServerConfig {
             guard: GuardPolicy::default(),
             approvals: ApprovalRules::default(),
             hidden: Vec::new(),
+            hold: None,
             at: Position::default(),
         }
     }

@@ -27,8 +27,11 @@ const VERSION: u32 = 1;
 /// Where approvals are kept: one file for each configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustStore {
-    folder: PathBuf,
+    /// `None` when there is no place to keep anything.
+    folder: Option<PathBuf>,
     cwd: PathBuf,
+    /// Approvals that count until the program ends.
+    session: BTreeMap<PathBuf, Approvals>,
 }
 
 /// The approvals for one configuration file.
@@ -43,8 +46,15 @@ struct Approvals {
 impl TrustStore {
     /// The store of the user. `None` when there is no folder to keep it in.
     pub fn of(env: &Environment) -> Option<Self> {
-        let folder = env.state_dir.as_ref()?.join("trust");
-        Some(Self { folder, cwd: env.cwd.clone() })
+        env.state_dir.as_ref()?;
+        Some(Self::or_session(env))
+    }
+
+    /// The store of the user; without a folder to keep it in, one that forgets everything when the
+    /// program ends.
+    pub fn or_session(env: &Environment) -> Self {
+        let folder = env.state_dir.as_ref().map(|state| state.join("trust"));
+        Self { folder, cwd: env.cwd.clone(), session: BTreeMap::new() }
     }
 
     /// What there is to say about every server that comes from a file, in file order. Servers
@@ -57,9 +67,20 @@ impl TrustStore {
                 let file = self.absolute(&server.at.file);
                 let approvals = known.entry(file.clone()).or_insert_with(|| self.read(&file));
                 let content = Content::of(server, &loaded.origins, &approvals.salt);
-                Review::new(server, &content, approvals.servers.get(&server.name))
+                let review = Review::new(server, &content, approvals.servers.get(&server.name));
+                if self.approved_for_session(&file, server, loaded) {
+                    return Review { verdict: Verdict::Approved, ..review };
+                }
+                review
             })
             .collect()
+    }
+
+    fn approved_for_session(&self, file: &Path, server: &ServerConfig, loaded: &Loaded) -> bool {
+        self.session.get(file).is_some_and(|approvals| {
+            let now = Content::of(server, &loaded.origins, &approvals.salt);
+            approvals.servers.get(&server.name).is_some_and(|before| before.hash == now.hash)
+        })
     }
 
     /// The servers that may not be started yet.
@@ -83,7 +104,10 @@ impl TrustStore {
                 let mut out = Diagnostic::new("trust/unapproved", Severity::Error, message);
                 out.at = review.at;
                 out.server = Some(review.server);
-                out.help = Some("approve it in the dashboard".to_owned());
+                let name = crate::text::SafeText::line(out.server.as_ref().map_or("", ServerName::as_str));
+                out.help = Some(format!(
+                    "look at it and approve it in the dashboard, or with `mcpdeck trust approve {name}`"
+                ));
                 out
             })
             .collect()
@@ -94,21 +118,35 @@ impl TrustStore {
     /// # Errors
     /// When the store cannot be written; nothing is approved then.
     pub fn approve(&self, loaded: &Loaded, servers: &[ServerName]) -> io::Result<()> {
-        let mut by_file: BTreeMap<PathBuf, Vec<&ServerConfig>> = BTreeMap::new();
-        for server in servers.iter().filter_map(|name| loaded.config.servers.get(name)) {
-            if has_file(server) {
-                by_file.entry(self.absolute(&server.at.file)).or_default().push(server);
-            }
-        }
-        for (file, servers) in by_file {
+        for (file, servers) in self.by_file(loaded, servers) {
             let mut approvals = self.read(&file);
-            for server in servers {
-                let content = Content::of(server, &loaded.origins, &approvals.salt);
-                approvals.servers.insert(server.name.clone(), content);
-            }
+            approvals.add(&servers, loaded);
             self.write(&file, &approvals)?;
         }
         Ok(())
+    }
+
+    /// Approves servers as they are loaded now, until the program ends: nothing is written.
+    pub fn approve_for_session(&mut self, loaded: &Loaded, servers: &[ServerName]) {
+        for (file, servers) in self.by_file(loaded, servers) {
+            let approvals =
+                self.session.entry(file.clone()).or_insert_with(|| Approvals::none(&file));
+            approvals.add(&servers, loaded);
+        }
+    }
+
+    fn by_file<'l>(
+        &self,
+        loaded: &'l Loaded,
+        servers: &[ServerName],
+    ) -> BTreeMap<PathBuf, Vec<&'l ServerConfig>> {
+        let mut out: BTreeMap<PathBuf, Vec<&ServerConfig>> = BTreeMap::new();
+        for server in servers.iter().filter_map(|name| loaded.config.servers.get(name)) {
+            if has_file(server) {
+                out.entry(self.absolute(&server.at.file)).or_default().push(server);
+            }
+        }
+        out
     }
 
     /// Takes an approval back; gives whether there was one.
@@ -135,28 +173,44 @@ impl TrustStore {
     }
 
     /// Where the approvals for a file stand.
-    fn path(&self, file: &Path) -> PathBuf {
+    fn path(&self, file: &Path) -> Option<PathBuf> {
         let name = hex(&Sha256::digest(file.as_os_str().as_encoded_bytes()));
-        self.folder.join(format!("{}.json", name.get(..32).unwrap_or(&name)))
+        let folder = self.folder.as_ref()?;
+        Some(folder.join(format!("{}.json", name.get(..32).unwrap_or(&name))))
     }
 
     /// What cannot be read, or is about another file, counts as nothing approved.
     fn read(&self, file: &Path) -> Approvals {
-        std::fs::read(self.path(file))
-            .ok()
+        self.path(file)
+            .and_then(|path| std::fs::read(path).ok())
             .and_then(|bytes| serde_json::from_slice::<Approvals>(&bytes).ok())
             .filter(|a| a.version == VERSION && a.file == file && a.salt.len() >= 32)
-            .unwrap_or_else(|| Approvals {
-                version: VERSION,
-                file: file.to_path_buf(),
-                salt: hex(&random_bytes()),
-                servers: BTreeMap::new(),
-            })
+            .unwrap_or_else(|| Approvals::none(file))
     }
 
     fn write(&self, file: &Path, approvals: &Approvals) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(approvals).map_err(io::Error::other)?;
-        replace(&self.path(file), &text, Readers::Owner)
+        let missing =
+            || io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
+        replace(&self.path(file).ok_or_else(missing)?, &text, Readers::Owner)
+    }
+}
+
+impl Approvals {
+    fn none(file: &Path) -> Self {
+        Self {
+            version: VERSION,
+            file: file.to_path_buf(),
+            salt: hex(&random_bytes()),
+            servers: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, servers: &[&ServerConfig], loaded: &Loaded) {
+        for server in servers {
+            let content = Content::of(server, &loaded.origins, &self.salt);
+            self.servers.insert(server.name.clone(), content);
+        }
     }
 }
 

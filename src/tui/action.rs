@@ -95,6 +95,10 @@ actions! {
     Approvals = "approvals", "approvals", "Go to what waits for a person";
     Answer = "answer", "answer", "Answer what waits longest, from wherever you are";
     DenyAll = "deny-all", "deny all", "Deny everything the server of this request has open";
+    Review = "review", "look at it", "Look at commands that await your approval";
+    ApproveAll = "approve-all", "approve all and start", "Approve every command shown, and start them";
+    ApproveOne = "approve-one", "only this one", "Approve the command under the cursor, and start it";
+    Plan = "plan", "what would change", "Look at what a changed file would do, and use it";
     Palette = "palette", "palette", "Find and run any action";
     Help = "help", "help", "Show the keys that work here";
     Theme = "theme", "theme", "Use the next theme";

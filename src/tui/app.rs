@@ -25,6 +25,7 @@ mod incoming;
 mod input;
 mod render;
 mod server_list;
+mod situation;
 pub mod text;
 
 pub use server_list::ServerList;
@@ -211,6 +212,9 @@ impl App {
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
         }
         self.refresh_readers();
+        if let Some(overlay) = self.overlays.last_mut() {
+            overlay.prepare(self.size);
+        }
         self.prepare_call();
         self.prepare_answer();
     }

@@ -31,8 +31,8 @@ pub enum Effect {
     CacheDrop(Option<CacheKey>),
     /// Fetch the content of a cache entry.
     CacheContent(CacheKey),
-    /// Apply the configuration that waits for approval.
-    ApplyReload,
+    /// Do something with the configuration and its files.
+    Config(ConfigCommand),
     /// Put text on the clipboard (OSC 52).
     Copy(String),
     /// Write a file; a relative name goes to the working directory, an existing file is not
@@ -72,6 +72,20 @@ pub enum Effect {
     Quit,
     /// Stop waiting for anything and leave.
     QuitNow,
+}
+
+/// What a person wants of the configuration and its files.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConfigCommand {
+    /// Use the changed files that wait (`"reload": "ask"`).
+    Apply,
+    /// Let servers run as they were shown in this situation, from now on.
+    Approve {
+        /// The situation.
+        revision: u64,
+        /// The servers.
+        servers: Vec<ServerName>,
+    },
 }
 
 /// A command to one server.

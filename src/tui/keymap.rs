@@ -41,6 +41,8 @@ pub enum Scope {
     Config,
     /// A question with yes and no.
     Confirm,
+    /// Commands that await approval.
+    Consent,
     /// Help, black box and other texts laid over the panes.
     Reader,
     /// A line being typed: only what is bound here and chords with control work.
@@ -76,6 +78,7 @@ impl Scope {
         Self::Approvals,
         Self::Config,
         Self::Confirm,
+        Self::Consent,
         Self::Reader,
         Self::Text,
         Self::Call,
@@ -103,6 +106,7 @@ impl Scope {
             Self::Approvals => "approvals",
             Self::Config => "config",
             Self::Confirm => "confirm",
+            Self::Consent => "consent",
             Self::Reader => "reader",
             Self::Text => "text",
             Self::Call => "call",

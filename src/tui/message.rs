@@ -14,7 +14,7 @@ use crate::host::ring::Batch;
 use crate::host::traffic::TrafficRecord;
 use crate::host::{CallId, CallOutcome, Error, HostView, Progress, Timestamp};
 use crate::text::SafeText;
-use crate::tui::model::{FileText, Usage};
+use crate::tui::model::{FileText, Situation, Usage};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ pub enum Message {
     Config(Option<Arc<McpConfig>>, Vec<FileText>),
     /// The files as they are now; what was loaded before stays in use.
     Files(Vec<FileText>),
-    /// The file changed and is used only after a yes.
-    ReloadWaits,
+    /// How the configuration stands now.
+    Situation(Arc<Situation>),
     /// A command of ours was done; a word about it.
     Done(SafeText),
     /// A command of ours failed.

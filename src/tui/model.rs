@@ -19,8 +19,10 @@ use crate::tui::ink::{Dur, Ink, ink};
 
 mod activity;
 mod feed;
+mod situation;
 pub use activity::Activity;
 pub use feed::Feed;
+pub use situation::Situation;
 
 /// The time zone times are shown in; set once when the dashboard starts, UTC before that.
 static ZONE: std::sync::OnceLock<jiff::tz::TimeZone> = std::sync::OnceLock::new();
@@ -75,6 +77,8 @@ pub struct Model {
     pub config: Option<Arc<McpConfig>>,
     /// The text of its files.
     pub files: Vec<FileText>,
+    /// What of the configuration waits for the person.
+    pub situation: Arc<Situation>,
     /// Whether the engine is there.
     pub engine: EngineState,
     /// Now.

@@ -13,7 +13,9 @@ use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, Pen, TextInput};
 
+mod consent;
 mod palette;
+pub use consent::Consent;
 pub use palette::{Choice, Palette, Pick, fuzzy};
 
 /// Something over the panes.
@@ -25,6 +27,8 @@ pub enum Overlay {
     Palette(Palette),
     /// A question.
     Confirm(Confirm),
+    /// Commands that await approval.
+    Consent(Consent),
 }
 
 /// A text to read.
@@ -93,6 +97,7 @@ impl Overlay {
             Self::Reader(_) => &[Scope::Reader, Scope::List],
             Self::Palette(_) => &[Scope::Text],
             Self::Confirm(_) => &[Scope::Confirm],
+            Self::Consent(_) => &[Scope::Consent, Scope::List],
         }
     }
 
@@ -110,6 +115,10 @@ impl Overlay {
             }
             Self::Palette(_) => (72, (whole.height * 2 / 3).max(8)),
             Self::Confirm(confirm) => (64, confirm.lines.len() as u16 + 6),
+            Self::Consent(consent) => (
+                reader_width(whole) + 4,
+                consent.height().clamp(8, whole.height.saturating_sub(2).max(8)),
+            ),
         };
         let width = width.min(whole.width);
         let height = height.min(whole.height);
@@ -121,12 +130,24 @@ impl Overlay {
         }
     }
 
+    /// Brings it up to date with the screen before a frame.
+    pub fn prepare(&mut self, whole: Rect) {
+        if let Self::Consent(consent) = self {
+            consent.prepare(reader_width(whole).min(whole.width.saturating_sub(4)));
+        }
+        let height = inner(self.area(whole)).height;
+        if let Self::Consent(consent) = self {
+            consent.look(height);
+        }
+    }
+
     /// Does what was asked.
     pub fn act(&mut self, action: Action, whole: Rect, out: &mut Out) -> Verdict {
         let inner = inner(self.area(whole));
         match self {
             Self::Reader(reader) => reader.act(action, inner, out),
             Self::Palette(palette) => palette.act(action, usize::from(inner.height) - 1),
+            Self::Consent(consent) => consent.act(action, inner, out),
             Self::Confirm(confirm) => match action {
                 Action::Confirm => {
                     out.effects.append(&mut confirm.yes);
@@ -160,13 +181,16 @@ impl Overlay {
         let area = self.area(whole);
         if !area.contains(gesture.position()) {
             return match gesture {
-                Gesture::Click(_) if !matches!(self, Self::Confirm(_)) => Verdict::Close,
+                Gesture::Click(_) if !matches!(self, Self::Confirm(_) | Self::Consent(_)) => {
+                    Verdict::Close
+                }
                 _ => Verdict::Stay,
             };
         }
         let inner = inner(area);
         match (self, gesture) {
             (Self::Reader(reader), Gesture::Scroll { delta, .. }) => reader.scroll(delta, inner),
+            (Self::Consent(consent), gesture) => consent.mouse(gesture, inner),
             (Self::Palette(palette), gesture) => return palette.mouse(gesture, inner),
             _ => {}
         }
@@ -189,6 +213,10 @@ impl Overlay {
             Self::Palette(palette) => {
                 title(cx, &palette.title, area, buf);
                 palette.render(cx, inner, buf);
+            }
+            Self::Consent(consent) => {
+                title(cx, &consent.title, area, buf);
+                consent.render(cx, inner, buf);
             }
             Self::Confirm(confirm) => {
                 title(cx, &confirm.title, area, buf);

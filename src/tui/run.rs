@@ -20,7 +20,7 @@ use crate::text::SafeText;
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw, Setup};
 use crate::tui::effect::Effect;
-use crate::tui::engine::{Engine, EngineEvent, Source};
+use crate::tui::engine::{Engine, EngineEvent, Masks, Source};
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
@@ -50,6 +50,8 @@ pub struct Options {
     pub tour: bool,
     /// Changes the level of the program's own log, where it has one.
     pub log_level: Option<HostLogLevel>,
+    /// Keeps the secrets of every configuration out of the program's own log.
+    pub masks: Option<Masks>,
 }
 
 /// Runs the dashboard until the person leaves; gives the exit code of the program.
@@ -103,7 +105,7 @@ impl Deck {
         crate::tui::model::use_local_time();
         let places = Places::of_process();
         let files = match &options.source {
-            Source::Files(files, _) => files.clone(),
+            Source::Files(source) => source.files.clone(),
             Source::Config(_) => {
                 vec![PathBuf::from(if options.tour { ":demo" } else { ":command" })]
             }
@@ -111,7 +113,7 @@ impl Deck {
         let prefs_file = places.prefs_file(&files);
         let history_file = prefs_file.as_ref().map(|file| file.with_extension("history.jsonl"));
         let calls_file = match &options.source {
-            Source::Files(files, _) => files.last().map(|file| SavedCalls::path_beside(file)),
+            Source::Files(source) => source.files.last().map(|file| SavedCalls::path_beside(file)),
             Source::Config(_) => None,
         };
         let history = history_file.as_deref().map(History::load).unwrap_or_default();
@@ -136,7 +138,7 @@ impl Deck {
             signals,
             input: InputThread::spawn(input_sender)?,
             runner: Runner::new(messages.clone(), prefs_file).remembering(history_file, calls_file),
-            engine: Engine::spawn(options.source, engine_sender)?,
+            engine: Engine::spawn(options.source, options.masks, engine_sender)?,
             pacer: Pacer::default(),
             clock,
             messages,
@@ -232,7 +234,8 @@ impl Deck {
                 self.update(Message::Config(None, files)).await?;
                 self.update(Message::EngineFailed(error)).await
             }
-            EngineEvent::Waits => self.update(Message::ReloadWaits).await,
+            EngineEvent::Situation(situation) => self.update(Message::Situation(situation)).await,
+            EngineEvent::Failed(error) => self.update(Message::Failed(error)).await,
             EngineEvent::Ready(host) => {
                 self.engine.attach(host.clone());
                 self.runner.host = Some(host.clone());
@@ -267,7 +270,12 @@ impl Deck {
                 self.engine.stop();
             }
             Effect::Quit | Effect::QuitNow => self.quit_now(),
-            Effect::ApplyReload => self.engine.apply(),
+            Effect::Config(command) => {
+                if !self.engine.ask(command) {
+                    let busy = Error::new(ErrorCode::RateLimited, "busy: try again in a moment");
+                    Box::pin(self.update(Message::Failed(busy))).await?;
+                }
+            }
             Effect::Bell => self.session.write(b"\x07")?,
             Effect::Copy(text) => self.copy(&text)?,
             Effect::Redraw => {

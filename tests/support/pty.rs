@@ -112,6 +112,11 @@ impl Launch {
         Self::new(size, &["--config", "mcp.json"]).write("mcp.json", text)
     }
 
+    /// `--config mcp.json` in a scratch folder that was used before, with what is remembered in it.
+    pub fn again(size: Size, home: tempfile::TempDir) -> Self {
+        Self { home, ..Self::new(size, &["--config", "mcp.json"]) }
+    }
+
     /// One more argument.
     pub fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.into());
@@ -453,6 +458,12 @@ impl Deck {
         self.keys("q");
         assert_eq!(self.exit_code(), 0, "{}", self.screen());
         self.assert_restored();
+    }
+
+    /// Quits as a person does; gives the scratch folder with what is remembered in it.
+    pub fn quit_and_keep(mut self) -> tempfile::TempDir {
+        self.quit();
+        self.home
     }
 
     /// Closes the terminal under the program; the child is reaped in the background.

@@ -58,7 +58,8 @@ impl Content {
                         written.unwrap_or(arg).to_owned()
                     })
                     .collect();
-                out.cwd = stdio.cwd.as_deref().map(|p| p.display().to_string()).unwrap_or_default();
+                let cwd = stdio.cwd.as_deref().map(|p| p.display().to_string());
+                out.cwd = cwd.map(|cwd| word("cwd", &cwd)).unwrap_or_default();
                 out.inherit_env = stdio.inherit_env;
                 out.env = hashes("env", &stdio.env, (origins, &base), salt);
             }

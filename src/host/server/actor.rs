@@ -190,6 +190,11 @@ impl Actor {
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {
             (true, _) => self.give(Input::Stop(Next::Disable)).await,
+            // What it waited for may be another thing now, or nothing.
+            (false, true) if *self.machine.phase() == Phase::Waiting => {
+                let input = self.dependencies();
+                self.give(input).await;
+            }
             (false, true) => self.give(Input::Restart).await,
             (false, false) => self.give(Input::Start).await,
         }

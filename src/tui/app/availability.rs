@@ -40,6 +40,13 @@ impl App {
                 Some(_) => Availability::Disabled("no breaker is open"),
                 None => Availability::Disabled("select a server first"),
             },
+            Action::Review => Availability::when(
+                !self.model.situation.awaiting.is_empty(),
+                "nothing awaits your approval",
+            ),
+            Action::Plan => {
+                Availability::when(self.model.situation.plan.is_some(), "no changed file waits")
+            }
             Action::AllServers => {
                 Availability::when(self.model.scope.is_some(), "all servers are shown")
             }
@@ -56,6 +63,10 @@ impl App {
         let scopes = self.shown_scopes();
         let mut rows = self.keymap.rows(&scopes);
         rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
+        if matches!(self.overlays.last(), Some(Overlay::Consent(_))) {
+            // It shows its own keys.
+            rows.retain(|r| matches!(r.action, Action::Palette | Action::Help | Action::Quit));
+        }
         rows.sort_by_key(|row| row.footer);
         rows.into_iter()
             .map(|row| (self.spell(row.chords[0]), row.action.label(), row.action))

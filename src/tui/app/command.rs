@@ -97,6 +97,8 @@ impl App {
             Action::Back => self.back(),
             Action::Approvals => self.show(PaneId::Approvals),
             Action::Answer => self.open_answer(None),
+            Action::Review => self.open_review(),
+            Action::Plan => self.open_plan(),
             Action::Restart | Action::StartStop | Action::Refresh | Action::ResetBreaker => {
                 self.command_server(action, effects);
             }
@@ -148,6 +150,9 @@ impl App {
 
     fn command_server(&mut self, action: Action, effects: &mut Vec<Effect>) {
         let Some(name) = self.target_server() else { return };
+        if matches!(action, Action::Restart | Action::StartStop) && self.is_held(&name) {
+            return self.open_hold(&name);
+        }
         let state = self.model.server(&name).map(|server| server.state);
         let (command, word) = match (action, state) {
             (Action::Restart, _) => (ServerCommand::Restart, "restarting"),

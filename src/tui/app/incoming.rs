@@ -11,7 +11,7 @@ use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::message::Message;
 use crate::tui::model::EngineState;
-use crate::tui::overlay::{Confirm, Overlay, Reader};
+use crate::tui::overlay::{Overlay, Reader};
 use crate::tui::pane::Toast;
 use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
@@ -112,14 +112,7 @@ impl App {
                 self.call_edited(token, text);
             }
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
-            Message::ReloadWaits => self.push_overlay(Overlay::Confirm(Confirm {
-                title: ink!("the configuration has changed: use it?"),
-                lines: vec![
-                    ink!("Changed servers are restarted, removed ones stopped; the others"),
-                    ink!("keep their session. Until then everything stays as it is."),
-                ],
-                yes: vec![Effect::ApplyReload],
-            })),
+            Message::Situation(situation) => self.situation(situation, effects),
             Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             Message::Failed(error) => self.failed(&error),
             Message::UserFiles(user) => {

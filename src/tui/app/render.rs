@@ -99,6 +99,7 @@ impl App {
                 }
             }
         }
+        self.situation_marks(&mut right);
         let waiting = view.pending.len();
         if waiting > 0 {
             right.push((ink!("{} {} waiting", cx.glyphs.hand, waiting), Role::Attention));

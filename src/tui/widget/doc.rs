@@ -32,6 +32,16 @@ impl Doc {
         Self { lines: Vec::new(), width: width.max(8), cut: false }
     }
 
+    /// The width it wraps at, in cells.
+    pub const fn width(&self) -> u16 {
+        self.width
+    }
+
+    /// Whether it holds less than it was given ([`Doc::MAX_LINES`]).
+    pub const fn is_cut(&self) -> bool {
+        self.cut
+    }
+
     /// Number of lines.
     pub fn len(&self) -> usize {
         self.lines.len()

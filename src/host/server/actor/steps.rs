@@ -69,6 +69,13 @@ impl Actor {
 
     /// Looks at the dependencies and keeps an eye on them while one is missing.
     pub(super) fn dependencies(&mut self) -> Input {
+        // Every way to a start leads through here: what is held starts by none of them.
+        if let Some(hold) = &self.config.hold {
+            self.epoch += 1;
+            let reason = SafeText::line(&hold.to_string());
+            self.slot.publish(|live| live.settled = true);
+            return Input::Blocked(reason);
+        }
         if self.config.dependencies.is_empty() {
             return Input::Unblocked;
         }

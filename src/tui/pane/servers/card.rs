@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config::Hold;
 use crate::host::breaker::BreakerView;
 use crate::host::view::{StartStep, StepStatus};
 use crate::host::{ServerState, ServerView, Timestamp};
@@ -26,6 +27,7 @@ pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
             }
         }
     }
+    held(server, model, glyphs, doc);
     if !server.breaker.is_closed() {
         breaker_line(&server.breaker, model, doc);
     }
@@ -37,6 +39,27 @@ pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
             (ink!("b"), Role::Key),
             (ink!(" black box"), Role::Muted),
         ]);
+    }
+}
+
+/// What the person has to do before it starts, or starts as its entry says now.
+fn held(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    let key = |doc: &mut Doc, key: &'static str, what: &'static str| {
+        doc.line(vec![(ink!("  {}", key), Role::Key), (ink!(" {}", what), Role::Muted)]);
+    };
+    let config = model.config.as_ref().and_then(|config| config.servers.get(&server.name));
+    match config.and_then(|server| server.hold.as_ref()) {
+        Some(Hold::Approval) => key(doc, "t", "look at it"),
+        Some(Hold::Input(_)) => key(doc, "i", "answer it"),
+        None if model.situation.awaiting(&server.name).is_some() => {
+            let text = "its entry changed and awaits your approval; it runs as you approved it";
+            doc.line(vec![
+                (ink!("  {} {}", glyphs.hand, text), Role::Attention),
+                (ink!("   t"), Role::Key),
+                (ink!(" look at it"), Role::Muted),
+            ]);
+        }
+        None => {}
     }
 }
 

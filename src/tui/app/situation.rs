@@ -1,0 +1,141 @@
+//! What of the configuration waits for the person: commands to approve, a changed file to use.
+//! Shows it when it comes, without taking keys that were meant for something else.
+
+use std::sync::Arc;
+
+use super::{App, Redraw};
+use crate::config::{ConfigChange, Hold, ServerName};
+use crate::tui::effect::{ConfigCommand, Effect};
+use crate::tui::ink::{Ink, ink};
+use crate::tui::model::{Model, Situation};
+use crate::tui::overlay::{Confirm, Consent, Overlay};
+use crate::tui::theme::Role;
+
+impl App {
+    /// The configuration stands differently now.
+    pub(super) fn situation(&mut self, situation: Arc<Situation>, effects: &mut Vec<Effect>) {
+        let before = std::mem::replace(&mut self.model.situation, situation);
+        let now = Arc::clone(&self.model.situation);
+        self.mark(Redraw::Now);
+        let mut shown = false;
+        self.overlays.retain_mut(|overlay| match overlay {
+            Overlay::Consent(consent) => {
+                shown = consent.follow(&now);
+                shown
+            }
+            Overlay::Confirm(confirm) => now.plan.is_some() || !is_plan(confirm),
+            _ => true,
+        });
+        let fresh = now.asked().any(|a| !before.asked().any(|b| b.review == a.review));
+        if fresh && !shown {
+            self.attention(effects);
+            if before.revision == 0 && self.is_idle() {
+                // The first screen of the program: nobody types yet.
+                return self.open_review();
+            }
+            let count = now.asked().count();
+            let await_ = if count == 1 { "command awaits" } else { "commands await" };
+            self.toast(ink!("{} {} your approval   t shows it", count, await_), Role::Attention);
+        }
+        if now.plan.is_some() && now.plan != before.plan {
+            if self.is_idle() {
+                self.open_plan();
+            } else {
+                self.toast(ink!("the configuration has changed   P shows how"), Role::Attention);
+            }
+        }
+    }
+
+    fn attention(&self, effects: &mut Vec<Effect>) {
+        if !self.setup.prefs.mute_bell && self.model.situation.revision > 1 {
+            effects.push(Effect::Bell);
+        }
+    }
+
+    /// Whether no key could be meant for something that would be covered.
+    fn is_idle(&mut self) -> bool {
+        self.overlays.is_empty()
+            && !self.is_calling()
+            && !self.is_answering()
+            && self.panes.get_mut(self.pane).typing().is_none()
+    }
+
+    /// Shows what awaits approval.
+    pub(super) fn open_review(&mut self) {
+        let consent = Consent::new(&self.model.situation, self.glyphs);
+        self.push_overlay(Overlay::Consent(consent));
+    }
+
+    /// Shows what a changed file would do, and asks whether to use it.
+    pub(super) fn open_plan(&mut self) {
+        let Some(plan) = &self.model.situation.plan else { return };
+        let confirm = Confirm {
+            title: ink!("the configuration has changed: use it?"),
+            lines: plan_lines(plan),
+            yes: vec![Effect::Config(ConfigCommand::Apply)],
+        };
+        self.push_overlay(Overlay::Confirm(confirm));
+    }
+
+    /// Whether a server may not start before the person has done something.
+    pub(super) fn is_held(&self, name: &ServerName) -> bool {
+        self.hold(name).is_some()
+    }
+
+    fn hold(&self, name: &ServerName) -> Option<&Hold> {
+        self.model.config.as_ref()?.servers.get(name)?.hold.as_ref()
+    }
+
+    /// Shows what a held server waits for.
+    pub(super) fn open_hold(&mut self, name: &ServerName) {
+        match self.hold(name) {
+            Some(Hold::Approval) => self.open_review(),
+            Some(Hold::Input(_)) | None => {}
+        }
+    }
+
+    /// What the header says of it.
+    pub(super) fn situation_marks(&self, right: &mut Vec<(Ink, Role)>) {
+        let count = self.model.situation.asked().count();
+        if count > 0 {
+            right.push((ink!("{} {} to approve", self.glyphs.hand, count), Role::Attention));
+        }
+        if self.model.situation.plan.is_some() {
+            right.push((ink!("changed file waits"), Role::Attention));
+        }
+    }
+}
+
+fn is_plan(confirm: &Confirm) -> bool {
+    confirm.yes == [Effect::Config(ConfigCommand::Apply)]
+}
+
+/// Most servers named in the question; the Config pane has all of them.
+const NAMED: usize = 10;
+
+fn plan_lines(plan: &ConfigChange) -> Vec<Ink> {
+    let mut lines = Vec::new();
+    for name in &plan.added {
+        lines.push(ink!("+ start    {}", Model::name(name)));
+    }
+    for name in &plan.removed {
+        lines.push(ink!("- stop     {}", Model::name(name)));
+    }
+    for (name, fields) in &plan.changed {
+        let fields = Ink::line(&fields.join(", "));
+        lines.push(ink!("~ restart  {}   because of {}", Model::name(name), fields));
+    }
+    let more = lines.len().saturating_sub(NAMED);
+    lines.truncate(NAMED);
+    if more > 0 {
+        lines.push(ink!("  and {} more: the Config pane has all of them", more));
+    }
+    if lines.is_empty() {
+        lines.push(ink!("no server is touched"));
+    }
+    let kept = plan.kept.len();
+    if kept > 0 {
+        lines.push(ink!("  {} keep running as they are", kept));
+    }
+    lines
+}

@@ -1,0 +1,279 @@
+//! What the engine thread does: loads, lets through the gate, runs, reloads; does what the person
+//! asks of the configuration. Draws nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{EngineEvent, FileSource, Masks, Source};
+use crate::config::gate::{Gate, Passed};
+use crate::config::{
+    self, ConfigChange, Diagnostic, Environment, LoadResult, Loaded, McpConfig, ReloadMode,
+    ServerName, Watch, WatchOptions,
+};
+use crate::host::{Error, ErrorCode, Host, Startup};
+use crate::text::SafeText;
+use crate::tui::effect::ConfigCommand;
+use crate::tui::model::{FileText, Situation};
+
+/// Why the thread went on.
+enum Turn {
+    Stop,
+    Asked(ConfigCommand),
+    Changed(Box<LoadResult>),
+}
+
+/// State of the thread.
+pub(super) struct Work {
+    host: Option<Host>,
+    watch: Option<Watch>,
+    files: FileSource,
+    masks: Option<Masks>,
+    /// What was loaded last and can be used.
+    latest: Option<Loaded>,
+    /// The same, behind the gate.
+    passed: Passed,
+    /// What the host runs.
+    running: Option<McpConfig>,
+    /// A changed configuration that waits for a yes, with what it would change.
+    waiting: Option<(McpConfig, ConfigChange)>,
+    /// The next change is the person's own wish and is not asked about.
+    expected: bool,
+    revision: u64,
+    events: mpsc::Sender<EngineEvent>,
+}
+
+/// Runs until it is told to stop.
+pub(super) async fn run(
+    source: Source,
+    masks: Option<Masks>,
+    events: mpsc::Sender<EngineEvent>,
+    (mut commands, mut stopped): (mpsc::Receiver<ConfigCommand>, oneshot::Receiver<()>),
+) {
+    let nothing =
+        FileSource { files: Vec::new(), environment: Environment::default(), gate: Gate::Open };
+    let mut work = Work {
+        host: None,
+        watch: None,
+        files: nothing,
+        masks,
+        latest: None,
+        passed: Passed::default(),
+        running: None,
+        waiting: None,
+        expected: false,
+        revision: 0,
+        events,
+    };
+    match source {
+        Source::Config(config) => work.begin(*config).await,
+        Source::Files(files) => work.open(*files).await,
+    }
+    loop {
+        let turn = tokio::select! {
+            _ = &mut stopped => Turn::Stop,
+            Some(command) = commands.recv() => Turn::Asked(command),
+            Some(state) = next_state(&mut work.watch) => Turn::Changed(Box::new(state)),
+        };
+        match turn {
+            Turn::Stop => break,
+            Turn::Asked(command) => work.asked(command).await,
+            Turn::Changed(result) => work.changed(*result).await,
+        }
+    }
+    if let Some(host) = work.host {
+        host.shutdown().await;
+    }
+}
+
+/// The next state of the files; never, when there are none.
+async fn next_state(watch: &mut Option<Watch>) -> Option<LoadResult> {
+    match watch {
+        Some(watch) => watch.next().await.map(|state| state.result),
+        None => std::future::pending().await,
+    }
+}
+
+impl Work {
+    async fn open(&mut self, files: FileSource) {
+        let result = config::load(&files.files, &files.environment);
+        self.files = files;
+        let options = WatchOptions { known: Some(result.clone()), ..WatchOptions::default() };
+        let (files, environment) = (self.files.files.clone(), self.files.environment.clone());
+        self.watch = Some(Watch::start(files, environment, options));
+        match result {
+            Ok(loaded) => {
+                self.latest = Some(loaded);
+                let config = self.pass();
+                self.begin(config).await;
+                self.tell().await;
+            }
+            Err(diagnostics) => self.refuse(refusal(diagnostics)).await,
+        }
+    }
+
+    async fn asked(&mut self, command: ConfigCommand) {
+        match command {
+            ConfigCommand::Apply => {
+                if let Some((config, _)) = self.waiting.take() {
+                    self.take(config).await;
+                    self.tell().await;
+                }
+            }
+            ConfigCommand::Approve { revision, servers } => self.approve(revision, &servers).await,
+        }
+    }
+
+    /// Lets what was loaded last through the gate.
+    fn pass(&mut self) -> McpConfig {
+        let loaded = self.latest.clone().unwrap_or_default();
+        let from = (self.files.files.as_slice(), &self.files.environment);
+        self.passed = self.files.gate.pass(loaded, from, self.running.as_ref());
+        self.passed.config.clone()
+    }
+
+    /// Remembers that the person approves servers as they were shown, and lets them start.
+    async fn approve(&mut self, revision: u64, servers: &[ServerName]) {
+        if revision != self.revision {
+            let said = "the file changed meanwhile: look again before you approve";
+            return self.fail(said.to_owned()).await;
+        }
+        let Gate::Guarded(store) = &mut self.files.gate else { return };
+        let kept = store.approve(&self.passed.reviewed, servers);
+        if let Err(error) = &kept {
+            store.approve_for_session(&self.passed.reviewed, servers);
+            let said = format!("approved for now, but it cannot be remembered: {error}");
+            self.fail(said).await;
+        }
+        let config = self.pass();
+        if let Some((_, change)) = self.waiting.take() {
+            // The rest of the changed file still waits for its own yes.
+            self.waiting = Some((config, change));
+        } else {
+            self.take(config).await;
+        }
+        self.tell().await;
+    }
+
+    fn texts(&self) -> Vec<FileText> {
+        self.files.files.iter().filter_map(|path| read_masked(path)).collect()
+    }
+
+    async fn send(&self, event: EngineEvent) {
+        // A screen that is gone needs no news.
+        let _ = self.events.send(event).await;
+    }
+
+    async fn fail(&self, message: String) {
+        self.send(EngineEvent::Failed(Error::new(ErrorCode::Configuration, message))).await;
+    }
+
+    /// Tells the screen how things stand.
+    async fn tell(&mut self) {
+        self.revision += 1;
+        let situation = Situation {
+            revision: self.revision,
+            awaiting: self.passed.awaiting.clone(),
+            needs: self.passed.needs.clone(),
+            plan: self.waiting.as_ref().map(|(_, change)| change.clone()),
+        };
+        self.send(EngineEvent::Situation(Arc::new(situation))).await;
+    }
+
+    fn mask(&self, config: &McpConfig) {
+        if let Some(masks) = &self.masks {
+            masks(config);
+        }
+    }
+
+    async fn begin(&mut self, config: McpConfig) {
+        self.mask(&config);
+        self.send(EngineEvent::Loaded(Arc::new(config.clone()), self.texts())).await;
+        let builder = Host::builder().config(config.clone()).startup(Startup::Background);
+        match builder.person_answers().initialize().await {
+            Ok(host) => {
+                self.host = Some(host.clone());
+                self.running = Some(config);
+                self.send(EngineEvent::Ready(host)).await;
+            }
+            Err(error) => self.refuse(error).await,
+        }
+    }
+
+    async fn refuse(&self, error: Error) {
+        self.send(EngineEvent::Refused(error, self.texts())).await;
+    }
+
+    async fn changed(&mut self, result: LoadResult) {
+        self.waiting = None;
+        let expected = std::mem::take(&mut self.expected);
+        match result {
+            Ok(loaded) if !loaded.has_errors() => {
+                self.latest = Some(loaded);
+                let config = self.pass();
+                let ask = config.reload == ReloadMode::Ask && !expected;
+                match &self.running {
+                    Some(running) if ask => {
+                        let change = ConfigChange::between(running, &config);
+                        self.waiting = Some((config, change));
+                        self.send(EngineEvent::Edited(self.texts())).await;
+                    }
+                    _ => self.take(config).await,
+                }
+                self.tell().await;
+            }
+            Ok(loaded) => self.reject(loaded.diagnostics).await,
+            Err(diagnostics) => self.reject(diagnostics).await,
+        }
+    }
+
+    async fn take(&mut self, config: McpConfig) {
+        let Some(host) = self.host.clone() else { return self.begin(config).await };
+        self.mask(&config);
+        self.send(EngineEvent::Loaded(Arc::new(config.clone()), self.texts())).await;
+        match host.reload(config.clone()).await {
+            Ok(()) => self.running = Some(config),
+            Err(error) => {
+                tracing::warn!(%error, "the changed configuration was not applied");
+                host.reject_config(error.diagnostics.clone());
+            }
+        }
+    }
+
+    async fn reject(&self, diagnostics: Vec<Diagnostic>) {
+        match &self.host {
+            Some(host) => {
+                host.reject_config(diagnostics);
+                self.send(EngineEvent::Edited(self.texts())).await;
+            }
+            None => self.refuse(refusal(diagnostics)).await,
+        }
+    }
+}
+
+fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
+    let first =
+        diagnostics.first().map_or_else(String::new, |d| format!("{}: {}", d.at, d.message));
+    let mut error = Error::new(ErrorCode::Configuration, first);
+    error.diagnostics = diagnostics;
+    error
+}
+
+/// The lines of a file with its secrets masked.
+fn read_masked(path: &Path) -> Option<FileText> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut masked = String::with_capacity(text.len());
+    let mut at = 0;
+    for range in config::mask::hidden_ranges(&text) {
+        masked.push_str(text.get(at..range.start).unwrap_or_default());
+        masked.push_str(crate::secret::MASK);
+        // A hidden text over several lines keeps its lines, so that numbers stay right.
+        let lines = text.get(range.clone()).unwrap_or_default().matches('\n').count();
+        masked.extend(std::iter::repeat_n('\n', lines));
+        at = range.end;
+    }
+    masked.push_str(text.get(at..).unwrap_or_default());
+    let lines = masked.lines().map(SafeText::line).collect();
+    Some(FileText { path: PathBuf::from(path), lines })
+}

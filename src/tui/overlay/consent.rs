@@ -1,0 +1,353 @@
+//! Commands that await approval: all of them on one screen, whole, with what is new or different.
+//! Nothing is approved that was not on the screen to its last line.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::Verdict;
+use crate::config::gate::Awaiting;
+use crate::config::trust::Verdict as Trust;
+use crate::config::{FieldChange, ServerName};
+use crate::tui::action::Action;
+use crate::tui::effect::{ConfigCommand, Effect};
+use crate::tui::glyph::Glyphs;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Situation;
+use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::theme::Role;
+use crate::tui::widget::{Doc, Pen, width};
+
+/// The commands that await approval.
+#[derive(Clone, Debug)]
+pub struct Consent {
+    /// What is asked, in a few words.
+    pub title: Ink,
+    revision: u64,
+    awaiting: Vec<Awaiting>,
+    doc: Doc,
+    /// Lines of each server, in the order of `awaiting`.
+    blocks: Vec<std::ops::Range<usize>>,
+    selected: usize,
+    top: usize,
+    /// Those that were on the screen from their first line to their last.
+    seen: Vec<Awaiting>,
+    /// How far each one was seen, in the order of `awaiting`.
+    read_to: Vec<usize>,
+    glyphs: &'static Glyphs,
+}
+
+/// Lines below the text: a gap and the keys.
+const KEYS: u16 = 2;
+
+impl Consent {
+    /// The commands of a situation.
+    pub fn new(situation: &Situation, glyphs: &'static Glyphs) -> Self {
+        let mut consent = Self {
+            title: Ink::default(),
+            revision: 0,
+            awaiting: Vec::new(),
+            doc: Doc::default(),
+            blocks: Vec::new(),
+            selected: 0,
+            top: 0,
+            seen: Vec::new(),
+            read_to: Vec::new(),
+            glyphs,
+        };
+        consent.follow(situation);
+        consent
+    }
+
+    /// Takes another situation over; what is the same in it counts as seen. Gives whether there is
+    /// anything left to ask.
+    pub fn follow(&mut self, situation: &Situation) -> bool {
+        let here = self.awaiting.get(self.selected).map(|a| a.review.server.clone());
+        self.revision = situation.revision;
+        self.awaiting.clone_from(&situation.awaiting);
+        // What is dangerous comes first, what is switched off last: both are hard to miss there.
+        self.awaiting.sort_by_key(|a| (a.disabled, a.review.dangers.is_empty()));
+        let place = |name: &ServerName| self.awaiting.iter().position(|a| a.review.server == *name);
+        self.selected = here.as_ref().and_then(place).unwrap_or(0);
+        self.title = title(&self.awaiting);
+        self.doc = Doc::default();
+        !self.awaiting.is_empty()
+    }
+
+    /// Lays the text out, once for each width.
+    pub(super) fn prepare(&mut self, width: u16) {
+        // The last column is the scroll bar's.
+        let width = width.saturating_sub(2).max(8);
+        if self.doc.is_empty() || self.doc.width() != width {
+            self.lay_out(width);
+        }
+    }
+
+    /// Notes what a frame of this height shows.
+    pub(super) fn look(&mut self, height: u16) {
+        let rows = usize::from(height.saturating_sub(KEYS));
+        self.top = self.top.min(self.doc.len().saturating_sub(rows));
+        let shown = self.top..self.top + rows;
+        for (n, block) in self.blocks.iter().enumerate() {
+            // Seen without a gap from its beginning.
+            if shown.start <= self.read_to[n].max(block.start) {
+                self.read_to[n] = self.read_to[n].max(shown.end.min(block.end));
+            }
+            if self.read_to[n] >= block.end && !self.seen.contains(&self.awaiting[n]) {
+                self.seen.push(self.awaiting[n].clone());
+            }
+        }
+    }
+
+    /// Rows it wants, the frame included.
+    pub fn height(&self) -> u16 {
+        u16::try_from(self.doc.len()).unwrap_or(u16::MAX).saturating_add(KEYS + 3)
+    }
+
+    fn lay_out(&mut self, width: u16) {
+        let mut doc = Doc::new(width);
+        let intro = "Nothing here was started. A command runs as you, with your rights. A yes is \
+                     remembered on this machine, for this file, until the command changes.";
+        doc.text(0, &intro, Role::Muted);
+        let files: std::collections::BTreeSet<_> =
+            self.awaiting.iter().map(|a| &a.review.at.file).collect();
+        let several = files.len() > 1;
+        self.blocks.clear();
+        for awaiting in &self.awaiting {
+            doc.gap();
+            let start = doc.len();
+            block(awaiting, several, self.glyphs, &mut doc);
+            // What cannot be shown whole can never have been seen.
+            self.blocks.push(start..if doc.is_cut() { usize::MAX } else { doc.len() });
+        }
+        self.read_to = self
+            .awaiting
+            .iter()
+            .zip(&self.blocks)
+            .map(|(a, block)| if self.seen.contains(a) { block.end } else { 0 })
+            .collect();
+        self.doc = doc;
+    }
+
+    pub(super) fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
+        let rows = usize::from(inner.height.saturating_sub(KEYS)).max(1);
+        let page = (rows - 1).max(1);
+        match action {
+            Action::Down => self.step_down(rows),
+            Action::Up => self.step_up(rows),
+            Action::PageDown => self.scroll(page as isize, rows),
+            Action::PageUp => self.scroll(-(page as isize), rows),
+            Action::Top => self.scroll(isize::MIN / 2, rows),
+            Action::Bottom => self.scroll(isize::MAX / 2, rows),
+            Action::Back => {
+                out.warn(ink!("nothing of it was started; t shows it again"));
+                return Verdict::Close;
+            }
+            Action::ApproveAll => {
+                let unread = self.awaiting.iter().position(|a| !self.seen.contains(a));
+                if let Some(unread) = unread {
+                    self.read_on(unread, rows, out);
+                    return Verdict::Stay;
+                }
+                let servers = self.awaiting.iter().map(|a| a.review.server.clone()).collect();
+                self.approve(servers, out);
+                return Verdict::Close;
+            }
+            Action::ApproveOne => match self.awaiting.get(self.selected) {
+                Some(one) if self.seen.contains(one) => {
+                    let servers = vec![one.review.server.clone()];
+                    self.approve(servers, out);
+                }
+                Some(_) => self.read_on(self.selected, rows, out),
+                None => return Verdict::Close,
+            },
+            Action::Copy | Action::CopyAll => out.copy(self.doc.to_text()),
+            Action::QuitNow | Action::Quit | Action::Help | Action::Redraw | Action::Suspend => {
+                return Verdict::Pass;
+            }
+            _ => {}
+        }
+        Verdict::Stay
+    }
+
+    fn approve(&self, servers: Vec<ServerName>, out: &mut Out) {
+        let command = ConfigCommand::Approve { revision: self.revision, servers };
+        out.effect(Effect::Config(command));
+    }
+
+    /// Shows what was not on the screen yet.
+    fn read_on(&mut self, unread: usize, rows: usize, out: &mut Out) {
+        if let (Some(block), Some(read)) = (self.blocks.get(unread), self.read_to.get(unread)) {
+            self.top = block.start.max(*read);
+            self.selected = unread;
+            self.scroll(0, rows);
+        }
+        out.warn(ink!("there is more to read: approve when you have seen it"));
+    }
+
+    fn scroll(&mut self, delta: isize, rows: usize) {
+        let last = self.doc.len().saturating_sub(rows);
+        self.top = self.top.saturating_add_signed(delta).min(last);
+        let shown = self.top..self.top + rows;
+        let visible =
+            |block: &std::ops::Range<usize>| block.start < shown.end && block.end > shown.start;
+        if !self.blocks.get(self.selected).is_some_and(visible) {
+            self.selected = self.blocks.iter().position(visible).unwrap_or(self.selected);
+        }
+    }
+
+    /// To the next command, through the rest of a long one first.
+    fn step_down(&mut self, rows: usize) {
+        let Some(block) = self.blocks.get(self.selected).cloned() else { return };
+        let last = self.selected + 1 == self.blocks.len();
+        if block.end > self.top + rows || last {
+            return self.scroll((rows / 2).max(1) as isize, rows);
+        }
+        self.selected += 1;
+        let next = self.blocks[self.selected].clone();
+        if next.end > self.top + rows {
+            self.top = next.start.min(next.end.saturating_sub(rows).max(self.top));
+            self.scroll(0, rows);
+        }
+    }
+
+    fn step_up(&mut self, rows: usize) {
+        let Some(block) = self.blocks.get(self.selected).cloned() else { return };
+        if block.start < self.top || self.selected == 0 {
+            return self.scroll(-((rows / 2).max(1) as isize), rows);
+        }
+        self.selected -= 1;
+        let start = self.blocks[self.selected].start;
+        if start < self.top {
+            self.top = start;
+        }
+    }
+
+    pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) {
+        let rows = usize::from(inner.height.saturating_sub(KEYS)).max(1);
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.scroll(delta, rows),
+            Gesture::Click(at) | Gesture::DoubleClick(at) => {
+                let line = self.top + usize::from(at.y.saturating_sub(inner.y));
+                if let Some(n) = self.blocks.iter().position(|block| block.contains(&line)) {
+                    self.selected = n;
+                }
+            }
+        }
+    }
+
+    pub(super) fn render(&self, cx: &Cx<'_>, inner: Rect, buf: &mut Buffer) {
+        let text = Rect { height: inner.height.saturating_sub(KEYS), ..inner };
+        self.doc.render(cx, self.top, text, buf);
+        if let Some(block) = self.blocks.get(self.selected).filter(|b| b.start >= self.top) {
+            let mut pen = Pen::new(buf, text);
+            pen.at(0, (block.start - self.top) as u16);
+            pen.put(cx.glyphs.cursor, cx.style(Role::Accent));
+        }
+        crate::tui::widget::scroll_bar(cx, self.doc.len(), self.top, text, buf);
+        let mut pen = Pen::new(buf, inner).ellipsis(cx.glyphs.ellipsis);
+        pen.at(0, inner.height.saturating_sub(1));
+        let mut rows = cx.keymap.rows(&[Scope::Consent]);
+        rows.retain(|row| row.footer > 0);
+        let one = self.awaiting.len() == 1;
+        for row in rows {
+            let label: &'static str = match row.action {
+                Action::ApproveAll if one => "approve and start",
+                Action::ApproveOne if one => continue,
+                Action::Back => "not now",
+                action => action.label(),
+            };
+            pen.put(Ink::line(&row.chords[0].to_string()), cx.style(Role::Key));
+            pen.put(ink!(" {}   ", label), cx.style(Role::Muted));
+        }
+        let below = self.doc.len().saturating_sub(self.top + usize::from(text.height));
+        if below > 0 {
+            let more = ink!("{} more lines", below);
+            if pen.room() > width(&more) {
+                pen.flush_right(more, cx.style(Role::Attention));
+            }
+        }
+    }
+}
+
+fn title(awaiting: &[Awaiting]) -> Ink {
+    let file = awaiting.first().and_then(|a| a.review.at.file.file_name());
+    let file = file.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let (mut commands, mut addresses) = (0, 0);
+    for one in awaiting {
+        let process = one.review.shown.iter().any(|(label, _)| label == "command");
+        *(if process { &mut commands } else { &mut addresses }) += 1;
+    }
+    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    let mut text = ink!("{} wants to", Ink::line(&file));
+    if commands > 0 {
+        text.push(ink!(" run {} command{}", commands, plural(commands)));
+    }
+    if addresses > 0 {
+        let and = if commands > 0 { " and" } else { "" };
+        let es = if addresses == 1 { "" } else { "es" };
+        text.push(ink!("{} connect to {} address{}", and, addresses, es));
+    }
+    text
+}
+
+/// One server: what it is, the whole command line, what is remarkable.
+fn block(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
+    let review = &awaiting.review;
+    let (word, role): (&'static str, Role) = match (&review.verdict, awaiting.disabled) {
+        (_, true) => ("switched off; asked when it is switched on", Role::Faint),
+        (Trust::Changed(_), _) if awaiting.runs_as_before => {
+            ("changed since you approved it; runs on as it was", Role::Warning)
+        }
+        (Trust::Changed(_), _) => ("changed since you approved it", Role::Warning),
+        _ => ("new", Role::Muted),
+    };
+    let mut line = vec![
+        (ink!("  {}", Ink::line(review.server.as_str())), Role::Heading),
+        (ink!("   {}", word), role),
+    ];
+    if several {
+        line.push((ink!("   {}", Ink::line(&review.at.file.display().to_string())), Role::Faint));
+    }
+    doc.line(line);
+    for danger in &review.dangers {
+        doc.text(4, &ink!("{} {}", glyphs.warning, Ink::line(danger)), Role::Warning);
+    }
+    let all = |prefix: &str| -> Vec<&str> {
+        let of = |label: &String| label == prefix || label.starts_with(&format!("{prefix}["));
+        review.shown.iter().filter(|(label, _)| of(label)).map(|(_, v)| v.as_str()).collect()
+    };
+    let names = |prefix: &str| -> Vec<&str> {
+        review.shown.iter().filter_map(|(label, _)| label.strip_prefix(prefix)).collect()
+    };
+    let mut command = all("command");
+    command.extend(all("args"));
+    command.extend(all("url"));
+    doc.text(4, &Ink::line(&command.join(" ")), Role::Text);
+    for (what, value) in [
+        ("in", awaiting.elsewhere.as_ref().map_or_else(String::new, |_| all("cwd").join(" "))),
+        ("env", names("env.").join(", ")),
+        ("headers", names("headers.").join(", ")),
+        ("builds with", all("dev.build").join(" ")),
+    ] {
+        if !value.is_empty() {
+            doc.text(4, &ink!("{}  {}", what, Ink::line(&value)), Role::Muted);
+        }
+    }
+    if let Trust::Changed(fields) = &review.verdict {
+        for field in fields {
+            change(field, doc);
+        }
+    }
+}
+
+fn change(field: &FieldChange, doc: &mut Doc) {
+    let name = Ink::line(&field.field);
+    for (sign, value, role) in
+        [("-", &field.before, Role::Removed), ("+", &field.after, Role::Added)]
+    {
+        if let Some(value) = value {
+            doc.text(4, &ink!("{} {}  {}", sign, &name, Ink::line(value)), role);
+        }
+    }
+}
