@@ -5,6 +5,8 @@
 
 #[path = "support/pty.rs"]
 mod pty;
+#[path = "pty/signals.rs"]
+mod signals;
 
 use pty::{Deck, Launch, Size, own_server};
 

@@ -181,7 +181,12 @@ impl Deck {
                 }
                 Event::Engine(None) => {
                     engine_lives = false;
-                    self.leaving = self.leaving.map(|_| Leaving::Now);
+                    if self.leaving.is_some() {
+                        self.leaving = Some(Leaving::Now);
+                    } else {
+                        let error = Error::new(ErrorCode::Internal, "the engine ended by itself");
+                        self.update(Message::EngineFailed(error)).await?;
+                    }
                 }
                 event => self.react(event).await?,
             }
@@ -279,6 +284,7 @@ impl Deck {
             Effect::Bell => self.session.write(b"\x07")?,
             Effect::Copy(text) => self.copy(&text)?,
             Effect::Redraw => {
+                crate::tui::fault::set_off();
                 self.session.redraw()?;
                 self.resized()?;
             }

@@ -72,12 +72,14 @@ impl Session {
     /// Takes it again; the next frame is drawn whole.
     pub fn resume(&mut self) -> io::Result<()> {
         take()?;
-        self.screen.clear()
+        self.redraw()
     }
 
     /// The next frame is drawn whole.
     pub fn redraw(&mut self) -> io::Result<()> {
-        self.screen.clear()
+        // Not `clear`: it asks the terminal for the cursor, and the answer comes among the keys.
+        let size = self.screen.size()?;
+        self.screen.resize(size.into())
     }
 
     /// The size of the terminal in cells.
@@ -88,7 +90,10 @@ impl Session {
     /// Draws one frame in one write, inside a synchronized update.
     pub fn draw(&mut self, app: &App) -> io::Result<()> {
         queue!(self.screen.backend_mut(), BeginSynchronizedUpdate)?;
-        self.screen.draw(|frame| app.render(frame.area(), frame.buffer_mut()))?;
+        self.screen.draw(|frame| {
+            crate::tui::fault::in_render();
+            app.render(frame.area(), frame.buffer_mut());
+        })?;
         execute!(self.screen.backend_mut(), EndSynchronizedUpdate)
     }
 
@@ -140,8 +145,9 @@ pub fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Panics while the dashboard runs: on its own thread the terminal is restored first, then the
-/// message is printed; on any other the terminal is left alone and the message becomes an event.
+/// Panics while the dashboard runs: where the screen is drawn the terminal is restored first, then
+/// the message is printed; in a task or on any other thread the terminal is left alone and the
+/// message becomes an event.
 pub struct PanicGuard {
     previous: Arc<Mutex<Option<Hook>>>,
 }
@@ -176,7 +182,9 @@ fn panicked(
     events: &mpsc::Sender<Message>,
     info: &std::panic::PanicHookInfo<'_>,
 ) {
-    if std::thread::current().id() == ui {
+    // A task shares its thread with the screen, and its panic ends nothing but the task.
+    let in_task = tokio::task::try_id().is_some();
+    if std::thread::current().id() == ui && !in_task {
         restore();
         if let Some(previous) = &*previous.lock().unwrap_or_else(PoisonError::into_inner) {
             previous(info);

@@ -80,8 +80,18 @@ pub struct Launch {
     home: tempfile::TempDir,
     args: Vec<OsString>,
     env: Vec<(OsString, Option<OsString>)>,
-    in_shell: bool,
+    through: Through,
     tour: bool,
+}
+
+/// What stands between the terminal and the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Through {
+    Nothing,
+    /// An interactive shell with job control.
+    Shell,
+    /// A shell that ignores SIGHUP and becomes the program.
+    Nohup,
 }
 
 impl Launch {
@@ -90,7 +100,7 @@ impl Launch {
         let home = tempfile::tempdir().unwrap();
         let args = args.iter().map(OsString::from).collect();
         let env = Vec::new();
-        Self { size, home, args, env, in_shell: false, tour: false }
+        Self { size, home, args, env, through: Through::Nothing, tour: false }
             .env("TERM", "xterm-256color")
             .env("LANG", "C.UTF-8")
             .env("COLORTERM", "truecolor")
@@ -150,7 +160,13 @@ impl Launch {
 
     /// As a job of an interactive shell, so that there is something to suspend to.
     pub fn in_shell(mut self) -> Self {
-        self.in_shell = true;
+        self.through = Through::Shell;
+        self
+    }
+
+    /// With SIGHUP ignored, as `nohup` leaves it.
+    pub fn ignoring_hangup(mut self) -> Self {
+        self.through = Through::Nohup;
         self
     }
 
@@ -190,7 +206,7 @@ impl Launch {
             reader: Some(reader),
             home: self.home,
         };
-        if self.in_shell {
+        if self.through == Through::Shell {
             deck.wait("$ ");
             // The shell's editor may have changed the terminal: what counts is what the job got.
             deck.before = termios(&**deck.master.as_ref().unwrap());
@@ -202,15 +218,19 @@ impl Launch {
     }
 
     fn command(&self) -> CommandBuilder {
-        let mut command = if self.in_shell {
-            let mut shell = CommandBuilder::new("sh");
-            shell.arg("-im");
-            shell
-        } else {
-            let mut own = CommandBuilder::new(env!("CARGO_BIN_EXE_mcpdeck"));
-            own.args(&self.args);
-            own
+        let program = env!("CARGO_BIN_EXE_mcpdeck");
+        let mut command = match self.through {
+            Through::Nothing => CommandBuilder::new(program),
+            Through::Shell | Through::Nohup => CommandBuilder::new("sh"),
         };
+        match self.through {
+            Through::Nothing => command.args(&self.args),
+            Through::Shell => command.arg("-im"),
+            Through::Nohup => {
+                command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", program]);
+                command.args(&self.args);
+            }
+        }
         command.env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home.path());
@@ -397,6 +417,11 @@ impl Deck {
     /// Another size.
     pub fn resize(&mut self, cols: u16, rows: u16) {
         self.seen.lock().unwrap().parser.screen_mut().set_size(cells(rows), cells(cols));
+        self.master.as_ref().unwrap().resize(pty_size(Size(cols, rows))).unwrap();
+    }
+
+    /// Another size of the terminal alone: for storms that the emulator need not follow.
+    pub fn resize_terminal(&mut self, cols: u16, rows: u16) {
         self.master.as_ref().unwrap().resize(pty_size(Size(cols, rows))).unwrap();
     }
 
