@@ -51,6 +51,6 @@ pub use print::{effective, effective_text};
 pub use render::{Colour, render, render_all};
 pub use saved::{SavedCall, SavedCalls, SavedTarget};
 pub use schema::*;
-pub use sources::{SourceMatcher, SourceWatch};
+pub use sources::{SourceChange, SourceMatcher, SourceOptions, SourceWatch};
 pub use trust::{FieldChange, Review, TrustStore, Verdict};
 pub use watch::{LoadResult, Reloaded, Watch, WatchMode, WatchOptions, WatchTiming};

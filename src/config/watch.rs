@@ -207,7 +207,7 @@ impl Eyes {
 
 /// Whether an event can mean another content. Reading a file is reported too, and our own
 /// reading must not wake us.
-fn is_change(event: &Event) -> bool {
+pub(crate) fn is_change(event: &Event) -> bool {
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
         EventKind::Access(_) => false,

@@ -49,6 +49,8 @@ pub struct Deck {
     pub starting: Arc<Semaphore>,
     /// Skips every grace: the second Ctrl-C.
     pub force: CancellationToken,
+    /// Ends the grace of calls in flight: the host stops.
+    pub hurry: CancellationToken,
     slots: RwLock<Arc<Slots>>,
     routes: RwLock<Arc<Routes>>,
     rerouting: Mutex<()>,
@@ -76,7 +78,10 @@ impl Deck {
 
     /// A deck without servers.
     pub fn new(parts: DeckParts) -> Self {
+        let force = CancellationToken::new();
         Self {
+            hurry: force.child_token(),
+            force,
             clock: parts.facts.clock(),
             facts: parts.facts,
             traffic: Ring::new(Self::TRAFFIC.0, Self::TRAFFIC.1),
@@ -86,7 +91,6 @@ impl Deck {
             validators: Validators::default(),
             connector: parts.connector,
             starting: Arc::new(Semaphore::new(Self::STARTING)),
-            force: CancellationToken::new(),
             slots: RwLock::default(),
             routes: RwLock::default(),
             rerouting: Mutex::default(),

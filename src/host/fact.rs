@@ -11,6 +11,7 @@ use crate::config::{Diagnostic, RootConfig, ServerName, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
 use crate::host::capabilities::{Capabilities, ListChanges};
+use crate::host::dev::BuildEnd;
 use crate::host::view::{ExitView, ServerState, SessionView, StartStep, StepStatus};
 use crate::host::{ApprovalId, Finding, Timestamp};
 use crate::text::SafeText;
@@ -176,6 +177,66 @@ pub enum Fact {
         /// All of them.
         roots: Vec<RootConfig>,
     },
+    /// Calls in flight did not finish before their server was stopped or restarted.
+    CallsCancelled {
+        /// Its name.
+        server: ServerName,
+        /// Method and target of each.
+        calls: Vec<SafeText>,
+        /// Why the server ended.
+        reason: SafeText,
+    },
+    /// The sources of a server are being watched (`dev.watch`).
+    SourcesWatched {
+        /// Its name.
+        server: ServerName,
+        /// How many there are.
+        files: u64,
+        /// What a person should know of it: it is looked at by the clock, nothing matches, ...
+        note: Option<SafeText>,
+    },
+    /// The sources of a server are watched no more.
+    SourcesLeft {
+        /// Its name.
+        server: ServerName,
+    },
+    /// Sources of a server changed.
+    SourcesChanged {
+        /// Its name.
+        server: ServerName,
+        /// The first of them, seen from its working directory.
+        files: Vec<SafeText>,
+        /// How many more.
+        more: u64,
+    },
+    /// The build command of a server began.
+    BuildBegan {
+        /// Its name.
+        server: ServerName,
+    },
+    /// The build command of a server ended.
+    BuildEnded {
+        /// Its name.
+        server: ServerName,
+        /// How.
+        end: BuildEnd,
+        /// How long it took.
+        took: Duration,
+        /// The last lines of its output, when it failed.
+        tail: Vec<SafeText>,
+    },
+    /// A server restarts because its sources changed.
+    SourcesTaken {
+        /// Its name.
+        server: ServerName,
+    },
+    /// Changed sources were not acted upon, or not at once; why.
+    SourcesNoted {
+        /// Its name.
+        server: ServerName,
+        /// Why.
+        note: SafeText,
+    },
     /// A rule of this session was set, used or taken back.
     ApprovalRuleSet {
         /// Whose requests it decides.
@@ -213,6 +274,14 @@ impl Fact {
             | Self::ApprovalRuleSet { server, .. }
             | Self::RequestExtended { server, .. }
             | Self::RootsShared { server, .. }
+            | Self::CallsCancelled { server, .. }
+            | Self::SourcesWatched { server, .. }
+            | Self::SourcesLeft { server }
+            | Self::SourcesChanged { server, .. }
+            | Self::BuildBegan { server }
+            | Self::BuildEnded { server, .. }
+            | Self::SourcesTaken { server }
+            | Self::SourcesNoted { server, .. }
             | Self::RequestSettled { server, .. } => Some(server),
             Self::RequestArrived { request } => Some(&request.server),
             Self::ConfigLoaded { .. }
@@ -232,7 +301,12 @@ impl Fact {
                 session.instructions.as_ref().map_or(0, |text| text.len())
             }
             Self::Found { finding, .. } => finding.raw.len() + finding.message.len(),
-            Self::Exited { stderr_tail, .. } => stderr_tail.iter().map(|line| line.len()).sum(),
+            Self::Exited { stderr_tail: lines, .. }
+            | Self::BuildEnded { tail: lines, .. }
+            | Self::SourcesChanged { files: lines, .. }
+            | Self::CallsCancelled { calls: lines, .. } => {
+                lines.iter().map(|line| line.len()).sum()
+            }
             Self::TaskFailed { message, .. } => message.len(),
             Self::ConfigLoaded { diagnostics, .. } | Self::ConfigRejected { diagnostics } => {
                 diagnostics.len() * size_of::<Diagnostic>()
@@ -263,6 +337,14 @@ impl Fact {
             Self::RequestExtended { .. } => "requestExtended",
             Self::RootsShared { .. } => "rootsShared",
             Self::ApprovalRuleSet { .. } => "approvalRuleSet",
+            Self::CallsCancelled { .. } => "callsCancelled",
+            Self::SourcesWatched { .. } => "sourcesWatched",
+            Self::SourcesLeft { .. } => "sourcesLeft",
+            Self::SourcesChanged { .. } => "sourcesChanged",
+            Self::BuildBegan { .. } => "buildBegan",
+            Self::BuildEnded { .. } => "buildEnded",
+            Self::SourcesTaken { .. } => "sourcesTaken",
+            Self::SourcesNoted { .. } => "sourcesNoted",
             Self::TaskFailed { .. } => "taskFailed",
             Self::ShutdownBegan => "shutdownBegan",
         }

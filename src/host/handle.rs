@@ -53,6 +53,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.deck.hurry.cancel();
         self.abandoned.cancel();
     }
 }

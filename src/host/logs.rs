@@ -15,6 +15,8 @@ pub enum LogSource {
     Host,
     /// The server's stderr.
     Stderr,
+    /// Output of the server's build command (`dev.build`).
+    Build,
     /// A `notifications/message` of the server.
     Notification,
 }

@@ -124,8 +124,14 @@ impl Operation {
             };
             attempt += 1;
             let retry = &live.config.retry;
-            let passing =
-                matches!(failure.error.code, ErrorCode::ServerUnavailable | ErrorCode::RateLimited);
+            let passing = match failure.error.code {
+                ErrorCode::ServerUnavailable | ErrorCode::RateLimited => true,
+                // The server was just being replaced when the call came.
+                ErrorCode::Cancelled => {
+                    failure.sent == Sent::Never && !self.options.cancel.is_cancelled()
+                }
+                _ => false,
+            };
             let harmless = failure.sent == Sent::Never || self.is_harmless(tool);
             let hopeless = self.slot.live().session.is_none() && self.slot.live().settled;
             if !passing || !harmless || hopeless || attempt > retry.max_retries {
@@ -171,6 +177,7 @@ impl Operation {
             waiting: flight.waiting.clone(),
             bytes: Arc::clone(&bytes),
         };
+        let _busy = self.slot.enter();
         let asked = session.request(self.request.clone(), context);
         let result = self.follow(asked, progress, flight).await;
         let (received, sent) = bytes.totals();

@@ -213,7 +213,11 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             ),
         ),
         Fact::Spawned { pid, .. } => (LogLevel::Debug, format!("pid {pid}")),
-        _ => return None,
+        Fact::CallsCancelled { calls, reason, .. } => {
+            let calls: Vec<&str> = calls.iter().map(SafeText::as_str).collect();
+            (LogLevel::Warning, format!("cancelled {}: {reason}", calls.join(", ")))
+        }
+        fact => return crate::host::dev::describe(fact),
     })
 }
 

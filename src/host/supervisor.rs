@@ -5,6 +5,7 @@
 
 mod graph;
 mod plan;
+mod reload;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{McpConfig, ServerConfig, ServerName};
 use crate::host::approvals::desk::panic_text;
 use crate::host::deck::{Deck, Slots};
+use crate::host::dev::Crew;
 use crate::host::server::actor::steps::introduction;
 use crate::host::server::actor::{Actor, COMMANDS, Command};
 use crate::host::server::lifecycle::{Input, Next};
@@ -24,11 +26,14 @@ use crate::host::{Error, Fact, ServerState};
 use crate::text::SafeText;
 
 pub use graph::check;
+pub use plan::ReloadPlan;
 
 /// What may be asked of the supervisor.
 pub enum Order {
     /// Apply another configuration.
     Reload(Box<McpConfig>, oneshot::Sender<Result<(), Error>>),
+    /// Say what applying another configuration would do.
+    Plan(Box<McpConfig>, oneshot::Sender<Result<ReloadPlan, Error>>),
     /// Stop everything and end.
     Shutdown(oneshot::Sender<()>),
 }
@@ -42,6 +47,7 @@ pub struct Supervisor {
     config: McpConfig,
     actors: JoinSet<()>,
     names: HashMap<Id, ServerName>,
+    crew: Crew,
 }
 
 impl Supervisor {
@@ -50,9 +56,9 @@ impl Supervisor {
     /// # Errors
     /// [`crate::host::ErrorCode::Configuration`] when the dependencies are unknown or go in a
     /// circle.
-    pub fn new(deck: Arc<Deck>, config: McpConfig) -> Result<Self, Error> {
+    pub fn new(deck: Arc<Deck>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
-        Ok(Self { deck, config, actors: JoinSet::new(), names: HashMap::new() })
+        Ok(Self { deck, config, actors: JoinSet::new(), names: HashMap::new(), crew })
     }
 
     /// Puts every server into the deck and starts it.
@@ -75,6 +81,7 @@ impl Supervisor {
         for (slot, commands) in actors {
             self.spawn(slot, commands);
         }
+        self.crew.follow(&self.deck);
     }
 
     async fn introduce(&self, slot: &Slot) {
@@ -97,6 +104,11 @@ impl Supervisor {
                         let result = self.reload(*config).await;
                         let _ = done.send(result);
                     }
+                    Some(Order::Plan(config, done)) => {
+                        let plan = check(&config);
+                        let plan = plan.map(|()| ReloadPlan::between(&self.config, &config));
+                        let _ = done.send(plan);
+                    }
                     Some(Order::Shutdown(done)) => {
                         waiting.push(done);
                         break;
@@ -109,7 +121,11 @@ impl Supervisor {
             }
         }
         self.deck.facts.record(Fact::ShutdownBegan).await;
-        self.stop(&self.deck.slots().keys().cloned().collect::<Vec<_>>()).await;
+        let all: Vec<ServerName> = self.deck.slots().keys().cloned().collect();
+        let stopping = self.stop(&all, &Input::Stop(Next::Leave));
+        // Builds first, or one that ends now would restart its server.
+        tokio::join!(self.crew.stop(), stopping);
+        self.reap().await;
         self.deck.facts.flush().await;
         // Those who ask for the shutdown while it runs wait for the same end.
         orders.close();
@@ -161,7 +177,7 @@ impl Supervisor {
 
     /// Stops these servers for good: each as soon as those that depend on it are gone, all others
     /// at the same time.
-    async fn stop(&mut self, names: &[ServerName]) {
+    fn stop(&self, names: &[ServerName], leave: &Input) -> impl Future<Output = ()> + use<> {
         let slots = self.deck.slots();
         let dependents = graph::dependents(&self.config);
         let gone: HashMap<&ServerName, CancellationToken> =
@@ -176,6 +192,7 @@ impl Supervisor {
                 .collect();
             let mine = gone[name].clone();
             let force = self.deck.force.clone();
+            let leave = leave.clone();
             Some(async move {
                 let _gone = mine.drop_guard();
                 for dependent in first {
@@ -186,75 +203,23 @@ impl Supervisor {
                     }
                 }
                 let (done, _) = oneshot::channel();
-                let leave = Command::Control(Input::Stop(Next::Leave), done);
+                let leave = Command::Control(leave, done);
                 if slot.commands.send(leave).await.is_ok() {
                     // The actor drops its end when it is done, also when it panics.
                     slot.commands.closed().await;
                 }
             })
         });
-        let all = futures::future::join_all(stops.collect::<Vec<_>>());
-        all.await;
-        while let Some(ended) = self.actors.try_join_next_with_id() {
-            self.joined(ended).await;
+        let stops = stops.collect::<Vec<_>>();
+        async move {
+            futures::future::join_all(stops).await;
         }
     }
 
-    /// Applies another configuration (requirement C8).
-    async fn reload(&mut self, config: McpConfig) -> Result<(), Error> {
-        check(&config)?;
-        let plan = plan::Plan::between(&self.config, &config);
-        self.stop(&plan.removed).await;
-        for name in &plan.removed {
-            self.deck.facts.record(Fact::ServerRemoved { server: name.clone() }).await;
-            let reason = SafeText::line("the server was removed");
-            let server = name.clone();
-            self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| key.server == server);
+    async fn reap(&mut self) {
+        while let Some(ended) = self.actors.try_join_next_with_id() {
+            self.joined(ended).await;
         }
-        self.config = config;
-        self.deck.facts.record(loaded(&self.config)).await;
-        let before = self.deck.slots();
-        let mut slots = Slots::new();
-        let mut fresh = Vec::new();
-        for config in self.config.servers.values() {
-            match before.get(&config.name) {
-                Some(slot) if !plan.removed.contains(&config.name) => {
-                    slots.insert(config.name.clone(), Arc::clone(slot));
-                }
-                _ => {
-                    let (slot, commands) = new_slot(config);
-                    slots.insert(config.name.clone(), Arc::clone(&slot));
-                    fresh.push((slot, commands));
-                }
-            }
-        }
-        self.deck.set_slots(slots.clone());
-        for (slot, commands) in fresh {
-            self.introduce(&slot).await;
-            self.spawn(slot, commands);
-        }
-        for (name, _) in &plan.changed {
-            let (Some(slot), Some(config)) = (slots.get(name), self.config.servers.get(name))
-            else {
-                continue;
-            };
-            let (done, taken) = oneshot::channel();
-            let command = Command::Reconfigure(Arc::new(config.clone()), done);
-            if slot.commands.send(command).await.is_ok() {
-                let _ = taken.await;
-            }
-        }
-        for name in &plan.kept {
-            if let (Some(slot), Some(config)) = (slots.get(name), self.config.servers.get(name))
-                && slot.live().config.at != config.at
-            {
-                let _ = slot.commands.send(Command::Moved(Arc::new(config.clone()))).await;
-            }
-        }
-        let plan::Plan { added, removed, changed, kept } = plan;
-        self.deck.facts.record(Fact::Reloaded { added, removed, changed, kept }).await;
-        self.deck.facts.flush().await;
-        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@ use crate::config::{Diagnostic, RootConfig, ServerName, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule};
 use crate::host::breaker::BreakerView;
 use crate::host::capabilities::{Capabilities, ListChanges};
+use crate::host::dev::DevView;
 use crate::host::{ApprovalId, Fact, Finding, FindingKind, Record, Timestamp};
 use crate::text::SafeText;
 
@@ -237,6 +238,9 @@ pub struct ServerView {
     /// Roots shared with it.
     #[serde(default)]
     pub roots: Vec<RootConfig>,
+    /// Its sources and their builds, when they are watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev: Option<Arc<DevView>>,
 }
 
 impl ServerView {
@@ -270,6 +274,7 @@ impl ServerView {
             approval_rules: BTreeMap::new(),
             refused_requests: 0,
             roots: Vec::new(),
+            dev: None,
         }
     }
 }

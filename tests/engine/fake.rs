@@ -189,7 +189,7 @@ impl Connector for World {
                 exit,
             };
             Ok(Opened {
-                session: Arc::new(FakeSession { server }),
+                session: Arc::new(FakeSession { server, closing: watch::channel(None).0 }),
                 process: Some(Arc::new(process)),
             })
         }
@@ -242,6 +242,7 @@ impl Process for FakeProcess {
 
 struct FakeSession {
     server: Arc<Server>,
+    closing: watch::Sender<Option<Error>>,
 }
 
 impl SessionHandle for FakeSession {
@@ -266,9 +267,12 @@ impl SessionHandle for FakeSession {
     ) -> BoxFuture<'static, Result<Arc<Value>, Error>> {
         let answer = Arc::clone(&self.server.answer.lock().unwrap());
         let mut exit = self.server.live.lock().unwrap().as_ref().unwrap().1.subscribe();
+        let mut closing = self.closing.subscribe();
         async move {
             let cancel = context.cancel.clone();
             tokio::select! {
+                biased;
+                Ok(reason) = closing.wait_for(Option::is_some) => Err(reason.clone().unwrap()),
                 answer = answer(request, context) => answer.map(Arc::new),
                 _ = exit.wait_for(Option::is_some) => {
                     Err(Error::new(ErrorCode::ServerUnavailable, "the connection closed"))
@@ -290,7 +294,8 @@ impl SessionHandle for FakeSession {
         async {}.boxed()
     }
 
-    fn close(&self, _reason: Error) -> BoxFuture<'static, ()> {
+    fn close(&self, reason: Error) -> BoxFuture<'static, ()> {
+        self.closing.send_replace(Some(reason));
         async {}.boxed()
     }
 }

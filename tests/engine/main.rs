@@ -7,6 +7,7 @@ mod fake;
 
 mod calls;
 mod control;
+mod dev;
 mod hold;
 mod reload;
 mod starting;

@@ -70,6 +70,119 @@ async fn a_kept_server_keeps_its_calls_and_cache_through_a_reload() {
     assert_eq!(host.cache().entries.len(), 1);
 }
 
+/// A server whose calls take so long, and a call to it that is under way.
+async fn slow_call(
+    seconds: u64,
+) -> (World, Host, tokio::task::JoinHandle<Result<mcpdeck::host::CallOutcome, mcpdeck::Error>>) {
+    let world = World::default();
+    let host = start(&world, config(&[("a", &[]), ("b", &[])])).await;
+    let (arrived, arrives) = tokio::sync::watch::channel(0);
+    world.server("a").answers(move |_, context| {
+        context.bytes.sent(10);
+        arrived.send_modify(|calls| *calls += 1);
+        async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(json!({"content": [], "said": "the old one"}))
+        }
+    });
+    let calling = tokio::spawn({
+        let host = host.clone();
+        async move { host.call_tool("a.echo", Value::Null).await }
+    });
+    arrives.clone().wait_for(|calls| *calls == 1).await.expect("it arrives");
+    (world, host, calling)
+}
+
+fn changed(server: &str) -> McpConfig {
+    let mut next = config(&[("a", &[]), ("b", &[])]);
+    next.servers.get_mut(server).unwrap().request_timeout = Duration::from_secs(50);
+    next
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_in_flight_on_a_changed_server_finishes_within_the_grace() {
+    let (world, host, calling) = slow_call(3).await;
+    host.reload(changed("a")).await.expect("valid");
+    assert_eq!(state(&host, "a"), ServerState::Shutdown);
+    let reason = host.view().borrow().servers["a"].reason.clone().expect("a reason");
+    assert_eq!(reason.as_str(), "restarting: `timeout` changed");
+    let outcome = calling.await.unwrap().expect("it finished");
+    assert_eq!(outcome.result["said"], "the old one");
+    until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
+    assert_eq!((world.server("a").opens(), world.server("b").opens()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_does_not_finish_in_time_is_named_as_cancelled() {
+    let (_world, host, calling) = slow_call(3600).await;
+    host.reload(changed("a")).await.expect("valid");
+    let error = calling.await.unwrap().expect_err("it did not finish");
+    assert_eq!(error.code, ErrorCode::Cancelled);
+    assert!(error.message.contains("`timeout` changed"), "{error}");
+    until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
+    let named = host.journal().iter().any(|record| {
+        matches!(&record.fact, Fact::CallsCancelled { calls, .. }
+            if calls.iter().map(mcpdeck::text::SafeText::as_str).eq(["tools/call echo"]))
+    });
+    assert!(named, "the record names the call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_server_is_drained_too_and_a_shutdown_does_not_wait_for_that() {
+    let (_world, host, calling) = slow_call(2).await;
+    host.reload(config(&[("b", &[])])).await.expect("valid");
+    calling.await.unwrap().expect("it finished");
+    let (_world, host, calling) = slow_call(3600).await;
+    let began = tokio::time::Instant::now();
+    let reloading = tokio::spawn({
+        let host = host.clone();
+        async move { host.reload(config(&[("b", &[])])).await }
+    });
+    until(&host, |view| view.servers["a"].state == ServerState::Shutdown).await;
+    host.shutdown().await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    reloading.await.unwrap().expect("done");
+    calling.await.unwrap().expect_err("cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_names_what_a_reload_would_do_and_changes_nothing() {
+    let world = World::default();
+    let servers: [(&str, &[&str]); 4] =
+        [("db", &[]), ("api", &["db"]), ("other", &[]), ("old", &[])];
+    let host = start(&world, config(&servers)).await;
+    let mut next = config(&[("new", &[]), ("other", &[]), ("api", &["db"]), ("db", &[])]);
+    next.servers.get_mut("db").unwrap().request_timeout = Duration::from_secs(5);
+    let plan = host.plan_reload(next.clone()).await.expect("valid");
+    assert_eq!((plan.added, plan.removed), (vec![name("new")], vec![name("old")]));
+    assert_eq!(plan.kept, [name("other")]);
+    let changed: Vec<_> = plan.changed.iter().map(|(n, f)| (n.as_str(), f.join(" "))).collect();
+    assert_eq!(changed, [("db", "timeout".to_owned()), ("api", "dependency `db`".to_owned())]);
+    assert_eq!(world.server("db").opens(), 1);
+    next.servers.get_mut("api").unwrap().dependencies = vec![name("ghost")];
+    let error = host.plan_reload(next).await.expect_err("no such server");
+    assert_eq!(error.code, ErrorCode::Configuration);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_under_another_name_starts_when_the_old_one_is_gone() {
+    let world = World::default();
+    *world.server("a").stop.lock().unwrap() = Duration::from_secs(2);
+    let host = start(&world, config(&[("a", &[])])).await;
+    let mut renamed = config(&[("k", &[]), ("free", &[])]);
+    renamed.servers.get_mut("k").unwrap().transport =
+        config(&[("a", &[])]).servers["a"].transport.clone();
+    host.reload(renamed).await.expect("valid");
+    let at = |what: &str, server: &str| {
+        let found = host.journal().into_iter().find(|record| {
+            record.fact.name() == what && record.fact.server() == Some(&name(server))
+        });
+        found.map(|record| record.seq).expect("it happened")
+    };
+    assert!(at("serverRemoved", "a") < at("serverAdded", "k"));
+    assert!(at("serverAdded", "free") < at("serverRemoved", "a"), "nobody else waits");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_cannot_be_used_changes_nothing() {
     let world = World::default();

@@ -32,6 +32,7 @@ pub fn masking(server: &str, secrets: &[&str]) -> Deck {
         clock: Clock::system(),
         redactor: Redactor::new(secrets.iter().map(|s| Secret::new(*s))),
         logs: logs.clone(),
+        source: mcpdeck::host::logs::LogSource::Stderr,
         stderr_line_bytes: 1 << 10,
     };
     Deck { context, logs }

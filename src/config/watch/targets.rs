@@ -110,6 +110,11 @@ impl Fingerprint {
         });
         Self { path: path.to_path_buf(), state }
     }
+
+    /// Whether there is such a file.
+    pub const fn exists(&self) -> bool {
+        self.state.is_some()
+    }
 }
 
 /// The fingerprints of several files.
@@ -132,7 +137,7 @@ fn identity(_: &std::fs::Metadata) -> (u64, u64, i64, i64) {
 
 /// The name of the file system when changes made elsewhere are not reported on it.
 #[cfg(target_os = "linux")]
-fn remote(folder: &Path) -> Option<String> {
+pub(crate) fn remote(folder: &Path) -> Option<String> {
     let kind = rustix::fs::statfs(folder).ok()?.f_type as u32;
     let name = match kind {
         0x6969 => "NFS",
@@ -151,7 +156,7 @@ fn remote(folder: &Path) -> Option<String> {
 
 /// Elsewhere the slow sweep finds what is not reported.
 #[cfg(not(target_os = "linux"))]
-fn remote(_: &Path) -> Option<String> {
+pub(crate) fn remote(_: &Path) -> Option<String> {
     None
 }
 

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Diagnostic, Environment, McpConfig};
+use crate::config::{Diagnostic, Environment, McpConfig, SourceOptions};
 use crate::host::approvals::desk::{ApprovalDesk, Person};
 use crate::host::approvals::{Drafter, RequestHandler};
 use crate::host::deck::{Deck, DeckParts};
+use crate::host::dev::Crew;
 use crate::host::handle::{Host, Inner, Startup};
 use crate::host::logs::LogRecord;
 use crate::host::projector;
@@ -30,6 +31,7 @@ pub struct HostBuilder {
     person: Person,
     drafter: Option<Arc<dyn Drafter>>,
     connector: Option<Arc<dyn Connector>>,
+    sources: Option<SourceOptions>,
 }
 
 /// Records and bytes of logs that are kept.
@@ -87,6 +89,14 @@ impl HostBuilder {
         self
     }
 
+    /// Acts on `dev` of the entries: when sources change, builds and restarts their server. Without
+    /// this, `dev` is only read.
+    #[must_use]
+    pub fn follow_sources(mut self, options: SourceOptions) -> Self {
+        self.sources = Some(options);
+        self
+    }
+
     /// Starts the servers.
     ///
     /// # Errors
@@ -113,7 +123,7 @@ impl HostBuilder {
         let parts = DeckParts { facts, logs, desk: Arc::clone(&desk), connector };
         let deck = Arc::new(Deck::new(parts));
         desk.attach(&deck);
-        let mut supervisor = Supervisor::new(Arc::clone(&deck), config)?;
+        let mut supervisor = Supervisor::new(Arc::clone(&deck), config, Crew::new(self.sources))?;
         let (orders, ordered) = mpsc::channel(ORDERS);
         let abandoned = CancellationToken::new();
         // From here on, dropping the handle, also by dropping this future, stops what was started.

@@ -14,7 +14,7 @@ use crate::host::operation::{forgive, reset};
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
-use crate::host::supervisor::Order;
+use crate::host::supervisor::{Order, ReloadPlan};
 use crate::host::{ApprovalId, Error, ErrorCode, Fact, Timestamp};
 use crate::text::SafeText;
 
@@ -23,6 +23,8 @@ impl Host {
     /// waits for the same end.
     pub async fn shutdown(&self) -> ShutdownReport {
         let began = tokio::time::Instant::now();
+        // A reload that waits for calls in flight must not hold up the end.
+        self.inner.deck.hurry.cancel();
         let (done, wait) = oneshot::channel();
         if self.inner.orders.send(Order::Shutdown(done)).await.is_ok() {
             let _ = wait.await;
@@ -165,7 +167,8 @@ impl Host {
     }
 
     /// Applies another configuration: unchanged servers keep process and session (C8). Returns when
-    /// removed servers are gone and changed ones are on their way.
+    /// removed servers are gone and changed ones are on their way: calls in flight on either have
+    /// a grace of five seconds (the entry's `shutdownTimeout` when that is shorter) to finish.
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] when it cannot be used; the one before stays.
@@ -173,6 +176,18 @@ impl Host {
         let (done, wait) = oneshot::channel();
         let order = Order::Reload(Box::new(config), done);
         let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
+        self.inner.orders.send(order).await.map_err(|_| stopping())?;
+        wait.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// Says what [`Host::reload`] would do with a configuration. Changes nothing.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] when it cannot be used.
+    pub async fn plan_reload(&self, config: McpConfig) -> Result<ReloadPlan, Error> {
+        let (done, wait) = oneshot::channel();
+        let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
+        let order = Order::Plan(Box::new(config), done);
         self.inner.orders.send(order).await.map_err(|_| stopping())?;
         wait.await.unwrap_or_else(|_| Err(stopping()))
     }

@@ -36,8 +36,9 @@ use crate::text::SafeText;
 pub enum Command {
     /// Start, stop or restart; answered when the machine has taken it.
     Control(Input, oneshot::Sender<()>),
-    /// Another configuration; restarts, starts or stops the server accordingly.
-    Reconfigure(Arc<ServerConfig>, oneshot::Sender<()>),
+    /// Another configuration, and what to say of it; restarts, starts or stops the server
+    /// accordingly.
+    Reconfigure(Arc<ServerConfig>, SafeText, oneshot::Sender<()>),
     /// The same configuration at another place of its file.
     Moved(Arc<ServerConfig>),
     /// A request timed out on the session of this generation.
@@ -92,6 +93,8 @@ pub struct Actor {
     closed: Option<SafeText>,
     /// Whether the end of the process is being waited for.
     ending: bool,
+    /// Ends the grace of calls in flight.
+    draining: Option<CancellationToken>,
     refreshes: Refreshes,
     /// Lists of this or the last session, filtered.
     capabilities: Arc<Capabilities>,
@@ -121,6 +124,7 @@ impl Actor {
             ready_since: None,
             closed: None,
             ending: false,
+            draining: None,
             refreshes: Refreshes::default(),
             capabilities: Arc::default(),
             listed_before: false,
@@ -166,8 +170,8 @@ impl Actor {
                 self.give(input).await;
                 let _ = done.send(());
             }
-            Command::Reconfigure(config, done) => {
-                self.reconfigure(config).await;
+            Command::Reconfigure(config, reason, done) => {
+                self.reconfigure(config, reason).await;
                 let _ = done.send(());
             }
             Command::Moved(config) => {
@@ -182,20 +186,20 @@ impl Actor {
         }
     }
 
-    async fn reconfigure(&mut self, config: Arc<ServerConfig>) {
+    async fn reconfigure(&mut self, config: Arc<ServerConfig>, reason: SafeText) {
         self.config = Arc::clone(&config);
         self.deck.desk.configure(&config);
         self.deck.facts.record(introduction(&config)).await;
         self.slot.publish(|live| live.config = Arc::clone(&config));
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {
-            (true, _) => self.give(Input::Stop(Next::Disable)).await,
+            (true, _) => self.give(Input::Retire(Next::Disable, reason)).await,
             // What it waited for may be another thing now, or nothing.
             (false, true) if *self.machine.phase() == Phase::Waiting => {
                 let input = self.dependencies();
                 self.give(input).await;
             }
-            (false, true) => self.give(Input::Restart).await,
+            (false, true) => self.give(Input::Retire(Next::Start, reason)).await,
             (false, false) => self.give(Input::Start).await,
         }
     }
@@ -280,6 +284,12 @@ impl Actor {
             Step::Publish => self.publish(),
             Step::Unpublish(reason) => self.unpublish(&reason),
             Step::End => self.end(),
+            Step::Drain => self.drain(),
+            Step::Hurry => {
+                if let Some(draining) = &self.draining {
+                    draining.cancel();
+                }
+            }
             Step::Arm(delay) => self.arm(delay),
             Step::Disarm => self.epoch += 1,
             Step::Announce { state, reason, retry_at } => {

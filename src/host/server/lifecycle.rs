@@ -62,6 +62,8 @@ impl Lifecycle {
             Input::Start => self.start(),
             Input::Restart => self.restart(),
             Input::Stop(next) => self.stop(next),
+            Input::Retire(next, reason) => self.retire(next, reason),
+            Input::Renew(reason) => self.renew(reason),
             Input::Unblocked if self.phase == Phase::Waiting => self.open(),
             Input::Blocked(reason) if self.phase == Phase::Waiting => {
                 vec![announce(ServerState::Waiting, Some(reason))]
@@ -129,7 +131,57 @@ impl Lifecycle {
                 self.phase = Phase::Stopping { next: Next::Start };
                 Vec::new()
             }
+            Phase::Stopping { .. } => {
+                self.start();
+                vec![Step::Hurry]
+            }
             _ => self.start(),
+        }
+    }
+
+    fn retire(&mut self, next: Next, reason: SafeText) -> Vec<Step> {
+        match self.phase {
+            Phase::Ready => {
+                self.phase = Phase::Stopping { next };
+                vec![
+                    Step::Unpublish(reason.clone()),
+                    announce(ServerState::Shutdown, Some(reason)),
+                    Step::Drain,
+                ]
+            }
+            // A stop that runs is not hurried by another change of the entry.
+            Phase::Stopping { .. } => {
+                self.follow_with(next);
+                Vec::new()
+            }
+            _ if next == Next::Start => self.restart(),
+            _ => self.stop(next),
+        }
+    }
+
+    fn renew(&mut self, reason: SafeText) -> Vec<Step> {
+        match self.phase {
+            Phase::Ready => self.retire(Next::Start, reason),
+            Phase::Starting
+            | Phase::Backoff
+            | Phase::Wedged
+            | Phase::Dying { .. }
+            | Phase::Failed => self.restart(),
+            // What is not wanted stays down; what is about to start takes what it finds then.
+            Phase::Disabled
+            | Phase::Waiting
+            | Phase::Stopping { .. }
+            | Phase::Stopped
+            | Phase::Gone => Vec::new(),
+        }
+    }
+
+    /// Something else follows the stop that runs; leaving the deck is for good.
+    fn follow_with(&mut self, next: Next) {
+        if let Phase::Stopping { next: before } = &mut self.phase
+            && *before != Next::Leave
+        {
+            *before = next;
         }
     }
 
@@ -152,10 +204,9 @@ impl Lifecycle {
                 self.phase = Phase::Stopping { next };
                 Vec::new()
             }
-            Phase::Stopping { next: before } => {
-                let next = if before == Next::Leave { before } else { next };
-                self.phase = Phase::Stopping { next };
-                Vec::new()
+            Phase::Stopping { .. } => {
+                self.follow_with(next);
+                vec![Step::Hurry]
             }
             Phase::Disabled => match next {
                 Next::Rest | Next::Disable => Vec::new(),

@@ -48,6 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 pub use containment::{Containment, containment};
 pub use environment::is_safe_name;
@@ -58,7 +59,7 @@ pub use usage::Usage;
 
 use crate::config::ServerName;
 use crate::host::Clock;
-use crate::host::logs::LogRecord;
+use crate::host::logs::{LogRecord, LogSource};
 use crate::host::ring::Ring;
 use crate::host::view::ExitView;
 use crate::secret::Redactor;
@@ -75,6 +76,8 @@ pub struct ProcessContext {
     pub redactor: Redactor,
     /// Where stderr lines go.
     pub logs: Ring<LogRecord>,
+    /// As what they are logged.
+    pub source: LogSource,
     /// Longest stderr line kept, in bytes; the rest of a longer one is dropped and counted.
     pub stderr_line_bytes: usize,
 }
@@ -212,6 +215,12 @@ impl ServerProcess {
     /// the log itself has gaps.
     pub fn stderr_tail(&self, lines: usize) -> Vec<SafeText> {
         self.inner.stderr.tail(lines)
+    }
+
+    /// Logs what the process writes to stdout as if it came over stderr: for a program that speaks
+    /// to people. The task ends with the output.
+    pub fn log_stdout(&self, stdout: ServerStdout, context: ProcessContext) -> JoinHandle<()> {
+        tokio::spawn(stderr::pump(stdout, self.inner.stderr.clone(), context))
     }
 
     /// What stderr amounted to so far.

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::config::{StdioConfig, TransportConfig};
+use crate::host::logs::LogSource;
 use crate::host::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
 };
@@ -235,6 +236,7 @@ fn process_context(context: &SessionContext) -> ProcessContext {
         clock: context.clock,
         redactor: context.redactor.clone(),
         logs: context.logs.clone(),
+        source: LogSource::Stderr,
         stderr_line_bytes: context.limits.stderr_line_bytes,
     }
 }

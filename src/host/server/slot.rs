@@ -37,6 +37,17 @@ pub struct Slot {
     live: watch::Sender<Arc<Live>>,
     ledger: Mutex<Ledger>,
     calls: Mutex<BTreeMap<CallId, Arc<InFlight>>>,
+    /// Requests of callers that are with the server now.
+    busy: watch::Sender<usize>,
+}
+
+/// A request that is with the server, until it is dropped.
+pub struct Busy<'a>(&'a Slot);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.send_modify(|count| *count = count.saturating_sub(1));
+    }
 }
 
 /// A snapshot of a server, as callers and dependents see it.
@@ -128,7 +139,19 @@ impl Slot {
             live: watch::channel(Arc::new(live)).0,
             ledger: Mutex::default(),
             calls: Mutex::default(),
+            busy: watch::channel(0).0,
         }
+    }
+
+    /// A request of a caller goes to the server.
+    pub fn enter(&self) -> Busy<'_> {
+        self.busy.send_modify(|count| *count += 1);
+        Busy(self)
+    }
+
+    /// Waits until no request of a caller is with the server.
+    pub async fn idle(&self) {
+        let _ = self.busy.subscribe().wait_for(|count| *count == 0).await;
     }
 
     /// Messages in the black box.

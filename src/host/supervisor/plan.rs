@@ -3,19 +3,29 @@
 use crate::config::change::ConfigChange;
 use crate::config::{McpConfig, ServerName};
 use crate::host::supervisor::graph;
+use crate::text::SafeText;
 
-/// What is to be done.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) added: Vec<ServerName>,
-    pub(super) removed: Vec<ServerName>,
-    /// Servers to restart, with the fields that differ.
-    pub(super) changed: Vec<(ServerName, Vec<String>)>,
-    pub(super) kept: Vec<ServerName>,
+/// What a reload does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReloadPlan {
+    /// Servers to start.
+    pub added: Vec<ServerName>,
+    /// Servers to stop.
+    pub removed: Vec<ServerName>,
+    /// Servers to restart, with the settings that differ or the dependency that restarts.
+    pub changed: Vec<(ServerName, Vec<String>)>,
+    /// Servers that are left alone.
+    pub kept: Vec<ServerName>,
 }
 
-impl Plan {
-    pub(super) fn between(before: &McpConfig, after: &McpConfig) -> Self {
+impl ReloadPlan {
+    /// Whether no server is touched.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+
+    /// What is to be done to come from one configuration to another.
+    pub fn between(before: &McpConfig, after: &McpConfig) -> Self {
         let ConfigChange { added, removed, changed, mut kept } =
             ConfigChange::between(before, after);
         let mut plan = Self { added, removed, changed, kept: Vec::new() };
@@ -40,8 +50,20 @@ impl Plan {
     }
 }
 
+/// Why a server restarts, in words: the settings that differ, the first three by name.
+pub(super) fn restart_reason(fields: &[String]) -> SafeText {
+    let named =
+        |field: &String| if field.contains('`') { field.clone() } else { format!("`{field}`") };
+    let mut words: Vec<String> = fields.iter().take(3).map(named).collect();
+    if fields.len() > 3 {
+        words.push(format!("{} more", fields.len() - 3));
+    }
+    SafeText::line(&format!("restarting: {} changed", words.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::ReloadPlan as Plan;
     use super::*;
     use crate::config::TransportConfig;
     use crate::host::supervisor::graph::tests::config;

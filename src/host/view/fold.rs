@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{ServerState, ServerView, StepView};
+use crate::host::dev::DevView;
 use crate::host::{Fact, Timestamp};
 
 impl ServerView {
@@ -83,7 +84,7 @@ impl ServerView {
                     self.tool_breakers.insert(tool.clone(), breaker.clone());
                 }
             }
-            _ => {}
+            fact => DevView::apply(&mut self.dev, at, fact),
         }
     }
 }

@@ -352,7 +352,7 @@ impl LogsPane {
         let room = area.width.saturating_sub(lead + 1);
         let text_role = match record.source {
             LogSource::Host => Role::Text,
-            LogSource::Stderr | LogSource::Notification => Role::Foreign,
+            LogSource::Stderr | LogSource::Notification | LogSource::Build => Role::Foreign,
         };
         let mut height = 0;
         let lines: Vec<&str> = if self.wrap {

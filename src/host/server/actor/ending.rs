@@ -1,18 +1,25 @@
 //! The end of a session and its process, asked for or not, and the reason that is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use tokio_util::sync::CancellationToken;
 
+use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, EXIT_FOLLOWS, Happened};
 use crate::host::server::connect::{ExitReport, Opened, StopPlan};
 use crate::host::server::lifecycle::{Input, Loss, Phase};
+use crate::host::server::slot::Slot;
 use crate::host::view::ExitView;
 use crate::host::{Error, ErrorCode, Fact};
 use crate::text::SafeText;
 
 /// How long a session may take to say goodbye before its process is ended anyway.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// How long calls in flight may take to finish before a server that changed is ended; the entry's
+/// `shutdownTimeout` when that is shorter.
+const GRACE: Duration = Duration::from_secs(5);
 
 impl Actor {
     /// Closes the session and ends the process, as asked.
@@ -29,8 +36,28 @@ impl Actor {
         self.work.push(ending.map(Happened::Ended).boxed());
     }
 
+    /// The same once the calls in flight are done. Callers are turned away already; those that do
+    /// not finish within the grace are told that they were cancelled, and so is the log.
+    pub(super) fn drain(&mut self) {
+        if self.ending {
+            return;
+        }
+        let Some(opened) = self.current.take() else { return self.end() };
+        self.ending = true;
+        let hurry = self.deck.hurry.child_token();
+        self.draining = Some(hurry.clone());
+        let (deck, slot, plan) = (Arc::clone(&self.deck), Arc::clone(&self.slot), self.plan());
+        let (farewell, grace) = (self.farewell(), GRACE.min(self.config.shutdown_timeout));
+        let ending = async move {
+            let farewell = drained(&deck, &slot, grace, &hurry).await.unwrap_or(farewell);
+            Happened::Ended(end(opened, farewell, plan).await)
+        };
+        self.work.push(ending.boxed());
+    }
+
     pub(super) async fn ended(&mut self, report: Option<ExitReport>) {
         self.ending = false;
+        self.draining = None;
         self.forget_session();
         self.tell_exit(report).await;
         self.give(Input::Ended).await;
@@ -133,6 +160,31 @@ impl Actor {
         let reason = live.reason.as_ref().map_or("the session ended", |reason| reason.as_str());
         Error::new(ErrorCode::ServerUnavailable, reason).server(&self.slot.name)
     }
+}
+
+/// Waits for the calls in flight; gives what those are told that did not finish in time.
+async fn drained(
+    deck: &Deck,
+    slot: &Slot,
+    grace: Duration,
+    hurry: &CancellationToken,
+) -> Option<Error> {
+    tokio::select! {
+        biased;
+        () = slot.idle() => return None,
+        () = hurry.cancelled() => {}
+        () = tokio::time::sleep(grace) => {}
+    }
+    let calls: Vec<SafeText> = slot
+        .calls()
+        .values()
+        .map(|call| SafeText::line(&format!("{} {}", call.view.method, call.view.target)))
+        .collect();
+    let reason = slot.live().reason.clone().unwrap_or_default();
+    let message = format!("cancelled: the server is {reason}; the call had not finished by then");
+    let server = slot.name.clone();
+    deck.facts.record(Fact::CallsCancelled { server, calls, reason }).await;
+    Some(Error::new(ErrorCode::Cancelled, message).server(&slot.name))
 }
 
 async fn end(opened: Opened, farewell: Error, plan: StopPlan) -> Option<ExitReport> {

@@ -169,14 +169,44 @@ fn a_lost_connection_is_announced_at_once_and_judged_when_the_process_is_gone() 
     assert_eq!(armed(&rig.give(Input::Ended)), Some(2));
 }
 
+#[test]
+fn another_entry_lets_calls_finish_and_a_wish_by_hand_does_not_wait_for_them() {
+    let mut rig = Rig::ready(RestartPolicy::Never);
+    let steps = rig.give(Input::Retire(Next::Start, text("restarting: `args` changed")));
+    assert_eq!(steps.last(), Some(&Step::Drain));
+    assert_eq!(rig.give(Input::Retire(Next::Disable, text("disabled"))), [], "no hurry");
+    assert_eq!(rig.give(Input::Restart), [Step::Hurry]);
+    assert_eq!(rig.give(Input::Stop(Next::Rest)), [Step::Hurry]);
+    rig.give(Input::Ended);
+    assert_eq!(rig.machine.phase(), &Phase::Stopped);
+}
+
+#[test]
+fn new_sources_revive_what_failed_and_leave_alone_what_was_stopped() {
+    let renew = || Input::Renew(text("restarting: a.py changed"));
+    let mut rig = Rig::ready(RestartPolicy::Never);
+    rig.give(died(5));
+    assert_eq!(rig.machine.phase(), &Phase::Failed);
+    assert_eq!(rig.give(renew()), [Step::CheckDependencies]);
+    rig.give(Input::Stop(Next::Rest));
+    assert_eq!(rig.give(renew()), []);
+    assert_eq!(rig.machine.phase(), &Phase::Stopped);
+    let mut rig = Rig::new(RestartPolicy::Never);
+    rig.give(Input::Start);
+    rig.give(Input::Unblocked);
+    assert_eq!(rig.give(renew()), [Step::Abort], "an attempt over old sources is given up");
+}
+
 fn any_input() -> impl Strategy<Value = Input> {
     let next =
-        prop_oneof![Just(Next::Rest), Just(Next::Start), Just(Next::Disable), Just(Next::Leave)];
+        || prop_oneof![Just(Next::Rest), Just(Next::Start), Just(Next::Disable), Just(Next::Leave)];
     let loss = || Loss { reason: text("x"), lived: Duration::ZERO };
     prop_oneof![
         Just(Input::Start),
         Just(Input::Restart),
-        next.prop_map(Input::Stop),
+        next().prop_map(Input::Stop),
+        next().prop_map(|next| Input::Retire(next, text("c"))),
+        Just(Input::Renew(text("s"))),
         Just(Input::Unblocked),
         Just(Input::Blocked(text("b"))),
         Just(Input::Opened),

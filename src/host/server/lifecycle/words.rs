@@ -70,6 +70,11 @@ pub enum Input {
     Restart,
     /// Somebody wants it stopped.
     Stop(Next),
+    /// Its entry changed or is gone, for this reason: calls in flight may finish first.
+    Retire(Next, SafeText),
+    /// What it is made of changed, for this reason: a server that is wanted starts afresh, calls in
+    /// flight may finish first; one that was stopped or disabled by hand stays so.
+    Renew(SafeText),
     /// All dependencies are ready.
     Unblocked,
     /// A dependency is not ready; why.
@@ -87,7 +92,8 @@ pub enum Input {
     Lost(Loss),
     /// Connection and process are gone, unasked.
     Died(Loss),
-    /// The session is closed and the process gone, as asked by [`Step::End`] or [`Step::Abort`].
+    /// The session is closed and the process gone, as asked by [`Step::End`], [`Step::Drain`] or
+    /// [`Step::Abort`].
     Ended,
     /// A request timed out and that makes the server unavailable (decision D4).
     TimedOut(SafeText),
@@ -110,6 +116,10 @@ pub enum Step {
     Unpublish(SafeText),
     /// Close the session and end the process; report [`Input::Ended`].
     End,
+    /// The same once the calls in flight are done, or their grace is over.
+    Drain,
+    /// The grace of a running [`Step::Drain`] is over.
+    Hurry,
     /// Report [`Input::Timer`] after this long; replaces an earlier one.
     Arm(Duration),
     /// Forget the timer.

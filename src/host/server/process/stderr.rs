@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::ProcessContext;
 use crate::config::LogLevel;
-use crate::host::logs::{LogRecord, LogSource};
+use crate::host::logs::LogRecord;
 use crate::secret::Redactor;
 use crate::text::SafeText;
 
@@ -344,7 +344,7 @@ impl<'a> Cutter<'a> {
         self.context.logs.push(Arc::new(LogRecord {
             at: self.context.clock.now(),
             server: Some(self.context.server.clone()),
-            source: LogSource::Stderr,
+            source: self.context.source,
             level,
             logger: None,
             text,
