@@ -7,6 +7,7 @@ pub mod atomic;
 pub mod change;
 pub mod diagnostics;
 pub mod discover;
+pub mod drafts;
 pub mod edit;
 mod entry;
 mod env_file;

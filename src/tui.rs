@@ -16,6 +16,7 @@ mod fault;
 pub mod filter;
 pub mod form;
 pub mod glyph;
+pub mod graphics;
 pub mod ink;
 pub mod input;
 pub mod keymap;

@@ -37,7 +37,8 @@ pub enum HistoryRecord {
         /// How long it took, without waiting for a person.
         millis: u64,
     },
-    /// A form as it was left; `null` when it was sent or emptied.
+    /// A form as it is; `null` when it was emptied. Kept in a file of its own, see
+    /// [`drafts`](super::drafts).
     #[serde(rename_all = "camelCase")]
     Draft {
         /// What it calls.
@@ -78,7 +79,7 @@ impl History {
 
     /// Reads the file; what cannot be read is left out, a missing file is an empty history.
     pub fn load(path: &Path) -> Self {
-        let mut history = Self::default();
+        let mut history = Self { drafts: super::drafts::load(path), ..Self::default() };
         let Ok(text) = std::fs::read_to_string(path) else { return history };
         for line in text.lines() {
             if let Ok(record) = serde_json::from_str(line) {
@@ -132,11 +133,14 @@ impl History {
         self.last_id + 1
     }
 
-    /// Appends one record to the file, which only its owner may read.
+    /// Appends one record to the file, which only its owner may read; a draft goes to its own.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn append(path: &Path, record: &HistoryRecord) -> io::Result<()> {
+        if let HistoryRecord::Draft { target, value } = record {
+            return super::drafts::save(path, target, value);
+        }
         let mut line = serde_json::to_string(record)?;
         if line.len() > Self::LONGEST {
             let HistoryRecord::Began { id, at, target, .. } = record else { return Ok(()) };
@@ -179,9 +183,6 @@ impl History {
                     push(&HistoryRecord::Ended { id: entry.id, outcome, millis });
                 }
             }
-        }
-        for (target, value) in &self.drafts {
-            push(&HistoryRecord::Draft { target: target.clone(), value: value.clone() });
         }
         super::saved::write_whole(path, text.as_bytes())
     }

@@ -120,6 +120,8 @@ pub struct Setup {
     pub tour: bool,
     /// Calls of the past and saved calls.
     pub calls: calls::Calls,
+    /// What the terminal can draw.
+    pub graphics: crate::tui::graphics::Support,
 }
 
 /// The dashboard.
@@ -187,6 +189,7 @@ impl App {
             Message::Input(event) => self.input(event, &mut effects),
             message => self.incoming(message, &mut effects),
         }
+        self.call_work(&mut effects);
         effects
     }
 

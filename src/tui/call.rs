@@ -5,6 +5,7 @@ pub mod ask;
 pub mod command;
 mod draw;
 pub mod export;
+pub mod follow;
 pub mod keys;
 pub mod run;
 pub mod screen;
@@ -13,6 +14,7 @@ pub mod template;
 #[cfg(test)]
 mod tests;
 mod typing;
+pub mod updates;
 
 pub use command::CallCommand;
 pub use run::{Run, RunState};

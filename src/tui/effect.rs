@@ -11,8 +11,10 @@ use crate::config::saved::SavedCall;
 use crate::config::{LogLevel, RootConfig, ServerName};
 use crate::host::cache::CacheKey;
 use crate::host::{Answer, ApprovalId, RuleKind, SessionRule, Validation};
-use crate::tui::message::{CallToken, EditToken};
+use crate::tui::form::CheckJob;
+use crate::tui::message::{CallToken, EditToken, FormToken, PictureToken};
 use crate::tui::prefs::Prefs;
+use crate::tui::result::{Content, PictureJob};
 
 /// Something to do outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +45,20 @@ pub enum Effect {
         /// Content.
         content: Vec<u8>,
     },
+    /// Write a file the person named; `~` is the home directory, a relative path goes to the working
+    /// directory.
+    SaveAs {
+        /// Path.
+        path: PathBuf,
+        /// Content.
+        content: Content,
+        /// What happens to a file that is there.
+        existing: Existing,
+    },
+    /// Check the value of a form; comes back with what was found.
+    Check(FormToken, Box<CheckJob>),
+    /// Work on a picture of a result; comes back with what came of it.
+    Picture(PictureToken, Box<PictureJob>),
     /// Open text in `$EDITOR`.
     Edit {
         /// Comes back with the text.
@@ -86,6 +102,15 @@ pub enum ConfigCommand {
         /// The servers.
         servers: Vec<ServerName>,
     },
+}
+
+/// What happens to a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is left alone; the person is asked.
+    Keep,
+    /// It is replaced: the person said so.
+    Replace,
 }
 
 /// A command to one server.

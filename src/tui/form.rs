@@ -3,6 +3,7 @@
 //! The value lives in [`FormState`]; rows are derived from schema and value, so that form and JSON
 //! are two views of the same thing and nothing is lost by switching. Owns no server and no call.
 
+pub mod check;
 pub mod command;
 pub mod draw;
 pub mod edit;
@@ -17,11 +18,13 @@ pub mod popup;
 pub mod problem;
 pub mod row;
 pub mod schema;
+mod secret;
 pub mod seed;
 pub mod state;
 #[cfg(test)]
 mod tests;
 
+pub use check::{CheckJob, Checked};
 pub use command::FormCommand;
 pub use field::FieldKind;
 pub use problem::Problem;

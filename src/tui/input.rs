@@ -20,6 +20,8 @@ pub use windows::InputThread;
 pub enum Input {
     /// A key, a mouse event, a paste, a change of focus.
     Event(crossterm::event::Event),
+    /// The terminal answered a question of ours.
+    Reply(crate::tui::graphics::TerminalReply),
     /// The terminal hung up; nothing more will come.
     Gone,
 }

@@ -1,5 +1,6 @@
 //! What can happen to the dashboard: everything `App::update` reacts to.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossterm::event::Event;
@@ -14,7 +15,10 @@ use crate::host::ring::Batch;
 use crate::host::traffic::TrafficRecord;
 use crate::host::{CallId, CallOutcome, Error, HostView, Progress, Timestamp};
 use crate::text::SafeText;
+use crate::tui::form::Checked;
+use crate::tui::graphics::TerminalReply;
 use crate::tui::model::{FileText, Situation, Usage};
+use crate::tui::result::{Content, PictureDone};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -67,6 +71,17 @@ pub enum Message {
     Edited(EditToken, Result<String, SafeText>),
     /// A file was read for a field.
     FileRead(EditToken, Result<Vec<u8>, SafeText>),
+    /// A file that was to be written is there already.
+    FileExists(PathBuf, Content),
+    /// A form was checked.
+    Checked(FormToken, Box<Checked>),
+    /// A picture of a result was worked on.
+    PictureDone(PictureToken, Box<PictureDone>),
+    /// The terminal answered what it can draw.
+    Terminal(TerminalReply),
+    /// The terminal was handed to another program and is ours again, or is to be drawn anew: what
+    /// it keeps of pictures may be gone.
+    Repainted,
     /// Theme sources and keymap text of the user changed.
     UserFiles(UserFiles),
     /// The process was asked to end (SIGTERM, SIGHUP, SIGINT).
@@ -87,6 +102,19 @@ pub struct UserFiles {
 /// Tells one call of the dashboard from another, from before it has an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallToken(pub u64);
+
+/// Tells one form from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FormToken(pub u64);
+
+/// Tells one result from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PictureToken {
+    /// Its screen.
+    pub screen: u64,
+    /// Its run on that screen.
+    pub run: u64,
+}
 
 /// Tells one visit to the editor from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

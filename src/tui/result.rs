@@ -1,18 +1,24 @@
 //! Results worth reading: every content kind of the specification, structured content with its
 //! violations, and the raw answer. Only visible rows are ever built, whatever the size.
 
+mod audio;
+pub mod binary;
 pub mod content;
 pub mod diff;
 pub mod draw;
 pub mod hex;
-mod image;
+pub mod image;
+mod lay;
 mod markdown;
+mod pictures;
 pub mod rows;
-mod take;
+pub mod take;
 #[cfg(test)]
 mod tests;
 pub mod tree;
 pub mod view;
 
 pub use content::{Block, Blocks};
+pub use image::{PictureDone, PictureJob};
+pub use take::Content;
 pub use view::{ResultCommand, ResultView};

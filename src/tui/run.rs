@@ -21,6 +21,7 @@ use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw, Setup};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, EngineEvent, Masks, Source};
+use crate::tui::graphics;
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
@@ -121,11 +122,16 @@ impl Deck {
         let saved_problem = saved.as_ref().err().map(ToString::to_string);
         let mut setup = setup(&options, &places, read_prefs(prefs_file.as_deref()));
         setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
+        let asks = setup.graphics.asks(std::env::var("TERM").ok().as_deref());
         let mut app = App::new(setup, clock.now());
         let (messages, mut incoming) = mpsc::channel(256);
         let _guard = PanicGuard::install(messages.clone());
         let signals = Signals::listen()?;
         let mut session = Session::enter()?;
+        if asks {
+            // Nobody waits for the answer: it comes as input, or never.
+            session.write(graphics::QUESTION)?;
+        }
         let (width, height) = session.size()?;
         app.update(Message::Resize(width, height));
         app.prepare();
@@ -196,7 +202,7 @@ impl Deck {
                         terminal_lives = false;
                         self.terminal_gone().await;
                     }
-                    input @ Input::Event(_) => self.react(Event::Input(Some(input))).await?,
+                    input => self.react(Event::Input(Some(input))).await?,
                 }
             }
             for _ in 0..256 {
@@ -215,6 +221,7 @@ impl Deck {
     async fn react(&mut self, event: Event) -> io::Result<()> {
         match event {
             Event::Input(Some(Input::Event(event))) => self.update(Message::Input(event)).await,
+            Event::Input(Some(Input::Reply(reply))) => self.update(Message::Terminal(reply)).await,
             Event::Message(Some(message)) => self.update(message).await,
             Event::Engine(Some(event)) => self.engine_event(event).await,
             Event::Signal(signal) => self.signal(signal).await,
@@ -306,6 +313,7 @@ impl Deck {
     }
 
     fn resized(&mut self) -> io::Result<()> {
+        self.app.update(Message::Repainted);
         let (width, height) = self.session.size()?;
         self.app.update(Message::Resize(width, height));
         Ok(())
@@ -399,8 +407,12 @@ fn setup(options: &Options, places: &Places, prefs: crate::tui::prefs::Prefs) ->
             let value = value.to_ascii_lowercase();
             value.contains("utf-8") || value.contains("utf8")
         });
+    let ascii = options.ascii || !utf8;
+    let glyphs = if ascii { &crate::tui::glyph::ASCII } else { &crate::tui::glyph::UNICODE };
+    let support = graphics::Support::from_env(|name| std::env::var(name).ok(), depth, glyphs);
     Setup {
-        ascii: options.ascii || !utf8,
+        ascii,
+        graphics: support.with_cell(cell_pixels()),
         theme: options.theme.clone(),
         depth,
         prefs,
@@ -409,4 +421,13 @@ fn setup(options: &Options, places: &Places, prefs: crate::tui::prefs::Prefs) ->
         tour: options.tour,
         calls: Calls::default(),
     }
+}
+
+/// The size of a cell as the operating system has it; many terminals leave it at zero.
+fn cell_pixels() -> Option<graphics::CellPixels> {
+    let size = crossterm::terminal::window_size().ok()?;
+    let cell =
+        |pixels: u16, cells: u16| pixels.checked_div(cells).filter(|n| (2..=256).contains(n));
+    let (width, height) = (cell(size.width, size.columns)?, cell(size.height, size.rows)?);
+    Some(graphics::CellPixels { width, height })
 }

@@ -12,8 +12,9 @@ use crate::config::history::History;
 use crate::config::saved::{SavedCall, SavedCalls};
 use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin};
 use crate::text::SafeText;
-use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
+use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::message::{CallToken, Message};
+use crate::tui::result::{Content, PictureJob};
 use crate::tui::state;
 
 /// Does effects that need no terminal.
@@ -91,6 +92,25 @@ impl Runner {
                     format!("{} was not saved: {error}", name.display()),
                 )),
             }),
+            Effect::SaveAs { path, content, existing } => self.save_as(path, content, existing),
+            Effect::Check(token, job) => {
+                let messages = self.messages.clone();
+                tokio::spawn(async move {
+                    // A check that failed as a program is no verdict: the engine decides then.
+                    if let Ok(found) = tokio::task::spawn_blocking(move || job.run()).await {
+                        let _ = messages.send(Message::Checked(token, Box::new(found))).await;
+                    }
+                });
+            }
+            Effect::Picture(token, job) => {
+                let messages = self.messages.clone();
+                tokio::spawn(async move {
+                    let block = job.block;
+                    let done = tokio::task::spawn_blocking(move || job.run()).await;
+                    let done = done.unwrap_or_else(|_| PictureJob::failed(block));
+                    let _ = messages.send(Message::PictureDone(token, Box::new(done))).await;
+                });
+            }
             Effect::SavePrefs(prefs) => {
                 if let Some(Err(error)) =
                     self.prefs_file.as_ref().map(|file| state::write_prefs(file, &prefs))
@@ -109,6 +129,38 @@ impl Runner {
             Effect::ReadFile(token, path) => self.tell(Message::FileRead(token, read_file(&path))),
             _ => {}
         }
+    }
+
+    fn save_as(&self, path: PathBuf, content: Content, existing: Existing) {
+        let messages = self.messages.clone();
+        tokio::spawn(async move {
+            let write = move || {
+                let path = state::at_home(&path);
+                let written = content
+                    .bytes()
+                    .map_err(std::io::Error::other)
+                    .and_then(|bytes| state::write_file(&path, &bytes, existing));
+                (path, content, written)
+            };
+            let Ok((path, content, written)) = tokio::task::spawn_blocking(write).await else {
+                return;
+            };
+            let message = match written {
+                Ok(size) => {
+                    let path = std::path::absolute(&path).unwrap_or(path);
+                    let text = format!("wrote {size} bytes to {}", path.display());
+                    Message::Done(SafeText::line(&text))
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                    Message::FileExists(path, content)
+                }
+                Err(error) => {
+                    let text = format!("{} was not written: {error}", path.display());
+                    Message::Failed(Error::new(ErrorCode::Internal, text))
+                }
+            };
+            let _ = messages.send(message).await;
+        });
     }
 
     fn save_call(&self, name: &str, call: SavedCall) {
@@ -239,10 +291,7 @@ const FIELD_FILE: u64 = 4 << 20;
 
 fn read_file(path: &std::path::Path) -> Result<Vec<u8>, SafeText> {
     let fail = |reason: String| SafeText::line(&format!("{}: {reason}", path.display()));
-    let path = match path.strip_prefix("~") {
-        Ok(rest) => dirs::home_dir().map_or_else(|| path.to_owned(), |home| home.join(rest)),
-        Err(_) => path.to_owned(),
-    };
+    let path = state::at_home(path);
     let meta = std::fs::metadata(&path).map_err(|error| fail(error.to_string()))?;
     if !meta.is_file() || meta.len() > FIELD_FILE {
         return Err(fail("is no file, or larger than 4 MiB".to_owned()));

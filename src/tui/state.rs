@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::tui::effect::Existing;
 use crate::tui::message::UserFiles;
 use crate::tui::prefs::Prefs;
 
@@ -104,6 +105,42 @@ pub fn save_new(name: &Path, content: &[u8]) -> io::Result<PathBuf> {
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
 }
 
+/// `path` with `~` at its beginning replaced by the home directory.
+pub fn at_home(path: &Path) -> PathBuf {
+    match (path.strip_prefix("~"), dirs::home_dir()) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path.to_owned(),
+    }
+}
+
+/// Writes a file and gives its size. One that is there is kept ([`io::ErrorKind::AlreadyExists`])
+/// or replaced whole; what could not be written whole is taken away again.
+pub fn write_file(path: &Path, content: &[u8], existing: Existing) -> io::Result<u64> {
+    if path.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+    }
+    let target = match existing {
+        Existing::Keep => path.to_owned(),
+        Existing::Replace => path.with_file_name(format!(
+            ".{}.{:08x}.new",
+            path.file_name().unwrap_or_default().to_string_lossy(),
+            fastrand::u32(..)
+        )),
+    };
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&target)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    drop(file);
+    let done = written.and_then(|()| match existing {
+        Existing::Keep => Ok(()),
+        Existing::Replace => std::fs::rename(&target, path),
+    });
+    if let Err(error) = done {
+        let _ = std::fs::remove_file(&target);
+        return Err(error);
+    }
+    Ok(content.len() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +155,21 @@ mod tests {
         assert_eq!(read_prefs(Some(&file)), prefs);
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         assert_ne!(places.prefs_file(&["other.json".into()]).unwrap(), file);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_replaced_only_on_purpose_and_then_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.bin");
+        assert_eq!(write_file(&path, b"one", Existing::Keep).unwrap(), 3);
+        let refused = write_file(&path, b"two", Existing::Keep).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        write_file(&path, b"three", Existing::Replace).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"three");
+        assert!(write_file(dir.path(), b"", Existing::Replace).is_err());
+        assert!(write_file(&dir.path().join("no/such"), b"", Existing::Keep).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -17,9 +17,10 @@ use crate::host::{CallId, Timestamp};
 use crate::tui::action::Action;
 use crate::tui::call::screen::Subscription;
 use crate::tui::call::{CallCommand, CallScreen, Intent, Subject, SubjectKind};
-use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
+use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::form::draw::Look;
 use crate::tui::glyph::Glyphs;
+use crate::tui::graphics::Graphics;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallToken, EditToken};
@@ -28,6 +29,7 @@ use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::Doc;
 
 mod feed;
+mod work;
 
 /// All call screens.
 #[derive(Default)]
@@ -201,13 +203,18 @@ impl App {
     }
 
     fn intents(&mut self, intents: Vec<Intent>, effects: &mut Vec<Effect>) {
-        for intent in intents {
-            self.intent(intent, effects);
+        if let Some(open) = self.calls.open {
+            self.intents_of(open, intents, effects);
         }
     }
 
-    fn intent(&mut self, intent: Intent, effects: &mut Vec<Effect>) {
-        let Some(open) = self.calls.open else { return };
+    fn intents_of(&mut self, open: usize, intents: Vec<Intent>, effects: &mut Vec<Effect>) {
+        for intent in intents {
+            self.intent(open, intent, effects);
+        }
+    }
+
+    fn intent(&mut self, open: usize, intent: Intent, effects: &mut Vec<Effect>) {
         let Some(subject) = self.calls.screens.get(open).map(|s| s.subject.clone()) else { return };
         match intent {
             Intent::Call { run, arguments, validation } => {
@@ -247,8 +254,9 @@ impl App {
                 self.toast(ink!("copied {} characters", text.chars().count()), Role::Ok);
                 effects.push(Effect::Copy(text));
             }
-            Intent::Save(name, content) => {
-                effects.push(Effect::Save { name: name.into(), content });
+            Intent::Save(path, content) => {
+                let path = path.into();
+                effects.push(Effect::SaveAs { path, content, existing: Existing::Keep });
             }
             Intent::Edit(text, suffix) => {
                 effects.push(Effect::Edit { token: EditToken(open as u64), text, suffix });
@@ -256,10 +264,7 @@ impl App {
             Intent::ReadFile(path) => {
                 effects.push(Effect::ReadFile(EditToken(open as u64), path.into()));
             }
-            Intent::OpenResource(uri) => {
-                let subject = Subject::uri(&subject.server, &uri);
-                self.calls.show(subject, &self.keymap, self.model.now);
-            }
+            Intent::OpenResource(uri) => self.open_link(&subject.server, &uri, effects),
             Intent::Subscribe(uri, what) => {
                 let command = match what {
                     Subscription::Begin => ServerCommand::Subscribe(uri),
@@ -293,16 +298,15 @@ impl App {
 
     /// Brings the open screen up to date before a frame.
     pub(super) fn prepare_call(&mut self) {
-        let look = look(&self.theme, self.glyphs);
+        let look = self.call_look();
         let Some(area) = self.layout().map(|layout| call_area(&layout)) else { return };
-        let Some(screen) = self.calls.screen() else { return };
-        if let Some(check) = screen.pending_check() {
-            // Bounded by the validator's own time budget; only schemas that are not provably
-            // cheap come here.
-            let verdict = check.validator.check(&check.value);
-            screen.form.checked(check.revision, verdict);
+        if let Some(screen) = self.calls.screen() {
+            screen.prepare(area, &look);
         }
-        screen.prepare(area, &look);
+    }
+
+    fn call_look(&self) -> Look {
+        Look { graphics: self.setup.graphics.graphics(), ..look(&self.theme, self.glyphs) }
     }
 
     /// Draws the open call screen; gives whether there is one.
@@ -310,7 +314,12 @@ impl App {
         let Some(screen) = self.calls.open.and_then(|open| self.calls.screens.get(open)) else {
             return false;
         };
-        screen.render(&look(&self.theme, self.glyphs), self.model.now, area, buf);
+        let mut look = self.call_look();
+        if !self.overlays.is_empty() {
+            // What is laid over a picture must not be drawn over by its pixels.
+            look.graphics = look.graphics.as_blocks();
+        }
+        screen.render(&look, self.model.now, area, buf);
         true
     }
 
@@ -393,5 +402,6 @@ pub fn look(theme: &Theme, glyphs: &Glyphs) -> Look {
         added: style(Role::Added),
         removed: style(Role::Removed),
         ascii: glyphs.ellipsis == "~",
+        graphics: Graphics::default(),
     }
 }

@@ -41,6 +41,7 @@ impl App {
                 self.calls_redefined();
             }
             Message::Traffic(batch, oldest) => {
+                self.resources_updated(&batch.items, effects);
                 for record in &batch.items {
                     self.model.activity.count(&record.server, record.at);
                 }
@@ -113,6 +114,15 @@ impl App {
             }
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
             Message::Situation(situation) => self.situation(situation, effects),
+            Message::FileExists(path, content) => self.ask_to_replace(path, content),
+            Message::Checked(token, found) => self.call_checked(token, *found, effects),
+            Message::PictureDone(token, done) => self.picture_done(token, *done),
+            Message::Terminal(reply) => {
+                if self.setup.graphics.answered(reply) {
+                    self.mark(Redraw::Now);
+                }
+            }
+            Message::Repainted => self.redraw_pictures(),
             Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             Message::Failed(error) => self.failed(&error),
             Message::UserFiles(user) => {

@@ -1,6 +1,6 @@
 //! Questions over the call screen: what to do about problems, lists to pick from, lines to type.
 
-use crossterm::event::{KeyCode, KeyEvent};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::export::Export;
 use super::run::Run;
@@ -47,6 +47,8 @@ pub enum Line {
     Search,
     /// A path.
     File,
+    /// Where to write a result.
+    SaveAs,
 }
 
 impl CallScreen {
@@ -104,7 +106,18 @@ impl CallScreen {
                     KeyCode::Backspace => {
                         text.pop();
                     }
-                    KeyCode::Char(c) => text.push(c),
+                    KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                        text.clear();
+                    }
+                    KeyCode::Char('w') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                        let kept = text.trim_end_matches(['/', ' ']).rfind(['/', ' ']);
+                        text.truncate(kept.map_or(0, |at| at + 1));
+                    }
+                    KeyCode::Char(c)
+                        if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+                    {
+                        text.push(c);
+                    }
                     _ => {}
                 }
                 self.ask = Some(Ask::Line(line, text));
@@ -178,12 +191,16 @@ impl CallScreen {
             Line::Search => {
                 let view = self.runs.get_mut(self.shown).and_then(Run::view_mut);
                 let wants = view.and_then(|view| view.search(&text));
-                super::screen::wanted(wants)
+                self.want(wants)
+            }
+            Line::SaveAs => {
+                let content = self.saving.take();
+                content.map(|content| Intent::Save(text, content)).into_iter().collect()
             }
             Line::File => vec![Intent::ReadFile(text)],
             Line::Name => {
                 let canonical = format!("{}.{}", self.subject.server, self.subject.wire);
-                let arguments = self.form.arguments();
+                let arguments = self.form.without_secrets(self.form.arguments());
                 let mut call = SavedCall::tool(canonical.clone(), &arguments);
                 call.target = match self.subject.kind {
                     SubjectKind::Tool => SavedTarget::Tool { tool: canonical },

@@ -14,6 +14,8 @@ pub enum CallCommand {
     Cancel,
     /// Make the call that is shown once more, as it was.
     Again,
+    /// Take what was sent with the call that is shown into the form, to change and send it.
+    EditAgain,
     /// From the form to the result and back.
     Switch,
     /// Edit this field, or the JSON, in `$EDITOR`.

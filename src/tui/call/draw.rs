@@ -67,6 +67,12 @@ impl CallScreen {
             return;
         }
         let regions = self.regions(area);
+        let mut look = look.clone();
+        if self.ask.is_some() || self.form.popup_is_open() {
+            // What is laid over a picture must not be drawn over by its pixels.
+            look.graphics = look.graphics.as_blocks();
+        }
+        let look = &look;
         self.draw_head(look, regions.head, buf);
         form(&self.form, look, self.subject.verb(), regions.form, buf);
         if let (Some(status), Some(result), Some(run)) =
@@ -120,6 +126,18 @@ impl CallScreen {
             let text = format!(" {} of {} ", self.shown + 1, self.runs.len());
             let style = if self.focus == Focus::Result { look.accent } else { look.muted };
             put(buf, area.x + 2, area.y, area.width.saturating_sub(2), &text, style);
+        }
+        if let Some(at) = self.updates.at {
+            let mut text = format!(" updated {} times, last {} ", self.updates.count, clock(at));
+            if self.updates.count == 1 {
+                text = format!(" updated at {} ", clock(at));
+            }
+            if self.updates.stale && !self.subscribed {
+                text.push_str(look.sign("· r reads it again ", "- r reads it again "));
+            }
+            let width = text.chars().count() as u16;
+            let x = area.right().saturating_sub(width + 2).max(area.x + 14);
+            put(buf, x, area.y, area.right().saturating_sub(x), &text, look.warning);
         }
         let y = area.y + area.height - 1;
         let room = |x: u16| area.right().saturating_sub(x);
@@ -220,11 +238,16 @@ impl CallScreen {
                     Line::Name => "save under the name",
                     Line::Search => "search",
                     Line::File => "path of the file",
+                    Line::SaveAs => "write to the file   (ctrl-u clears the line)",
                 };
                 popup(look, title, &[SafeText::line(&format!("{text}▏"))], None, area, buf);
             }
         }
     }
+}
+
+fn clock(at: Timestamp) -> String {
+    crate::tui::model::Model::time_of_day(at).as_str().to_owned()
 }
 
 fn draw_progress(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) -> u16 {

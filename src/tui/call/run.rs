@@ -20,6 +20,8 @@ pub struct Run {
     pub arguments: Value,
     /// Whether validation was forced past.
     pub forced: bool,
+    /// Whether nobody asked for it: the resource changed and is read again.
+    pub refresh: bool,
     /// When it began.
     pub began: Timestamp,
     /// Last progress.
@@ -68,6 +70,7 @@ impl Run {
             number,
             arguments,
             forced,
+            refresh: false,
             began,
             progress: None,
             waiting: (Duration::ZERO, false),
@@ -112,6 +115,14 @@ impl Run {
     /// Its viewer.
     pub fn view_mut(&mut self) -> Option<&mut ResultView> {
         match &mut self.state {
+            RunState::Answered { view, .. } => Some(view),
+            _ => None,
+        }
+    }
+
+    /// Its viewer, to look at.
+    pub fn view(&self) -> Option<&ResultView> {
+        match &self.state {
             RunState::Answered { view, .. } => Some(view),
             _ => None,
         }

@@ -13,14 +13,14 @@ use super::keys::Where;
 use super::run::{Run, RunState};
 use super::subject::{Subject, SubjectKind};
 use super::template;
+use super::updates::Updates;
 use crate::config::history::{History, HistoryEntry, HistoryRecord};
 use crate::config::saved::{SavedCall, SavedCalls, SavedTarget};
-use crate::host::call::CallView;
-use crate::host::{CallOutcome, Error, Progress, Timestamp, Validation};
+use crate::host::{Timestamp, Validation};
 use crate::text::SafeText;
-use crate::tui::form::state::PendingCheck;
 use crate::tui::form::{Defaults, FormCommand, FormState, RowKind};
 use crate::tui::keymap::Keymap;
+use crate::tui::result::Content;
 use crate::tui::result::view::Wants;
 
 /// What the screen wants done outside.
@@ -46,8 +46,8 @@ pub enum Intent {
     },
     /// Put text on the clipboard.
     Copy(String),
-    /// Write a file.
-    Save(String, Vec<u8>),
+    /// Write a file; one that is there is only replaced after a yes.
+    Save(String, Content),
     /// Open text in `$EDITOR`; comes back to [`CallScreen::edited`].
     Edit(String, &'static str),
     /// Read a file for the field; comes back to [`CallScreen::file_read`].
@@ -109,9 +109,17 @@ pub struct CallScreen {
     pub(super) asked: Option<(String, String)>,
     pub(super) completion: Option<(u64, Timestamp)>,
     pub(super) ticket: u64,
-    records: BTreeMap<u64, u64>,
-    next_record: u64,
-    drafted: Option<Value>,
+    pub(super) records: BTreeMap<u64, u64>,
+    last_record: u64,
+    pub(super) drafted: Option<Value>,
+    /// When what was typed is to be kept.
+    pub(super) draft_due: Option<Timestamp>,
+    /// Changes of the resource that is looked at.
+    pub updates: Updates,
+    /// What is to be written, while its name is asked for.
+    pub(super) saving: Option<Content>,
+    /// The call is made as soon as the check that runs elsewhere finds nothing against it.
+    pub(super) call_when_checked: bool,
     pub(super) now: Timestamp,
 }
 
@@ -125,8 +133,9 @@ impl CallScreen {
     pub fn new(subject: Subject, history: &History, saved: &SavedCalls, now: Timestamp) -> Self {
         let mut form = FormState::new(&subject.schema, Defaults::Required);
         let key = subject.key();
-        if let Some(draft) = history.draft(&key) {
-            form.set_value(Some(draft.clone()));
+        let drafted = history.draft(&key).cloned();
+        if drafted.is_some() {
+            form.set_value(drafted.clone());
         }
         // With nothing to fill in, the line that calls is where the person wants to be.
         let adds = |row: &crate::tui::form::Row| matches!(row.kind, RowKind::Add { .. });
@@ -159,8 +168,12 @@ impl CallScreen {
             completion: None,
             ticket: 0,
             records: BTreeMap::new(),
-            next_record: history.next_id(),
-            drafted: None,
+            last_record: 0,
+            drafted,
+            draft_due: None,
+            updates: Updates::default(),
+            saving: None,
+            call_when_checked: false,
             now,
         }
     }
@@ -193,6 +206,7 @@ impl CallScreen {
             C::Force => return self.call(Validation::Force),
             C::Cancel => return self.cancel(),
             C::Again => return self.again(),
+            C::EditAgain => self.edit_again(),
             C::Switch => self.switch(),
             C::Editor => return self.editor(),
             C::History => self.open_history(),
@@ -220,18 +234,22 @@ impl CallScreen {
             C::Result(command) => {
                 let run = self.runs.get_mut(self.shown);
                 let wants = run.and_then(Run::view_mut).and_then(|view| view.apply(command));
-                return wanted(wants);
+                return self.want(wants);
             }
         }
         Vec::new()
     }
 
-    fn call(&mut self, validation: Validation) -> Vec<Intent> {
+    pub(super) fn call(&mut self, validation: Validation) -> Vec<Intent> {
         if self.form.has_drafts() {
             self.focus = Focus::Form;
             self.form.apply(FormCommand::NextProblem);
             let text = "what is typed there is no value yet; nothing was sent".to_owned();
             return vec![Intent::Say(text)];
+        }
+        if validation == Validation::Enforce && self.form.is_checking() {
+            self.call_when_checked = true;
+            return Vec::new();
         }
         if validation == Validation::Enforce && self.form.blocking() > 0 {
             self.ask = Some(Ask::Problems);
@@ -259,13 +277,16 @@ impl CallScreen {
         self.runs.push(Run::new(number, arguments.clone(), forced, self.now));
         self.shown = self.runs.len() - 1;
         self.focus = Focus::Result;
-        let id = self.next_record;
-        self.next_record += 1;
+        // Screens count on their own, and several programs may share the file: the time tells
+        // their calls apart.
+        let id = self.now.0.max(self.last_record + 1);
+        self.last_record = id;
         self.records.insert(number, id);
         let arguments_kept = arguments.clone();
         let entry = HistoryEntry { id, at: self.now.0, arguments: arguments_kept, outcome: None };
         self.past.insert(0, entry);
         let target = self.subject.key();
+        let arguments = self.form.without_secrets(arguments);
         let record = HistoryRecord::Began { id, at: self.now.0, target, arguments };
         vec![Intent::Record(record), Intent::Call { run: number, arguments: wire, validation }]
     }
@@ -274,6 +295,29 @@ impl CallScreen {
         let Some(run) = self.run() else { return Vec::new() };
         let validation = if run.forced { Validation::Force } else { Validation::Enforce };
         self.send(run.arguments.clone(), validation)
+    }
+
+    fn edit_again(&mut self) {
+        let Some(arguments) = self.run().map(|run| run.arguments.clone()) else { return };
+        self.form.set_value(Some(arguments));
+        self.form.apply(FormCommand::First);
+        self.focus = Focus::Form;
+    }
+
+    /// What the viewer wants, as an intent of the screen.
+    pub(super) fn want(&mut self, wants: Option<Wants>) -> Vec<Intent> {
+        let intent = match wants {
+            None => return Vec::new(),
+            Some(Wants::Save(name, content)) => {
+                self.saving = Some(content);
+                self.ask = Some(Ask::Line(Line::SaveAs, name));
+                return Vec::new();
+            }
+            Some(Wants::Copy(text)) => Intent::Copy(text),
+            Some(Wants::OpenResource(uri)) => Intent::OpenResource(uri),
+            Some(Wants::Say(text)) => Intent::Say(text),
+        };
+        vec![intent]
     }
 
     fn cancel(&mut self) -> Vec<Intent> {
@@ -306,12 +350,8 @@ impl CallScreen {
     }
 
     fn subscribe(&mut self) -> Vec<Intent> {
-        let uri = match (self.subject.kind, self.run()) {
-            (SubjectKind::Resource, _) => self.subject.wire.to_string(),
-            (SubjectKind::Template, Some(run)) => {
-                template::expand(&self.subject.wire, &run.arguments).unwrap_or_default()
-            }
-            _ => return vec![Intent::Say("only resources can be subscribed to".to_owned())],
+        let Some(uri) = self.uri() else {
+            return vec![Intent::Say("only a resource can be subscribed to".to_owned())];
         };
         self.subscribed = !self.subscribed;
         let what = if self.subscribed { Subscription::Begin } else { Subscription::End };
@@ -330,87 +370,6 @@ impl CallScreen {
         intents.push(Intent::Close);
         intents
     }
-
-    /// Keeps the form for another run of the program, when it changed since it was kept last.
-    pub fn draft(&mut self) -> Vec<Intent> {
-        let value = self.form.value().cloned();
-        if self.drafted == value || value.as_ref().is_some_and(is_bare) && self.drafted.is_none() {
-            return Vec::new();
-        }
-        self.drafted.clone_from(&value);
-        let target = self.subject.key();
-        let value = value.unwrap_or(Value::Null);
-        vec![Intent::Record(HistoryRecord::Draft { target, value })]
-    }
-
-    /// A call made progress.
-    pub fn progress(&mut self, run: u64, progress: Progress) {
-        if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
-            run.progress = Some(progress);
-        }
-    }
-
-    /// What the engine knows of a running call.
-    pub fn follow(&mut self, run: u64, call: &CallView) {
-        if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
-            run.follow(call);
-        }
-    }
-
-    /// A log notification of the server while calls run.
-    pub fn log(&mut self, line: &SafeText) {
-        for run in self.runs.iter_mut().filter(|run| run.is_running()) {
-            run.log(line.clone());
-        }
-    }
-
-    /// A call has ended.
-    pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Intent> {
-        let Some(run) = self.runs.iter_mut().find(|r| r.number == number) else {
-            return Vec::new();
-        };
-        run.end(result);
-        let Some((outcome, millis)) = run.outcome_word() else { return Vec::new() };
-        let Some(id) = self.records.remove(&number) else { return Vec::new() };
-        if let Some(past) = self.past.iter_mut().find(|entry| entry.id == id) {
-            past.outcome = Some((outcome.clone(), millis));
-        }
-        vec![Intent::Record(HistoryRecord::Ended { id, outcome, millis })]
-    }
-
-    /// Whether calls are under way.
-    pub fn in_flight(&self) -> usize {
-        self.runs.iter().filter(|run| run.is_running()).count()
-    }
-
-    /// The definition changed (`list_changed`): the form is made anew over the same value.
-    pub fn redefine(&mut self, subject: Subject) {
-        if *subject.schema != *self.subject.schema {
-            let value = self.form.value().cloned();
-            self.form = FormState::with_value(&Arc::clone(&subject.schema), value);
-        }
-        self.subject = subject;
-    }
-
-    /// A check that must run elsewhere; its verdict goes to [`FormState::checked`].
-    pub fn pending_check(&self) -> Option<PendingCheck> {
-        self.form.pending_check()
-    }
-}
-
-fn is_bare(value: &Value) -> bool {
-    value.as_object().is_some_and(serde_json::Map::is_empty)
-}
-
-/// What the viewer wants, as an intent of the screen.
-pub(super) fn wanted(wants: Option<Wants>) -> Vec<Intent> {
-    let intent = wants.map(|wants| match wants {
-        Wants::Copy(text) => Intent::Copy(text),
-        Wants::Save(name, bytes) => Intent::Save(name, bytes),
-        Wants::OpenResource(uri) => Intent::OpenResource(uri),
-        Wants::Say(text) => Intent::Say(text),
-    });
-    intent.into_iter().collect()
 }
 
 /// Whether a schema without named fields is about keys of the person's own: it says something of

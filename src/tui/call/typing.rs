@@ -13,17 +13,23 @@ impl CallScreen {
     pub fn tick(&mut self, now: Timestamp) -> Vec<Intent> {
         self.now = now;
         let due = self.completion.filter(|(_, at)| now >= *at);
-        due.map(|(ticket, _)| self.ask_completion(ticket)).unwrap_or_default()
+        let mut intents = due.map(|(ticket, _)| self.ask_completion(ticket)).unwrap_or_default();
+        if self.draft_due.is_some_and(|at| now >= at) {
+            intents.extend(self.draft());
+        }
+        intents
     }
 
     /// When [`CallScreen::tick`] is wanted next, besides for running calls.
     pub fn wake(&self) -> Option<Timestamp> {
-        self.completion.map(|(_, at)| at)
+        [self.completion.map(|(_, at)| at), self.draft_due].into_iter().flatten().min()
     }
 
     /// A key was pressed.
     pub fn key(&mut self, key: KeyEvent, now: Timestamp) -> Vec<Intent> {
         self.now = now;
+        self.call_when_checked = false;
+        self.keep_soon();
         if self.ask.is_some() {
             return self.key_in_ask(key);
         }
@@ -56,6 +62,7 @@ impl CallScreen {
             Some(_) => Vec::new(),
             None => {
                 self.focus = Focus::Form;
+                self.keep_soon();
                 self.form.paste(text);
                 self.typed()
             }
@@ -115,6 +122,7 @@ impl CallScreen {
 
     /// The editor was closed with this text.
     pub fn edited(&mut self, text: &str) {
+        self.keep_soon();
         if self.form.json().is_some_and(|json| json.focused) {
             self.form.replace_json(text);
         } else {
@@ -126,6 +134,7 @@ impl CallScreen {
     /// A file was read for the field under the cursor: as text, or base64 where the schema says so.
     pub fn file_read(&mut self, bytes: &[u8]) -> Vec<Intent> {
         let encoded = self.form.wants_base64();
+        self.keep_soon();
         match (encoded, std::str::from_utf8(bytes)) {
             (false, Ok(text)) => self.form.replace_text(text),
             (false, Err(_)) => {

@@ -18,7 +18,7 @@ use super::state::FormState;
 use crate::text::SafeText;
 
 /// Styles and signs of a form; made from the theme.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
     /// Ordinary text.
     pub text: Style,
@@ -60,6 +60,8 @@ pub struct Look {
     pub removed: Style,
     /// Only ASCII signs.
     pub ascii: bool,
+    /// How pictures are drawn.
+    pub graphics: crate::tui::graphics::Graphics,
 }
 
 impl Look {
@@ -279,6 +281,8 @@ fn draw_submit(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &m
     } else if blocking > 0 {
         let word = if blocking == 1 { "problem" } else { "problems" };
         put(buf, x + 2, area.y, room, &format!("{blocking} {word}"), look.error);
+    } else if state.is_checking() {
+        put(buf, x + 2, area.y, room, look.sign("checking…", "checking..."), look.muted);
     }
 }
 

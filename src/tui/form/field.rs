@@ -94,6 +94,11 @@ impl Field {
         }
     }
 
+    /// Whether it is secret (`writeOnly`, `format: password`): drawn as dots.
+    pub fn is_secret(&self) -> bool {
+        self.merged.nodes.iter().any(|node| node.secret)
+    }
+
     /// `title`, of the outermost sub-schema that has one.
     pub fn title(&self) -> Option<&str> {
         self.merged.first(|node| node.title.as_deref())

@@ -51,10 +51,15 @@ pub(super) fn shown(
         RowKind::Add { keyed: false } => ("+ add item".to_owned(), look.muted),
         RowKind::More { hidden } => (format!("… {hidden} more, as JSON"), look.muted),
         RowKind::Field { field, .. } => {
-            if let Some(draft) = state.drafts.get(&row.pointer) {
-                return (draft.text.clone(), look.error);
+            let draft =
+                state.drafts.get(&row.pointer).map(|draft| (draft.text.clone(), look.error));
+            let (text, style) = draft.unwrap_or_else(|| field_text(field, value, look));
+            let has_text = value.is_some_and(|v| !v.is_null() && *v != "");
+            if field.is_secret() && has_text {
+                // Always as many: their number would tell the length.
+                return (look.sign("••••••••", "********").to_owned(), look.muted);
             }
-            field_text(field, value, look)
+            (text, style)
         }
     }
 }
@@ -141,6 +146,9 @@ pub fn hint(field: &Field) -> String {
     }
     if field.nullable && field.merged.types != Types::NULL {
         parts.push("or null".to_owned());
+    }
+    if field.is_secret() {
+        parts.push("secret: never written to disk".to_owned());
     }
     for note in field.merged.nodes.iter().flat_map(|n| &n.notes) {
         parts.push((*note).to_owned());

@@ -93,8 +93,14 @@ impl FormState {
         };
         let draft = self.drafts.get(&row.pointer).map(|d| d.text.clone());
         let text = draft.or(text).filter(|text| text.len() <= INLINE);
-        self.editor =
-            text.map(|text| Editor { pointer: row.pointer.clone(), edits, area: area(&text) });
+        let secret = row.field().is_some_and(super::field::Field::is_secret);
+        self.editor = text.map(|text| {
+            let mut area = area(&text);
+            if secret {
+                area.set_mask_char('*');
+            }
+            Editor { pointer: row.pointer.clone(), edits, area }
+        });
     }
 
     /// Leaving a line ends what was only half an intention there.
@@ -302,7 +308,11 @@ impl FormState {
     /// Replaces the text of the line under the cursor: from `$EDITOR`, a file, a completion.
     pub fn replace_text(&mut self, text: &str) {
         if let Some(editor) = &mut self.editor {
+            let mask = editor.area.mask_char();
             editor.area = area(text);
+            if let Some(mask) = mask {
+                editor.area.set_mask_char(mask);
+            }
             return self.typed();
         }
         let Some((at, is_text)) = self.current().and_then(|row| {

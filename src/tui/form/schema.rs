@@ -95,6 +95,8 @@ pub struct Schema {
     pub default: Option<Value>,
     /// `examples`
     pub examples: Vec<Value>,
+    /// `writeOnly`, or `format: password`: shown as dots, never kept on disk.
+    pub secret: bool,
     /// `readOnly`, `deprecated`
     pub notes: Vec<&'static str>,
     /// `enum`
@@ -213,6 +215,21 @@ impl Document {
     /// The schema as it was given.
     pub fn raw(&self) -> &Arc<Value> {
         &self.raw
+    }
+
+    /// Whether any place is secret (`writeOnly`, `format: password`).
+    pub fn has_secrets(&self) -> bool {
+        self.places.values().any(|node| node.secret)
+    }
+
+    /// How many sub-schemas there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Never: the root is always there.
+    pub const fn is_empty(&self) -> bool {
+        false
     }
 
     /// The raw sub-schema of a node.
@@ -352,7 +369,11 @@ fn fill_plain(out: &mut Schema, key: &str, value: &Value) -> bool {
         "enum" => out.options = value.as_array().cloned().map(Arc::new),
         "enumNames" => out.option_names = value.as_array().map(|a| strings(a)).unwrap_or_default(),
         "const" => out.fixed = Some(value.clone()),
-        "format" => out.format = text(),
+        "format" => {
+            out.format = text();
+            out.secret |= out.format.as_deref() == Some("password");
+        }
+        "writeOnly" => out.secret |= value == &Value::Bool(true),
         "pattern" => out.pattern = text(),
         "contentEncoding" => out.encoding = text(),
         "contentMediaType" => out.media_type = text(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::check::{CheckJob, Checked, Checks};
 use super::field::FieldKind;
 use super::input::Editor;
 use super::json::JsonEditor;
@@ -14,8 +15,8 @@ use super::row::{self, Decisions, Row, RowKind};
 use super::schema::Document;
 use super::seed::{Defaults, seed};
 use super::{pointer, popup::Popup};
-use crate::host::validate::{Formats, Limits, SchemaProblem};
-use crate::host::{Validator, Verdict, Violation};
+use crate::host::Verdict;
+use crate::host::validate::SchemaProblem;
 
 /// Text that is no value yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,24 +41,8 @@ pub struct FormState {
     pub(super) popup: Option<Popup>,
     pub(super) json: Option<JsonEditor>,
     pub(super) undo: Vec<Option<Value>>,
-    validator: Result<Validator, SchemaProblem>,
-    strict: Option<Validator>,
-    verdict: Verdict,
-    notes: Vec<Violation>,
+    checks: Checks,
     problems: Vec<Problem>,
-    revision: u64,
-    checked: u64,
-}
-
-/// A check that is too long for the screen's own thread.
-#[derive(Clone, Debug)]
-pub struct PendingCheck {
-    /// The revision it belongs to; give it back with the verdict.
-    pub revision: u64,
-    /// The validator.
-    pub validator: Validator,
-    /// The value to check.
-    pub value: Value,
 }
 
 const UNDO: usize = 64;
@@ -78,11 +63,8 @@ impl FormState {
     }
 
     fn build(document: Arc<Document>, value: Option<Value>) -> Self {
-        let validator = Validator::compile(document.raw());
-        let strict = validator.as_ref().ok().and_then(|_| {
-            Validator::compile_with(document.raw(), Formats::Assert, Limits::default()).ok()
-        });
         let mut form = Self {
+            checks: Checks::new(&document),
             document,
             value,
             drafts: BTreeMap::new(),
@@ -94,13 +76,7 @@ impl FormState {
             popup: None,
             json: None,
             undo: Vec::new(),
-            validator,
-            strict,
-            verdict: Verdict::Valid,
-            notes: Vec::new(),
             problems: Vec::new(),
-            revision: 0,
-            checked: 0,
         };
         form.refresh();
         form.select(0);
@@ -115,6 +91,12 @@ impl FormState {
     /// The arguments to send: an object even when nothing is set.
     pub fn arguments(&self) -> Value {
         self.value.clone().unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// `value` as it may be written to disk: without what the schema calls secret.
+    pub fn without_secrets(&self, mut value: Value) -> Value {
+        super::secret::strip(&self.document, &self.decisions, &mut value);
+        value
     }
 
     /// The schema.
@@ -167,12 +149,17 @@ impl FormState {
 
     /// Why the schema itself cannot be used to validate, when it cannot.
     pub fn schema_problem(&self) -> Option<&SchemaProblem> {
-        self.validator.as_ref().err()
+        self.checks.schema_problem()
     }
 
     /// What the engine's validator says of the value as it is now.
     pub const fn verdict(&self) -> &Verdict {
-        &self.verdict
+        self.checks.verdict()
+    }
+
+    /// Whether the value as it is now is still to be checked, by [`FormState::pending_check`].
+    pub const fn is_checking(&self) -> bool {
+        self.checks.is_pending()
     }
 
     /// Replaces the whole value (JSON view, paste, history). Everything typed that is no value is
@@ -190,22 +177,21 @@ impl FormState {
         self.changed();
     }
 
-    /// A check that must run elsewhere; give its verdict to [`FormState::checked`].
-    pub fn pending_check(&self) -> Option<PendingCheck> {
-        let validator = self.validator.as_ref().ok()?.clone();
-        (self.checked != self.revision).then(|| PendingCheck {
-            revision: self.revision,
-            validator,
-            value: self.arguments(),
-        })
+    /// A check that must run elsewhere; give what it finds to [`FormState::checked`]. One at a
+    /// time: while one is under way there is no other.
+    pub fn pending_check(&mut self) -> Option<CheckJob> {
+        let value = self.value.as_ref();
+        self.checks
+            .job(&self.document, || value.cloned().unwrap_or_else(|| Value::Object(Map::new())))
     }
 
-    /// Takes the verdict of a check that ran elsewhere; an old one is ignored.
-    pub fn checked(&mut self, revision: u64, verdict: Verdict) {
-        if revision == self.revision {
-            self.checked = revision;
-            self.verdict = verdict;
+    /// Takes what a check found that ran elsewhere; an old one is ignored.
+    pub fn checked(&mut self, found: Checked) {
+        if self.checks.take(found) {
             self.collect();
+        } else {
+            // What was compiled may make the newer value quick to check.
+            self.check();
         }
     }
 
@@ -222,7 +208,7 @@ impl FormState {
 
     /// After any change of the value: rows, JSON view and problems follow.
     pub(super) fn changed(&mut self) {
-        self.revision += 1;
+        self.checks.changed();
         if let Some(json) = &mut self.json {
             json.follow(self.value.as_ref());
         }
@@ -257,31 +243,14 @@ impl FormState {
 
     fn check(&mut self) {
         let empty = Value::Object(Map::new());
-        let value = self.value.as_ref().unwrap_or(&empty);
-        match &self.validator {
-            Err(problem) => {
-                self.verdict = Verdict::Unknown(problem.message.clone());
-                self.checked = self.revision;
-            }
-            Ok(validator) if validator.is_cheap(value) => {
-                self.verdict = validator.check(value);
-                self.checked = self.revision;
-            }
-            Ok(_) => {}
-        }
-        self.notes = match &self.strict {
-            Some(strict) if strict.is_cheap(value) => match strict.check(value) {
-                Verdict::Invalid(notes) => notes,
-                _ => Vec::new(),
-            },
-            _ => Vec::new(),
-        };
+        self.checks.check_quickly(self.value.as_ref().unwrap_or(&empty));
         self.collect();
     }
 
     /// Joins the problems again, for example after a draft changed.
     pub(super) fn collect(&mut self) {
-        self.problems = problem::collect(&self.rows, &self.drafts, &self.verdict, &self.notes);
+        self.problems =
+            problem::collect(&self.rows, &self.drafts, self.checks.verdict(), self.checks.notes());
     }
 
     /// Whether the row under the cursor takes typed text.

@@ -4,6 +4,8 @@ use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
+use crate::tui::graphics::{CellPixels, TerminalReply};
+
 const PASTE_END: &[u8] = b"\x1b[201~";
 
 /// Decodes a stream of bytes; keeps what is incomplete for the next call.
@@ -11,6 +13,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 pub struct Decoder {
     pending: Vec<u8>,
     paste: Option<Vec<u8>>,
+    replies: Vec<TerminalReply>,
 }
 
 enum Step {
@@ -18,6 +21,8 @@ enum Step {
     Took(usize, Option<Event>),
     /// This many bytes begin a paste.
     Paste(usize),
+    /// This many bytes are an answer of the terminal.
+    Reply(usize, Option<TerminalReply>),
     /// More bytes are needed.
     More,
 }
@@ -50,6 +55,10 @@ impl Decoder {
                     self.pending.drain(..n);
                     self.paste = Some(Vec::new());
                 }
+                Step::Reply(n, reply) => {
+                    self.pending.drain(..n);
+                    self.replies.extend(reply);
+                }
                 Step::More if self.pending.len() > Self::MAX_SEQUENCE => self.pending.clear(),
                 Step::More => break,
             }
@@ -57,9 +66,16 @@ impl Decoder {
         events
     }
 
+    /// What the terminal answered since the last call.
+    pub fn replies(&mut self) -> Vec<TerminalReply> {
+        std::mem::take(&mut self.replies)
+    }
+
     /// Whether bytes wait that may be a key of their own when nothing follows (a lone escape).
     pub fn is_waiting(&self) -> bool {
-        !self.pending.is_empty() && self.paste.is_none()
+        // No key begins like an answer of the terminal: its end will come, however late.
+        let answer = self.pending.starts_with(b"\x1b_G");
+        !self.pending.is_empty() && self.paste.is_none() && !answer
     }
 
     /// Nothing followed: what waits is decided.
@@ -107,6 +123,13 @@ fn step(bytes: &[u8]) -> Step {
     match bytes {
         [0x1b] | [0x1b, b'[' | b'O'] => Step::More,
         [0x1b, b'[', rest @ ..] => csi(rest),
+        [0x1b, b'_', b'G', rest @ ..] => match find(rest, b"\x1b\\") {
+            Some(end) => {
+                let understood = rest[..end].ends_with(b";OK");
+                Step::Reply(end + 5, understood.then_some(TerminalReply::Kitty))
+            }
+            None => Step::More,
+        },
         [0x1b, b'O', final_byte, ..] => {
             let code = match final_byte {
                 b'A' => KeyCode::Up,
@@ -198,6 +221,9 @@ fn csi(rest: &[u8]) -> Step {
         // X10 mouse: three more bytes; not asked for, skipped whole.
         return if rest.len() < end + 4 { Step::More } else { Step::Took(took + 3, None) };
     }
+    if let Some(reply) = reply(body, rest[end]) {
+        return Step::Reply(took, Some(reply));
+    }
     let mut numbers = body.split(';').map(|n| n.split(':').next().unwrap_or("").parse::<u16>());
     let first = numbers.next().and_then(Result::ok);
     let modifiers = modifiers(numbers.next().and_then(Result::ok).unwrap_or(1));
@@ -227,6 +253,18 @@ fn csi(rest: &[u8]) -> Step {
         _ => return Step::Took(took, None),
     };
     Step::Took(took, Some(key(code, modifiers)))
+}
+
+/// An answer to one of our questions: attributes (DA1), or the size of a cell in pixels.
+fn reply(body: &str, last: u8) -> Option<TerminalReply> {
+    if let (b'c', Some(attributes)) = (last, body.strip_prefix('?')) {
+        let sixel = attributes.split(';').skip(1).any(|attribute| attribute == "4");
+        return Some(TerminalReply::Attributes { sixel });
+    }
+    let size = body.strip_prefix("6;").filter(|_| last == b't')?;
+    let (height, width) = size.split_once(';')?;
+    let sane = |text: &str| text.parse::<u16>().ok().filter(|n| (2..=256).contains(n));
+    Some(TerminalReply::Cell(CellPixels { width: sane(width)?, height: sane(height)? }))
 }
 
 fn kitty(number: u16, modifiers: KeyModifiers) -> Option<Event> {
@@ -340,6 +378,31 @@ mod tests {
             events.extend(decoder.feed(&bytes[cut..]));
             assert_eq!(events.len(), 3, "cut at {cut}: {events:?}");
             assert_eq!(events[1], Event::Paste("one\ntwo \x1b[31m".into()));
+        }
+    }
+
+    #[test]
+    fn what_the_terminal_answers_is_no_key_however_it_is_cut() {
+        let bytes = b"x\x1b_Gi=31;OK\x1b\\\x1b[6;17;8t\x1b[?62;4;22cy";
+        let cell = CellPixels { width: 8, height: 17 };
+        let wanted = [
+            TerminalReply::Kitty,
+            TerminalReply::Cell(cell),
+            TerminalReply::Attributes { sixel: true },
+        ];
+        for cut in (0..bytes.len()).filter(|cut| *cut != 3) {
+            let mut decoder = Decoder::default();
+            let mut events = decoder.feed(&bytes[..cut]);
+            if decoder.pending.len() > 3 && decoder.pending.starts_with(b"\x1b_G") {
+                assert!(!decoder.is_waiting());
+            }
+            events.extend(decoder.feed(&bytes[cut..]));
+            assert_eq!(events.len(), 2, "cut at {cut}: {events:?}");
+            assert_eq!(decoder.replies(), wanted, "cut at {cut}");
+        }
+        for nothing in [&b"\x1b_Gi=31;EINVAL\x1b\\"[..], b"\x1b[6;0;0t", b"\x1b[4;600;800t"] {
+            let mut decoder = Decoder::default();
+            assert_eq!((decoder.feed(nothing), decoder.replies()), (vec![], vec![]));
         }
     }
 

@@ -127,6 +127,11 @@ fn read_until_gone(wait: &OwnedFd, shared: &Shared, events: &mpsc::Sender<Input>
         } else {
             return report_gone(events);
         };
+        for reply in decoder.replies() {
+            if events.blocking_send(Input::Reply(reply)).is_err() {
+                return;
+            }
+        }
         for event in decoded {
             if events.blocking_send(Input::Event(event)).is_err() {
                 return;

@@ -71,6 +71,7 @@ pub struct Catalog {
     all: Vec<Arc<Entry>>,
     built_from: Vec<(ServerName, usize, ServerState)>,
     built_filter: String,
+    wanted: Option<(ServerName, Arc<str>)>,
 }
 
 /// What the pane gives: its entries of one server.
@@ -87,6 +88,9 @@ impl Catalog {
             .map(|s| (s.name.clone(), Arc::as_ptr(&s.capabilities) as usize, s.state))
             .collect();
         let rebuilt = from != self.built_from;
+        if self.wanted.is_some() {
+            self.browser.filter.set("");
+        }
         if rebuilt {
             self.built_from = from;
             self.all.clear();
@@ -111,6 +115,13 @@ impl Catalog {
         } else {
             self.browser.sync(ui.area);
         }
+        if let Some((server, wire)) = self.wanted.take() {
+            let is_it = |entry: &&Arc<Entry>| entry.server == server && entry.wire == wire;
+            if let Some(entry) = self.browser.rows.iter().find(is_it).cloned() {
+                self.browser.list.select(entry);
+                self.browser.sync(ui.area);
+            }
+        }
         let width = self.browser.detail_width(ui.area);
         if width == 0 {
             return;
@@ -123,6 +134,11 @@ impl Catalog {
             changes(entry, server, ui.model, &mut doc);
         }
         self.browser.set_doc(doc, ui.area);
+    }
+
+    /// Selects an entry when it is there; a filter that might hide it is taken off.
+    pub fn go_to(&mut self, server: &ServerName, wire: &str) {
+        self.wanted = Some((server.clone(), wire.into()));
     }
 
     /// Does what is common to all catalogues.

@@ -27,6 +27,11 @@ impl ResourcesPane {
     pub fn server(&self) -> Option<ServerName> {
         self.catalog.browser.selected().map(|entry| entry.server.clone())
     }
+
+    /// Selects a resource when it is listed.
+    pub fn go_to(&mut self, server: &ServerName, uri: &str) {
+        self.catalog.go_to(server, uri);
+    }
 }
 
 fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) {

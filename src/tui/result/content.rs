@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::image::{self, Picture};
+use super::binary::Binary;
+use super::image::Picture;
 use super::rows::Shared;
 use crate::text::SafeText;
 
@@ -19,6 +20,8 @@ pub struct Block {
     pub title: SafeText,
     /// JSON pointer of the block within the result.
     pub pointer: String,
+    /// The media type, as declared; empty when it is not.
+    pub mime: String,
     /// What it is.
     pub kind: BlockKind,
 }
@@ -28,17 +31,14 @@ pub struct Block {
 pub enum BlockKind {
     /// Text; drawn as Markdown when it looks like it.
     Text(Shared),
-    /// A picture, decoded.
-    Picture(Picture),
-    /// Data that is not shown: audio, blobs, pictures that cannot be drawn; why, and where the
-    /// base64 stands.
+    /// A picture; decoded when it is looked at.
+    Picture(Picture, Binary),
+    /// Audio, blobs, pictures that cannot be drawn.
     Data {
-        /// What is known of it.
+        /// What is known of it, and why it is not drawn.
         about: SafeText,
-        /// Name to save it under.
-        name: String,
-        /// Pointer of the base64 text.
-        encoded: String,
+        /// The bytes.
+        binary: Binary,
     },
     /// A link to a resource; nothing is fetched until a person opens it.
     Link {
@@ -92,17 +92,17 @@ fn read(result: &Arc<Value>, block: &Value, pointer: String, role: &str) -> Bloc
     match kind {
         "text" if text_of(block, "text").is_some() => Block {
             title: title(""),
+            mime: "text/plain".to_owned(),
             kind: BlockKind::Text(Shared::new(result, format!("{pointer}/text"))),
             pointer,
         },
         "image" if text_of(block, "data").is_some() => {
             let mime = text_of(block, "mimeType").unwrap_or("image");
-            picture(block, pointer, "data", mime, title(mime))
+            picture(result, pointer, "data", mime, title(mime))
         }
         "audio" if text_of(block, "data").is_some() => {
             let mime = text_of(block, "mimeType").unwrap_or("audio");
-            let shown = title(mime);
-            data(block, pointer, "data", mime, shown, "audio")
+            data(result, pointer, "data", mime, title(mime))
         }
         "resource" => resource(result, format!("{pointer}/resource"), role),
         "resource_link" if text_of(block, "uri").is_some() => {
@@ -118,6 +118,7 @@ fn read(result: &Arc<Value>, block: &Value, pointer: String, role: &str) -> Bloc
                 about.iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(" · ");
             Block {
                 title: title("link"),
+                mime: String::new(),
                 pointer,
                 kind: BlockKind::Link { uri: uri.to_owned(), about: SafeText::line(&about) },
             }
@@ -142,6 +143,7 @@ fn unknown(pointer: String, reason: &str) -> Block {
     let short: String = reason.chars().take(200).collect();
     Block {
         title: SafeText::line("unknown"),
+        mime: String::new(),
         pointer,
         kind: BlockKind::Unknown { reason: SafeText::line(&short) },
     }
@@ -157,43 +159,50 @@ fn resource(result: &Arc<Value>, pointer: String, role: &str) -> Block {
     let title = title(role, &shown.chars().take(300).collect::<String>());
     if text_of(block, "text").is_some() {
         let kind = BlockKind::Text(Shared::new(result, format!("{pointer}/text")));
-        return Block { title, pointer, kind };
+        return Block { title, pointer, mime: mime.to_owned(), kind };
     }
     if text_of(block, "blob").is_some() {
         if mime.starts_with("image/") && mime != "image/svg+xml" {
-            return picture(block, pointer, "blob", mime, title);
+            return picture(result, pointer, "blob", mime, title);
         }
-        return data(block, pointer, "blob", mime, title, "blob");
+        return data(result, pointer, "blob", mime, title);
     }
     unknown(pointer, "a resource with neither text nor blob")
 }
 
-fn picture(block: &Value, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
-    match image::decode(text_of(block, key).unwrap_or_default()) {
-        Ok(picture) => {
-            let (w, h) = picture.size;
-            let title = SafeText::line(&format!("{title} · {w} x {h}"));
-            Block { title, pointer, kind: BlockKind::Picture(picture) }
-        }
-        Err(reason) => data(block, pointer, key, mime, title, &format!("not drawn: {reason}")),
-    }
+fn binary(result: &Arc<Value>, pointer: &str, key: &str) -> Binary {
+    Binary::new(Shared::new(result, format!("{pointer}/{key}")))
 }
 
-fn data(
-    block: &Value,
-    pointer: String,
-    key: &str,
-    mime: &str,
-    title: SafeText,
-    about: &str,
-) -> Block {
-    let encoded = text_of(block, key).map_or(0, str::len);
-    let bytes = encoded / 4 * 3;
-    let about = format!("{about} · about {bytes} bytes · save it to a file");
-    let encoded = format!("{pointer}/{key}");
-    let name = format!("mcpdeck-result.{}", suffix(mime));
-    let kind = BlockKind::Data { about: SafeText::line(&about), name, encoded };
-    Block { title, pointer, kind }
+fn picture(result: &Arc<Value>, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
+    let binary = binary(result, &pointer, key);
+    let picture = Picture::new(binary.text().clone());
+    let kind = BlockKind::Picture(picture, binary);
+    Block { title, pointer, mime: mime.to_owned(), kind }
+}
+
+fn data(result: &Arc<Value>, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
+    let binary = binary(result, &pointer, key);
+    let about = SafeText::line(&binary.facts());
+    Block { title, pointer, mime: mime.to_owned(), kind: BlockKind::Data { about, binary } }
+}
+
+impl Block {
+    /// A picture turned out not to be drawable: it is data, and the reason is said.
+    pub(super) fn undrawable(&mut self, reason: &str) {
+        if let BlockKind::Picture(_, binary) = &self.kind {
+            let about = SafeText::line(&format!("not drawn: {reason} · {}", binary.facts()));
+            self.kind = BlockKind::Data { about, binary: binary.clone() };
+        }
+    }
+
+    /// The bytes, of binary content.
+    pub(super) const fn binary(&self) -> Option<&Binary> {
+        match &self.kind {
+            BlockKind::Picture(_, binary) | BlockKind::Data { binary, .. } => Some(binary),
+            _ => None,
+        }
+    }
 }
 
 /// A suffix for a file of a media type: letters and digits alone, whatever the server says.
@@ -214,13 +223,4 @@ pub fn suffix(mime: &str) -> String {
     let tail = mime.rsplit(['/', '+']).next().unwrap_or_default();
     let clean: String = tail.chars().take_while(char::is_ascii_alphanumeric).take(8).collect();
     if clean.is_empty() { "bin".to_owned() } else { clean.to_ascii_lowercase() }
-}
-
-/// The bytes behind a block of data, for saving.
-///
-/// # Errors
-/// A sentence, when the base64 is broken.
-pub fn bytes_at(result: &Value, encoded: &str) -> Result<Vec<u8>, String> {
-    let text = result.pointer(encoded).and_then(Value::as_str).unwrap_or_default();
-    image::bytes(text)
 }

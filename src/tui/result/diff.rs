@@ -46,11 +46,10 @@ pub fn compare(before: &Value, after: &Value) -> Comparison {
     if before == after {
         return Comparison::default();
     }
-    let (old, new) = (readable(before), readable(after));
-    if old.len().max(new.len()) > LARGEST {
-        let refused = Some("too large to compare".to_owned());
+    let (Some(old), Some(new)) = (readable(before), readable(after)) else {
+        let refused = Some("too large to compare (2 MiB); write both to files".to_owned());
         return Comparison { lines: Vec::new(), refused };
-    }
+    };
     let diff = TextDiff::configure()
         .timeout(Duration::from_millis(200))
         .diff_lines(old.as_str(), new.as_str());
@@ -104,25 +103,36 @@ pub fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<&DiffLine>, Option<&DiffL
     out
 }
 
-/// A result as text: texts as they are, everything else as indented JSON.
-fn readable(result: &Value) -> String {
+/// A result as text: texts as they are, everything else as indented JSON; nothing when that is
+/// longer than [`LARGEST`].
+fn readable(result: &Value) -> Option<String> {
     let mut out = String::new();
-    let mut rest = result.clone();
-    if let Some(Value::Array(content)) = result.get("content") {
-        for block in content {
-            match block.get("text").and_then(Value::as_str) {
-                Some(text) => out.push_str(text),
-                None => out.push_str(&serde_json::to_string_pretty(block).unwrap_or_default()),
-            }
+    let mut push = |value: &Value| match value {
+        Value::String(text) => {
+            out.push_str(text);
             out.push('\n');
+            out.len() <= LARGEST
         }
-        if let Some(map) = rest.as_object_mut() {
-            map.shift_remove("content");
+        other => {
+            let (text, cut) = super::take::pretty(other, LARGEST);
+            out.push_str(&text);
+            out.push('\n');
+            !cut && out.len() <= LARGEST
+        }
+    };
+    let Some(map) = result.as_object() else { return push(result).then_some(out) };
+    for block in map.get("content").and_then(Value::as_array).into_iter().flatten() {
+        let text = block.get("text").filter(|text| text.is_string());
+        if !push(text.unwrap_or(block)) {
+            return None;
         }
     }
-    if rest.as_object().is_none_or(|map| !map.is_empty()) {
-        out.push_str(&serde_json::to_string_pretty(&rest).unwrap_or_default());
-        out.push('\n');
+    let is_list = |name: &str| name == "content" && map[name].is_array();
+    let rest = map.iter().filter(|(name, _)| !is_list(name));
+    for (name, value) in rest {
+        if !push(&Value::String(format!("{name}:"))) || !push(value) {
+            return None;
+        }
     }
-    out
+    Some(out)
 }

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::content::BlockKind;
 use super::diff::{Change, side_by_side};
+use super::lay::Laid;
 use super::tree::{Key, TreeRow};
-use super::view::{Laid, ResultView, Tab};
+use super::view::{ResultView, Tab};
 use crate::text::SafeText;
 use crate::tui::form::draw::{Look, put};
 
@@ -34,6 +35,10 @@ impl ResultView {
             let style = if tab == self.tab { look.accent } else { look.muted };
             x = put(buf, x, area.y, area.right().saturating_sub(x), name, style);
             if tab == Tab::Structured {
+                if self.mismatch {
+                    let sign = look.sign(" ≠ text", " != text");
+                    x = put(buf, x, area.y, area.right().saturating_sub(x), sign, look.warning);
+                }
                 let n = self.violations.len();
                 let (sign, style) = match n {
                     0 => (look.sign(" ✓", " ok").to_owned(), look.ok),
@@ -119,19 +124,72 @@ impl ResultView {
                 }
                 y
             }
-            (Some(Laid::Picture(rows)), Some(BlockKind::Picture(picture))) => {
+            (Some(Laid::Picture(rows)), Some(BlockKind::Picture(picture, _))) => {
                 let left = rows.saturating_sub(skip as u16).min(area.height);
-                picture.draw((self.width, *rows), skip as u16, Rect { height: left, ..area }, buf);
+                if !picture.is_decoded() {
+                    put(buf, area.x, area.y, area.width, "decoding", look.faint);
+                }
+                let place = Rect { height: left, ..area };
+                picture.draw(self.picture_region(), skip as u16, look.graphics, place, buf);
                 area.y + left
+            }
+            (Some(Laid::Binary(facts, rows, hidden)), _) => {
+                self.draw_binary(index, (facts, *rows, *hidden), skip, area, look, buf)
             }
             _ => area.y,
         }
+    }
+
+    fn draw_binary(
+        &self,
+        index: usize,
+        (facts, rows, hidden): (&[super::markdown::Span], usize, usize),
+        skip: usize,
+        area: Rect,
+        look: &Look,
+        buf: &mut Buffer,
+    ) -> u16 {
+        let Some(binary) = self.blocks.get(index).and_then(super::content::Block::binary) else {
+            return area.y;
+        };
+        let last = 1 + rows + usize::from(hidden > 0);
+        let mut y = area.y;
+        for line in (skip..last).take(usize::from(area.height)) {
+            if line == 0 {
+                let mut x = area.x;
+                for (text, style) in facts {
+                    x = put(buf, x, y, area.right().saturating_sub(x), text, *style);
+                }
+                put(
+                    buf,
+                    x,
+                    y,
+                    area.right().saturating_sub(x),
+                    "   w writes it to a file",
+                    look.faint,
+                );
+            } else if line <= rows {
+                // Letters of ASCII and nothing else: safe as it is.
+                put(buf, area.x, y, area.width, &binary.row(line - 1), look.muted);
+            } else {
+                let text = format!("… {hidden} rows more, x shows them");
+                put(buf, area.x, y, area.width, &text, look.faint);
+            }
+            y += 1;
+        }
+        y
     }
 
     fn draw_tree(&self, look: &Look, area: Rect, buf: &mut Buffer) {
         let Some((tree, value)) = self.tree() else { return };
         let mut area = area;
         if self.tab == Tab::Structured {
+            if self.mismatch && area.height > 3 {
+                let text =
+                    "the text of this result says something else than its structured content";
+                put(buf, area.x, area.y, area.width, text, look.warning);
+                area = Rect { y: area.y + 1, height: area.height - 1, ..area };
+            }
             for violation in self.violations.iter().take(usize::from(area.height / 3)) {
                 let text = SafeText::line(&format!("{}  {}", violation.pointer, violation.message));
                 put(buf, area.x, area.y, area.width, &text, look.error);

@@ -5,15 +5,8 @@ use std::fmt::Write as _;
 /// Bytes per row.
 pub const PER_ROW: usize = 16;
 
-/// How many rows `bytes` take.
-pub const fn rows(bytes: &[u8]) -> usize {
-    bytes.len().div_ceil(PER_ROW)
-}
-
 /// One row: offset, bytes, and those that are printable ASCII.
-pub fn row(bytes: &[u8], row: usize) -> String {
-    let from = (row * PER_ROW).min(bytes.len());
-    let part = &bytes[from..(from + PER_ROW).min(bytes.len())];
+pub fn line(from: usize, part: &[u8]) -> String {
     let mut out = format!("{from:08x}  ");
     for i in 0..PER_ROW {
         match part.get(i) {

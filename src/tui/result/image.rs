@@ -1,29 +1,116 @@
-//! Pictures: decoded within limits, drawn with half blocks on any terminal with colours. What is
-//! too large or no picture at all is said, never decoded (limits: 4 megapixels, 64 MB).
+//! Pictures: decoded within limits on another thread, drawn as the terminal can. What is too large
+//! or no picture at all is said, never decoded (limits: 4 megapixels, 64 MB).
 
 use std::io::Cursor;
 use std::sync::Arc;
 
 use base64::Engine as _;
+use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits, RgbaImage};
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Color;
+use ratatui::layout::{Rect, Size};
+use ratatui::style::{Color, Style};
+use ratatui::widgets::Widget as _;
+use ratatui_image::protocol::{Protocol, iterm2::Iterm2, kitty::Kitty, sixel::Sixel};
+
+use super::rows::Shared;
+use crate::tui::graphics::{CellPixels, Graphics};
+use crate::tui::theme::ColorDepth;
 
 /// Most pixels that are decoded.
 pub(super) const MAX_PIXELS: u64 = 4_000_000;
 const MAX_ALLOCATION: u64 = 64 << 20;
 /// Most base64 text that is looked at; a picture of 4 megapixels takes far less.
 const MAX_ENCODED: usize = 48 << 20;
-/// Pictures are kept this large at most: more than any terminal shows.
+/// Pictures are kept this large at most: more than half blocks show.
 const KEPT: u32 = 640;
+/// The same where the terminal draws pixels.
+const KEPT_PIXELS: u32 = 1_600;
 
-/// A decoded picture, shrunk to what a terminal can show.
+/// A picture of a result: known to be one, decoded when it is looked at.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// Width and height as sent.
-    pub size: (u32, u32),
+    /// Its base64.
+    pub text: Shared,
+    /// Width and height as sent, once known.
+    pub size: Option<(u32, u32)>,
+    pixels: Option<Arc<RgbaImage>>,
+    drawn: Option<Drawn>,
+}
+
+/// The picture as the terminal wants it, for a region.
+#[derive(Clone)]
+struct Drawn {
+    how: Graphics,
+    cells: (u16, u16),
+    protocol: Arc<Protocol>,
+}
+
+impl std::fmt::Debug for Drawn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:?}", self.how, self.cells)
+    }
+}
+
+/// Work on a picture, for another thread.
+#[derive(Clone, Debug)]
+pub struct PictureJob {
+    /// Which block of the result it is.
+    pub block: usize,
+    text: Shared,
+    pixels: Option<Arc<RgbaImage>>,
+    how: Graphics,
+    cells: Option<(u16, u16)>,
+}
+
+impl PartialEq for PictureJob {
+    fn eq(&self, other: &Self) -> bool {
+        (self.block, &self.text, self.how, self.cells)
+            == (other.block, &other.text, other.how, other.cells)
+    }
+}
+
+/// What came of a [`PictureJob`].
+#[derive(Clone, Debug)]
+pub struct PictureDone {
+    /// Which block of the result it is.
+    pub block: usize,
+    outcome: Result<Ready, String>,
+}
+
+#[derive(Clone, Debug)]
+struct Ready {
+    size: Option<(u32, u32)>,
     pixels: Arc<RgbaImage>,
+    drawn: Option<Drawn>,
+}
+
+impl PictureJob {
+    /// Decodes, and encodes for the terminal. Bounded by the limits of this module; takes up to
+    /// about a second for the largest picture.
+    pub fn run(self) -> PictureDone {
+        let block = self.block;
+        PictureDone { block, outcome: self.work() }
+    }
+
+    /// What stands for a job that could not be run.
+    pub fn failed(block: usize) -> PictureDone {
+        PictureDone { block, outcome: Err("it could not be decoded".to_owned()) }
+    }
+
+    fn work(self) -> Result<Ready, String> {
+        let (size, pixels) = match self.pixels {
+            Some(pixels) => (None, pixels),
+            None => {
+                let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
+                let (size, pixels) = decode(self.text.as_str(), keep)?;
+                (Some(size), Arc::new(pixels))
+            }
+        };
+        // A terminal that is only spoken to wrongly still shows half blocks.
+        let drawn = self.cells.and_then(|cells| encode(&pixels, self.how, cells).ok());
+        Ok(Ready { size, pixels, drawn })
+    }
 }
 
 /// Decodes base64; blanks and line breaks are let through.
@@ -40,8 +127,8 @@ pub(super) fn bytes(encoded: &str) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("bad base64: {error}"))
 }
 
-/// Decodes a picture of a result.
-pub(super) fn decode(encoded: &str) -> Result<Picture, String> {
+/// Decodes a picture; at most `keep` pixels wide and high stay of it.
+fn decode(encoded: &str, keep: u32) -> Result<((u32, u32), RgbaImage), String> {
     if encoded.len() > MAX_ENCODED {
         return Err(format!("too large to show ({} MB encoded)", encoded.len() >> 20));
     }
@@ -62,52 +149,153 @@ pub(super) fn decode(encoded: &str) -> Result<Picture, String> {
     decoder.set_limits(limits).map_err(|e| e.to_string())?;
     // Of an animation this decodes the first frame alone.
     let image = DynamicImage::from_decoder(decoder).map_err(|e| e.to_string())?;
-    let image = if width > KEPT || height > KEPT { image.thumbnail(KEPT, KEPT) } else { image };
-    Ok(Picture { size: (width, height), pixels: Arc::new(image.into_rgba8()) })
+    let image = if width > keep || height > keep { image.thumbnail(keep, keep) } else { image };
+    Ok(((width, height), image.into_rgba8()))
+}
+
+/// The sequence that draws `pixels` over `cells`. It is made of the pixels alone: nothing a server
+/// wrote is in it.
+fn encode(
+    pixels: &RgbaImage,
+    how: Graphics,
+    (columns, rows): (u16, u16),
+) -> Result<Drawn, ratatui_image::errors::Errors> {
+    let CellPixels { width, height } = how.cell();
+    let (wide, high) = (u32::from(columns) * u32::from(width), u32::from(rows) * u32::from(height));
+    let scaled = image::imageops::resize(pixels, wide, high, FilterType::Triangle);
+    let (scaled, size) = (DynamicImage::ImageRgba8(scaled), Size::new(columns, rows));
+    let protocol = match how {
+        Graphics::Kitty(_) => {
+            Protocol::Kitty(Kitty::new(scaled, size, fastrand::u32(1..), false, false)?)
+        }
+        Graphics::Sixel(_) => Protocol::Sixel(Sixel::new(scaled, size, false)?),
+        Graphics::Iterm2(_) => Protocol::ITerm2(Iterm2::new(scaled, size, false)?),
+        Graphics::Blocks(..) | Graphics::Off(_) => {
+            return Err(ratatui_image::errors::Errors::NoCap);
+        }
+    };
+    Ok(Drawn { how, cells: (columns, rows), protocol: Arc::new(protocol) })
 }
 
 impl Picture {
-    /// Rows it takes when drawn in `width` cells and at most `height` rows.
-    pub fn rows(&self, width: u16, height: u16) -> u16 {
-        self.fit(width, height).1
+    /// A picture that was not looked at yet.
+    pub const fn new(text: Shared) -> Self {
+        Self { text, size: None, pixels: None, drawn: None }
     }
 
-    /// Cells it takes within `width` x `height`; a cell is two pixels high.
-    fn fit(&self, width: u16, height: u16) -> (u16, u16) {
-        let (w, h) = self.pixels.dimensions();
+    /// Rows it takes when drawn in `width` cells and at most `height` rows; one while its size is
+    /// not known.
+    pub fn rows(&self, width: u16, height: u16, how: Graphics) -> u16 {
+        self.cells(width, height, how).1
+    }
+
+    /// Cells it takes within `width` x `height`.
+    fn cells(&self, width: u16, height: u16, how: Graphics) -> (u16, u16) {
+        let Some((w, h)) = self.size else { return (1, 1) };
+        let cell = how.cell();
         let (w, h) = (w.max(1) as f32, h.max(1) as f32);
-        let scale = (f32::from(width) / w).min(f32::from(height) * 2.0 / h).min(4.0);
+        let (cell_w, cell_h) = (f32::from(cell.width), f32::from(cell.height));
+        // Small pictures are shown up to four cells a pixel, never wider than the region.
+        let most = 4.0 * cell_w;
+        let scale = (f32::from(width) * cell_w / w).min(f32::from(height) * cell_h / h).min(most);
         (
-            ((w * scale) as u16).clamp(1, width.max(1)),
-            ((h * scale / 2.0).ceil() as u16).clamp(1, height.max(1)),
+            ((w * scale / cell_w).round() as u16).clamp(1, width.max(1)),
+            ((h * scale / cell_h).ceil() as u16).clamp(1, height.max(1)),
         )
     }
 
-    /// Draws it into `area`, from row `skip` of its own on.
-    pub fn draw(&self, full: (u16, u16), skip: u16, area: Rect, buf: &mut Buffer) {
+    /// What is to be done elsewhere before it can be drawn in this region.
+    pub(super) fn job(
+        &self,
+        block: usize,
+        (width, height): (u16, u16),
+        how: Graphics,
+    ) -> Option<PictureJob> {
+        if matches!(how, Graphics::Off(_)) {
+            return None;
+        }
+        let cells = self.cells(width, height, how);
+        let fits = |drawn: &Drawn| drawn.how == how && drawn.cells == cells;
+        let wants_pixels = how.has_pixels() && self.size.is_some();
+        let is_done = self.pixels.is_some()
+            && (!how.has_pixels() || (wants_pixels && self.drawn.as_ref().is_some_and(fits)));
+        (!is_done).then(|| PictureJob {
+            block,
+            text: self.text.clone(),
+            pixels: self.pixels.clone(),
+            how,
+            cells: wants_pixels.then_some(cells),
+        })
+    }
+
+    /// Takes what was done; a reason when it cannot be drawn at all.
+    pub(super) fn take(&mut self, done: PictureDone) -> Result<(), String> {
+        let ready = done.outcome?;
+        self.size = ready.size.or(self.size);
+        self.pixels = Some(ready.pixels);
+        self.drawn = ready.drawn;
+        Ok(())
+    }
+
+    /// Whether it holds pixels in memory.
+    pub(super) const fn is_decoded(&self) -> bool {
+        self.pixels.is_some()
+    }
+
+    /// Lets the pixels go; its size stays known, so that nothing moves.
+    pub(super) fn forget(&mut self) {
+        self.pixels = None;
+        self.drawn = None;
+    }
+
+    /// What the terminal keeps of it is gone: it is sent again.
+    pub(super) fn send_again(&mut self) {
+        self.drawn = None;
+    }
+
+    /// Draws it into `area`, from row `skip` of its own on; `full` is the region it was fitted to.
+    pub fn draw(&self, full: (u16, u16), skip: u16, how: Graphics, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
-        let (columns, rows) = self.fit(full.0, full.1);
-        let (wide, high) = self.pixels.dimensions();
-        let sample = |x: u16, half: u32| {
-            let px = u32::from(x) * wide / u32::from(columns.max(1));
-            let py = half * high / (u32::from(rows.max(1)) * 2);
-            let [r, g, b, a] = self
-                .pixels
-                .get_pixel(px.min(wide.saturating_sub(1)), py.min(high.saturating_sub(1)))
-                .0;
-            let over = |c: u8| ((u16::from(c) * u16::from(a)) / 255) as u8;
-            Color::Rgb(over(r), over(g), over(b))
+        let (columns, rows) = self.cells(full.0, full.1, how);
+        let whole = skip == 0 && area.height >= rows && area.width >= columns;
+        // Pixels are drawn whole or not at all: part of a picture is half blocks.
+        let fits = |drawn: &&Drawn| drawn.how == how && drawn.cells == (columns, rows);
+        if let Some(drawn) = self.drawn.as_ref().filter(|drawn| whole && fits(drawn)) {
+            let area = Rect { width: columns, height: rows, ..area };
+            return ratatui_image::Image::new(&drawn.protocol).render(area, buf);
+        }
+        let depth = match how {
+            Graphics::Blocks(depth, _) => depth,
+            _ => ColorDepth::True,
         };
+        self.draw_blocks((columns, rows), skip, depth, area, buf);
+    }
+
+    fn draw_blocks(
+        &self,
+        (columns, rows): (u16, u16),
+        skip: u16,
+        depth: ColorDepth,
+        area: Rect,
+        buf: &mut Buffer,
+    ) {
+        let Some(pixels) = self.pixels.as_deref() else { return };
+        let (wide, high) = pixels.dimensions();
         if wide == 0 || high == 0 {
             return;
         }
+        let sample = |x: u16, half: u32| {
+            let px = u32::from(x) * wide / u32::from(columns.max(1));
+            let py = half * high / (u32::from(rows.max(1)) * 2);
+            let [r, g, b, a] = pixels.get_pixel(px.min(wide - 1), py.min(high - 1)).0;
+            let over = |c: u8| ((u16::from(c) * u16::from(a)) / 255) as u8;
+            Color::Rgb(over(r), over(g), over(b))
+        };
         for row in 0..area.height.min(rows.saturating_sub(skip)) {
             for x in 0..columns.min(area.width) {
                 let half = u32::from(row + skip) * 2;
-                buf[(area.x + x, area.y + row)]
-                    .set_symbol("▀")
-                    .set_fg(sample(x, half))
-                    .set_bg(sample(x, half + 1));
+                let style = Style::new().fg(sample(x, half)).bg(sample(x, half + 1));
+                buf[(area.x + x, area.y + row)].set_symbol("▀").set_style(depth.adapt(style));
             }
         }
     }

@@ -4,10 +4,24 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Text that is shared, never copied: a string inside a result, or text of our own.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Shared {
     value: Arc<serde_json::Value>,
     pointer: String,
+}
+
+impl std::fmt::Debug for Shared {
+    /// Never the text itself: it may be a hundred megabytes.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared({:?}, {} bytes)", self.pointer, self.as_str().len())
+    }
+}
+
+impl PartialEq for Shared {
+    /// The same place of the same value; two values are not compared.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.value, &other.value) && self.pointer == other.pointer
+    }
 }
 
 impl Shared {
@@ -19,6 +33,11 @@ impl Shared {
     /// Text of our own.
     pub fn own(text: String) -> Self {
         Self { value: Arc::new(serde_json::Value::String(text)), pointer: String::new() }
+    }
+
+    /// What stands there, whatever it is.
+    pub fn value(&self) -> &serde_json::Value {
+        self.value.pointer(&self.pointer).unwrap_or(&serde_json::Value::Null)
     }
 
     /// The text; empty when there is none.

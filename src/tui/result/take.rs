@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::content::{BlockKind, bytes_at};
+use super::content::BlockKind;
+use super::lay::Laid;
 use super::markdown;
-use super::rows::find;
-use super::view::{Laid, ResultView, Tab, Wants};
+use super::rows::{Shared, find};
+use super::view::{ResultView, Tab, Wants};
 
 impl ResultView {
     /// Looks for `needle` from here on.
@@ -83,48 +84,119 @@ impl ResultView {
         true
     }
 
-    pub(super) fn copied(&self) -> String {
+    pub(super) fn copied(&self) -> Wants {
         if let Some((tree, value)) = self.tree() {
-            return match tree.current(value) {
-                Value::String(text) => text.clone(),
-                other => serde_json::to_string_pretty(other).unwrap_or_default(),
-            };
+            return copy_of(tree.current(value));
         }
         match self.blocks.get(self.block).map(|b| (&b.kind, &b.pointer)) {
-            Some((BlockKind::Text(text), _)) => text.as_str().to_owned(),
-            Some((BlockKind::Link { uri, .. }, _)) => uri.clone(),
-            Some((_, pointer)) => {
-                self.result.pointer(pointer).map(ToString::to_string).unwrap_or_default()
-            }
-            None => self.result.to_string(),
+            Some((BlockKind::Text(text), _)) => copy_of(text.value()),
+            Some((BlockKind::Link { uri, .. }, _)) => Wants::Copy(uri.clone()),
+            Some((_, pointer)) => copy_of(self.result.pointer(pointer).unwrap_or(&Value::Null)),
+            None => copy_of(&self.result),
         }
     }
 
     pub(super) fn saved(&self) -> Wants {
         let block = self.blocks.get(self.block).filter(|_| self.tab == Tab::Content);
-        match block.map(|b| (&b.kind, &b.pointer)) {
-            Some((BlockKind::Text(text), _)) => {
-                Wants::Save("mcpdeck-result.txt".to_owned(), text.as_str().as_bytes().to_vec())
+        if let Some(binary) = block.and_then(super::content::Block::binary) {
+            let mime = block.map(|b| b.mime.as_str()).unwrap_or_default();
+            let name = format!("mcpdeck-result.{}", super::content::suffix(mime));
+            return Wants::Save(name, Content::Base64(binary.text().clone()));
+        }
+        if let Some(BlockKind::Text(text)) = block.map(|b| &b.kind) {
+            return Wants::Save("mcpdeck-result.txt".to_owned(), Content::Text(text.clone()));
+        }
+        let place = match (self.tree(), block) {
+            (Some((tree, value)), _) if self.tab == Tab::Structured => {
+                format!("/structuredContent{}", tree.pointer(value))
             }
-            Some((BlockKind::Data { name, encoded, .. }, _)) => {
-                match bytes_at(&self.result, encoded) {
-                    Ok(bytes) => Wants::Save(name.clone(), bytes),
-                    Err(reason) => Wants::Say(reason),
-                }
-            }
-            Some((BlockKind::Picture(_), pointer)) => {
-                let block = self.result.pointer(pointer).unwrap_or(&Value::Null);
-                let mime = block.get("mimeType").and_then(Value::as_str).unwrap_or_default();
-                let key = if block.get("data").is_some() { "data" } else { "blob" };
-                match bytes_at(&self.result, &format!("{pointer}/{key}")) {
-                    Ok(bytes) => Wants::Save(
-                        format!("mcpdeck-result.{}", super::content::suffix(mime)),
-                        bytes,
-                    ),
-                    Err(reason) => Wants::Say(reason),
-                }
-            }
-            _ => Wants::Save("mcpdeck-result.json".to_owned(), self.copied().into_bytes()),
+            (Some((tree, value)), _) => tree.pointer(value),
+            (None, Some(block)) => block.pointer.clone(),
+            (None, None) => String::new(),
+        };
+        let content = Content::Json(Shared::new(&self.result, place));
+        Wants::Save("mcpdeck-result.json".to_owned(), content)
+    }
+}
+
+/// What is to be in a file; shared with the result, made into bytes where it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// Text as it is.
+    Text(Shared),
+    /// Bytes that stand there as base64.
+    Base64(Shared),
+    /// A value, as indented JSON; a text alone without its quotes.
+    Json(Shared),
+}
+
+impl Content {
+    /// The bytes. For large results this takes time: not on the screen's thread.
+    ///
+    /// # Errors
+    /// A sentence, when the base64 is broken.
+    pub fn bytes(&self) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Text(text) => Ok(text.as_str().as_bytes().to_vec()),
+            Self::Base64(text) => super::image::bytes(text.as_str()),
+            Self::Json(place) => match place.value() {
+                Value::String(text) => Ok(text.as_bytes().to_vec()),
+                other => serde_json::to_vec_pretty(other).map_err(|error| error.to_string()),
+            },
         }
     }
+}
+
+/// Most text that is put on the clipboard: it goes through the terminal, and few take more.
+const CLIPBOARD: usize = 1 << 20;
+
+/// A value for the clipboard, text without its quotes; words instead when it is too large.
+pub(super) fn copy_of(value: &Value) -> Wants {
+    let (text, cut) = match value {
+        Value::String(text) if text.len() > CLIPBOARD => (String::new(), true),
+        Value::String(text) => (text.clone(), false),
+        other => pretty(other, CLIPBOARD),
+    };
+    if cut {
+        let words = "too large for the clipboard (1 MiB); w writes it to a file";
+        return Wants::Say(words.to_owned());
+    }
+    Wants::Copy(text)
+}
+
+/// A value as indented JSON of at most `most` bytes, and whether it was cut there. Costs what is
+/// written, whatever the size of the value.
+pub(super) fn pretty(value: &Value, most: usize) -> (String, bool) {
+    struct Bounded(Vec<u8>, usize);
+    impl std::io::Write for Bounded {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            if self.0.len() + bytes.len() > self.1 {
+                return Err(std::io::ErrorKind::FileTooLarge.into());
+            }
+            self.0.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut out = Bounded(Vec::new(), most);
+    let cut = serde_json::to_writer_pretty(&mut out, value).is_err();
+    (String::from_utf8_lossy(&out.0).into_owned(), cut)
+}
+
+/// Most text that is parsed to compare it with the structured content.
+const COMPARED: usize = 256 << 10;
+
+/// Whether a result has structured content, and text that is JSON too but says something else. A
+/// server that gives the one SHOULD give the other (MCP, tools, structured content).
+pub(super) fn says_otherwise(result: &Value) -> bool {
+    let Some(structured) = result.get("structuredContent") else { return false };
+    let content = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let texts = content.iter().filter_map(|b| b.get("text")?.as_str());
+    let mut parsed = texts
+        .filter(|text| text.len() <= COMPARED && text.trim_start().starts_with(['{', '[']))
+        .filter_map(|text| serde_json::from_str::<Value>(text).ok())
+        .peekable();
+    parsed.peek().is_some() && !parsed.any(|value| value == *structured)
 }

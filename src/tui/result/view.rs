@@ -1,18 +1,17 @@
 //! The viewer of one result: tabs, scrolling, search, folds, copying and saving.
 //! Changes nothing outside; it says what it wants.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ratatui::layout::Rect;
 use serde_json::Value;
 
 use super::content::{BlockKind, Blocks, blocks};
 use super::diff::{Comparison, compare};
-use super::markdown;
-use super::rows::{Rows, Shared};
+use super::lay::Laid;
+use super::take::Content;
 use super::tree::Tree;
 use crate::host::Violation;
-use crate::text::SafeText;
 use crate::tui::form::draw::Look;
 
 /// The ways to look at a result.
@@ -53,6 +52,8 @@ pub enum ResultCommand {
     Unfold,
     /// Markdown or plain text.
     Markdown,
+    /// All bytes of this block in hexadecimal, or the first of them, or the picture again.
+    Hex,
     /// Long lines wrapped or cut.
     Wrap,
     /// Comparison in one column or two.
@@ -74,18 +75,12 @@ pub enum ResultCommand {
 pub enum Wants {
     /// Put text on the clipboard.
     Copy(String),
-    /// Write a file.
-    Save(String, Vec<u8>),
+    /// Write a file: a name to begin with, and what is to be in it.
+    Save(String, Content),
     /// Show a resource of the same server.
     OpenResource(String),
     /// Tell something.
     Say(String),
-}
-
-pub(super) enum Laid {
-    Rows(Rows, Shared),
-    Lines(Vec<Vec<markdown::Span>>),
-    Picture(u16),
 }
 
 /// A viewer of one result.
@@ -94,22 +89,29 @@ pub struct ResultView {
     pub(super) blocks: Blocks,
     pub(super) laid: Vec<Laid>,
     pub(super) width: u16,
-    height: u16,
+    pub(super) height: u16,
+    pub(super) look: Look,
+    /// The layout must be made anew, whatever the region.
+    pub(super) stale: bool,
+    /// Binary blocks of which every row is shown.
+    pub(super) expanded: BTreeSet<usize>,
+    /// Whether a picture is being worked on elsewhere.
+    pub(super) drawing: bool,
+    /// Text and structured content say different things.
+    pub(super) mismatch: bool,
     pub(super) violations: Vec<Violation>,
     pub(super) tab: Tab,
     pub(super) block: usize,
     pub(super) scroll: usize,
     pub(super) column: usize,
-    plain: bool,
-    wrap: bool,
+    pub(super) plain: bool,
+    pub(super) wrap: bool,
     pub(super) beside: bool,
     raw: Tree,
-    structured: Option<Tree>,
+    pub(super) structured: Option<Tree>,
     pub(super) comparison: Option<Comparison>,
     pub(super) needle: String,
 }
-
-const PICTURE_ROWS: u16 = 24;
 
 impl ResultView {
     /// A viewer of `result`; `violations` are those of its structured content.
@@ -122,12 +124,18 @@ impl ResultView {
             (Some(_), true) => Tab::Structured,
             (None, true) => Tab::Raw,
         };
-        let mut view = Self {
+        let alone = blocks.len() == 1 && matches!(blocks[0].kind, BlockKind::Data { .. });
+        Self {
+            mismatch: super::take::says_otherwise(&result),
             result,
             blocks,
             laid: Vec::new(),
             width: 0,
             height: 0,
+            look: Look::default(),
+            stale: true,
+            expanded: alone.then_some(0).into_iter().collect(),
+            drawing: false,
             violations,
             tab,
             block: 0,
@@ -140,9 +148,20 @@ impl ResultView {
             structured,
             comparison: None,
             needle: String::new(),
-        };
-        view.lay(80, 24, &Look::default());
-        view
+        }
+    }
+
+    /// Stands where an earlier view of the same thing stood: tab, place, ways of looking.
+    pub fn stand_as(&mut self, earlier: &Self) {
+        if self.tabs().iter().any(|(tab, _)| *tab == earlier.tab) {
+            self.tab = earlier.tab;
+        }
+        (self.plain, self.wrap, self.beside) = (earlier.plain, earlier.wrap, earlier.beside);
+        (self.scroll, self.column) = (earlier.scroll, earlier.column);
+        self.block = earlier.block.min(self.blocks.len().saturating_sub(1));
+        self.raw.cursor = earlier.raw.cursor.min(self.raw.len().saturating_sub(1));
+        self.needle.clone_from(&earlier.needle);
+        self.expanded.clone_from(&earlier.expanded);
     }
 
     /// The result.
@@ -166,64 +185,9 @@ impl ResultView {
         self.show(Tab::Compare);
     }
 
-    /// Brings the layout up to date with the region; cheap when nothing changed.
-    pub fn prepare(&mut self, area: Rect, look: &Look) {
-        self.height = area.height.saturating_sub(1);
-        if area.width != self.width {
-            self.lay(area.width, area.height, look);
-        }
-    }
-
-    fn lay(&mut self, width: u16, height: u16, look: &Look) {
-        self.width = width;
-        self.height = height.saturating_sub(1);
-        let room = usize::from(width.max(10));
-        self.laid = self
-            .blocks
-            .iter()
-            .map(|block| match &block.kind {
-                BlockKind::Text(text) => {
-                    let raw = text.as_str();
-                    if !self.plain && raw.len() <= markdown::LONGEST && markdown::looks_like(raw) {
-                        return Laid::Lines(markdown::lines(raw, width, look));
-                    }
-                    let shown = if self.plain { None } else { indented(raw) };
-                    let text = shown.map_or_else(|| text.clone(), Shared::own);
-                    let most = if self.wrap { room } else { Rows::WIDEST };
-                    Laid::Rows(Rows::new(text.as_str(), most), text)
-                }
-                BlockKind::Picture(picture) => {
-                    Laid::Picture(picture.rows(width, height.clamp(4, PICTURE_ROWS)))
-                }
-                BlockKind::Data { about, .. } => {
-                    Laid::Lines(vec![vec![(about.clone(), look.muted)]])
-                }
-                BlockKind::Link { uri, about } => Laid::Lines(vec![
-                    vec![(SafeText::line(uri), look.accent)],
-                    vec![(about.clone(), look.foreign)],
-                ]),
-                BlockKind::Unknown { reason } => {
-                    let raw = self.result.pointer(&block.pointer).unwrap_or(&Value::Null);
-                    let text = serde_json::to_string_pretty(raw).unwrap_or_default();
-                    let mut lines = vec![vec![(reason.clone(), look.warning)]];
-                    for line in text.lines().take(200) {
-                        let cut: String = line.chars().take(400).collect();
-                        lines.push(vec![(SafeText::line(&cut), look.text)]);
-                    }
-                    Laid::Lines(lines)
-                }
-            })
-            .collect();
-    }
-
     /// Rows of a block with the line above it.
     pub(super) fn block_rows(&self, index: usize) -> usize {
-        let body = match self.laid.get(index) {
-            Some(Laid::Rows(rows, _)) => rows.len(),
-            Some(Laid::Lines(lines)) => lines.len(),
-            Some(Laid::Picture(rows)) => usize::from(*rows),
-            None => 0,
-        };
+        let body = self.laid.get(index).map_or(0, Laid::len);
         body + usize::from(self.has_title(index))
     }
 
@@ -323,24 +287,22 @@ impl ResultView {
             }
             C::Markdown => {
                 self.plain = !self.plain;
-                self.lay(self.width, self.height + 1, &Look::default());
+                self.stale = true;
             }
+            C::Hex => return self.toggle_hex(),
             C::Wrap => {
                 self.wrap = !self.wrap;
                 self.column = 0;
-                self.lay(self.width, self.height + 1, &Look::default());
+                self.stale = true;
             }
             C::SideBySide => self.beside = !self.beside,
             C::SearchNext => return self.search_next(),
-            C::Copy => return Some(Wants::Copy(self.copied())),
+            C::Copy => return Some(self.copied()),
             C::CopyPath => {
                 let (tree, value) = self.tree()?;
                 return Some(Wants::Copy(tree.pointer(value)));
             }
-            C::CopyAll => {
-                let text = serde_json::to_string_pretty(&*self.result).unwrap_or_default();
-                return Some(Wants::Copy(text));
-            }
+            C::CopyAll => return Some(super::take::copy_of(&self.result)),
             C::Save => return Some(self.saved()),
         }
         None
@@ -355,6 +317,19 @@ impl ResultView {
             let last = len.saturating_sub(usize::from(self.height.max(1)));
             self.scroll = self.scroll.saturating_add_signed(rows).min(last);
         }
+    }
+
+    fn toggle_hex(&mut self) -> Option<Wants> {
+        let block = self.blocks.get(self.block).filter(|_| self.tab == Tab::Content);
+        if block.and_then(super::content::Block::binary).is_none() {
+            return Some(Wants::Say("only binary content has bytes to show; b chooses".to_owned()));
+        }
+        if !self.expanded.remove(&self.block) {
+            self.expanded.insert(self.block);
+        }
+        self.lay_again(self.block);
+        self.move_by(0);
+        None
     }
 
     fn next_block(&mut self) {
@@ -391,14 +366,4 @@ impl ResultView {
             }
         });
     }
-}
-
-/// Text that is one JSON document, indented; nothing when it is not, or too large.
-fn indented(text: &str) -> Option<String> {
-    let trimmed = text.trim();
-    if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
-        return None;
-    }
-    let value: Value = crate::tui::form::json::exact(trimmed).ok()?;
-    serde_json::to_string_pretty(&value).ok()
 }

@@ -10,7 +10,7 @@ use crate::host::logs::{LogRecord, LogSource};
 use crate::host::{CallId, CallOutcome, Error, Progress, Timestamp};
 use crate::text::SafeText;
 use crate::tui::app::{App, Redraw};
-use crate::tui::call::{Intent, SubjectKind};
+use crate::tui::call::{CallScreen, SubjectKind};
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::message::{CallToken, EditToken};
@@ -26,16 +26,22 @@ impl App {
         if running && self.calls.open.is_some() {
             self.mark(Redraw::Soon);
         }
-        let Some(screen) = self.calls.screen() else { return };
-        let intents = screen.tick(now);
-        self.intents(intents, effects);
+        // Forms that were left are kept too, a moment later than they were typed.
+        for index in 0..self.calls.screens.len() {
+            let screen = &mut self.calls.screens[index];
+            if self.calls.open == Some(index) || screen.wake().is_some_and(|at| now >= at) {
+                let intents = screen.tick(now);
+                self.intents_of(index, intents, effects);
+            }
+        }
     }
 
     /// When the open screen wants to be told the time.
     pub(in crate::tui::app) fn call_wake(&self) -> Option<Timestamp> {
-        let screen = self.calls.screens.get(self.calls.open?)?;
-        let running = (screen.in_flight() > 0).then(|| self.model.now.plus(TICK));
-        [screen.wake(), running].into_iter().flatten().min()
+        let open = self.calls.open.and_then(|open| self.calls.screens.get(open));
+        let runs = open.is_some_and(|screen| screen.in_flight() > 0);
+        let running = runs.then(|| self.model.now.plus(TICK));
+        self.calls.screens.iter().filter_map(CallScreen::wake).chain(running).min()
     }
 
     /// The engine gave a call its id.
@@ -60,17 +66,13 @@ impl App {
             (Answers::Completion(_), Err(_)) => {}
             (Answers::Run(run), result) => {
                 let label = screen.subject.label.clone();
+                let refresh = screen.is_refresh(run);
                 let elsewhere = self.calls.open != Some(route.screen);
                 let intents = screen.ended(run, result);
-                if elsewhere {
+                if elsewhere && !refresh {
                     self.toast(ink!("{} has answered", &label), Role::Ok);
                 }
-                for intent in intents {
-                    if let Intent::Record(record) = intent {
-                        self.calls.history.apply(&record);
-                        effects.push(Effect::Record(record));
-                    }
-                }
+                self.intents_of(route.screen, intents, effects);
             }
         }
         self.mark(Redraw::Now);

@@ -1,0 +1,126 @@
+//! What call screens want done elsewhere: checks and pictures of the open one; files that are to be
+//! written; links that are followed; resources that changed on their server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::call_area;
+use crate::config::ServerName;
+use crate::host::capabilities::ListKind;
+use crate::host::traffic::{Direction, TrafficRecord};
+use crate::tui::app::{App, Redraw};
+use crate::tui::call::Subject;
+use crate::tui::effect::{Effect, Existing};
+use crate::tui::form::Checked;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::message::{FormToken, PictureToken};
+use crate::tui::overlay::{Confirm, Overlay};
+use crate::tui::pane::PaneId;
+use crate::tui::result::{Content, PictureDone};
+
+impl App {
+    /// Work of the open screen for other threads: one check and one picture at a time.
+    pub(in crate::tui::app) fn call_work(&mut self, effects: &mut Vec<Effect>) {
+        let Some(open) = self.calls.open else { return };
+        let look = self.call_look();
+        let area = self.layout().map(|layout| call_area(&layout));
+        let Some(screen) = self.calls.screens.get_mut(open) else { return };
+        if let Some(job) = screen.pending_check() {
+            effects.push(Effect::Check(FormToken(open as u64), Box::new(job)));
+        }
+        let Some(area) = area else { return };
+        if screen.has_pictures() {
+            screen.prepare(area, &look);
+            if let Some((run, job)) = screen.picture_job() {
+                let token = PictureToken { screen: open as u64, run };
+                effects.push(Effect::Picture(token, Box::new(job)));
+            }
+        }
+    }
+
+    pub(in crate::tui::app) fn call_checked(
+        &mut self,
+        token: FormToken,
+        found: Checked,
+        effects: &mut Vec<Effect>,
+    ) {
+        let index = token.0 as usize;
+        let Some(screen) = self.calls.screens.get_mut(index) else { return };
+        let intents = screen.checked(found);
+        self.mark(Redraw::Now);
+        // A call that waited is only made from the screen the person still looks at.
+        if self.calls.open == Some(index) {
+            self.intents(intents, effects);
+        }
+    }
+
+    pub(in crate::tui::app) fn picture_done(&mut self, token: PictureToken, done: PictureDone) {
+        if let Some(screen) = self.calls.screens.get_mut(token.screen as usize) {
+            screen.picture_done(token.run, done);
+            self.mark(Redraw::Soon);
+        }
+    }
+
+    pub(in crate::tui::app) fn redraw_pictures(&mut self) {
+        for screen in &mut self.calls.screens {
+            screen.redraw_pictures();
+        }
+        self.mark(Redraw::Now);
+    }
+
+    pub(in crate::tui::app) fn ask_to_replace(&mut self, path: PathBuf, content: Content) {
+        let shown = path.display().to_string();
+        let yes = vec![Effect::SaveAs { path, content, existing: Existing::Replace }];
+        self.push_overlay(Overlay::Confirm(Confirm {
+            title: ink!("replace the file that is there?"),
+            lines: vec![Ink::line(&shown), ink!("What is in it now will be gone.")],
+            yes,
+        }));
+    }
+
+    /// Follows a link of a result: to the resources of its server, with that one read. Only the
+    /// server is asked; nothing is fetched from anywhere else.
+    pub(super) fn open_link(&mut self, server: &ServerName, uri: &str, effects: &mut Vec<Effect>) {
+        let listed = self.model.server(server).and_then(|view| {
+            super::subject_of(server, &view.capabilities, ListKind::Resources, uri)
+        });
+        let subject = listed.unwrap_or_else(|| Subject::uri(server, uri));
+        self.show(PaneId::Resources);
+        self.panes.resources.go_to(server, uri);
+        self.calls.show(subject, &self.keymap, self.model.now);
+        let Some(screen) = self.calls.screen() else { return };
+        let intents = screen.read_if_new();
+        self.intents(intents, effects);
+    }
+
+    /// Servers told that resources changed: those that are looked at are read again or marked.
+    pub(in crate::tui::app) fn resources_updated(
+        &mut self,
+        records: &[Arc<TrafficRecord>],
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.calls.screens.is_empty() {
+            return;
+        }
+        for record in records {
+            let told = record.direction == Direction::In
+                && record.method.as_deref() == Some("notifications/resources/updated");
+            let Some(uri) = told.then(|| updated_uri(&record.body)).flatten() else { continue };
+            for index in 0..self.calls.screens.len() {
+                let screen = &mut self.calls.screens[index];
+                if screen.subject.server == record.server {
+                    screen.now_is(self.model.now);
+                    let intents = screen.resource_updated(&uri);
+                    self.intents_of(index, intents, effects);
+                    self.mark(Redraw::Soon);
+                }
+            }
+        }
+    }
+}
+
+/// The URI of `notifications/resources/updated` (MCP, server features, resources).
+fn updated_uri(body: &str) -> Option<String> {
+    let message: serde_json::Value = serde_json::from_str(body).ok()?;
+    message.pointer("/params/uri")?.as_str().map(str::to_owned)
+}

@@ -1,0 +1,114 @@
+//! What happens to the calls of a screen, and to what they call, from outside: progress, logs,
+//! endings, changed definitions, checks that ran elsewhere; and what is kept of a form. No I/O.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::run::Run;
+use super::screen::{CallScreen, Intent};
+use super::subject::Subject;
+use crate::config::history::HistoryRecord;
+use crate::host::call::CallView;
+use crate::host::{CallOutcome, Error, Progress, Validation};
+use crate::text::SafeText;
+use crate::tui::form::{CheckJob, Checked, FormState};
+
+/// Time after a key before what was typed is kept, so that a burst of keys is one write.
+pub const KEPT_AFTER: std::time::Duration = std::time::Duration::from_millis(300);
+
+impl CallScreen {
+    /// The form may have changed: it is kept soon.
+    pub(super) fn keep_soon(&mut self) {
+        self.draft_due.get_or_insert(self.now.plus(KEPT_AFTER));
+    }
+
+    /// Keeps the form for another run of the program, when it changed since it was kept last.
+    /// Secrets are left out.
+    pub fn draft(&mut self) -> Vec<Intent> {
+        self.draft_due = None;
+        let value = self.form.value().cloned().map(|value| self.form.without_secrets(value));
+        if self.drafted == value || value.as_ref().is_some_and(is_bare) && self.drafted.is_none() {
+            return Vec::new();
+        }
+        self.drafted.clone_from(&value);
+        let target = self.subject.key();
+        let value = value.filter(|value| !is_bare(value)).unwrap_or(Value::Null);
+        vec![Intent::Record(HistoryRecord::Draft { target, value })]
+    }
+
+    /// A call made progress.
+    pub fn progress(&mut self, run: u64, progress: Progress) {
+        if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
+            run.progress = Some(progress);
+        }
+    }
+
+    /// What the engine knows of a running call.
+    pub fn follow(&mut self, run: u64, call: &CallView) {
+        if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
+            run.follow(call);
+        }
+    }
+
+    /// A log notification of the server while calls run.
+    pub fn log(&mut self, line: &SafeText) {
+        for run in self.runs.iter_mut().filter(|run| run.is_running()) {
+            run.log(line.clone());
+        }
+    }
+
+    /// A call has ended.
+    pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Intent> {
+        let Some(run) = self.runs.iter_mut().find(|r| r.number == number) else {
+            return Vec::new();
+        };
+        run.end(result);
+        let word = run.outcome_word();
+        let mut intents = self.refreshed(number);
+        if let (Some((outcome, millis)), Some(id)) = (word, self.records.remove(&number)) {
+            if let Some(past) = self.past.iter_mut().find(|entry| entry.id == id) {
+                past.outcome = Some((outcome.clone(), millis));
+            }
+            intents.push(Intent::Record(HistoryRecord::Ended { id, outcome, millis }));
+        }
+        intents
+    }
+
+    /// How many calls are under way.
+    pub fn in_flight(&self) -> usize {
+        self.runs.iter().filter(|run| run.is_running()).count()
+    }
+
+    /// The definition changed (`list_changed`): the form is made anew over the same value.
+    pub fn redefine(&mut self, subject: Subject) {
+        if *subject.schema != *self.subject.schema {
+            let value = self.form.value().cloned();
+            self.form = FormState::with_value(&Arc::clone(&subject.schema), value);
+        }
+        self.subject = subject;
+    }
+
+    /// A check that must run elsewhere; what it finds goes to [`CallScreen::checked`].
+    pub fn pending_check(&mut self) -> Option<CheckJob> {
+        self.form.pending_check()
+    }
+
+    /// Takes what a check found; a call that waited for it is made, or its problems are shown.
+    pub fn checked(&mut self, found: Checked) -> Vec<Intent> {
+        self.form.checked(found);
+        if self.form.is_checking() || !std::mem::take(&mut self.call_when_checked) {
+            return Vec::new();
+        }
+        self.call(Validation::Enforce)
+    }
+
+    /// The run that is shown, to change.
+    pub(super) fn run_mut(&mut self) -> Option<&mut Run> {
+        self.runs.get_mut(self.shown)
+    }
+}
+
+fn is_bare(value: &Value) -> bool {
+    value.as_object().is_some_and(serde_json::Map::is_empty)
+}

@@ -1,0 +1,186 @@
+//! Checking the value of a form against its schema: at once where that is provably quick, otherwise
+//! as a job for another thread. What the engine would refuse is a violation; what only looks wrong
+//! (formats, in dialects where they are notes) is a note. Does no I/O.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::schema::Document;
+use crate::host::validate::{Formats, Limits, SchemaProblem};
+use crate::host::{Validator, Verdict, Violation};
+
+/// Schemas with at most this many sub-schemas are compiled where the form is built: that takes less
+/// than a millisecond. Larger ones are compiled by the first job.
+const AT_ONCE: usize = 150;
+
+/// The two validators of a schema: the engine's, and one that asserts formats.
+type Pair = (Result<Validator, SchemaProblem>, Option<Validator>);
+
+fn compile(schema: &Value) -> Pair {
+    let engine = Validator::compile(schema);
+    let strict = engine
+        .as_ref()
+        .ok()
+        .and_then(|_| Validator::compile_with(schema, Formats::Assert, Limits::default()).ok());
+    (engine, strict)
+}
+
+/// What is known of the value of a form.
+pub(super) struct Checks {
+    compiled: Option<Arc<Pair>>,
+    verdict: Verdict,
+    notes: Vec<Violation>,
+    revision: u64,
+    checked: u64,
+    in_flight: bool,
+}
+
+/// A check that is too long for the screen's own thread.
+#[derive(Clone)]
+pub struct CheckJob {
+    revision: u64,
+    schema: Arc<Value>,
+    compiled: Option<Arc<Pair>>,
+    value: Value,
+}
+
+/// What a [`CheckJob`] found.
+#[derive(Clone)]
+pub struct Checked {
+    revision: u64,
+    compiled: Arc<Pair>,
+    verdict: Verdict,
+    notes: Vec<Violation>,
+}
+
+impl std::fmt::Debug for CheckJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckJob").field("revision", &self.revision).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Checked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checked")
+            .field("revision", &self.revision)
+            .field("verdict", &self.verdict)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Two jobs are the same when they check the same value of the same schema.
+impl PartialEq for CheckJob {
+    fn eq(&self, other: &Self) -> bool {
+        self.revision == other.revision && self.schema == other.schema && self.value == other.value
+    }
+}
+
+impl CheckJob {
+    /// Compiles what is not compiled yet and checks. Blocks for at most about four times
+    /// [`Limits::time`]: two compilations, two checks.
+    pub fn run(self) -> Checked {
+        let compiled = self.compiled.unwrap_or_else(|| Arc::new(compile(&self.schema)));
+        let (verdict, notes) = match &*compiled {
+            (Err(problem), _) => (Verdict::Unknown(problem.message.clone()), Vec::new()),
+            (Ok(engine), strict) => {
+                let notes = strict.as_ref().map(|strict| strict.check(&self.value));
+                (engine.check(&self.value), notes_of(notes))
+            }
+        };
+        Checked { revision: self.revision, compiled, verdict, notes }
+    }
+}
+
+fn notes_of(verdict: Option<Verdict>) -> Vec<Violation> {
+    match verdict {
+        Some(Verdict::Invalid(notes)) => notes,
+        _ => Vec::new(),
+    }
+}
+
+impl Checks {
+    pub(super) fn new(document: &Document) -> Self {
+        let small = document.len() <= AT_ONCE;
+        Self {
+            compiled: small.then(|| Arc::new(compile(document.raw()))),
+            verdict: Verdict::Valid,
+            notes: Vec::new(),
+            revision: 1,
+            checked: 0,
+            in_flight: false,
+        }
+    }
+
+    /// The value is another one now.
+    pub(super) fn changed(&mut self) {
+        self.revision += 1;
+    }
+
+    /// Checks at once when that is provably quick; otherwise the last verdict stands until a job
+    /// has run.
+    pub(super) fn check_quickly(&mut self, value: &Value) {
+        let Some(compiled) = self.compiled.clone() else { return };
+        match &*compiled {
+            (Err(problem), _) => {
+                self.verdict = Verdict::Unknown(problem.message.clone());
+                self.checked = self.revision;
+            }
+            (Ok(engine), strict) if engine.is_cheap(value) => {
+                self.verdict = engine.check(value);
+                let strict = strict.as_ref().filter(|strict| strict.is_cheap(value));
+                self.notes = notes_of(strict.map(|strict| strict.check(value)));
+                self.checked = self.revision;
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the value as it is now has not been checked yet.
+    pub(super) const fn is_pending(&self) -> bool {
+        self.checked != self.revision
+    }
+
+    /// A job for another thread, one at a time; give what it finds to [`Checks::take`].
+    pub(super) fn job(
+        &mut self,
+        document: &Document,
+        value: impl FnOnce() -> Value,
+    ) -> Option<CheckJob> {
+        if !self.is_pending() || self.in_flight {
+            return None;
+        }
+        self.in_flight = true;
+        Some(CheckJob {
+            revision: self.revision,
+            schema: Arc::clone(document.raw()),
+            compiled: self.compiled.clone(),
+            value: value(),
+        })
+    }
+
+    /// Takes what a job found; gives whether it is of the value as it is now.
+    pub(super) fn take(&mut self, found: Checked) -> bool {
+        self.in_flight = false;
+        self.compiled.get_or_insert(found.compiled);
+        let current = found.revision == self.revision;
+        if current {
+            self.checked = found.revision;
+            self.verdict = found.verdict;
+            self.notes = found.notes;
+        }
+        current
+    }
+
+    pub(super) fn schema_problem(&self) -> Option<&SchemaProblem> {
+        self.compiled.as_deref().and_then(|(engine, _)| engine.as_ref().err())
+    }
+
+    pub(super) const fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    pub(super) fn notes(&self) -> &[Violation] {
+        &self.notes
+    }
+}
