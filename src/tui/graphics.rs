@@ -104,6 +104,7 @@ enum Wish {
 
 /// What is known of the terminal, and what the person wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts of a terminal, each by itself")]
 pub struct Support {
     wish: Wish,
     depth: ColorDepth,

@@ -235,6 +235,8 @@ impl Launch {
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home.path());
         command.env("PS1", "$ ");
+        // Nobody is there to answer what the terminal can draw.
+        command.env("MCPDECK_IMAGES", "blocks");
         command.env("MCPDECK_STATE_DIR", self.home.path().join("state"));
         command.env("MCPDECK_CONFIG_DIR", self.home.path().join("config"));
         command.cwd(self.home.path());

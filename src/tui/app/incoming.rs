@@ -117,10 +117,8 @@ impl App {
             Message::FileExists(path, content) => self.ask_to_replace(path, content),
             Message::Checked(token, found) => self.call_checked(token, *found, effects),
             Message::PictureDone(token, done) => self.picture_done(token, *done),
-            Message::Terminal(reply) => {
-                if self.setup.graphics.answered(reply) {
-                    self.mark(Redraw::Now);
-                }
+            Message::Terminal(reply) if self.setup.graphics.answered(reply) => {
+                self.mark(Redraw::Now);
             }
             Message::Repainted => self.redraw_pictures(),
             Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),

@@ -78,6 +78,7 @@ pub type Node = Arc<Schema>;
 
 /// One sub-schema; only what a form needs, by name as in the specification.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "keywords that are there or not")]
 pub struct Schema {
     /// JSON pointer of this sub-schema within the whole.
     pub at: String,

@@ -76,6 +76,10 @@ fn ogg(head: &[u8]) -> Option<String> {
     Some(sentence("Ogg Opus", u64::from(*head.get(at + 9)?), little(head, at + 12, 4)?, None))
 }
 
+/// Kilobits a second of layer III, by the number in a frame's head: MPEG 1, then MPEG 2 and 2.5.
+const MPEG1: [u64; 16] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0];
+const MPEG2: [u64; 16] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0];
+
 fn mp3(head: &[u8], total: u64) -> Option<String> {
     let mut at = 0;
     if head.starts_with(b"ID3") {
@@ -88,8 +92,6 @@ fn mp3(head: &[u8], total: u64) -> Option<String> {
     if frame[0] != 0xff || frame[1] & 0xe0 != 0xe0 || version == 1 || layer != 1 {
         return None;
     }
-    const MPEG1: [u64; 16] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0];
-    const MPEG2: [u64; 16] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0];
     let rates = if version == 3 { MPEG1 } else { MPEG2 };
     let kilobits = rates[usize::from(frame[2] >> 4)];
     let base = *[44_100_u64, 48_000, 32_000].get(usize::from(frame[2] >> 2 & 3))?;
@@ -128,7 +130,8 @@ mod tests {
         assert_eq!(said.as_deref(), Some("WAV 16 bit · mono · 8000 Hz · 0:03.0 long"));
         let mut flac = b"fLaC\0\0\0\x22".to_vec();
         flac.extend([0; 10]);
-        let bits = 44_100_u64 << 44 | 1 << 41 | 15 << 36 | 441_000;
+        let samples = 441_000;
+        let bits = (44_100_u64 << 44) | (1 << 41) | (15 << 36) | samples;
         flac.extend(bits.to_be_bytes());
         let said = facts(&flac, 99_999);
         assert_eq!(said.as_deref(), Some("FLAC 16 bit · stereo · 44100 Hz · 0:10.0 long"));

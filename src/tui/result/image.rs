@@ -99,13 +99,12 @@ impl PictureJob {
     }
 
     fn work(self) -> Result<Ready, String> {
-        let (size, pixels) = match self.pixels {
-            Some(pixels) => (None, pixels),
-            None => {
-                let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
-                let (size, pixels) = decode(self.text.as_str(), keep)?;
-                (Some(size), Arc::new(pixels))
-            }
+        let (size, pixels) = if let Some(pixels) = self.pixels {
+            (None, pixels)
+        } else {
+            let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
+            let (size, pixels) = decode(self.text.as_str(), keep)?;
+            (Some(size), Arc::new(pixels))
         };
         // A terminal that is only spoken to wrongly still shows half blocks.
         let drawn = self.cells.and_then(|cells| encode(&pixels, self.how, cells).ok());

@@ -84,6 +84,7 @@ pub enum Wants {
 }
 
 /// A viewer of one result.
+#[expect(clippy::struct_excessive_bools, reason = "ways of looking, each on or off by itself")]
 pub struct ResultView {
     pub(super) result: Arc<Value>,
     pub(super) blocks: Blocks,
