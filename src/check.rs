@@ -5,6 +5,7 @@
 //! [`model::Report`]; only [`run`] knows the engine.
 
 pub mod answers;
+pub mod calls;
 pub mod expect;
 pub mod jsonc;
 pub mod lock;

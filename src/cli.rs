@@ -15,7 +15,9 @@ mod look;
 mod operate;
 mod output;
 mod progress;
+mod saved;
 mod signals;
+mod told;
 mod values;
 
 use clap::Parser;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpdeck::check::expect::Expectations;
+use mcpdeck::check::expect::sample::Target;
 use mcpdeck::check::lock::Lock;
 use mcpdeck::check::rules::{Measure, assess};
 use mcpdeck::check::subject::Subject;
@@ -60,7 +61,8 @@ fn run(fixture: &Fixture) -> Vec<(String, Finding)> {
         let expectations = expectations.as_ref().expect("results need expectations");
         let call = &expectations.servers[&subjects[0].name].calls[0];
         let took = Duration::from_millis(sampled.duration_ms);
-        extra[0].extend(call.expect.judge(&call.tool, &sampled.result, took));
+        let target = Target::Tool(call.tool.clone().expect("a tool"));
+        extra[0].extend(call.expect.judge(&target, &sampled.result, took));
     }
     let measure = Measure {
         settings: &settings,

@@ -136,6 +136,86 @@ fn arguments_come_from_a_file_and_one_server_needs_no_configuration() {
 }
 
 #[test]
+fn a_saved_call_is_made_again_and_words_replace_its_arguments() {
+    let bench = bench();
+    let calls = json!({"version": 1, "calls": {
+        "add two": {"tool": "calc.add", "arguments": {"a": 1, "b": 2}},
+        "broken": {"tool": "calc.add", "arguments": {"a": "x", "b": 2}},
+        "greet ada": {"prompt": "calc.greet", "arguments": {"who": "Ada"}},
+        "note": {"resource": "note://one", "server": "calc"},
+    }});
+    bench.write("mcp.calls.json", &calls.to_string());
+    let sent = |done: &Finished| -> Value {
+        let object = done.json();
+        let text = object["result"]["content"][0]["text"].as_str().expect("text").to_owned();
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let done = run(&bench, &["call", "@add two", "--json"]);
+    assert_eq!((done.code, sent(&done)), (Some(0), json!({"a": 1, "b": 2})));
+    let done = run(&bench, &["call", "@add two", "b=5", "note=hi", "--json"]);
+    assert_eq!((done.code, sent(&done)), (Some(0), json!({"a": 1, "b": 5, "note": "hi"})));
+    let done = run(&bench, &["call", "@add two", "{\"b\": 7}", "--json"]);
+    assert_eq!(sent(&done), json!({"a": 1, "b": 7}));
+    assert_eq!(run(&bench, &["call", "@greet ada"]).stdout, "[user]\nHello Ada\n");
+    assert_eq!(run(&bench, &["call", "@note", "--json"]).json()["uri"], "note://one");
+    assert_eq!(run(&bench, &["call", "@broken"]).code, Some(2));
+    let unknown = run(&bench, &["call", "@add tow", "--json"]);
+    assert_eq!(unknown.code, Some(2));
+    let error = unknown.json()["error"]["message"].to_string();
+    assert!(error.contains("did you mean add two"), "{error}");
+    assert!(!bench.path().join("started").exists(), "only the server that is needed starts");
+}
+
+#[test]
+fn saved_calls_are_listed_without_their_values_and_completed() {
+    let bench = bench();
+    let none = run(&bench, &["call", "--list"]);
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
+    let calls = json!({"version": 1, "calls": {
+        "add \u{1b}[2J two": {"tool": "calc.add", "arguments": {"a": "a secret", "b": 2}}, "b": {"tool": "calc.fail"}}});
+    bench.write("mcp.calls.json", &calls.to_string());
+    let list = run(&bench, &["call", "--list"]);
+    assert!(list.stdout.contains("tool calc.add") && list.stdout.contains("a, b"), "{list:?}");
+    assert!(!list.stdout.contains("secret") && !list.stdout.contains('\u{1b}'), "{list:?}");
+    assert_eq!(
+        run(&bench, &["call", "--list", "--json"]).json()["calls"]["b"]["tool"],
+        "calc.fail"
+    );
+    assert_eq!(run(&bench, &["call", "--names"]).stdout, "@b\n");
+    assert_eq!(run(&bench, &["call"]).code, Some(2), "a name is needed");
+}
+
+#[test]
+fn import_shows_what_would_change_and_changes_it_only_when_told() {
+    let bench = bench();
+    bench.write(
+        "cursor.json",
+        r#"{"mcpServers": {"calc": {"command": "theirs"},
+        "new": {"command": "x", "env": {"API_TOKEN": "s3cret"}}}}"#,
+    );
+    let path = bench.write(
+        "ours.json",
+        "{ // mine\n  \"servers\": { \"calc\": { \"command\": \"ours\" } }\n}\n",
+    );
+    let before = std::fs::read_to_string(&path).expect("ours");
+    let shown = run(&bench, &["import", "cursor.json", "--into", "ours.json"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.stdout.contains('+') && shown.stdout.contains("\"new\""), "{shown:?}");
+    assert!(!shown.stdout.contains("s3cret") && shown.stderr.contains("API_TOKEN"), "{shown:?}");
+    assert_eq!(std::fs::read_to_string(&path).expect("ours"), before, "nothing was written");
+    let done = run(&bench, &["import", "cursor.json", "--into", "ours.json", "--write"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let after = std::fs::read_to_string(&path).expect("ours");
+    assert!(after.starts_with("{ // mine") && after.contains("\"ours\""), "{after}");
+    assert!(after.contains("${API_TOKEN}") && !after.contains("s3cret"), "{after}");
+    let again = run(&bench, &["import", "cursor.json", "--into", "ours.json", "--write"]);
+    assert!(again.stderr.contains("already"), "{again:?}");
+    let replaced =
+        run(&bench, &["import", "cursor.json", "--into", "ours.json", "--write", "--replace"]);
+    assert!(replaced.stderr.contains("is replaced"), "{replaced:?}");
+}
+
+#[test]
 fn a_misspelt_command_names_the_nearest() {
     let done = run(&bench(), &["lsit"]);
     assert_eq!(done.code, Some(2));

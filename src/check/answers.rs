@@ -124,7 +124,7 @@ impl Script {
     /// # Errors
     /// Says what cannot be read or is not understood.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let file: Answers = super::jsonc::load(path)?;
+        let file: Answers = super::jsonc::Written::load(path)?.decode()?;
         Self::new(file).map_err(|e| format!("{}: {e}", path.display()))
     }
 

@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::check::Finding;
+use crate::check::jsonc::Written;
 use crate::check::rule::{self, finding};
 use crate::check::settings::{Budgets, Levels, Settings};
 use crate::check::subject::{Entry, Subject, brief};
 
-pub use sample::SampleCall;
+pub use sample::{ResultExpectation, SampleCall, Target};
 
 /// Name of the file beside the configuration.
 pub const FILE: &str = "mcp.expect.json";
@@ -126,35 +127,47 @@ impl Expectations {
     /// Reads a file; comments and trailing commas are fine.
     ///
     /// # Errors
-    /// Says what cannot be read or is not understood, and where.
+    /// Says what cannot be read or is not understood, each with its line.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Self::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+        Self::of(&Written::load(path)?)
     }
 
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// Says what is not understood.
+    /// Says what is not understood, each with its line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let file: Self = super::jsonc::parse(text)?;
-        for levels in std::iter::once(&file.rules).chain(file.servers.values().map(|s| &s.rules)) {
-            for id in levels.keys() {
-                let group = rule::all().any(|r| r.id.split('/').next() == Some(id.as_str()));
-                if !group && !id.starts_with("config/") {
-                    rule::RuleId::parse(id).map_err(|e| format!("rules: {e}"))?;
+        Self::of(&Written::new(FILE, text))
+    }
+
+    fn of(written: &Written) -> Result<Self, String> {
+        let file: Self = written.decode()?;
+        let mut wrong = Vec::new();
+        let mut told = |pointer: &[&str], message: &str| {
+            let escaped = pointer.iter().map(|step| step.replace('~', "~0").replace('/', "~1"));
+            let pointer = escaped.fold(String::new(), |all, step| all + "/" + &step);
+            wrong.push(written.problem(&pointer, message));
+        };
+        unknown_rules(&file.rules, &["rules"], &mut told);
+        for (server, expected) in &file.servers {
+            unknown_rules(&expected.rules, &["servers", server, "rules"], &mut told);
+            for (index, call) in expected.calls.iter().enumerate() {
+                let at = ["servers", server, "calls", &index.to_string()];
+                if let Err(error) = call.is_one() {
+                    told(&at, error);
+                }
+                if let Err(error) = call.expect.compile() {
+                    told(&[&at[..], &["expect"]].concat(), &error);
+                }
+            }
+            for (index, pattern) in expected.forbidden.iter().enumerate() {
+                if let Err(error) = globset::Glob::new(pattern) {
+                    let at = ["servers", server, "forbidden", &index.to_string()];
+                    told(&at, &error.to_string());
                 }
             }
         }
-        for (server, expected) in &file.servers {
-            for call in &expected.calls {
-                call.expect.compile().map_err(|e| format!("{server}: {}: {e}", call.tool))?;
-            }
-            for pattern in &expected.forbidden {
-                globset::Glob::new(pattern).map_err(|e| format!("{server}: forbidden: {e}"))?;
-            }
-        }
-        Ok(file)
+        if wrong.is_empty() { Ok(file) } else { Err(wrong.join("\n")) }
     }
 
     /// The severities and budgets in it.
@@ -195,6 +208,18 @@ impl Expectations {
                 finding("expect/missing-server", "", message)
             })
             .collect()
+    }
+}
+
+fn unknown_rules(levels: &Levels, at: &[&str], told: &mut dyn FnMut(&[&str], &str)) {
+    for id in levels.keys() {
+        let group = rule::all().any(|r| r.id.split('/').next() == Some(id.as_str()));
+        if group || id.starts_with("config/") {
+            continue;
+        }
+        if let Err(message) = rule::RuleId::parse(id) {
+            told(&[at, &[id.as_str()]].concat(), &message);
+        }
     }
 }
 

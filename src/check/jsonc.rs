@@ -1,26 +1,180 @@
-//! JSON with comments and trailing commas, for the files a person writes.
+//! JSON with comments and trailing commas, for the files a person writes; every complaint about one
+//! names the line.
 
 use std::path::Path;
 
+use jsonc_parser::ast;
+use jsonc_parser::common::Ranged as _;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads and decodes a file.
+use crate::check::report::schema_of;
+use crate::check::subject::brief;
+use crate::host::validate::{Validator, Verdict};
+
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 16 << 20;
+/// Problems that are told of one file.
+const MOST: usize = 12;
+
+/// Reads and decodes a file of which no shape is known.
 ///
 /// # Errors
 /// Names the file and what is wrong, with line and column where the syntax is.
 pub fn load<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    let file = Written::load(path)?;
+    serde_json::from_value(file.value()?).map_err(|e| file.problem("", &e.to_string()))
 }
 
 /// Decodes a text; an empty one is an empty object.
 ///
 /// # Errors
-/// Says what is wrong.
-pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let options = jsonc_parser::ParseOptions::default();
-    let root = jsonc_parser::cst::CstRootNode::parse(text, &options).map_err(|e| e.to_string())?;
-    let value = root.to_serde_value().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    serde_json::from_value(value).map_err(|e| e.to_string())
+/// Says what is wrong, with line and column where the syntax is.
+pub fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
+    let file = Written::new(name, text);
+    serde_json::from_value(file.value()?).map_err(|e| file.problem("", &e.to_string()))
+}
+
+/// A text a person wrote, with the way back from a value to its line.
+pub struct Written {
+    name: String,
+    text: String,
+}
+
+impl Written {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Names the file and why it cannot be read.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let name = path.display().to_string();
+        let fail = |error: &dyn std::fmt::Display| format!("{name}: {error}");
+        let about = std::fs::metadata(path).map_err(|e| fail(&e))?;
+        if about.is_dir() {
+            return Err(fail(&"is a folder"));
+        }
+        if about.len() > LARGEST {
+            return Err(fail(&format_args!("is larger than {} MiB", LARGEST >> 20)));
+        }
+        let bytes = std::fs::read(path).map_err(|e| fail(&e))?;
+        let text = String::from_utf8(bytes).map_err(|_| fail(&"is not UTF-8"))?;
+        Ok(Self::new(name, &text))
+    }
+
+    /// A text under this name.
+    pub fn new(name: impl Into<String>, text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self { name: name.into(), text: text.to_owned() }
+    }
+
+    /// As JSON; an empty text is an empty object.
+    fn value(&self) -> Result<Value, String> {
+        let options = jsonc_parser::ParseOptions::default();
+        let root = jsonc_parser::cst::CstRootNode::parse(&self.text, &options)
+            .map_err(|e| self.place(e.range().start) + &e.kind().to_string())?;
+        Ok(root.to_serde_value().unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+    }
+
+    /// As a `T`.
+    ///
+    /// # Errors
+    /// Every place where the text is not what the JSON Schema of `T` says, a line each.
+    pub fn decode<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, String> {
+        let value = self.value()?;
+        let error = match serde_json::from_value(value.clone()) {
+            Ok(decoded) => return Ok(decoded),
+            Err(error) => error.to_string(),
+        };
+        let verdict = Validator::compile(&schema_of::<T>()).map(|schema| schema.check(&value));
+        let mut told: Vec<String> = match verdict {
+            Ok(Verdict::Invalid(all)) => {
+                all.iter().map(|v| self.problem(&v.pointer, &v.message)).collect()
+            }
+            _ => Vec::new(),
+        };
+        told.dedup();
+        let more = told.len().saturating_sub(MOST);
+        told.truncate(MOST);
+        if more > 0 {
+            told.push(format!("{}: and {more} more problems", self.name));
+        }
+        Err(if told.is_empty() { self.problem("", &error) } else { told.join("\n") })
+    }
+
+    /// A complaint about the value at a JSON pointer, or about what is nearest to it.
+    pub fn problem(&self, pointer: &str, message: &str) -> String {
+        let path: String =
+            if pointer.is_empty() { String::new() } else { format!("{}: ", brief(pointer, 160)) };
+        format!("{}{path}{}", self.place(self.find(pointer)), brief(message, 400))
+    }
+
+    /// The byte at which the value of a pointer begins, or the deepest one above it that is there.
+    fn find(&self, pointer: &str) -> usize {
+        let collect = jsonc_parser::CollectOptions::default();
+        let options = jsonc_parser::ParseOptions::default();
+        let parsed = jsonc_parser::parse_to_ast(&self.text, &collect, &options);
+        let Some(mut at) = parsed.ok().and_then(|parsed| parsed.value) else { return 0 };
+        let mut start = at.start();
+        for step in pointer.split('/').skip(1) {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let next = match at {
+                ast::Value::Object(mut object) => object.take(&step).map(|property| {
+                    start = property.start();
+                    property.value
+                }),
+                ast::Value::Array(array) => {
+                    let index: Option<usize> = step.parse().ok();
+                    index.and_then(|index| array.elements.into_iter().nth(index)).inspect(|item| {
+                        start = item.start();
+                    })
+                }
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            // Long values are named by their key.
+            if !matches!(next, ast::Value::Object(_) | ast::Value::Array(_)) {
+                start = next.start();
+            }
+            at = next;
+        }
+        start
+    }
+
+    /// `NAME:LINE:COLUMN: `
+    fn place(&self, offset: usize) -> String {
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        format!("{}:{line}:{column}: ", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::expect::Expectations;
+
+    fn wrong(text: &str) -> String {
+        Written::new("f.json", text).decode::<Expectations>().expect_err("it is wrong")
+    }
+
+    #[test]
+    fn syntax_types_and_unknown_keys_are_told_with_their_lines() {
+        assert!(wrong("{\n  \"servers\": [}").starts_with("f.json:2:"), "{}", wrong("{\n [}"));
+        let told = wrong(
+            "{\n  // mine\n  \"servers\": {\n    \"s\": {\n      \"tools\": [],\n      \"forbiden\": [\"x\"]\n    }\n  },\n  \"budgets\": {\"contextTokens\": \"many\"}\n}",
+        );
+        assert!(told.contains("f.json:5:"), "{told}");
+        assert!(told.contains("forbiden"), "{told}");
+        assert!(told.contains("f.json:9:32: /budgets/contextTokens: "), "{told}");
+        assert_eq!(told.lines().count(), 3, "{told}");
+    }
+
+    #[test]
+    fn a_root_of_another_kind_and_an_empty_file_are_understood() {
+        assert!(wrong("[1]").starts_with("f.json:1:1: "), "{}", wrong("[1]"));
+        let empty = Written::new("f.json", "\u{feff} // nothing\n").decode::<Expectations>();
+        assert_eq!(empty, Ok(Expectations::default()));
+    }
 }

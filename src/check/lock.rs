@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::check::Finding;
+use crate::check::jsonc::Written;
 use crate::check::rule::finding;
 use crate::check::subject::{Entry, Subject, brief};
 use crate::host::capabilities::ListKind;
@@ -64,9 +65,7 @@ impl Lock {
     /// # Errors
     /// Says what cannot be read or is not understood.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let lock: Self =
-            serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let lock: Self = Written::load(path)?.decode()?;
         if lock.lock_version == VERSION {
             Ok(lock)
         } else {

@@ -136,8 +136,8 @@ pub enum StepStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Its name, for example `handshake`.
-    pub name: &'static str,
+    /// Its name, for example `handshake`, or `call NAME` for a sample call.
+    pub name: Cow<'static, str>,
     /// How it ended.
     pub status: StepStatus,
     /// How long it took, in milliseconds.

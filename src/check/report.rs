@@ -14,7 +14,7 @@ use crate::text::json;
 
 pub use github::summary as github_summary;
 pub use human::{Colour, Detail, Style};
-pub use schema::{answers_schema, expectations_schema, lock_schema, report_schema};
+pub use schema::{answers_schema, expectations_schema, lock_schema, report_schema, schema_of};
 
 /// A format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,9 +3,13 @@
 //! The only part of the check that knows the engine. Servers go through their run side by side and
 //! are stopped as soon as nobody needs them any more, so that the whole takes as long as the slowest.
 
+mod call;
 mod doctor;
 mod record;
 mod stage;
+mod wait;
+
+pub use wait::is_settled;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::check::answers::Script;
+use crate::check::calls::PlannedCalls;
 use crate::check::expect::Expectations;
 use crate::check::lock::Lock;
 use crate::check::model::{ConfigReport, Finding, Report, Verdict};
@@ -23,6 +28,9 @@ use crate::check::settings::Settings;
 use crate::check::subject::Subject;
 use crate::config::{McpConfig, Position, RestartPolicy, Severity};
 use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
+
+/// Exit code of a run that a person ended early, as shells count Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
 
 /// Everything a run needs.
 pub struct Plan {
@@ -40,6 +48,8 @@ pub struct Plan {
     pub allowed: Vec<String>,
     /// What must exist.
     pub expectations: Option<Expectations>,
+    /// The calls to make of servers that are ready.
+    pub calls: PlannedCalls,
     /// What was reviewed.
     pub lock: Option<Lock>,
     /// Answers to requests of servers.
@@ -52,7 +62,7 @@ pub struct Outcome {
     pub report: Report,
     /// What was seen, for `--lock` and `--init`.
     pub subjects: Vec<Subject>,
-    /// Whether it was cut short by [`Signals::stop`].
+    /// Whether it was cut short by [`Signals::stop`]; the report then says what is known.
     pub interrupted: bool,
 }
 
@@ -90,7 +100,8 @@ pub async fn run(
     for name in plan.config.servers.keys() {
         if let Some(mut record) = seen.record(&host, name) {
             deny(&plan.answers, &mut record.subject);
-            extra.push(seen.samples.get(name.as_str()).cloned().unwrap_or_default());
+            let calls = seen.calls.get(name).into_iter().flatten();
+            extra.push(calls.flat_map(|call| call.findings.clone()).collect());
             subjects.push(record.subject);
             report.servers.push(record.report);
         }
@@ -111,7 +122,12 @@ pub async fn run(
         report.config.findings.into_iter().filter_map(|f| settings.weigh(None, f)).collect();
     report.took = began.elapsed();
     report.settle();
-    Outcome { report, subjects, interrupted: signals.stop.is_cancelled() }
+    let interrupted = signals.stop.is_cancelled();
+    if interrupted {
+        report.verdict = report.verdict.max(Verdict::Incomplete);
+        report.exit_code = INTERRUPTED;
+    }
+    Outcome { report, subjects, interrupted }
 }
 
 /// The rules on this thread: they are bounded by the limits of the wire and of the schemas.

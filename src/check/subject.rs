@@ -56,6 +56,8 @@ pub struct Subject {
     pub exit: Option<ExitView>,
     /// Requests of the server that nobody answered: method, and how often.
     pub denied: BTreeMap<String, u64>,
+    /// What it was at when the check was cut short, when it was.
+    pub interrupted: Option<String>,
 }
 
 /// A step of the start.
@@ -185,6 +187,7 @@ impl Subject {
             protocol_counts: view.finding_counts.clone(),
             exit: view.exit.clone(),
             denied: BTreeMap::new(),
+            interrupted: None,
         }
     }
 }

@@ -21,9 +21,14 @@ Examples:
   mcpdeck --check --format human --format junit=report.xml
   mcpdeck list                              what every server offers
   mcpdeck call files.read_file path=/tmp/a  call a tool with typed arguments
+  mcpdeck call @oslo                        make a saved call again
 
-Exit codes of --check: 0 ok, 1 findings, 2 wrong arguments or configuration,
-3 a server could not be started or reached.";
+Exit codes of --check; of several, the one that stands lower wins:
+  0    ok          nothing at or above --fail-on was found
+  1    violated    findings
+  3    incomplete  a server could not be started or reached: nothing is known of it
+  2    usage       wrong arguments or configuration: nothing was started
+  130  Ctrl-C or a signal ended the run; the report says what was known by then";
 
 const ABOUT: &str =
     "The flight deck for MCP servers: start, supervise, watch, call and check every \
@@ -175,6 +180,11 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
     pub expect: Option<PathBuf>,
 
+    /// Make every saved call too [default: those of mcp.calls.json beside the configuration]; each
+    /// must give a result that is no error.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
+    pub calls: Option<Option<PathBuf>>,
+
     /// Write a first file of expectations from what the servers offer.
     #[arg(long, help_heading = "Check", requires = "check", conflicts_with = "lock")]
     pub init: bool,
@@ -192,8 +202,12 @@ pub struct CheckArgs {
     pub answers: Option<PathBuf>,
 
     /// Show every step of every server, not only what is wrong.
-    #[arg(long, short = 'v', help_heading = "Check", requires = "check")]
+    #[arg(long, short = 'v', help_heading = "Check", requires = "check", conflicts_with = "quiet")]
     pub verbose: bool,
+
+    /// Show nothing when all is well, and no table when it is not.
+    #[arg(long, short = 'q', help_heading = "Check", requires = "check")]
+    pub quiet: bool,
 }
 
 /// When to use colour.

@@ -7,14 +7,17 @@ use super::args::{CheckArgs, Common, OneServer};
 use super::exit::Exit;
 use super::load::{self, Source};
 use super::progress::Progress;
-use super::{output, signals};
+use super::{output, saved, signals};
 use crate::check::answers::Script;
+use crate::check::calls::{self, PlannedCalls, Saved, Which};
 use crate::check::expect::{self, Expectations};
 use crate::check::lock::{self, Lock};
 use crate::check::model::ConfigReport;
 use crate::check::report::{Colour, Detail, Format, Output, Style, github_summary};
 use crate::check::run::{self, Outcome, Plan, Signals};
 use crate::check::{Finding, Report, Severity, Verdict};
+use crate::config::SavedCalls;
+use crate::host::HostView;
 use crate::telemetry::Telemetry;
 use crate::text::json;
 
@@ -91,6 +94,7 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Vec<Output>, Files), Refusal>
         _ => Some(Lock::load(&files.lock)?),
     };
     let answers = args.answers.as_deref().map(Script::load).transpose()?.unwrap_or_default();
+    let calls = calls(args, &source, expectations.as_ref(), &known)?;
     let config_report = ConfigReport {
         path: source.path.clone(),
         findings: source.diagnostics.iter().map(Finding::from).collect(),
@@ -103,10 +107,28 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Vec<Output>, Files), Refusal>
         fail_on,
         allowed: args.allow.iter().map(|rule| rule.as_str().to_owned()).collect(),
         expectations,
+        calls,
         lock,
         answers,
     };
     Ok((plan, outputs, files))
+}
+
+/// The sample calls to make: those of the expectations, and with `--calls` every saved one.
+fn calls(
+    args: &CheckArgs,
+    source: &Source,
+    expectations: Option<&Expectations>,
+    known: &[String],
+) -> Result<PlannedCalls, String> {
+    let named = args.calls.clone().flatten();
+    if let Some(path) = named.as_ref().filter(|path| !path.exists()) {
+        return Err(format!("{}: there is no such file", path.display()));
+    }
+    let path = named.unwrap_or_else(|| saved::path(source.path.as_deref()));
+    let file = SavedCalls::load(&path).map_err(|e| e.to_string())?;
+    let which = if args.calls.is_some() { Which::All } else { Which::Named };
+    calls::plan(expectations, Saved { path: &path, calls: &file, which }, known)
 }
 
 /// At most one report goes to stdout, or nobody could read it.
@@ -146,7 +168,10 @@ fn perform(request: &Request<'_>, mut plan: Plan, outputs: &[Output], files: &Fi
     });
     runtime.shutdown_background();
     if outcome.interrupted {
-        output::complain("interrupted; every server was stopped");
+        output::complain("interrupted; every server was stopped, this is what is known so far");
+        // Nothing is learned from a part.
+        write_all(&outcome.report, outputs, style(request));
+        tail(&outcome.report);
         return Exit::Interrupted;
     }
     if let Err(message) = learn(request.args, &outcome, files, old, &known) {
@@ -160,9 +185,9 @@ fn perform(request: &Request<'_>, mut plan: Plan, outputs: &[Output], files: &Fi
 
 async fn go(plan: Plan, signals: &Signals) -> Outcome {
     let mut progress = Progress::new();
-    let outcome = run::run(plan, signals, &mut |view| progress.show(view)).await;
-    progress.clear();
-    outcome
+    let stop = signals.stop.clone();
+    let mut show = |view: &HostView| progress.show(view, stop.is_cancelled());
+    run::run(plan, signals, &mut show).await
 }
 
 /// Writes what `--lock` and `--init` ask for, and nothing otherwise.
@@ -207,7 +232,11 @@ fn write_file(path: &Path, text: &str) -> Result<(), String> {
 fn style(request: &Request<'_>) -> Style {
     Style {
         colour: if output::colour(request.common.color) { Colour::On } else { Colour::Off },
-        detail: if request.args.verbose { Detail::Full } else { Detail::Brief },
+        detail: match (request.args.verbose, request.args.quiet) {
+            (true, _) => Detail::Full,
+            (_, true) => Detail::Quiet,
+            _ => Detail::Brief,
+        },
     }
 }
 

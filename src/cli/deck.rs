@@ -6,11 +6,12 @@ use super::load::{self, Source};
 use super::progress::Progress;
 use super::{output, signals};
 use crate::check::answers::Script;
-use crate::check::run::Signals;
-use crate::config::{McpConfig, RestartPolicy};
+use crate::check::run::{Signals, is_settled};
+use crate::config::{McpConfig, RestartPolicy, ServerName};
 use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
 use crate::telemetry::Telemetry;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// Which servers a command needs.
 pub enum Need {
@@ -54,6 +55,7 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host) -> Exit) -> Result<Exit, 
         .map_err(|e| Error::new(ErrorCode::Internal, e.to_string()))?;
     let exit = runtime.block_on(async {
         let signals = signals::listen();
+        let config = source.config.clone();
         let host = Host::builder()
             .config(source.config)
             .startup(Startup::Background)
@@ -62,7 +64,7 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host) -> Exit) -> Result<Exit, 
             .await?;
         let exit = tokio::select! {
             exit = async {
-                started(&host).await;
+                started(&host, &config).await;
                 work(&host).await
             } => exit,
             () = signals.stop.cancelled() => {
@@ -105,27 +107,26 @@ fn owner(config: &McpConfig, name: &str) -> Option<String> {
 }
 
 /// Waits until every server is ready or has failed; says on a terminal what it waits for.
-async fn started(host: &Host) {
+async fn started(host: &Host, config: &McpConfig) {
     let mut progress = Progress::new();
     let mut view = host.view();
+    // So that the time it shows goes on.
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         let now = view.borrow_and_update().clone();
-        if is_settled(&now) {
+        let all = &config.servers;
+        let needs = |name: &ServerName| -> Vec<&ServerName> {
+            all.get(name).into_iter().flat_map(|server| &server.dependencies).collect()
+        };
+        if now.servers.keys().all(|name| is_settled(&now, name, &needs)) {
             break;
         }
-        progress.show(&now);
-        if view.changed().await.is_err() {
-            break;
+        progress.show(&now, false);
+        tokio::select! {
+            changed = view.changed() => if changed.is_err() { break },
+            _ = tick.tick() => {}
         }
     }
-}
-
-fn is_settled(view: &HostView) -> bool {
-    view.servers.values().all(|server| match server.state {
-        ServerState::Starting | ServerState::Waiting => false,
-        ServerState::Unavailable => server.retry_at.is_none(),
-        ServerState::Ready | ServerState::Disabled | ServerState::Shutdown => true,
-    })
 }
 
 async fn stop(host: &Host, signals: &Signals) {

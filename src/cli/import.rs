@@ -1,18 +1,22 @@
-//! `import`: the servers of other programs, printed as one `mcp.json`. Writes no file; a literal value
-//! that may be secret becomes a reference to a variable.
+//! `import`: the servers of other programs, printed as one `mcp.json` or put into ours. A literal
+//! value that may be secret becomes a reference to a variable. Writes only when told to.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::args::ImportArgs;
 use super::configuration::problems;
 use super::exit::Exit;
 use super::output;
-use crate::config::import::{Host, Imported, places, read};
-use crate::config::{Diagnostic, Environment, mask};
-use crate::text::{SafeText, json as safe};
+use crate::config::edit::write_with_backup;
+use crate::config::import::{Conflict, Host, Imported, merged, places, preview, read};
+use crate::config::{Diagnostic, Environment, ServerName, mask};
+use crate::text::SafeText;
+
+/// A file without servers.
+const EMPTY: &str = "{\n  \"servers\": {}\n}\n";
 
 /// `mcpdeck import`
 pub fn import(args: &ImportArgs) -> Exit {
@@ -43,7 +47,10 @@ pub fn import(args: &ImportArgs) -> Exit {
             Err(diagnostics) => exit = problems(&diagnostics),
         }
     }
-    taken.print(exit)
+    match &args.into {
+        Some(path) => taken.put_into(path, args, &env, exit),
+        None => taken.print(exit),
+    }
 }
 
 /// Reads a file; one that nothing is known of is tried as the common dialects.
@@ -63,15 +70,14 @@ fn read_any(
 /// What was taken over so far.
 #[derive(Default)]
 struct Taken {
-    servers: Map<String, Value>,
-    inputs: Vec<Value>,
-    notes: Vec<String>,
+    found: Imported,
     unset: Vec<String>,
 }
 
 impl Taken {
     /// Adds servers under names that are free; equal ones once.
     fn add(&mut self, found: Imported) {
+        let servers = &mut self.found.servers;
         for (name, mut entry) in found.servers {
             for key in ["env", "headers"] {
                 let values = entry.get_mut(key).and_then(Value::as_object_mut);
@@ -79,27 +85,28 @@ impl Taken {
                     refer(variable, value, &mut self.unset);
                 }
             }
-            if self.servers.values().any(|other| *other == entry) {
+            if servers.iter().any(|(_, other)| *other == entry) {
                 continue;
             }
-            let mut free = name.as_str().to_owned();
+            let mut free = name.clone();
             let mut count = 2;
-            while self.servers.contains_key(&free) {
-                free = format!("{name}-{count}");
+            while servers.iter().any(|(taken, _)| *taken == free) {
+                free = ServerName::new(&format!("{name}-{count}"));
                 count += 1;
             }
-            self.servers.insert(free, entry);
+            servers.push((free, entry));
         }
         for input in found.inputs {
-            if !self.inputs.contains(&input) {
-                self.inputs.push(input);
+            if !self.found.inputs.contains(&input) {
+                self.found.inputs.push(input);
             }
         }
-        self.notes.extend(found.notes);
+        self.found.notes.extend(found.notes);
     }
 
-    fn print(mut self, exit: Exit) -> Exit {
-        for note in &self.notes {
+    /// Says on stderr what is to be known.
+    fn remark(&mut self, notes: &[String]) {
+        for note in self.found.notes.iter().chain(notes) {
             output::complain(&SafeText::line(note));
         }
         if !self.unset.is_empty() {
@@ -110,11 +117,53 @@ impl Taken {
                 self.unset.join(", ")
             ));
         }
-        let mut file = json!({"servers": self.servers});
-        if !self.inputs.is_empty() {
-            file["inputs"] = Value::Array(self.inputs);
+    }
+
+    /// Prints all of it as one `mcp.json`.
+    fn print(mut self, exit: Exit) -> Exit {
+        match merged(EMPTY, &self.found, Conflict::Keep) {
+            Ok((text, notes)) => {
+                self.remark(&notes);
+                output::print(&text, exit)
+            }
+            Err(error) => output::refuse(&error.to_string()),
         }
-        output::print(&(safe::pretty(&file) + "\n"), exit)
+    }
+
+    /// Shows what would change in a file, or changes it.
+    fn put_into(mut self, path: &Path, args: &ImportArgs, env: &Environment, exit: Exit) -> Exit {
+        let path = env.absolute(path);
+        let before = match std::fs::read_to_string(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return output::refuse(&format!("{}: {error}", path.display())),
+        };
+        let conflict = if args.replace { Conflict::Replace } else { Conflict::Keep };
+        let ours = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(EMPTY);
+        let (after, notes) = match merged(ours, &self.found, conflict) {
+            Ok(merged) => merged,
+            Err(error) => return output::refuse(&format!("{}: {error}", path.display())),
+        };
+        self.remark(&notes);
+        if before.as_ref() == Some(&after) {
+            output::complain(&format!("{} has all of it already", path.display()));
+            return exit;
+        }
+        let exit = output::print(&preview(&path, before.as_deref().unwrap_or(""), &after), exit);
+        if !args.write {
+            output::complain("nothing was written; --write makes this change");
+            return exit;
+        }
+        match write_with_backup(&path, before, after, env) {
+            Ok(undo) => {
+                let copy =
+                    undo.backup.map(|copy| format!("; the old one is in {}", copy.display()));
+                let copy = copy.unwrap_or_default();
+                output::complain(&format!("wrote {}{copy}", path.display()));
+                exit
+            }
+            Err(error) => output::refuse(&format!("{}: {error}", path.display())),
+        }
     }
 }
 
@@ -133,7 +182,7 @@ fn refer(name: &str, value: &mut Value, unset: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ServerName;
+    use serde_json::json;
 
     #[test]
     fn secrets_of_imported_servers_become_references_and_equal_servers_come_once() {
@@ -144,10 +193,17 @@ mod tests {
         let mut taken = Taken::default();
         taken.add(found.clone());
         taken.add(found);
-        let text = Value::Object(taken.servers.clone()).to_string();
+        let other = Imported {
+            servers: vec![(ServerName::new("a"), json!({"command": "y"}))],
+            ..Imported::default()
+        };
+        taken.add(other);
+        let (text, _) = merged(EMPTY, &taken.found, Conflict::Keep).expect("merged");
         assert!(!text.contains("s3cret"), "{text}");
-        assert_eq!(taken.servers["a"]["env"]["API_TOKEN"], "${API_TOKEN}");
-        assert_eq!(taken.servers["a"]["env"]["OTHER_TOKEN"], "${OTHER}");
-        assert_eq!(taken.servers.len(), 1, "{text}");
+        let file: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(file["servers"]["a"]["env"]["API_TOKEN"], "${API_TOKEN}");
+        assert_eq!(file["servers"]["a"]["env"]["OTHER_TOKEN"], "${OTHER}");
+        assert_eq!(file["servers"]["a-2"]["command"], "y");
+        assert_eq!(file["servers"].as_object().map(serde_json::Map::len), Some(2), "{text}");
     }
 }

@@ -1,50 +1,42 @@
-//! `call`, `read` and `prompt`: one operation, told as text or as one JSON object.
+//! `call`, `read` and `prompt`: one operation of one server.
 
-use std::fmt::Write as _;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::args::{CallArgs, Common, PromptArgs, ReadArgs};
-use super::content;
+use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
-use super::{output, values};
+use super::told::{Form, Told, hidden};
+use super::{content, output, saved, values};
 use crate::check::answers::Script;
 use crate::check::jsonc;
-use crate::config::ServerName;
+use crate::config::{SavedTarget, ServerName};
 use crate::host::naming::{self, Resolved};
 use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin, Validation};
-use crate::secret::Redactor;
 use crate::telemetry::Telemetry;
-use crate::text::json as safe;
 
-/// How an operation is told.
-struct Told<'a> {
-    /// Key of the JSON object that holds `target`: `tool`, `prompt` or `uri`.
-    noun: &'static str,
-    /// What was asked for.
-    target: &'a str,
-    /// Whether as JSON.
+/// What every operation has.
+struct Operation<'a> {
+    common: &'a Common,
+    one: &'a OneServer,
+    telemetry: &'a Telemetry,
     form: Form,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Text,
-    Json,
-}
-
-impl From<bool> for Form {
-    fn from(json: bool) -> Self {
-        if json { Self::Json } else { Self::Text }
-    }
+    answers: Script,
+    /// Deadline instead of the server's.
+    timeout: Option<Duration>,
+    validation: Validation,
 }
 
 /// `mcpdeck call`
 pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
-    let told = Told { noun: "tool", target: &args.name, form: args.json.into() };
+    if args.list || args.names {
+        return saved::list(common, args);
+    }
+    let name = args.name.as_deref().unwrap_or_default();
+    let told = Told { noun: "tool", target: name, form: args.json.into() };
     let prepared = words(&args.arguments).and_then(|words| {
         let answers = args.answers.as_deref().map(Script::load).transpose();
         Ok((words, answers.map_err(invalid)?.unwrap_or_default()))
@@ -53,22 +45,103 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
         Ok(prepared) => prepared,
         Err(error) => return told.failure(&error),
     };
-    let job =
-        Job { common, one: &args.one, need: Need::Owner(args.name.clone()), answers, telemetry };
-    let done = deck::run(job, async |host| {
-        let outcome = call_on(host, args, words).await;
-        told.finish(outcome, &hidden(host, common))
-    });
-    done.unwrap_or_else(|error| told.failure(&error))
+    let operation = Operation {
+        common,
+        one: &args.one,
+        telemetry,
+        form: told.form,
+        answers,
+        timeout: None,
+        validation: if args.force { Validation::Force } else { Validation::Enforce },
+    };
+    if name.starts_with('@') {
+        return again(operation, name, words).unwrap_or_else(|error| told.failure(&error));
+    }
+    tool(operation, name, words)
 }
 
-async fn call_on(host: &Host, args: &CallArgs, words: Words) -> Result<CallOutcome, Error> {
+/// Makes a saved call; the words of the command line replace its arguments key by key.
+fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Result<Exit, Error> {
+    let call = saved::find(operation.common, name)?;
+    let mut base = call.arguments;
+    match words.base.take() {
+        None => {}
+        Some(Value::Object(more)) => base.extend(more),
+        Some(_) => return Err(invalid("arguments must be a JSON object")),
+    }
+    let empty = base.is_empty() && words.pairs.is_empty();
+    words.base = Some(Value::Object(base));
+    // What is said on the command line goes before what was saved.
+    let seconds = call.timeout.filter(|_| operation.common.timeout.is_none());
+    operation.timeout = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    if call.force {
+        operation.validation = Validation::Force;
+    }
+    Ok(match &call.target {
+        SavedTarget::Tool { tool: name } => tool(operation, name, words),
+        SavedTarget::Prompt { prompt: name } => prompt_of(operation, name, words),
+        SavedTarget::Resource { .. } if !empty => {
+            return Err(invalid("a saved resource takes no arguments"));
+        }
+        SavedTarget::Resource { resource, server } => {
+            resource_of(operation, resource, server.as_deref(), None)
+        }
+    })
+}
+
+fn tool(operation: Operation<'_>, name: &str, words: Words) -> Exit {
+    let told = Told { noun: "tool", target: name, form: operation.form };
+    let options = operation.options();
+    operation.run(&told, Need::Owner(name.to_owned()), async |host| {
+        call_on(host, name, words, options).await
+    })
+}
+
+impl<'a> Operation<'a> {
+    /// Without answers, deadline and force.
+    fn plain(common: &'a Common, one: &'a OneServer, telemetry: &'a Telemetry, form: Form) -> Self {
+        let (answers, timeout) = (Script::default(), None);
+        Self { common, one, telemetry, form, answers, timeout, validation: Validation::Enforce }
+    }
+
+    fn options(&self) -> CallOptions {
+        CallOptions {
+            origin: Origin::Cli,
+            timeout: self.timeout,
+            validation: self.validation,
+            ..CallOptions::default()
+        }
+    }
+
+    /// Does `work` over a host with the servers that are needed, and tells how it went.
+    fn run(
+        self,
+        told: &Told<'_>,
+        need: Need,
+        work: impl AsyncFnOnce(&Host) -> Result<CallOutcome, Error>,
+    ) -> Exit {
+        let Self { common, one, telemetry, answers, .. } = self;
+        let job = Job { common, one, need, answers, telemetry };
+        let done = deck::run(job, async |host| {
+            let outcome = work(host).await;
+            told.finish(outcome, &hidden(host, common))
+        });
+        done.unwrap_or_else(|error| told.failure(&error))
+    }
+}
+
+async fn call_on(
+    host: &Host,
+    name: &str,
+    words: Words,
+    options: CallOptions,
+) -> Result<CallOutcome, Error> {
     let offers = host.get_tools();
     let names: Vec<(&ServerName, &std::sync::Arc<str>)> = offers
         .iter()
         .flat_map(|(server, all)| all.tools.iter().map(move |tool| (server, &tool.name)))
         .collect();
-    let found = found(host, naming::resolve(&args.name, names.iter().copied()))?;
+    let found = found(host, naming::resolve(name, names.iter().copied()))?;
     let schema = offers
         .iter()
         .filter(|(server, _)| *server == found.server)
@@ -80,13 +153,7 @@ async fn call_on(host: &Host, args: &CallArgs, words: Words) -> Result<CallOutco
         let help = format!("`mcpdeck list {} --only tools --json` shows the schema", found.server);
         invalid(wrong.join("\n  ")).server(&found.server).help(help)
     })?;
-    let validation = if args.force { Validation::Force } else { Validation::Enforce };
-    let options = CallOptions {
-        origin: Origin::Cli,
-        validation,
-        server: Some(found.server.clone()),
-        ..CallOptions::default()
-    };
+    let options = CallOptions { server: Some(found.server.clone()), ..options };
     host.call_tool_with(&naming::canonical(&found.server, &found.name), arguments, options).await
 }
 
@@ -102,22 +169,29 @@ fn found(host: &Host, resolved: Result<Resolved, Error>) -> Result<Resolved, Err
 
 /// `mcpdeck read`
 pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Exit {
-    let told = Told { noun: "uri", target: &args.uri, form: args.json.into() };
-    let need = Need::Servers(args.server.iter().cloned().collect());
-    let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
+    let operation = Operation::plain(common, &args.one, telemetry, args.json.into());
+    resource_of(operation, &args.uri, args.server.as_deref(), args.output.as_ref())
+}
+
+fn resource_of(
+    operation: Operation<'_>,
+    uri: &str,
+    server: Option<&str>,
+    output: Option<&PathBuf>,
+) -> Exit {
+    let told = Told { noun: "uri", target: uri, form: operation.form };
+    let need = Need::Servers(server.map(str::to_owned).into_iter().collect());
+    let options = CallOptions { server: server.map(ServerName::new), ..operation.options() };
+    let Operation { common, one, telemetry, answers, .. } = operation;
+    let job = Job { common, one, need, answers, telemetry };
     let done = deck::run(job, async |host| {
-        let options = CallOptions {
-            origin: Origin::Cli,
-            server: args.server.as_deref().map(ServerName::new),
-            ..CallOptions::default()
-        };
-        let outcome = match host.get_resource(&args.uri, options).await {
+        let outcome = match host.get_resource(uri, options).await {
             Err(error) if error.code == ErrorCode::ToolNotFound => {
                 Err(deck::unready(&host.view().borrow()).unwrap_or(error))
             }
             other => other,
         };
-        match (&args.output, outcome) {
+        match (output, outcome) {
             (Some(path), Ok(outcome)) if told.form == Form::Text => save(path, &outcome),
             (_, outcome) => told.finish(outcome, &hidden(host, common)),
         }
@@ -125,7 +199,7 @@ pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Exit {
     done.unwrap_or_else(|error| told.failure(&error))
 }
 
-fn save(path: &std::path::Path, outcome: &CallOutcome) -> Exit {
+fn save(path: &Path, outcome: &CallOutcome) -> Exit {
     let bytes = match content::bytes(&outcome.result) {
         Ok(bytes) => bytes,
         Err(message) => {
@@ -144,21 +218,29 @@ fn save(path: &std::path::Path, outcome: &CallOutcome) -> Exit {
 
 /// `mcpdeck prompt`
 pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit {
-    let told = Told { noun: "prompt", target: &args.name, form: args.json.into() };
-    let words = match words(&args.arguments) {
-        Ok(words) => words,
-        Err(error) => return told.failure(&error),
-    };
-    let need = Need::Owner(args.name.clone());
-    let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
-    let done = deck::run(job, async |host| {
-        let outcome = prompt_on(host, &args.name, words).await;
-        told.finish(outcome, &hidden(host, common))
-    });
-    done.unwrap_or_else(|error| told.failure(&error))
+    let operation = Operation::plain(common, &args.one, telemetry, args.json.into());
+    match words(&args.arguments) {
+        Ok(words) => prompt_of(operation, &args.name, words),
+        Err(error) => {
+            Told { noun: "prompt", target: &args.name, form: operation.form }.failure(&error)
+        }
+    }
 }
 
-async fn prompt_on(host: &Host, name: &str, words: Words) -> Result<CallOutcome, Error> {
+fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
+    let told = Told { noun: "prompt", target: name, form: operation.form };
+    let options = operation.options();
+    operation.run(&told, Need::Owner(name.to_owned()), async |host| {
+        prompt_on(host, name, words, options).await
+    })
+}
+
+async fn prompt_on(
+    host: &Host,
+    name: &str,
+    words: Words,
+    options: CallOptions,
+) -> Result<CallOutcome, Error> {
     let offers = host.get_tools();
     let names: Vec<(&ServerName, &std::sync::Arc<str>)> = offers
         .iter()
@@ -190,11 +272,7 @@ async fn prompt_on(host: &Host, name: &str, words: Words) -> Result<CallOutcome,
         let message = format!("the prompt needs {}", missing.join(", "));
         return Err(invalid(message).server(&found.server));
     }
-    let options = CallOptions {
-        origin: Origin::Cli,
-        server: Some(found.server.clone()),
-        ..CallOptions::default()
-    };
+    let options = CallOptions { server: Some(found.server.clone()), ..options };
     host.get_prompt(&naming::canonical(&found.server, &found.name), arguments, options).await
 }
 
@@ -216,112 +294,13 @@ fn words(arguments: &[String]) -> Result<Words, Error> {
     let base = if first == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|e| invalid(format!("stdin: {e}")))?;
-        Some(jsonc::parse(&text).map_err(|e| invalid(format!("stdin: {e}")))?)
+        Some(jsonc::parse("stdin", &text).map_err(invalid)?)
     } else if let Some(path) = first.strip_prefix('@') {
-        Some(jsonc::load(std::path::Path::new(path)).map_err(invalid)?)
+        Some(jsonc::load(Path::new(path)).map_err(invalid)?)
     } else if first.trim_start().starts_with(['{', '[']) {
         Some(serde_json::from_str(first).map_err(|e| invalid(format!("`{first}`: {e}")))?)
     } else {
         return Ok(Words { base: None, pairs: arguments.to_vec() });
     };
     Ok(Words { base, pairs: rest.to_vec() })
-}
-
-/// The values of the configuration that a server may print back and nobody should see by accident.
-fn hidden(host: &Host, common: &Common) -> Redactor {
-    if common.reveal {
-        return Redactor::default();
-    }
-    let view = host.view().borrow().clone();
-    let configs = view.servers.keys().filter_map(|server| host.server_config(server));
-    Redactor::new(configs.flat_map(|config| config.secrets()))
-}
-
-/// The text without those values; says so when there were some.
-fn masked(text: &str, hidden: &Redactor) -> String {
-    let masked = hidden.redact(text);
-    if masked != text {
-        output::complain(
-            "values of the configuration are masked in the answer; --reveal shows them",
-        );
-    }
-    masked.into_owned()
-}
-
-impl Told<'_> {
-    fn finish(&self, outcome: Result<CallOutcome, Error>, hidden: &Redactor) -> Exit {
-        match outcome {
-            Ok(outcome) => self.success(&outcome, hidden),
-            Err(error) => self.failure(&error),
-        }
-    }
-
-    fn success(&self, outcome: &CallOutcome, hidden: &Redactor) -> Exit {
-        let exit = if outcome.is_error { Exit::Failed } else { Exit::Ok };
-        for violation in &outcome.output_violations {
-            let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-            output::complain(&format!("structuredContent {at}: {}", violation.message));
-        }
-        if self.form == Form::Json {
-            let object = self.object(
-                Some(&outcome.server),
-                json!(outcome.result),
-                Value::Null,
-                (outcome.duration, outcome.waiting),
-            );
-            return output::print(&masked(&(safe::compact(&object) + "\n"), hidden), exit);
-        }
-        let text = masked(&content::text(&outcome.result), hidden);
-        // A terminal gets safe text; a file or a program gets what was sent.
-        let text = if std::io::stdout().is_terminal() {
-            crate::text::SafeText::block(&text).as_str().to_owned()
-        } else {
-            text
-        };
-        if outcome.is_error {
-            output::complain("the tool failed:");
-        }
-        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        output::print(&format!("{text}{end}"), exit)
-    }
-
-    fn failure(&self, error: &Error) -> Exit {
-        let exit = deck::exit_of(error);
-        if self.form == Form::Text {
-            deck::complain(error);
-            return exit;
-        }
-        let mut message = error.message.clone();
-        for violation in &error.violations {
-            let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-            let _ = write!(message, "; {at}: {}", violation.message);
-        }
-        for diagnostic in &error.diagnostics {
-            let _ = write!(message, "; {}: {}", diagnostic.at, diagnostic.message);
-        }
-        let told = json!({
-            "code": error.code, "message": message, "server": error.server,
-            "help": error.clone().advised().help,
-        });
-        let object =
-            self.object(error.server.as_ref(), Value::Null, told, (Duration::ZERO, Duration::ZERO));
-        output::print(&(safe::compact(&object) + "\n"), exit)
-    }
-
-    fn object(
-        &self,
-        server: Option<&ServerName>,
-        result: Value,
-        error: Value,
-        (duration, waiting): (Duration, Duration),
-    ) -> Value {
-        json!({
-            "server": server,
-            self.noun: self.target,
-            "result": result,
-            "error": error,
-            "durationMs": duration.as_millis() as u64,
-            "waitingMs": waiting.as_millis() as u64,
-        })
-    }
 }

@@ -72,7 +72,7 @@ pub struct DeckParts {
 
 impl Deck {
     /// Servers that may start at the same time.
-    pub const STARTING: usize = 8;
+    pub const STARTING: usize = 16;
     /// Messages and bytes of traffic that are kept.
     const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
 

@@ -5,29 +5,85 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::check::Finding;
 use crate::check::rule::finding;
 use crate::check::subject::brief;
 use crate::host::validate::{Validator, Verdict};
 
-/// A call to make.
+/// A call to make: of a tool, a prompt or a resource, or one that is saved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {"required": ["tool"]}, {"required": ["prompt"]}, {"required": ["resource"]}, {"required": ["saved"]},
+]))]
 pub struct SampleCall {
-    /// The tool, as its server spells it.
-    pub tool: String,
-    /// Its arguments.
-    #[serde(default = "no_arguments")]
-    pub arguments: Value,
+    /// The tool to call, as its server spells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub tool: Option<String>,
+    /// The prompt to get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub prompt: Option<String>,
+    /// The URI to read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub resource: Option<String>,
+    /// The name of a call in `mcp.calls.json`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub saved: Option<String>,
+    /// Its arguments; those of a saved call are replaced key by key.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub arguments: Map<String, Value>,
     /// What it must give.
-    #[serde(default)]
     pub expect: ResultExpectation,
 }
 
-fn no_arguments() -> Value {
-    Value::Object(serde_json::Map::new())
+impl SampleCall {
+    /// Whether it says once what it goes to.
+    ///
+    /// # Errors
+    /// Says what is missing or too much.
+    pub fn is_one(&self) -> Result<(), &'static str> {
+        let said = [&self.tool, &self.prompt, &self.resource, &self.saved];
+        match said.iter().filter(|target| target.is_some()).count() {
+            1 => Ok(()),
+            _ => Err("write exactly one of `tool`, `prompt`, `resource` and `saved`"),
+        }
+    }
+}
+
+/// What a call goes to, on its own server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `tools/call`
+    Tool(String),
+    /// `prompts/get`
+    Prompt(String),
+    /// `resources/read`
+    Resource(String),
+}
+
+impl Target {
+    /// Its name or URI.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tool(name) | Self::Prompt(name) | Self::Resource(name) => name,
+        }
+    }
+
+    /// Where it stands: `tools/NAME`, safe to print.
+    pub fn place(&self) -> String {
+        let list = match self {
+            Self::Tool(_) => "tools",
+            Self::Prompt(_) => "prompts",
+            Self::Resource(_) => "resources",
+        };
+        format!("{list}/{}", brief(self.name(), 80))
+    }
 }
 
 /// What a result must be. Everything left out is free.
@@ -73,7 +129,7 @@ impl ResultExpectation {
     }
 
     /// Compares a result that came after `took`.
-    pub fn judge(&self, name: &str, result: &Value, took: Duration) -> Vec<Finding> {
+    pub fn judge(&self, target: &Target, result: &Value, took: Duration) -> Vec<Finding> {
         let mut wrong: Vec<String> = Vec::new();
         let failed = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let text = text_of(result);
@@ -93,7 +149,7 @@ impl ResultExpectation {
         {
             wrong.push(format!("took longer than {most} ms"));
         }
-        wrong.into_iter().map(|message| sample(name, message)).collect()
+        wrong.into_iter().map(|message| sample(target, message)).collect()
     }
 
     fn judge_content(
@@ -132,15 +188,20 @@ impl ResultExpectation {
 }
 
 /// A finding about a sample call.
-pub fn sample(tool: &str, message: String) -> Finding {
-    finding("expect/sample", format!("tools/{}", brief(tool, 80)), message)
+pub fn sample(target: &Target, message: String) -> Finding {
+    finding("expect/sample", target.place(), message)
 }
 
-/// The text blocks of a result, joined by line breaks.
+/// The texts of a result, of a prompt's messages or of a resource, joined by line breaks.
 pub fn text_of(result: &Value) -> String {
-    let blocks = result.get("content").and_then(Value::as_array);
-    let texts = blocks.into_iter().flatten().filter_map(|b| b.get("text").and_then(Value::as_str));
-    texts.collect::<Vec<_>>().join("\n")
+    let list = |key: &str| result.get(key).and_then(Value::as_array).into_iter().flatten();
+    let messages = list("messages").filter_map(|message| message.get("content"));
+    let blocks = list("content").chain(messages).chain(list("contents"));
+    let text = |block: &'_ Value| {
+        let inner = block.pointer("/resource/text").or_else(|| block.get("text"));
+        inner.and_then(Value::as_str).map(str::to_owned)
+    };
+    blocks.filter_map(text).collect::<Vec<_>>().join("\n")
 }
 
 /// Where `value` lacks something of `subset`: pointer and message.
@@ -192,7 +253,11 @@ mod tests {
     fn judge(expect: Value, result: Value) -> Vec<String> {
         let expect: ResultExpectation = serde_json::from_value(expect).expect("an expectation");
         let took = Duration::from_millis(20);
-        expect.judge("t", &result, took).into_iter().map(|f| f.message).collect()
+        expect
+            .judge(&Target::Tool("t".into()), &result, took)
+            .into_iter()
+            .map(|f| f.message)
+            .collect()
     }
 
     #[test]

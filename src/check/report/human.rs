@@ -29,6 +29,8 @@ pub enum Colour {
 /// How much is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
+    /// What weighs, and no table; nothing at all when all is well.
+    Quiet,
     /// What weighs; notes are counted.
     #[default]
     Brief,
@@ -85,7 +87,13 @@ pub(super) fn render(report: &Report, style: Style) -> String {
         write_server(&mut out, style, server);
     }
     section(&mut out, style, "across servers", &report.findings);
-    table(&mut out, style, report);
+    if style.detail == Detail::Quiet {
+        if report.verdict == Verdict::Ok {
+            return String::new();
+        }
+    } else {
+        table(&mut out, style, report);
+    }
     closing(&mut out, style, report);
     out
 }
@@ -100,7 +108,7 @@ fn section(out: &mut String, style: Style, title: &str, findings: &[Finding]) {
 
 fn write_server(out: &mut String, style: Style, server: &ServerReport) {
     let told = server.findings.iter().any(|f| style.shows(f));
-    if !told && server.verdict == Verdict::Ok && style.detail == Detail::Brief {
+    if !told && server.verdict == Verdict::Ok && style.detail != Detail::Full {
         return;
     }
     let name = style.paint(Ink::Bold, &brief(&server.name, 60));
@@ -140,6 +148,8 @@ fn write_findings(out: &mut String, style: Style, findings: &[Finding]) {
 }
 
 fn write_steps(out: &mut String, style: Style, server: &ServerReport) {
+    let widths = server.steps.iter().map(|step| step.name.chars().count());
+    let width = widths.max().unwrap_or(0).max(18);
     for step in &server.steps {
         let (word, ink) = match step.status {
             StepStatus::Ok => ("ok", Ink::Green),
@@ -149,7 +159,7 @@ fn write_steps(out: &mut String, style: Style, server: &ServerReport) {
         };
         let took = step.took.map(span).unwrap_or_default();
         let word = style.paint(ink, &format!("{word:11}"));
-        let line = format!("    {:18} {word} {took:>8}  {}", step.name, step.detail);
+        let line = format!("    {:width$} {word} {took:>8}  {}", step.name, step.detail);
         let _ = writeln!(out, "{}", line.trim_end());
     }
 }

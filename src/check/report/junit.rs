@@ -81,7 +81,7 @@ fn step_case(class: &str, server: &ServerReport, step: &crate::check::model::Ste
         // The finding that explains a failed step carries the failure; the step is counted apart
         // only when nothing else does.
         StepStatus::Failed if server.findings.is_empty() => Outcome::Broken {
-            kind: step.name.to_owned(),
+            kind: step.name.to_string(),
             message: step.detail.clone(),
             text: String::new(),
         },

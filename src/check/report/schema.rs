@@ -28,6 +28,11 @@ pub fn answers_schema() -> Value {
     generate::<Answers>(Contract::Read)
 }
 
+/// Of a file that is read as a `T`.
+pub fn schema_of<T: schemars::JsonSchema>() -> Value {
+    generate::<T>(Contract::Read)
+}
+
 /// Whether a schema describes what is read or what is written; defaults differ.
 #[derive(PartialEq, Eq)]
 enum Contract {

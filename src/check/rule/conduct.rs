@@ -82,6 +82,13 @@ pub(super) const RULES: &[Rule] = &[
         fix: "send the result as the specification defines it for this method",
     },
     Rule {
+        id: "run/interrupted",
+        severity: Severity::Error,
+        summary: "the check was interrupted before it was done with the server",
+        why: "Ctrl-C or a signal ended the run. What had been seen until then is reported; nothing can be said about the rest.",
+        fix: "run the check again, or raise the time limit of the job that ended it",
+    },
+    Rule {
         id: "start/dependency",
         severity: Severity::Error,
         summary: "a server it depends on is not available",

@@ -16,7 +16,10 @@ const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 /// Checks the conduct of one server.
 pub(super) fn check(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(found) = start(subject) {
+    if let Some(at) = &subject.interrupted {
+        let message = format!("the check was interrupted {at}");
+        findings.push(finding("run/interrupted", "", message));
+    } else if let Some(found) = start(subject) {
         findings.push(found);
     }
     protocol(subject, &mut findings);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::call::Called;
 use super::record::Moments;
 use crate::check::model::{Step, StepStatus};
 use crate::check::subject::{Subject, brief};
@@ -46,8 +47,25 @@ pub(super) fn steps(
     steps
 }
 
+/// The name of a step of the engine in reports.
+pub(super) fn name_of(step: StartStep) -> &'static str {
+    ENGINE.iter().find(|(which, _)| *which == step).map_or("start", |(_, name)| name)
+}
+
+/// Puts the sample calls between the lists and the shutdown.
+pub(super) fn add_calls(steps: &mut Vec<Step>, calls: &[Called]) {
+    let end = steps.iter().position(|s| s.name == "shutdown").unwrap_or(steps.len());
+    let calls = calls.iter().map(|call| Step {
+        name: format!("call {}", call.label).into(),
+        status: if call.findings.is_empty() { StepStatus::Ok } else { StepStatus::Failed },
+        took: Some(call.took),
+        detail: call.findings.first().map(|f| brief(&f.message, 200)).unwrap_or_default(),
+    });
+    steps.splice(end..end, calls);
+}
+
 fn step(name: &'static str, status: StepStatus) -> Step {
-    Step { name, status, took: None, detail: String::new() }
+    Step { name: name.into(), status, took: None, detail: String::new() }
 }
 
 fn engine_step(
@@ -79,7 +97,7 @@ fn engine_step(
         (_, StepStatus::Failed) if died(subject) => subject.reason.clone().unwrap_or_default(),
         _ => seen.and_then(|s| s.detail.as_ref()).map(|d| brief(d, 400)).unwrap_or_default(),
     };
-    Step { name, status, took: seen.and_then(|s| s.took), detail }
+    Step { name: name.into(), status, took: seen.and_then(|s| s.took), detail }
 }
 
 fn died(subject: &Subject) -> bool {
@@ -90,9 +108,11 @@ fn died(subject: &Subject) -> bool {
 fn junk(subject: &Subject, failed: bool) -> Step {
     let count = subject.protocol_counts.get(&FindingKind::Junk).copied().unwrap_or(0);
     if count == 0 {
-        let status = match (subject.transport.as_str(), subject.was_ready()) {
-            ("stdio", false) if failed => StepStatus::Pending,
-            ("stdio", _) => StepStatus::Ok,
+        let heard =
+            subject.steps.iter().any(|s| s.step == StartStep::FirstByte && s.status == Seen::Ok);
+        let status = match subject.transport.as_str() {
+            "stdio" if subject.was_ready() || (heard && !failed) => StepStatus::Ok,
+            "stdio" if subject.state != ServerState::Disabled => StepStatus::Pending,
             _ => StepStatus::Skipped,
         };
         return step("junk", status);
@@ -104,7 +124,7 @@ fn junk(subject: &Subject, failed: bool) -> Step {
         Some(line) => format!("{count} {lines}; the first: `{}`", brief(line, 200)),
         None => format!("{count} {lines}"),
     };
-    Step { name: "junk", status: StepStatus::Failed, took: None, detail }
+    timed("junk", StepStatus::Failed, None, detail)
 }
 
 fn shutdown(settled: &ServerView, last: &ServerView, moments: &Moments) -> Step {
@@ -145,5 +165,5 @@ fn leftovers(settled: &ServerView, last: &ServerView) -> Step {
 }
 
 fn timed(name: &'static str, status: StepStatus, took: Option<Duration>, detail: String) -> Step {
-    Step { name, status, took, detail }
+    Step { name: name.into(), status, took, detail }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::stage::Seen;
 use super::{doctor, first_verdict};
-use crate::check::model::{Counts, Exit, ServerReport};
+use crate::check::model::{Counts, Exit, ServerReport, Verdict};
 use crate::check::subject::Subject;
 use crate::config::ServerName;
 use crate::host::traffic::{Direction, MessageKind};
@@ -73,10 +73,12 @@ impl Seen {
         subject.state = settled.state;
         subject.reason = settled.reason.as_ref().map(ToString::to_string);
         subject.instructions = instructions_as_sent(host, name).or(subject.instructions);
-        if settled.state == ServerState::Starting || settled.state == ServerState::Waiting {
-            subject.reason.get_or_insert_with(|| "the check was interrupted".to_owned());
+        subject.interrupted = self.cut.get(name).cloned();
+        let mut report = report(host, settled, last, &subject, &moments);
+        if subject.interrupted.is_some() {
+            report.verdict = Verdict::Incomplete;
         }
-        let report = report(host, settled, last, &subject, &moments);
+        doctor::add_calls(&mut report.steps, self.calls.get(name).map_or(&[], Vec::as_slice));
         Some(Recorded { subject, report })
     }
 }

@@ -1,43 +1,46 @@
 //! The run itself: waits for each server, calls, and stops it when nobody needs it any more.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::{Plan, Signals};
-use crate::check::expect::SampleCall;
-use crate::check::expect::sample::sample;
-use crate::check::model::Finding;
-use crate::check::subject::brief;
+use super::call::{Called, make};
+use super::doctor::name_of;
+use super::{Plan, Signals, is_settled};
+use crate::check::calls::PlannedCall;
 use crate::config::ServerName;
-use crate::host::{
-    CallOptions, CallOutcome, Error, Host, HostView, Origin, ServerState, ServerView, Validation,
-};
+use crate::host::view::StepStatus;
+use crate::host::{Host, HostView, ServerState, ServerView};
+
+/// How often `watch` is asked although nothing changed, so that it can show the time.
+const TICK: Duration = Duration::from_secs(1);
 
 /// What was seen while the servers ran.
 #[derive(Default)]
 pub(super) struct Seen {
     /// Each server at the moment it was settled: ready, or failed.
     pub(super) settled: BTreeMap<ServerName, Arc<ServerView>>,
-    /// Findings of sample calls.
-    pub(super) samples: BTreeMap<String, Vec<Finding>>,
+    /// Sample calls that were made, in their order.
+    pub(super) calls: BTreeMap<ServerName, Vec<Called>>,
+    /// What a server was at when the run was cut short.
+    pub(super) cut: BTreeMap<ServerName, String>,
     /// The view after everything was stopped.
     pub(super) last: Arc<HostView>,
 }
 
 enum Done {
-    Called(ServerName, Vec<Finding>),
+    Called(ServerName, Called),
     Stopped(ServerName),
 }
 
 /// Which servers are where.
-#[derive(Default)]
 struct Board {
+    /// Calls that are still to be made; they may build on each other.
+    queues: BTreeMap<ServerName, VecDeque<PlannedCall>>,
     calling: BTreeSet<ServerName>,
-    called: BTreeSet<ServerName>,
     stopping: BTreeSet<ServerName>,
     stopped: BTreeSet<ServerName>,
 }
@@ -51,7 +54,8 @@ pub(super) async fn play(
 ) -> Seen {
     let mut seen = Seen::default();
     let mut view = host.view();
-    let mut board = Board::default();
+    let mut board = Board::new(plan);
+    let mut tick = tokio::time::interval(TICK);
     let mut work: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
     loop {
         let now = Arc::clone(&view.borrow_and_update());
@@ -65,26 +69,40 @@ pub(super) async fn play(
         }
         tokio::select! {
             biased;
-            () = signals.stop.cancelled() => break,
+            () = signals.stop.cancelled() => {
+                let now = Arc::clone(&view.borrow());
+                board.cut(&now, &mut seen);
+                break;
+            }
             changed = view.changed() => if changed.is_err() { break },
             Some(done) = work.next() => match done {
-                Done::Called(name, findings) => {
-                    seen.samples.insert(name.as_str().to_owned(), findings);
-                    board.called.insert(name);
+                Done::Called(name, called) => {
+                    board.calling.remove(&name);
+                    seen.calls.entry(name).or_default().push(called);
                 }
                 Done::Stopped(name) => {
                     board.stopped.insert(name);
                 }
             },
+            _ = tick.tick() => {}
         }
     }
+    // Whatever runs still is given up before the servers go.
+    drop(work);
     let stopping = host.shutdown();
     tokio::pin!(stopping);
-    tokio::select! {
-        _ = &mut stopping => {}
-        () = signals.force.cancelled() => {
-            host.force_shutdown();
-            stopping.await;
+    loop {
+        tokio::select! {
+            _ = &mut stopping => break,
+            () = signals.force.cancelled() => {
+                host.force_shutdown();
+                stopping.await;
+                break;
+            }
+            _ = tick.tick() => {
+                let now = Arc::clone(&view.borrow());
+                watch(&now);
+            }
         }
     }
     let now = Arc::clone(&view.borrow_and_update());
@@ -97,11 +115,10 @@ pub(super) async fn play(
 fn settle(view: &HostView, plan: &Plan, seen: &mut Seen) {
     for name in plan.config.servers.keys() {
         let Some(server) = view.servers.get(name) else { continue };
-        let settled = match server.state {
-            ServerState::Starting | ServerState::Waiting => false,
-            ServerState::Unavailable => server.retry_at.is_none(),
-            ServerState::Ready | ServerState::Shutdown | ServerState::Disabled => true,
+        let needs = |name: &ServerName| -> Vec<&ServerName> {
+            plan.config.servers.get(name).into_iter().flat_map(|s| &s.dependencies).collect()
         };
+        let settled = is_settled(view, name, &needs);
         if settled && !seen.settled.contains_key(name) {
             seen.settled.insert(name.clone(), Arc::clone(server));
         }
@@ -109,6 +126,42 @@ fn settle(view: &HostView, plan: &Plan, seen: &mut Seen) {
 }
 
 impl Board {
+    fn new(plan: &Plan) -> Self {
+        let queue = |name: &ServerName| plan.calls.get(name.as_str()).cloned().unwrap_or_default();
+        let names = plan.config.servers.keys();
+        Self {
+            queues: names.map(|name| (name.clone(), queue(name).into())).collect(),
+            calling: BTreeSet::new(),
+            stopping: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+        }
+    }
+
+    /// Notes what every server was at that had not come to its end.
+    fn cut(&self, view: &HostView, seen: &mut Seen) {
+        for (name, server) in &view.servers {
+            let at = match server.state {
+                ServerState::Starting | ServerState::Waiting => {
+                    let step = server.steps.iter().rev().find(|s| s.status == StepStatus::Running);
+                    match step {
+                        Some(step) => format!("while it was starting ({})", name_of(step.step)),
+                        None => "before it was started".to_owned(),
+                    }
+                }
+                ServerState::Ready if !self.is_called(name) => {
+                    "before all of its sample calls were made".to_owned()
+                }
+                _ => continue,
+            };
+            seen.settled.entry(name.clone()).or_insert_with(|| Arc::clone(server));
+            seen.cut.insert(name.clone(), at);
+        }
+    }
+
+    fn is_called(&self, name: &ServerName) -> bool {
+        !self.calling.contains(name) && self.queues.get(name).is_none_or(VecDeque::is_empty)
+    }
+
     /// What can be begun now.
     fn next(&mut self, host: &Host, plan: &Plan, seen: &Seen) -> Vec<BoxFuture<'static, Done>> {
         let mut tasks: Vec<BoxFuture<'static, Done>> = Vec::new();
@@ -117,15 +170,13 @@ impl Board {
             if server.state != ServerState::Ready {
                 continue;
             }
-            if self.calling.insert(name.clone()) {
-                let calls = calls_of(plan, name);
-                if calls.is_empty() {
-                    self.called.insert(name.clone());
-                } else {
-                    tasks.push(Box::pin(call_all(host.clone(), name.clone(), calls)));
-                }
+            if !self.calling.contains(name)
+                && let Some(call) = self.queues.get_mut(name).and_then(VecDeque::pop_front)
+            {
+                self.calling.insert(name.clone());
+                tasks.push(Box::pin(call_one(host.clone(), name.clone(), call)));
             }
-            if self.called.contains(name)
+            if self.is_called(name)
                 && !self.is_needed(plan, seen, name)
                 && self.stopping.insert(name.clone())
             {
@@ -160,66 +211,13 @@ fn idle(plan: &Plan, seen: &Seen) -> usize {
     plan.config.servers.keys().filter(failed).count()
 }
 
-fn calls_of(plan: &Plan, name: &ServerName) -> Vec<SampleCall> {
-    let expectations = plan.expectations.as_ref();
-    let server = expectations.and_then(|e| e.servers.get(name.as_str()));
-    server.map(|s| s.calls.clone()).unwrap_or_default()
+async fn call_one(host: Host, name: ServerName, call: PlannedCall) -> Done {
+    let called = make(&host, &name, &call).await;
+    Done::Called(name, called)
 }
 
 async fn stop(host: Host, name: ServerName) -> Done {
     // What went wrong with the stop is in the view: exit, findings, leftovers.
     let _ = host.stop(&name).await;
     Done::Stopped(name)
-}
-
-/// Makes the calls one after the other: they may build on each other.
-async fn call_all(host: Host, name: ServerName, calls: Vec<SampleCall>) -> Done {
-    let mut findings = Vec::new();
-    for call in calls {
-        // A call that is meant to fail may have arguments that do not fit.
-        let validation = match call.expect.is_error {
-            Some(true) => Validation::Force,
-            _ => Validation::Enforce,
-        };
-        let options = CallOptions {
-            bypass_cache: true,
-            origin: Origin::Check,
-            validation,
-            server: Some(name.clone()),
-            ..CallOptions::default()
-        };
-        let tool = format!("{name}.{}", call.tool);
-        let outcome = host.call_tool_with(&tool, call.arguments.clone(), options).await;
-        findings.extend(judge(&call, outcome));
-    }
-    Done::Called(name, findings)
-}
-
-fn judge(call: &SampleCall, outcome: Result<CallOutcome, Error>) -> Vec<Finding> {
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        // A JSON-RPC error is a failure of the tool too, when one is expected.
-        Err(error) if call.expect.is_error == Some(true) && error.rpc.is_some() => {
-            return Vec::new();
-        }
-        Err(error) => {
-            let mut message = format!("the call failed: {}", brief(&error.message, 300));
-            for violation in error.violations.iter().take(3) {
-                let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-                let _ = write!(message, "; {}: {}", brief(at, 80), brief(&violation.message, 120));
-            }
-            return vec![sample(&call.tool, message)];
-        }
-    };
-    let mut findings = call.expect.judge(&call.tool, &outcome.result, outcome.duration);
-    findings.extend(outcome.output_violations.iter().take(3).map(|violation| {
-        let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-        let message = format!(
-            "`structuredContent` does not fit `outputSchema`: {}: {}",
-            brief(at, 80),
-            brief(&violation.message, 200)
-        );
-        sample(&call.tool, message)
-    }));
-    findings
 }

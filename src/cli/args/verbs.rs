@@ -9,7 +9,8 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 pub enum Verb {
     /// Show what the servers offer.
     List(ListArgs),
-    /// Call a tool: JSON, key=value pairs typed by its schema, @file, or - for stdin.
+    /// Call a tool, or make a saved call: JSON, key=value pairs typed by its schema, @file, or - for
+    /// stdin.
     #[command(after_help = CALL_EXAMPLES)]
     Call(CallArgs),
     /// Read a resource.
@@ -28,7 +29,7 @@ pub enum Verb {
     },
     /// Show the configuration in effect, secrets masked, with every problem in it.
     Config(ConfigArgs),
-    /// Find configurations of other MCP hosts and print them as one mcp.json.
+    /// Find configurations of other MCP hosts; print them as one mcp.json, or put them into yours.
     Import(ImportArgs),
     /// Print the completion script of a shell.
     Completions {
@@ -55,6 +56,8 @@ Examples:
   mcpdeck call big.import @arguments.json
   echo '{}' | mcpdeck call echo -
   mcpdeck call echo message=hi -- node server.js
+  mcpdeck call @oslo days=3         a saved call, one argument replaced
+  mcpdeck call --list               the calls saved in mcp.calls.json
 
 Exit codes: 0 a result, 1 a tool error or failed call, 2 refused arguments or
 configuration, 3 the server is unavailable.";
@@ -103,12 +106,21 @@ pub enum Listing {
 
 /// `mcpdeck call`
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CallArgs {
-    /// Tool: `server.tool`, or its bare name when only one server has it.
-    pub name: String,
+    /// Tool: `server.tool`, or its bare name when only one server has it; `@name` makes the call
+    /// saved under that name in mcp.calls.json beside the configuration.
+    #[arg(required_unless_present_any = ["list", "names"])]
+    pub name: Option<String>,
     /// A JSON object, key=value pairs, @file with JSON, or - for JSON on stdin.
     #[arg(value_name = "ARGUMENT")]
     pub arguments: Vec<String>,
+    /// Show the saved calls, and make none.
+    #[arg(long, conflicts_with_all = ["name", "force", "answers"])]
+    pub list: bool,
+    /// The names of the saved calls, for completion.
+    #[arg(long, hide = true, conflicts_with = "name")]
+    pub names: bool,
     /// Send arguments that do not fit the schema, to test the server.
     #[arg(long)]
     pub force: bool,
@@ -214,6 +226,15 @@ pub struct ImportArgs {
     /// Only say which files were found.
     #[arg(long)]
     pub list: bool,
+    /// Show what would change in this file of yours instead of printing a new one.
+    #[arg(long, value_name = "FILE", conflicts_with = "list", value_hint = ValueHint::FilePath)]
+    pub into: Option<PathBuf>,
+    /// Make the change; the old file is kept as a copy.
+    #[arg(long, requires = "into")]
+    pub write: bool,
+    /// Servers of yours that have the same name are replaced; without it they stay.
+    #[arg(long, requires = "into")]
+    pub replace: bool,
 }
 
 /// `mcpdeck mock`

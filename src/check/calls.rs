@@ -1,0 +1,225 @@
+//! Which calls a check makes: those of the expectations and, when asked for, the saved ones. Pure.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::check::expect::{Expectations, ResultExpectation, SampleCall, Target};
+use crate::check::subject::brief;
+use crate::config::{SavedCall, SavedCalls, SavedTarget};
+
+/// A call with everything it needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedCall {
+    /// How it is named in a report.
+    pub label: String,
+    /// What it goes to.
+    pub target: Target,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// Deadline instead of the server's.
+    pub timeout: Option<Duration>,
+    /// Whether it is sent past validation.
+    pub force: bool,
+    /// What it must give.
+    pub expect: ResultExpectation,
+}
+
+/// Calls by server, each list in the order in which they are made.
+pub type PlannedCalls = BTreeMap<String, Vec<PlannedCall>>;
+
+/// The saved calls of a project.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a> {
+    /// The file, for messages.
+    pub path: &'a Path,
+    /// What is in it.
+    pub calls: &'a SavedCalls,
+    /// Whether all of them are made, or only those the expectations name.
+    pub which: Which,
+}
+
+/// Which saved calls are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those the expectations name.
+    Named,
+    /// All of them.
+    All,
+}
+
+/// The calls of a check over the servers in `known`.
+///
+/// # Errors
+/// Names the call that cannot be made, and why.
+pub fn plan(
+    expectations: Option<&Expectations>,
+    saved: Saved<'_>,
+    known: &[String],
+) -> Result<PlannedCalls, String> {
+    let mut calls = PlannedCalls::new();
+    let mut named: Vec<&str> = Vec::new();
+    for (server, expected) in expectations.iter().flat_map(|e| &e.servers) {
+        for sample in &expected.calls {
+            let call = match &sample.saved {
+                Some(name) => {
+                    named.push(name.strip_prefix('@').unwrap_or(name));
+                    of_saved(sample, name, server, saved, known)?
+                }
+                None => of_sample(sample)?,
+            };
+            calls.entry(server.clone()).or_default().push(call);
+        }
+    }
+    if saved.which == Which::All {
+        for (name, call) in saved.calls.calls.iter().filter(|(n, _)| !named.contains(&n.as_str())) {
+            let (server, planned) =
+                settle(name, call, known).map_err(|e| format!("{}: {e}", saved.path.display()))?;
+            calls.entry(server).or_default().push(planned);
+        }
+    }
+    Ok(calls)
+}
+
+fn of_sample(sample: &SampleCall) -> Result<PlannedCall, String> {
+    sample.is_one()?;
+    let target = match (&sample.tool, &sample.prompt, &sample.resource) {
+        (Some(name), _, _) => Target::Tool(name.clone()),
+        (_, Some(name), _) => Target::Prompt(name.clone()),
+        (_, _, Some(uri)) => Target::Resource(uri.clone()),
+        (None, None, None) => return Err("a sample call goes to nothing".to_owned()),
+    };
+    Ok(PlannedCall {
+        label: brief(target.name(), 60),
+        target,
+        arguments: sample.arguments.clone(),
+        timeout: None,
+        // A call that is meant to fail may have arguments that do not fit.
+        force: sample.expect.is_error == Some(true),
+        expect: sample.expect.clone(),
+    })
+}
+
+fn of_saved(
+    sample: &SampleCall,
+    name: &str,
+    server: &str,
+    saved: Saved<'_>,
+    known: &[String],
+) -> Result<PlannedCall, String> {
+    let fail = |error: &dyn std::fmt::Display| {
+        format!("{}: calls of `{}`: {error}", saved.path.display(), brief(server, 60))
+    };
+    let call = saved.calls.get(name).map_err(|e| fail(&e))?;
+    let (owner, mut planned) = settle(name, call, known).map_err(|e| fail(&e))?;
+    if owner != server {
+        return Err(fail(&format_args!("saved call `{name}` goes to server `{owner}`")));
+    }
+    planned.arguments.extend(sample.arguments.clone());
+    planned.expect = sample.expect.clone();
+    planned.force |= sample.expect.is_error == Some(true);
+    Ok(planned)
+}
+
+/// The server a saved call goes to, and the call.
+fn settle(name: &str, call: &SavedCall, known: &[String]) -> Result<(String, PlannedCall), String> {
+    let name = name.strip_prefix('@').unwrap_or(name);
+    let (server, target) = match &call.target {
+        SavedTarget::Tool { tool } => owner(tool, known).map(|(s, n)| (s, Target::Tool(n))),
+        SavedTarget::Prompt { prompt } => owner(prompt, known).map(|(s, n)| (s, Target::Prompt(n))),
+        SavedTarget::Resource { resource, server } => {
+            let target = Target::Resource(resource.clone());
+            let server = server.clone().filter(|server| known.contains(server));
+            server.or_else(|| only(known)).map(|server| (server, target))
+        }
+    }
+    .ok_or_else(|| {
+        let name = brief(name, 60);
+        format!("saved call `{name}` names no server of the configuration; write `server.name`")
+    })?;
+    let call = PlannedCall {
+        label: brief(&format!("@{name}"), 60),
+        target,
+        arguments: call.arguments.clone(),
+        timeout: call.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        force: call.force,
+        expect: ResultExpectation::default(),
+    };
+    Ok((server, call))
+}
+
+/// The server that a full name begins with (the longest of them), and the rest of the name; a bare
+/// name belongs to the only server there is.
+pub fn owner(name: &str, known: &[String]) -> Option<(String, String)> {
+    let rest = |server: &str| name.strip_prefix(server)?.strip_prefix(['.', ':', '/']);
+    let found = known.iter().filter_map(|server| Some((server, rest(server)?)));
+    let longest = found.max_by_key(|(server, _)| server.len());
+    longest
+        .map(|(server, rest)| (server.clone(), rest.to_owned()))
+        .or_else(|| only(known).map(|server| (server, name.to_owned())))
+}
+
+fn only(known: &[String]) -> Option<String> {
+    match known {
+        [only] => Some(only.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn saved() -> SavedCalls {
+        let mut all = SavedCalls::default();
+        all.set("oslo", SavedCall::tool("weather.forecast", &json!({"city": "Oslo", "days": 1})));
+        all.set("other", SavedCall::tool("notes.v2.list", &json!({})));
+        all
+    }
+
+    fn planned(expect: &str, which: Which) -> Result<PlannedCalls, String> {
+        let expectations = Expectations::parse(expect).expect("expectations");
+        let calls = saved();
+        let saved = Saved { path: Path::new("mcp.calls.json"), calls: &calls, which };
+        plan(Some(&expectations), saved, &["weather".into(), "notes".into(), "notes.v2".into()])
+    }
+
+    #[test]
+    fn saved_calls_are_made_when_they_are_named_or_all_are_wanted_each_once() {
+        let none = planned("{}", Which::Named).expect("a plan");
+        assert!(none.is_empty());
+        let all = planned("{}", Which::All).expect("a plan");
+        assert_eq!(all["notes.v2"][0].target, Target::Tool("list".into()), "the longest prefix");
+        let text = r#"{"servers": {"weather": {"calls": [
+            {"tool": "forecast"}, {"saved": "@oslo", "arguments": {"days": 3}, "expect": {"text": "sun"}}]}}}"#;
+        let some = planned(text, Which::All).expect("a plan");
+        let labels: Vec<&str> = some["weather"].iter().map(|c| c.label.as_str()).collect();
+        assert_eq!(labels, ["forecast", "@oslo"]);
+        let oslo = &some["weather"][1];
+        assert_eq!(Value::Object(oslo.arguments.clone()), json!({"city": "Oslo", "days": 3}));
+        assert_eq!(oslo.expect.text.as_deref(), Some("sun"));
+    }
+
+    #[test]
+    fn a_call_that_is_not_there_or_goes_elsewhere_is_refused_by_name() {
+        let named = |name: &str, server: &str| {
+            let text = json!({"servers": {server: {"calls": [{"saved": name}]}}}).to_string();
+            planned(&text, Which::Named).expect_err("refused")
+        };
+        let error = named("osla", "weather");
+        assert!(error.contains("mcp.calls.json") && error.contains("did you mean oslo"), "{error}");
+        assert!(named("oslo", "notes").contains("goes to server `weather`"));
+    }
+
+    #[test]
+    fn a_call_says_once_what_it_goes_to() {
+        for call in [json!({}), json!({"tool": "a", "prompt": "b"})] {
+            let text = json!({"servers": {"s": {"calls": [call]}}}).to_string();
+            let error = Expectations::parse(&text).expect_err("refused");
+            assert!(error.contains("exactly one of"), "{error}");
+        }
+    }
+}

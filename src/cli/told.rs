@@ -1,0 +1,141 @@
+//! The outcome of one operation as text or as one JSON object, secrets masked.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::args::Common;
+use super::exit::Exit;
+use super::{content, deck, output};
+use crate::config::ServerName;
+use crate::host::{CallOutcome, Error, Host};
+use crate::secret::Redactor;
+use crate::text::json as safe;
+
+/// How an operation is told.
+pub struct Told<'a> {
+    /// Key of the JSON object that holds `target`: `tool`, `prompt` or `uri`.
+    pub noun: &'static str,
+    /// What was asked for.
+    pub target: &'a str,
+    /// Whether as JSON.
+    pub form: Form,
+}
+
+/// Text or JSON.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+impl From<bool> for Form {
+    fn from(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// The values of the configuration that a server may print back and nobody should see by accident.
+pub fn hidden(host: &Host, common: &Common) -> Redactor {
+    if common.reveal {
+        return Redactor::default();
+    }
+    let view = host.view().borrow().clone();
+    let configs = view.servers.keys().filter_map(|server| host.server_config(server));
+    Redactor::new(configs.flat_map(|config| config.secrets()))
+}
+
+/// The text without those values; says so when there were some.
+fn masked(text: &str, hidden: &Redactor) -> String {
+    let masked = hidden.redact(text);
+    if masked != text {
+        output::complain(
+            "values of the configuration are masked in the answer; --reveal shows them",
+        );
+    }
+    masked.into_owned()
+}
+
+impl Told<'_> {
+    /// Tells how it went.
+    pub fn finish(&self, outcome: Result<CallOutcome, Error>, hidden: &Redactor) -> Exit {
+        match outcome {
+            Ok(outcome) => self.success(&outcome, hidden),
+            Err(error) => self.failure(&error),
+        }
+    }
+
+    fn success(&self, outcome: &CallOutcome, hidden: &Redactor) -> Exit {
+        let exit = if outcome.is_error { Exit::Failed } else { Exit::Ok };
+        for violation in &outcome.output_violations {
+            let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
+            output::complain(&format!("structuredContent {at}: {}", violation.message));
+        }
+        if self.form == Form::Json {
+            let object = self.object(
+                Some(&outcome.server),
+                json!(outcome.result),
+                Value::Null,
+                (outcome.duration, outcome.waiting),
+            );
+            return output::print(&masked(&(safe::compact(&object) + "\n"), hidden), exit);
+        }
+        let text = masked(&content::text(&outcome.result), hidden);
+        // A terminal gets safe text; a file or a program gets what was sent.
+        let text = if std::io::stdout().is_terminal() {
+            crate::text::SafeText::block(&text).as_str().to_owned()
+        } else {
+            text
+        };
+        if outcome.is_error {
+            output::complain("the tool failed:");
+        }
+        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        output::print(&format!("{text}{end}"), exit)
+    }
+
+    /// Tells what went wrong.
+    pub fn failure(&self, error: &Error) -> Exit {
+        let exit = deck::exit_of(error);
+        if self.form == Form::Text {
+            deck::complain(error);
+            return exit;
+        }
+        let mut message = error.message.clone();
+        for violation in &error.violations {
+            let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
+            let _ = write!(message, "; {at}: {}", violation.message);
+        }
+        for diagnostic in &error.diagnostics {
+            let _ = write!(message, "; {}: {}", diagnostic.at, diagnostic.message);
+        }
+        let told = json!({
+            "code": error.code, "message": message, "server": error.server,
+            "help": error.clone().advised().help,
+        });
+        let object =
+            self.object(error.server.as_ref(), Value::Null, told, (Duration::ZERO, Duration::ZERO));
+        output::print(&(safe::compact(&object) + "\n"), exit)
+    }
+
+    fn object(
+        &self,
+        server: Option<&ServerName>,
+        result: Value,
+        error: Value,
+        (duration, waiting): (Duration, Duration),
+    ) -> Value {
+        json!({
+            "server": server,
+            self.noun: self.target,
+            "result": result,
+            "error": error,
+            "durationMs": duration.as_millis() as u64,
+            "waitingMs": waiting.as_millis() as u64,
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! What was agreed before: expectations, sample and saved calls, answers, the lock file.
+
+use serde_json::{Value, json};
+
+use super::{AT_MOST, bench, check, good, json_of, rules, tool};
+
+#[test]
+fn drift_is_named_field_by_field_and_never_learned_unasked() {
+    let before = json!({"tools": [tool("one"), tool("two"), tool("three")]});
+    let bench = bench(&[("s", before)]);
+    assert_eq!(check(&bench, &["--lock"]).code, Some(0));
+    let locked = std::fs::read_to_string(bench.path().join("mcp.lock.json")).expect("a lock file");
+    assert_eq!(check(&bench, &[]).code, Some(0), "nothing changed");
+
+    let (mut one, mut two, mut three) = (tool("one"), tool("two"), tool("three"));
+    one["description"] = json!("Looks something up at https://elsewhere.example.");
+    two["inputSchema"]["required"] = json!([]);
+    three["annotations"]["readOnlyHint"] = json!(false);
+    bench.mock("s", &json!({"tools": [three, one, two]}), &json!({}));
+    for _ in 0..2 {
+        let (code, report) = json_of(&bench, &[]);
+        assert_eq!(code, Some(1));
+        let found: Vec<(String, String)> = report["servers"][0]["findings"]
+            .as_array()
+            .expect("findings")
+            .iter()
+            .map(|f| {
+                (
+                    f["rule"].as_str().unwrap_or_default().to_owned(),
+                    f["where"].as_str().unwrap_or_default().to_owned(),
+                )
+            })
+            .collect();
+        let want = [
+            ("lock/hint-flipped", "tools/three#/annotations/readOnlyHint"),
+            ("lock/new-url", "tools/one#/description"),
+            ("lock/schema-loosened", "tools/two#/inputSchema/required"),
+        ];
+        assert_eq!(found, want.map(|(rule, place)| (rule.to_owned(), place.to_owned())));
+    }
+    let after = std::fs::read_to_string(bench.path().join("mcp.lock.json")).expect("a lock file");
+    assert_eq!(after, locked, "a check learned by itself");
+    assert_eq!(check(&bench, &["--lock"]).code, Some(0));
+    assert_eq!(check(&bench, &[]).code, Some(0), "asked for, it is learned");
+}
+
+#[test]
+fn a_server_that_is_down_keeps_its_lock_entry() {
+    let bench = bench(&[("a", good()), ("b", good())]);
+    assert_eq!(check(&bench, &["--lock"]).code, Some(0));
+    bench.mock("b", &json!({"on": {"start": {"exit": 1}}}), &json!({}));
+    assert_eq!(check(&bench, &["--lock"]).code, Some(3));
+    let lock: Value = serde_json::from_str(
+        &std::fs::read_to_string(bench.path().join("mcp.lock.json")).expect("a lock file"),
+    )
+    .expect("JSON");
+    assert_eq!(lock["servers"]["b"]["tools"]["look_up"]["name"], "look_up");
+}
+
+#[test]
+fn the_first_expectations_hold_and_sample_calls_are_made() {
+    let bench = bench(&[("s", good())]);
+    assert_eq!(check(&bench, &["--init"]).code, Some(0));
+    let path = bench.path().join("mcp.expect.json");
+    let mut file: Value =
+        serde_json::from_str(&std::fs::read_to_string(&path).expect("written")).expect("JSON");
+    let schema = bench.run(&["schema", "expect"], AT_MOST).json();
+    let validator = mcpdeck::host::validate::Validator::compile(&schema).expect("a schema");
+    assert_eq!(validator.check(&file), mcpdeck::host::validate::Verdict::Valid);
+    assert_eq!(check(&bench, &[]).code, Some(0));
+    assert_eq!(check(&bench, &["--init"]).code, Some(2), "an existing file is never replaced");
+
+    let call =
+        |expect: Value| json!([{"tool": "look_up", "arguments": {"q": "x"}, "expect": expect}]);
+    file["servers"]["s"]["calls"] = call(json!({"json": {"hits": 2}, "text": "hits"}));
+    bench.write("mcp.expect.json", &file.to_string());
+    assert_eq!(check(&bench, &[]).code, Some(0));
+    file["servers"]["s"]["calls"] = call(json!({"json": {"hits": 3}}));
+    file["servers"]["s"]["tools"]["gone"] = json!({});
+    bench.write("mcp.expect.json", &file.to_string());
+    let (code, report) = json_of(&bench, &[]);
+    assert_eq!(code, Some(1));
+    assert_eq!(rules(&report["servers"][0]), ["expect/missing-tool", "expect/sample"]);
+    bench.write("mcp.expect.json", r#"{"servers": {"s": {"tols": {}}}}"#);
+    let done = check(&bench, &[]);
+    assert_eq!(done.code, Some(2), "a typing error in the gate is no expectation");
+    assert!(done.stderr.contains("tols"), "{}", done.stderr);
+}
+
+#[test]
+fn requests_of_servers_are_denied_and_reported_or_answered_from_a_file() {
+    let ask = json!({"ask": {"method": "elicitation/create", "as": "answer", "params": {
+        "message": "Which colour?",
+        "requestedSchema": {"type": "object", "properties": {"colour": {"type": "string"}}}}}});
+    let script = json!({
+        "tools": [tool("paint")],
+        "calls": {"paint": [ask, {"text": "painted ${saved.answer.result.content.colour:-nothing}"}]},
+    });
+    let bench = bench(&[("s", script)]);
+    let file = json!({"servers": {"s": {"calls": [
+        {"tool": "paint", "arguments": {"q": "x"}, "expect": {"text": "painted red"}}]}}});
+    bench.write("mcp.expect.json", &file.to_string());
+    let (code, report) = json_of(&bench, &[]);
+    assert_eq!(code, Some(1));
+    assert_eq!(rules(&report["servers"][0]), ["expect/sample", "answers/denied"], "{report:#}");
+    bench.write(
+        "answers.json",
+        r#"{"answers": [{"server": "s", "kind": "elicitation", "matches": "colour", "accept": {"colour": "red"}}]}"#,
+    );
+    let (code, report) = json_of(&bench, &["--answers", "answers.json"]);
+    assert_eq!(code, Some(0), "{report:#}");
+}
+
+#[test]
+fn saved_calls_are_made_when_asked_for_and_each_is_a_step_with_a_verdict() {
+    let bench = bench(&[("s", good()), ("other", good())]);
+    let calls = json!({"version": 1, "calls": {
+        "look it up": {"tool": "s.look_up", "arguments": {"q": "x"}},
+        "wrong type": {"tool": "s.look_up", "arguments": {"q": 5}},
+        "elsewhere": {"tool": "other.look_up", "arguments": {"q": "y"}},
+    }});
+    bench.write("mcp.calls.json", &calls.to_string());
+    let steps = |report: &Value| -> Vec<String> {
+        let all = report["servers"].as_array().expect("servers").iter();
+        let steps = all.flat_map(|s| s["steps"].as_array().expect("steps").clone());
+        let named =
+            steps.map(|s| format!("{} {}", s["name"].as_str().unwrap_or_default(), s["status"]));
+        named.filter(|s| s.starts_with("call ")).collect()
+    };
+    let (code, report) = json_of(&bench, &[]);
+    assert_eq!((code, steps(&report).len()), (Some(0), 0), "nobody asked for them");
+    let (code, report) = json_of(&bench, &["--calls"]);
+    assert_eq!(code, Some(1));
+    let all = ["call @look it up \"ok\"", "call @wrong type \"failed\"", "call @elsewhere \"ok\""];
+    assert_eq!(steps(&report), all);
+    let found = &report["servers"][0]["findings"][0];
+    assert_eq!(
+        (&found["rule"], &found["where"]),
+        (&json!("expect/sample"), &json!("tools/look_up"))
+    );
+    assert!(found["message"].as_str().is_some_and(|m| m.starts_with("@wrong type: ")), "{found}");
+    let file = json!({"servers": {"s": {"calls": [
+        {"saved": "look it up", "expect": {"json": {"hits": 3}}}]}}});
+    bench.write("mcp.expect.json", &file.to_string());
+    let (code, report) = json_of(&bench, &[]);
+    assert_eq!((code, steps(&report)), (Some(1), vec!["call @look it up \"failed\"".to_owned()]));
+    let file = json!({"servers": {"s": {"calls": [{"saved": "look"}]}}});
+    bench.write("mcp.expect.json", &file.to_string());
+    let done = check(&bench, &[]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("did you mean look it up"), "{}", done.stderr);
+    assert_eq!(check(&bench, &["--calls=none.json"]).code, Some(2), "a file that is not there");
+}
+
+#[test]
+fn files_that_are_wrong_are_refused_with_their_lines() {
+    let bench = bench(&[("s", good())]);
+    let said = |args: &[&str]| {
+        let done = check(&bench, args);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        done.stderr
+    };
+    bench.write("mcp.expect.json", "{\n  \"rules\": {\"describe/mising\": \"off\"},\n  \"servers\": {\"s\": {\n    \"forbidden\": [\"a[\"],\n    \"calls\": [{\"tool\": \"x\", \"expect\": {\"text\": \"(\"}}]\n  }}\n}");
+    let text = said(&[]);
+    for part in [
+        "mcp.expect.json:2:",
+        "did you mean `describe/missing`",
+        "mcp.expect.json:4:",
+        "mcp.expect.json:5:",
+    ] {
+        assert!(text.contains(part), "{part} is missing from {text}");
+    }
+    bench.write(
+        "mcp.expect.json",
+        "{\n \"servers\": {\"s\": {\"calls\": [\n  {\"tool\": \"x\", \"arguments\": \"none\"}]}}}",
+    );
+    let text = said(&[]);
+    assert!(
+        text.contains("mcp.expect.json:3:") && text.contains("/servers/s/calls/0/arguments"),
+        "{text}"
+    );
+    std::fs::remove_file(bench.path().join("mcp.expect.json")).expect("removed");
+    bench.write("answers.json", "{\"answers\": [\n  {\"kind\": \"sampling\", \"txt\": \"x\"}]}");
+    assert!(said(&["--answers", "answers.json"]).contains("answers.json:2:"));
+    bench.write("mcp.lock.json", "{\"lockVersion\": 1,\n \"servers\": []}");
+    assert!(said(&[]).contains("mcp.lock.json:2:"));
+    std::fs::remove_file(bench.path().join("mcp.lock.json")).expect("removed");
+    assert!(said(&["--expect", "."]).contains("is a folder"));
+    assert!(said(&["--format", "json=no/such/folder/r.json"]).contains("no/such/folder"));
+}
