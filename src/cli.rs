@@ -18,6 +18,7 @@ mod progress;
 mod saved;
 mod signals;
 mod told;
+mod trust;
 mod values;
 
 use clap::Parser;
@@ -90,6 +91,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Read(args)) => operate::read(&cli.common, &args, telemetry),
         Some(Verb::Prompt(args)) => operate::prompt(&cli.common, &args, telemetry),
         Some(Verb::Config(args)) => configuration::config(&cli.common, &args),
+        Some(Verb::Trust(args)) => trust::trust(&cli.common, &args),
         Some(Verb::Import(args)) => import::import(&args),
         Some(Verb::Schema { which }) => docs::schema(which),
         Some(_) => output::refuse("this build was made without this command"),

@@ -88,3 +88,105 @@ fn hostile_commands_are_shown_whole_and_harmless_and_have_to_be_read_to_their_en
     deck.assert_no_foreign_escape();
     deck.quit();
 }
+
+/// A `secret-tool` that keeps one value per input in a folder, as the real one does elsewhere.
+const SECRET_TOOL: &str = r#"#!/bin/sh
+word=$1; shift
+case "$1" in --label=*) shift;; esac
+name="$6"
+case "$word" in
+  store) cat > "$KEYRING/$name" ;;
+  lookup) cat "$KEYRING/$name" ;;
+  clear) rm -f "$KEYRING/$name" ;;
+esac
+"#;
+
+const ASKS: &str = r#"{
+  "inputs": [
+    { "id": "token", "type": "promptString", "description": "the token", "password": true },
+    { "id": "which", "type": "pickString", "description": "which server", "options": ["nothing", "atlas", "beacon"] }
+  ],
+  "servers": {
+    SERVER
+  }
+}
+"#;
+
+fn asking(name: &str) -> String {
+    let server = own_server(name, &["demo-server", "${input:which}"]);
+    let env = r#", "env": { "TOKEN": "${input:token}" }}"#;
+    format!("{}{env}", server.strip_suffix('}').unwrap())
+}
+
+#[test]
+fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
+    let text = ASKS.replace("SERVER", &format!("{},\n    {}", asking("asks"), beacon("free")));
+    let launch = Launch::untrusted(Size::SMALL, &text).arg("--trust").arg("--log-file").arg("log");
+    let launch = launch.arg("--log-level").arg("trace");
+    let (bin, ring) = (launch.home().join("bin"), launch.home().join("ring"));
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let launch = launch.write("bin/secret-tool", SECRET_TOOL).write("ring/.keep", "");
+    make_runnable(&bin.join("secret-tool"));
+    let ring_text = ring.to_str().unwrap().to_owned();
+    let mut deck = launch.env("PATH", &path).env("KEYRING", &ring_text).start();
+    deck.wait("the token");
+    deck.wait("1 ready");
+    deck.keys("\r");
+    deck.wait("type a value first");
+    deck.keys("canary-41");
+    deck.wait("•••••••••");
+    deck.keys("\r");
+    deck.wait("which server");
+    deck.keys("\x1b");
+    deck.wait("waiting for input `which`");
+    deck.keys("iatl");
+    deck.wait("▸atlas");
+    deck.keys("\r");
+    deck.wait("2 ready");
+    assert!(!ring.join("token").exists(), "nobody asked for the keyring");
+
+    deck.keys("itoken\r");
+    deck.wait("a new answer restarts who uses it");
+    deck.keys("canary-52\x1bk");
+    deck.wait("kept in the keyring of this computer");
+    deck.keys("\r");
+    pty::until("the keyring holds it", || {
+        std::fs::read_to_string(ring.join("token")).is_ok_and(|text| text == "canary-52")
+    });
+    deck.wait("2 ready");
+    deck.keys("0");
+    deck.wait("\"description\": \"the token\"");
+    let raw = deck.raw();
+    assert!(!raw.contains("canary"), "an answer was shown");
+    let home = deck.quit_and_keep();
+    assert_no_canary(home.path(), &ring);
+
+    let again = Launch::again(Size::SMALL, home).arg("--trust").env("PATH", &path);
+    let mut deck = again.env("KEYRING", &ring_text).start();
+    deck.wait("input which");
+    deck.wait("1 input");
+    deck.keys("\x1b");
+    deck.gone("input which");
+    deck.quit();
+}
+
+fn make_runnable(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// No file below a folder holds an answer, but those of the keyring.
+fn assert_no_canary(folder: &std::path::Path, ring: &std::path::Path) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path == ring {
+            continue;
+        }
+        if path.is_dir() {
+            assert_no_canary(&path, ring);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!text.contains("canary"), "{}", path.display());
+        }
+    }
+}

@@ -86,7 +86,7 @@ pub struct Common {
     #[arg(long, value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
     pub env_file: Vec<PathBuf>,
 
-    /// Refuse to start commands that were not approved in the dashboard.
+    /// Refuse to start commands that were not approved, in the dashboard or with `trust approve`.
     #[arg(long, global = true, help_heading = "Configuration")]
     pub require_trust: bool,
 

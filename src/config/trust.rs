@@ -174,9 +174,8 @@ impl TrustStore {
 
     /// Where the approvals for a file stand.
     fn path(&self, file: &Path) -> Option<PathBuf> {
-        let name = hex(&Sha256::digest(file.as_os_str().as_encoded_bytes()));
-        let folder = self.folder.as_ref()?;
-        Some(folder.join(format!("{}.json", name.get(..32).unwrap_or(&name))))
+        let name = file_key(file);
+        Some(self.folder.as_ref()?.join(format!("{name}.json")))
     }
 
     /// What cannot be read, or is about another file, counts as nothing approved.
@@ -212,6 +211,13 @@ impl Approvals {
             self.servers.insert(server.name.clone(), content);
         }
     }
+}
+
+/// A short name for a path, for files that remember something about it.
+pub(crate) fn file_key(file: impl AsRef<Path>) -> String {
+    let mut name = hex(&Sha256::digest(file.as_ref().as_os_str().as_encoded_bytes()));
+    name.truncate(32);
+    name
 }
 
 fn has_file(server: &ServerConfig) -> bool {

@@ -99,6 +99,9 @@ actions! {
     ApproveAll = "approve-all", "approve all and start", "Approve every command shown, and start them";
     ApproveOne = "approve-one", "only this one", "Approve the command under the cursor, and start it";
     Plan = "plan", "what would change", "Look at what a changed file would do, and use it";
+    Inputs = "inputs", "answer inputs", "Answer or change what the configuration asks for";
+    Keep = "keep", "keep in the keyring", "Keep the answer in the keyring, or only until the end";
+    Forget = "forget", "forget it", "Forget the answer, also in the keyring";
     Palette = "palette", "palette", "Find and run any action";
     Help = "help", "help", "Show the keys that work here";
     Theme = "theme", "theme", "Use the next theme";

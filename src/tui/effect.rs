@@ -11,6 +11,7 @@ use crate::config::saved::SavedCall;
 use crate::config::{LogLevel, RootConfig, ServerName};
 use crate::host::cache::CacheKey;
 use crate::host::{Answer, ApprovalId, RuleKind, SessionRule, Validation};
+use crate::secret::Secret;
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, EditToken, FormToken, PictureToken};
 use crate::tui::prefs::Prefs;
@@ -102,6 +103,27 @@ pub enum ConfigCommand {
         /// The servers.
         servers: Vec<ServerName>,
     },
+    /// Use an answer to an input.
+    Answer {
+        /// Id of the input.
+        id: String,
+        /// The answer.
+        value: Secret,
+        /// Where it is kept.
+        keep: Keep,
+    },
+    /// Forget the answer to an input.
+    Forget(String),
+}
+
+/// Where an answer to an input is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Until the program ends.
+    #[default]
+    Memory,
+    /// In the keyring of the system.
+    Keyring,
 }
 
 /// What happens to a file that is there already.

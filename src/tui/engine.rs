@@ -13,6 +13,7 @@ use crate::host::{Error, Host};
 use crate::tui::effect::ConfigCommand;
 use crate::tui::model::{FileText, Situation};
 
+mod inputs;
 mod work;
 
 /// Where the servers come from.

@@ -43,6 +43,8 @@ pub enum Scope {
     Confirm,
     /// Commands that await approval.
     Consent,
+    /// A value the configuration asks for.
+    Input,
     /// Help, black box and other texts laid over the panes.
     Reader,
     /// A line being typed: only what is bound here and chords with control work.
@@ -79,6 +81,7 @@ impl Scope {
         Self::Config,
         Self::Confirm,
         Self::Consent,
+        Self::Input,
         Self::Reader,
         Self::Text,
         Self::Call,
@@ -107,6 +110,7 @@ impl Scope {
             Self::Config => "config",
             Self::Confirm => "confirm",
             Self::Consent => "consent",
+            Self::Input => "input",
             Self::Reader => "reader",
             Self::Text => "text",
             Self::Call => "call",

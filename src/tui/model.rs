@@ -22,7 +22,7 @@ mod feed;
 mod situation;
 pub use activity::Activity;
 pub use feed::Feed;
-pub use situation::Situation;
+pub use situation::{InputState, InputView, Situation};
 
 /// The time zone times are shown in; set once when the dashboard starts, UTC before that.
 static ZONE: std::sync::OnceLock<jiff::tz::TimeZone> = std::sync::OnceLock::new();

@@ -14,8 +14,10 @@ use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, Pen, TextInput};
 
 mod consent;
+mod input;
 mod palette;
 pub use consent::Consent;
+pub use input::InputDialog;
 pub use palette::{Choice, Palette, Pick, fuzzy};
 
 /// Something over the panes.
@@ -29,6 +31,8 @@ pub enum Overlay {
     Confirm(Confirm),
     /// Commands that await approval.
     Consent(Consent),
+    /// A value the configuration asks for.
+    Input(Box<InputDialog>),
 }
 
 /// A text to read.
@@ -98,12 +102,13 @@ impl Overlay {
             Self::Palette(_) => &[Scope::Text],
             Self::Confirm(_) => &[Scope::Confirm],
             Self::Consent(_) => &[Scope::Consent, Scope::List],
+            Self::Input(_) => &[Scope::Input],
         }
     }
 
     /// Whether plain keys are text.
     pub const fn is_typing(&self) -> bool {
-        matches!(self, Self::Palette(_))
+        matches!(self, Self::Palette(_) | Self::Input(_))
     }
 
     /// Its region on a screen.
@@ -115,6 +120,7 @@ impl Overlay {
             }
             Self::Palette(_) => (72, (whole.height * 2 / 3).max(8)),
             Self::Confirm(confirm) => (64, confirm.lines.len() as u16 + 6),
+            Self::Input(dialog) => (76, dialog.height()),
             Self::Consent(consent) => (
                 reader_width(whole) + 4,
                 consent.height().clamp(8, whole.height.saturating_sub(2).max(8)),
@@ -146,8 +152,11 @@ impl Overlay {
         let inner = inner(self.area(whole));
         match self {
             Self::Reader(reader) => reader.act(action, inner, out),
-            Self::Palette(palette) => palette.act(action, usize::from(inner.height) - 1),
+            Self::Palette(palette) => {
+                palette.act(action, usize::from(inner.height.saturating_sub(1)))
+            }
             Self::Consent(consent) => consent.act(action, inner, out),
+            Self::Input(dialog) => dialog.act(action, out),
             Self::Confirm(confirm) => match action {
                 Action::Confirm => {
                     out.effects.append(&mut confirm.yes);
@@ -164,6 +173,7 @@ impl Overlay {
     pub fn key(&mut self, key: KeyEvent) -> bool {
         match self {
             Self::Palette(palette) => palette.key(key),
+            Self::Input(dialog) => dialog.key(key),
             _ => false,
         }
     }
@@ -172,6 +182,7 @@ impl Overlay {
     pub fn typing(&mut self) -> Option<&mut TextInput> {
         match self {
             Self::Palette(palette) => Some(&mut palette.input),
+            Self::Input(dialog) => Some(dialog.typing()),
             _ => None,
         }
     }
@@ -181,7 +192,7 @@ impl Overlay {
         let area = self.area(whole);
         if !area.contains(gesture.position()) {
             return match gesture {
-                Gesture::Click(_) if !matches!(self, Self::Confirm(_) | Self::Consent(_)) => {
+                Gesture::Click(_) if matches!(self, Self::Reader(_) | Self::Palette(_)) => {
                     Verdict::Close
                 }
                 _ => Verdict::Stay,
@@ -191,6 +202,7 @@ impl Overlay {
         match (self, gesture) {
             (Self::Reader(reader), Gesture::Scroll { delta, .. }) => reader.scroll(delta, inner),
             (Self::Consent(consent), gesture) => consent.mouse(gesture, inner),
+            (Self::Input(dialog), gesture) => dialog.mouse(gesture, inner),
             (Self::Palette(palette), gesture) => return palette.mouse(gesture, inner),
             _ => {}
         }
@@ -213,6 +225,10 @@ impl Overlay {
             Self::Palette(palette) => {
                 title(cx, &palette.title, area, buf);
                 palette.render(cx, inner, buf);
+            }
+            Self::Input(dialog) => {
+                title(cx, &dialog.title(), area, buf);
+                dialog.render(cx, inner, buf);
             }
             Self::Consent(consent) => {
                 title(cx, &consent.title, area, buf);

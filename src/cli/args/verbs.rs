@@ -29,6 +29,8 @@ pub enum Verb {
     },
     /// Show the configuration in effect, secrets masked, with every problem in it.
     Config(ConfigArgs),
+    /// Show which commands may run without being asked about; approve them or take that back.
+    Trust(TrustArgs),
     /// Find configurations of other MCP hosts; print them as one mcp.json, or put them into yours.
     Import(ImportArgs),
     /// Print the completion script of a shell.
@@ -215,6 +217,42 @@ pub struct ConfigArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `mcpdeck trust`
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Option<TrustVerb>,
+    /// Print one JSON object.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What `mcpdeck trust` does.
+#[derive(Debug, Subcommand)]
+pub enum TrustVerb {
+    /// Show what every server runs and whether that was approved; exits with 1 when something was not.
+    List,
+    /// Approve servers as they stand in the file now.
+    Approve {
+        /// The servers.
+        #[arg(value_name = "SERVER")]
+        servers: Vec<String>,
+        /// All of them.
+        #[arg(long, conflicts_with = "servers")]
+        all: bool,
+    },
+    /// Take approvals back.
+    Revoke {
+        /// The servers.
+        #[arg(value_name = "SERVER")]
+        servers: Vec<String>,
+        /// All of them.
+        #[arg(long, conflicts_with = "servers")]
+        all: bool,
+    },
 }
 
 /// `mcpdeck import`

@@ -47,6 +47,10 @@ impl App {
             Action::Plan => {
                 Availability::when(self.model.situation.plan.is_some(), "no changed file waits")
             }
+            Action::Inputs => Availability::when(
+                !self.model.situation.inputs.is_empty(),
+                "the configuration declares no input",
+            ),
             Action::AllServers => {
                 Availability::when(self.model.scope.is_some(), "all servers are shown")
             }
@@ -63,7 +67,10 @@ impl App {
         let scopes = self.shown_scopes();
         let mut rows = self.keymap.rows(&scopes);
         rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
-        if matches!(self.overlays.last(), Some(Overlay::Consent(_))) {
+        if self.model.situation.asked().next().is_none() {
+            rows.retain(|r| r.action != Action::Review);
+        }
+        if matches!(self.overlays.last(), Some(Overlay::Consent(_) | Overlay::Input(_))) {
             // It shows its own keys.
             rows.retain(|r| matches!(r.action, Action::Palette | Action::Help | Action::Quit));
         }

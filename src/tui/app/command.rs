@@ -99,6 +99,7 @@ impl App {
             Action::Answer => self.open_answer(None),
             Action::Review => self.open_review(),
             Action::Plan => self.open_plan(),
+            Action::Inputs => self.open_inputs(),
             Action::Restart | Action::StartStop | Action::Refresh | Action::ResetBreaker => {
                 self.command_server(action, effects);
             }
@@ -226,6 +227,7 @@ impl App {
             Pick::LogLevel(server, level) => {
                 effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
             }
+            Pick::Input(id) => self.open_input(&id),
             Pick::TourPage(_) => {}
         }
     }

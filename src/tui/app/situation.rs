@@ -7,8 +7,8 @@ use super::{App, Redraw};
 use crate::config::{ConfigChange, Hold, ServerName};
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::ink::{Ink, ink};
-use crate::tui::model::{Model, Situation};
-use crate::tui::overlay::{Confirm, Consent, Overlay};
+use crate::tui::model::{InputState, InputView, Model, Situation};
+use crate::tui::overlay::{Choice, Confirm, Consent, InputDialog, Overlay, Palette, Pick};
 use crate::tui::theme::Role;
 
 impl App {
@@ -22,6 +22,12 @@ impl App {
             Overlay::Consent(consent) => {
                 shown = consent.follow(&now);
                 shown
+            }
+            // The question was answered elsewhere, or is asked no more.
+            Overlay::Input(dialog) => {
+                let same = |view: &&InputView| view.input == dialog.view.input;
+                let view = now.inputs.iter().find(same);
+                view.is_some_and(|view| view.state == dialog.view.state)
             }
             Overlay::Confirm(confirm) => now.plan.is_some() || !is_plan(confirm),
             _ => true,
@@ -37,6 +43,7 @@ impl App {
             let await_ = if count == 1 { "command awaits" } else { "commands await" };
             self.toast(ink!("{} {} your approval   t shows it", count, await_), Role::Attention);
         }
+        self.ask_for_inputs(&before);
         if now.plan.is_some() && now.plan != before.plan {
             if self.is_idle() {
                 self.open_plan();
@@ -44,6 +51,52 @@ impl App {
                 self.toast(ink!("the configuration has changed   P shows how"), Role::Attention);
             }
         }
+    }
+
+    /// Asks for what approved servers wait for: at once when nobody is disturbed.
+    fn ask_for_inputs(&mut self, before: &Situation) {
+        let was = |view: &InputView| before.wanted().any(|b| b.input == view.input);
+        let fresh: Vec<String> = {
+            let now = &self.model.situation;
+            now.wanted().filter(|view| !was(view)).map(|view| view.input.id.clone()).collect()
+        };
+        // The rest of what was asked for together, one after the other.
+        let answered = before.wanted().count() > self.model.situation.wanted().count();
+        let next = fresh.first().cloned().or_else(|| {
+            let rest = self.model.situation.wanted().next();
+            rest.filter(|_| answered).map(|view| view.input.id.clone())
+        });
+        let Some(next) = next else { return };
+        if self.is_idle() {
+            self.open_input(&next);
+        } else if !fresh.is_empty() {
+            self.toast(ink!("the configuration asks for a value   i answers it"), Role::Attention);
+        }
+    }
+
+    /// Asks for what is wanted first; with nothing wanted, shows what can be changed.
+    pub(super) fn open_inputs(&mut self) {
+        let wanted = self.model.situation.wanted().next().map(|view| view.input.id.clone());
+        if let Some(id) = wanted {
+            return self.open_input(&id);
+        }
+        let choices = self.model.situation.inputs.iter().map(|view| Choice {
+            words: ink!("{}  {}", Ink::line(&view.input.id), Ink::line(&view.input.description)),
+            hint: ink!("{}", state_word(view.state)),
+            pick: Pick::Input(view.input.id.clone()),
+            disabled: None,
+        });
+        let palette = Palette::new(ink!("which input?"), choices.collect());
+        self.push_overlay(Overlay::Palette(palette));
+    }
+
+    /// Asks for one input.
+    pub(super) fn open_input(&mut self, id: &str) {
+        let situation = &self.model.situation;
+        let view = situation.inputs.iter().find(|view| view.input.id == id).cloned();
+        let Some(view) = view else { return };
+        let dialog = InputDialog::new(view, situation.keyring);
+        self.push_overlay(Overlay::Input(Box::new(dialog)));
     }
 
     fn attention(&self, effects: &mut Vec<Effect>) {
@@ -90,7 +143,11 @@ impl App {
     pub(super) fn open_hold(&mut self, name: &ServerName) {
         match self.hold(name) {
             Some(Hold::Approval) => self.open_review(),
-            Some(Hold::Input(_)) | None => {}
+            Some(Hold::Input(id)) => {
+                let id = id.clone();
+                self.open_input(&id);
+            }
+            None => {}
         }
     }
 
@@ -100,9 +157,23 @@ impl App {
         if count > 0 {
             right.push((ink!("{} {} to approve", self.glyphs.hand, count), Role::Attention));
         }
+        let inputs = self.model.situation.wanted().count();
+        if inputs > 0 {
+            let s = if inputs == 1 { "" } else { "s" };
+            right.push((ink!("{} {} input{}", self.glyphs.hand, inputs, s), Role::Attention));
+        }
         if self.model.situation.plan.is_some() {
             right.push((ink!("changed file waits"), Role::Attention));
         }
+    }
+}
+
+const fn state_word(state: InputState) -> &'static str {
+    match state {
+        InputState::Open => "no answer",
+        InputState::Answered => "answered",
+        InputState::Kept => "keyring",
+        InputState::Variable => "variable",
     }
 }
 

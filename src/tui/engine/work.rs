@@ -1,6 +1,7 @@
 //! What the engine thread does: loads, lets through the gate, runs, reloads; does what the person
 //! asks of the configuration. Draws nothing.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,33 +14,48 @@ use crate::config::{
     ServerName, Watch, WatchOptions,
 };
 use crate::host::{Error, ErrorCode, Host, Startup};
+use crate::secret::Secret;
 use crate::text::SafeText;
 use crate::tui::effect::ConfigCommand;
+use crate::tui::keyring::Keyring;
 use crate::tui::model::{FileText, Situation};
+
+/// What work outside of the thread has found out.
+pub(super) enum Heard {
+    /// The keyring was asked for the answer to an input.
+    Found(String, Result<Option<Secret>, String>),
+    /// The keyring was given one.
+    Kept(String, Result<(), String>),
+}
 
 /// Why the thread went on.
 enum Turn {
     Stop,
+    Heard(Heard),
     Asked(ConfigCommand),
     Changed(Box<LoadResult>),
 }
 
 /// State of the thread.
 pub(super) struct Work {
-    host: Option<Host>,
-    watch: Option<Watch>,
-    files: FileSource,
+    pub(super) host: Option<Host>,
+    pub(super) watch: Option<Watch>,
+    pub(super) files: FileSource,
     masks: Option<Masks>,
     /// What was loaded last and can be used.
     latest: Option<Loaded>,
     /// The same, behind the gate.
-    passed: Passed,
+    pub(super) passed: Passed,
     /// What the host runs.
     running: Option<McpConfig>,
     /// A changed configuration that waits for a yes, with what it would change.
     waiting: Option<(McpConfig, ConfigChange)>,
     /// The next change is the person's own wish and is not asked about.
-    expected: bool,
+    pub(super) expected: bool,
+    pub(super) keyring: Option<Keyring>,
+    /// Inputs whose answers are in the keyring.
+    pub(super) kept: BTreeSet<String>,
+    pub(super) heard: mpsc::Sender<Heard>,
     revision: u64,
     events: mpsc::Sender<EngineEvent>,
 }
@@ -53,6 +69,7 @@ pub(super) async fn run(
 ) {
     let nothing =
         FileSource { files: Vec::new(), environment: Environment::default(), gate: Gate::Open };
+    let (heard, mut news) = mpsc::channel(8);
     let mut work = Work {
         host: None,
         watch: None,
@@ -63,6 +80,9 @@ pub(super) async fn run(
         running: None,
         waiting: None,
         expected: false,
+        keyring: None,
+        kept: BTreeSet::new(),
+        heard,
         revision: 0,
         events,
     };
@@ -74,11 +94,13 @@ pub(super) async fn run(
         let turn = tokio::select! {
             _ = &mut stopped => Turn::Stop,
             Some(command) = commands.recv() => Turn::Asked(command),
+            Some(heard) = news.recv() => Turn::Heard(heard),
             Some(state) = next_state(&mut work.watch) => Turn::Changed(Box::new(state)),
         };
         match turn {
             Turn::Stop => break,
             Turn::Asked(command) => work.asked(command).await,
+            Turn::Heard(heard) => work.heard(heard).await,
             Turn::Changed(result) => work.changed(*result).await,
         }
     }
@@ -102,6 +124,7 @@ impl Work {
         let options = WatchOptions { known: Some(result.clone()), ..WatchOptions::default() };
         let (files, environment) = (self.files.files.clone(), self.files.environment.clone());
         self.watch = Some(Watch::start(files, environment, options));
+        self.look_up_kept();
         match result {
             Ok(loaded) => {
                 self.latest = Some(loaded);
@@ -122,6 +145,8 @@ impl Work {
                 }
             }
             ConfigCommand::Approve { revision, servers } => self.approve(revision, &servers).await,
+            ConfigCommand::Answer { id, value, keep } => self.answer(id, value, keep).await,
+            ConfigCommand::Forget(id) => self.forget(&id),
         }
     }
 
@@ -165,17 +190,18 @@ impl Work {
         let _ = self.events.send(event).await;
     }
 
-    async fn fail(&self, message: String) {
+    pub(super) async fn fail(&self, message: String) {
         self.send(EngineEvent::Failed(Error::new(ErrorCode::Configuration, message))).await;
     }
 
     /// Tells the screen how things stand.
-    async fn tell(&mut self) {
+    pub(super) async fn tell(&mut self) {
         self.revision += 1;
         let situation = Situation {
             revision: self.revision,
             awaiting: self.passed.awaiting.clone(),
-            needs: self.passed.needs.clone(),
+            inputs: self.inputs(),
+            keyring: self.keyring.is_some(),
             plan: self.waiting.as_ref().map(|(_, change)| change.clone()),
         };
         self.send(EngineEvent::Situation(Arc::new(situation))).await;

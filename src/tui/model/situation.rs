@@ -2,7 +2,7 @@
 //! changed file that is not used yet. Built by the engine thread, read by the screen.
 
 use crate::config::gate::Awaiting;
-use crate::config::{ConfigChange, InputNeed, ServerName};
+use crate::config::{ConfigChange, InputConfig, ServerName};
 
 /// How the configuration stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,13 +11,44 @@ pub struct Situation {
     pub revision: u64,
     /// Servers that await approval, in file order.
     pub awaiting: Vec<Awaiting>,
-    /// Inputs without an answer.
-    pub needs: Vec<InputNeed>,
+    /// The declared inputs.
+    pub inputs: Vec<InputView>,
+    /// Whether answers can be kept in the keyring of the system.
+    pub keyring: bool,
     /// What a changed file would do that is not used yet.
     pub plan: Option<ConfigChange>,
 }
 
+/// A declared input and how it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputView {
+    /// As it is declared.
+    pub input: InputConfig,
+    /// How it stands.
+    pub state: InputState,
+    /// Approved servers that wait for it.
+    pub servers: Vec<ServerName>,
+}
+
+/// Where the answer to an input comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputState {
+    /// There is none.
+    Open,
+    /// The person, in this run.
+    Answered,
+    /// The keyring.
+    Kept,
+    /// `MCPDECK_INPUT_<ID>`.
+    Variable,
+}
+
 impl Situation {
+    /// The inputs that something waits for.
+    pub fn wanted(&self) -> impl Iterator<Item = &InputView> {
+        self.inputs.iter().filter(|input| !input.servers.is_empty())
+    }
+
     /// Servers a person is asked about now: switched off ones only when they are wanted.
     pub fn asked(&self) -> impl Iterator<Item = &Awaiting> {
         self.awaiting.iter().filter(|awaiting| !awaiting.disabled)

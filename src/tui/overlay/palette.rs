@@ -25,6 +25,8 @@ pub enum Pick {
     SavedCall(String),
     /// Use a theme.
     Theme(String),
+    /// Answer an input of the configuration.
+    Input(String),
     /// Turn the tour's page.
     TourPage(isize),
     /// Ask a server for a log level; none means the host's own view.

@@ -104,6 +104,14 @@ impl TextInput {
         self.cursor = from;
     }
 
+    /// Draws a sign for each character, with the cursor.
+    pub fn render_masked(&self, area: Rect, buf: &mut Buffer, style: Style, sign: &str) {
+        let masked = |text: &str| sign.repeat(text.graphemes(true).count());
+        let mut shown = Self::new(&masked(&self.text));
+        shown.cursor = masked(&self.text[..self.cursor]).len();
+        shown.render(area, buf, style);
+    }
+
     /// Draws it with its cursor, scrolled so that the cursor is visible.
     pub fn render(&self, area: Rect, buf: &mut Buffer, style: Style) {
         let before = Ink::line(&self.text[..self.cursor]);

@@ -1,0 +1,174 @@
+//! `trust`: what may run without being asked about, from the command line. Lists, approves and takes
+//! back; starts nothing.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::args::{Common, TrustArgs, TrustVerb};
+use super::configuration::problems;
+use super::exit::Exit;
+use super::{load, output};
+use crate::config::gate::{Gate, Passed};
+use crate::config::trust::{Review, TrustStore, Verdict};
+use crate::config::{Environment, ServerName};
+use crate::text::{SafeText, json as safe};
+
+/// `mcpdeck trust`
+pub fn trust(common: &Common, args: &TrustArgs) -> Exit {
+    let env = match load::environment(common) {
+        Ok(env) => env,
+        Err(diagnostics) => return problems(&diagnostics),
+    };
+    let Some(store) = TrustStore::of(&env) else {
+        return output::refuse("there is no folder in which approvals could be kept");
+    };
+    let passed = match read(common, &env, &store) {
+        Ok(passed) => passed,
+        Err(exit) => return exit,
+    };
+    let reviews = store.review(&passed.reviewed);
+    match &args.verb {
+        None | Some(TrustVerb::List) => list(&reviews, args.json),
+        Some(TrustVerb::Approve { servers, all }) => {
+            let chosen = match choose(&reviews, servers, *all) {
+                Ok(chosen) => chosen,
+                Err(exit) => return exit,
+            };
+            let names: Vec<ServerName> = chosen.iter().map(|r| r.server.clone()).collect();
+            match store.approve(&passed.reviewed, &names) {
+                Ok(()) => {
+                    let mut out = String::new();
+                    for review in chosen {
+                        describe(review, "approved", &mut out);
+                    }
+                    output::print(&out, Exit::Ok)
+                }
+                Err(error) => output::refuse(&format!("the approval was not kept: {error}")),
+            }
+        }
+        Some(TrustVerb::Revoke { servers, all }) => revoke(&store, &reviews, servers, *all),
+    }
+}
+
+fn read(common: &Common, env: &Environment, store: &TrustStore) -> Result<Passed, Exit> {
+    let files = load::files(common, env);
+    let loaded = crate::config::load(&files, env).map_err(|d| problems(&d))?;
+    let wrong: Vec<_> = loaded.diagnostics.iter().filter(|d| d.is_error()).cloned().collect();
+    if !wrong.is_empty() {
+        // The other servers can be approved all the same.
+        problems(&wrong);
+    }
+    Ok(Gate::Guarded(store.clone()).pass(loaded, (&files, env), None))
+}
+
+fn list(reviews: &[Review], json: bool) -> Exit {
+    let open = reviews.iter().any(|review| review.verdict != Verdict::Approved);
+    let exit = if open { Exit::Failed } else { Exit::Ok };
+    if json {
+        let servers: Vec<Value> = reviews.iter().map(as_json).collect();
+        return output::print(&(safe::pretty(&json!({ "servers": servers })) + "\n"), exit);
+    }
+    let mut out = String::new();
+    for review in reviews {
+        describe(review, word(&review.verdict), &mut out);
+    }
+    if open {
+        out.push_str("approve with `mcpdeck trust approve NAME` or `--all`, or in the dashboard\n");
+    }
+    output::print(&out, exit)
+}
+
+fn revoke(store: &TrustStore, reviews: &[Review], servers: &[String], all: bool) -> Exit {
+    let chosen = match choose(reviews, servers, all) {
+        Ok(chosen) => chosen,
+        Err(exit) => return exit,
+    };
+    let mut out = String::new();
+    for review in chosen {
+        let name = SafeText::line(review.server.as_str());
+        match store.revoke(&review.at.file, &review.server) {
+            Ok(true) => _ = writeln!(out, "{name}: no longer approved"),
+            Ok(false) => _ = writeln!(out, "{name}: was not approved"),
+            Err(error) => return output::refuse(&format!("{name}: {error}")),
+        }
+    }
+    output::print(&out, Exit::Ok)
+}
+
+fn choose<'r>(
+    reviews: &'r [Review],
+    servers: &[String],
+    all: bool,
+) -> Result<Vec<&'r Review>, Exit> {
+    if all {
+        return Ok(reviews.iter().collect());
+    }
+    if servers.is_empty() {
+        return Err(output::refuse("name the servers, or say `--all`"));
+    }
+    let find = |name: &String| {
+        let name = ServerName::new(name);
+        reviews.iter().find(|review| review.server == name).ok_or_else(|| {
+            let known: Vec<&str> = reviews.iter().map(|r| r.server.as_str()).collect();
+            let known = SafeText::line(&known.join(", "));
+            let name = SafeText::line(name.as_str());
+            output::refuse(&format!("there is no server `{name}` in the file; there are {known}"))
+        })
+    };
+    servers.iter().map(find).collect()
+}
+
+const fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Approved => "approved",
+        Verdict::New => "new",
+        Verdict::Changed(_) => "changed",
+    }
+}
+
+/// One server as people read it; every word of the command line is escaped already.
+fn describe(review: &Review, word: &str, out: &mut String) {
+    let name = SafeText::line(review.server.as_str());
+    let _ = writeln!(out, "{name}: {word}");
+    let value = |label: &str| {
+        let all =
+            review.shown.iter().filter(|(l, _)| l == label || l.starts_with(&format!("{label}[")));
+        all.map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+    };
+    let line = [value("command"), value("args"), value("url")].concat().join(" ");
+    let _ = writeln!(out, "  {}", SafeText::line(&line));
+    for danger in &review.dangers {
+        let _ = writeln!(out, "  careful: {}", SafeText::line(danger));
+    }
+    if let Verdict::Changed(fields) = &review.verdict {
+        for field in fields {
+            for (sign, side) in [('-', &field.before), ('+', &field.after)] {
+                if let Some(side) = side {
+                    let line = format!("{sign} {}  {side}", field.field);
+                    let _ = writeln!(out, "  {}", SafeText::line(&line));
+                }
+            }
+        }
+    }
+}
+
+fn as_json(review: &Review) -> Value {
+    let shown: serde_json::Map<String, Value> =
+        review.shown.iter().map(|(label, value)| (label.clone(), json!(value))).collect();
+    let changes: Vec<Value> = match &review.verdict {
+        Verdict::Changed(fields) => fields
+            .iter()
+            .map(|f| json!({ "field": f.field, "before": f.before, "after": f.after }))
+            .collect(),
+        _ => Vec::new(),
+    };
+    json!({
+        "server": review.server,
+        "at": review.at.to_string(),
+        "state": word(&review.verdict),
+        "runs": shown,
+        "changes": changes,
+        "dangers": review.dangers,
+    })
+}

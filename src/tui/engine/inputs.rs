@@ -1,0 +1,151 @@
+//! Answers to inputs: given by the person, kept in memory or on request in the keyring, changed and
+//! forgotten. Which inputs are in the keyring is remembered by name; values are written nowhere.
+
+use std::path::PathBuf;
+
+use super::work::{Heard, Work};
+use crate::config::atomic::{Readers, replace};
+use crate::config::{Hold, ServerName};
+use crate::secret::Secret;
+use crate::tui::effect::Keep;
+use crate::tui::keyring::{Keyring, Place};
+use crate::tui::model::{InputState, InputView};
+
+impl Work {
+    /// Uses an answer of the person.
+    pub(super) async fn answer(&mut self, id: String, value: Secret, keep: Keep) {
+        self.files.environment.inputs.insert(id.clone(), value.clone());
+        self.fresh_answers();
+        let was_kept = self.kept.contains(&id);
+        match (keep, &self.keyring) {
+            (Keep::Keyring, Some(keyring)) => {
+                let (keyring, place) = (keyring.clone(), self.place(&id));
+                let heard = self.heard.clone();
+                tokio::spawn(async move {
+                    let kept = keyring.set(&place, &value).await;
+                    let _ = heard.send(Heard::Kept(id, kept)).await;
+                });
+            }
+            (Keep::Keyring, None) => {
+                self.fail("there is no keyring here; the answer is kept until the end".to_owned())
+                    .await;
+            }
+            (Keep::Memory, _) if was_kept => self.forget_kept(&id),
+            (Keep::Memory, _) => {}
+        }
+    }
+
+    /// Forgets an answer, in the keyring too; the servers that use it wait again.
+    pub(super) fn forget(&mut self, id: &str) {
+        self.files.environment.inputs.remove(id);
+        self.fresh_answers();
+        self.forget_kept(id);
+    }
+
+    fn forget_kept(&mut self, id: &str) {
+        if self.kept.remove(id) {
+            self.remember_kept();
+            if let Some(keyring) = self.keyring.clone() {
+                let place = self.place(id);
+                tokio::spawn(async move { keyring.forget(&place).await });
+            }
+        }
+    }
+
+    /// The answers changed: the files are read anew with them, which is the person's own wish.
+    fn fresh_answers(&mut self) {
+        self.expected = true;
+        if let Some(watch) = &self.watch {
+            watch.set_environment(self.files.environment.clone());
+        }
+    }
+
+    /// Asks the keyring for what was put there before.
+    pub(super) fn look_up_kept(&mut self) {
+        let path = self.files.environment.var("PATH").map(str::to_owned);
+        self.keyring = Keyring::find(path.as_deref());
+        let text = self.kept_file().and_then(|file| std::fs::read_to_string(file).ok());
+        self.kept = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let Some(keyring) = self.keyring.clone() else { return };
+        for id in self.kept.clone() {
+            let (keyring, place, heard) = (keyring.clone(), self.place(&id), self.heard.clone());
+            tokio::spawn(async move {
+                let found = keyring.get(&place).await;
+                let _ = heard.send(Heard::Found(id, found)).await;
+            });
+        }
+    }
+
+    /// The keyring has answered.
+    pub(super) async fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Found(id, Ok(Some(value))) => {
+                // What the person typed meanwhile is newer.
+                if self.files.environment.input(&id).is_none() {
+                    self.files.environment.inputs.insert(id, value);
+                    self.fresh_answers();
+                }
+            }
+            Heard::Found(id, Ok(None)) => {
+                self.kept.remove(&id);
+                self.remember_kept();
+                self.tell().await;
+            }
+            Heard::Kept(id, Ok(())) => {
+                self.kept.insert(id);
+                self.remember_kept();
+                self.tell().await;
+            }
+            Heard::Found(_, Err(error)) | Heard::Kept(_, Err(error)) => self.fail(error).await,
+        }
+    }
+
+    /// The declared inputs and how they stand.
+    pub(super) fn inputs(&self) -> Vec<InputView> {
+        let environment = &self.files.environment;
+        let declared = self.passed.config.inputs.iter();
+        declared
+            .map(|input| {
+                let id = &input.id;
+                let state = if environment.inputs.contains_key(id) {
+                    let kept = self.kept.contains(id);
+                    if kept { InputState::Kept } else { InputState::Answered }
+                } else if environment.input(id).is_some() {
+                    InputState::Variable
+                } else {
+                    InputState::Open
+                };
+                let waiting = self.passed.needs.iter().find(|need| need.input.id == *id);
+                // What is not approved yet has no claim to be given anything.
+                let waits = |name: &&ServerName| {
+                    let server = self.passed.config.servers.get(*name);
+                    matches!(server.and_then(|s| s.hold.as_ref()), Some(Hold::Input(_)))
+                };
+                let servers = waiting.map(|need| need.servers.iter().filter(waits).cloned());
+                let servers = servers.map(Iterator::collect).unwrap_or_default();
+                InputView { input: input.clone(), state, servers }
+            })
+            .collect()
+    }
+
+    fn place(&self, id: &str) -> Place {
+        let file = self.files.files.last().cloned().unwrap_or_default();
+        let file = self.files.environment.absolute(&file).display().to_string();
+        Place { file, input: id.to_owned() }
+    }
+
+    fn kept_file(&self) -> Option<PathBuf> {
+        let state = self.files.environment.state_dir.as_ref()?;
+        let file = self.place("").file;
+        Some(state.join("inputs").join(format!("{}.json", crate::config::trust::file_key(&file))))
+    }
+
+    fn remember_kept(&self) {
+        let text = serde_json::to_string(&self.kept).unwrap_or_default();
+        if let Some(file) = self.kept_file()
+            && let Err(error) = replace(&file, text.as_bytes(), Readers::Owner)
+        {
+            tracing::warn!(%error, "which inputs are in the keyring was not remembered");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The keyring of the person's system, through the program the system has for it: `secret-tool` of
+//! the Secret Service on Linux and the BSDs, `security` on macOS. Values go in and out through
+//! pipes, never through arguments. Asked for nothing that was not kept here before: a keyring may
+//! have to be unlocked by hand.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+
+use crate::secret::Secret;
+
+/// How long a person may take to unlock it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest value that is read back, in bytes.
+const LONGEST: u64 = 64 << 10;
+
+/// The program that speaks to the keyring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyring {
+    program: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    SecretTool,
+    Security,
+}
+
+/// Which input of which file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The configuration file, absolute.
+    pub file: String,
+    /// Id of the input.
+    pub input: String,
+}
+
+impl Keyring {
+    /// The keyring of this system, when its program is on `path` (the value of `PATH`).
+    pub fn find(path: Option<&str>) -> Option<Self> {
+        let (name, kind) = if cfg!(target_os = "macos") {
+            ("security", Kind::Security)
+        } else {
+            ("secret-tool", Kind::SecretTool)
+        };
+        let folders = std::env::split_paths(path?).filter(|folder| folder.is_absolute());
+        let program = folders.map(|folder| folder.join(name)).find(|p| is_program(p))?;
+        Some(Self { program, kind })
+    }
+
+    /// Keeps a value.
+    ///
+    /// # Errors
+    /// A sentence without the value.
+    pub async fn set(&self, place: &Place, value: &Secret) -> Result<(), String> {
+        let (args, input) = match self.kind {
+            Kind::SecretTool => {
+                let label = format!("mcpdeck input {}", place.input);
+                let mut args = vec!["store".to_owned(), format!("--label={label}")];
+                args.extend(attributes(place));
+                (args, value.expose().to_owned())
+            }
+            Kind::Security => {
+                // Its own command language, read from stdin: nothing stands in the arguments.
+                let line = format!(
+                    "add-generic-password -U -s {} -a {} -w {}\n",
+                    quoted("mcpdeck"),
+                    quoted(&account(place)),
+                    quoted(value.expose())
+                );
+                (vec!["-i".to_owned()], line)
+            }
+        };
+        self.run(&args, &input).await.map(|_| ())
+    }
+
+    /// The value that was kept; `None` when there is none.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub async fn get(&self, place: &Place) -> Result<Option<Secret>, String> {
+        let args = match self.kind {
+            Kind::SecretTool => {
+                let mut args = vec!["lookup".to_owned()];
+                args.extend(attributes(place));
+                args
+            }
+            Kind::Security => ["find-generic-password", "-s", "mcpdeck", "-w", "-a"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([account(place)])
+                .collect(),
+        };
+        let text = self.run(&args, "").await?;
+        // `security` ends the value with a line break, `secret-tool` does not.
+        let text = if self.kind == Kind::Security { text.trim_end_matches('\n') } else { &text };
+        Ok((!text.is_empty()).then(|| Secret::new(text)))
+    }
+
+    /// Forgets a value.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub async fn forget(&self, place: &Place) -> Result<(), String> {
+        let args = match self.kind {
+            Kind::SecretTool => {
+                let mut args = vec!["clear".to_owned()];
+                args.extend(attributes(place));
+                args
+            }
+            Kind::Security => ["delete-generic-password", "-s", "mcpdeck", "-a"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([account(place)])
+                .collect(),
+        };
+        self.run(&args, "").await.map(|_| ())
+    }
+
+    async fn run(&self, args: &[String], input: &str) -> Result<String, String> {
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let fail = |what: String| format!("the keyring ({name}): {what}");
+        let mut child = Command::new(&self.program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| fail(error.to_string()))?;
+        let spoken = async {
+            if let Some(mut stdin) = child.stdin.take() {
+                // One that does not read what it is given says so by its exit.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+            let mut text = String::new();
+            if let Some(stdout) = child.stdout.take() {
+                stdout.take(LONGEST).read_to_string(&mut text).await?;
+            }
+            Ok::<_, std::io::Error>((child.wait().await?, text))
+        };
+        match tokio::time::timeout(PATIENCE, spoken).await {
+            Ok(Ok((status, text))) if status.success() => Ok(text),
+            Ok(Ok((status, _))) => Err(fail(status.to_string())),
+            Ok(Err(error)) => Err(fail(error.to_string())),
+            Err(_) => Err(fail("it did not answer".to_owned())),
+        }
+    }
+}
+
+fn attributes(place: &Place) -> [String; 6] {
+    ["service", "mcpdeck", "file", &place.file, "input", &place.input].map(str::to_owned)
+}
+
+fn account(place: &Place) -> String {
+    format!("{}#{}", place.file, place.input)
+}
+
+/// A word of the command language of `security -i`.
+fn quoted(word: &str) -> String {
+    let mut out = String::from("\"");
+    for c in word.chars() {
+        if matches!(c, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out.push('"');
+    out
+}
+
+fn is_program(path: &Path) -> bool {
+    let Ok(meta) = std::fs::metadata(path) else { return false };
+    #[cfg(unix)]
+    let runs = std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let runs = true;
+    meta.is_file() && runs
+}

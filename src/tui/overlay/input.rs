@@ -1,0 +1,271 @@
+//! A value that the configuration asks for (`${input:id}`): typed, masked when it is a password, or
+//! picked from a list. What is typed here is shown nowhere else and written nowhere.
+
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{Verdict, fuzzy};
+use crate::config::InputKind;
+use crate::secret::Secret;
+use crate::tui::action::Action;
+use crate::tui::effect::{ConfigCommand, Effect, Keep};
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::{InputState, InputView, Model};
+use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::theme::Role;
+use crate::tui::widget::{ListState, Pen, TextInput};
+
+/// One input being answered.
+#[derive(Clone)]
+pub struct InputDialog {
+    /// The input.
+    pub view: InputView,
+    typed: TextInput,
+    keep: Keep,
+    keyring: bool,
+    /// Choices that fit what is typed.
+    found: Vec<usize>,
+    list: ListState<usize>,
+}
+
+impl std::fmt::Debug for InputDialog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // What is typed may be a password.
+        f.debug_struct("InputDialog").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+/// Rows above and below the choices: description, typed text, gap; gap, who asks, where it is kept,
+/// keys.
+const AROUND: u16 = 7;
+/// Most choices shown at a time.
+const CHOICES: u16 = 8;
+
+impl InputDialog {
+    /// A dialog for an input; what is offered stands there already.
+    pub fn new(view: InputView, keyring: bool) -> Self {
+        let keep = if view.state == InputState::Kept { Keep::Keyring } else { Keep::Memory };
+        let mut dialog = Self {
+            view,
+            typed: TextInput::default(),
+            keep,
+            keyring,
+            found: Vec::new(),
+            list: ListState::default(),
+        };
+        let default = dialog.view.input.default.clone();
+        match (&dialog.view.input.kind, default) {
+            (InputKind::PromptString { .. }, Some(default)) => {
+                dialog.typed = TextInput::new(&default);
+            }
+            (InputKind::PickString { options }, default) => {
+                let at = default.and_then(|d| options.iter().position(|o| *o == d)).unwrap_or(0);
+                let count = options.len();
+                dialog.found = (0..count).collect();
+                dialog.list.select_index(at, count, |n| n);
+            }
+            (InputKind::PromptString { .. }, None) => {}
+        }
+        dialog
+    }
+
+    /// Its title.
+    pub fn title(&self) -> Ink {
+        ink!("input {}", Ink::line(&self.view.input.id))
+    }
+
+    /// Rows it wants, the frame included.
+    pub(super) fn height(&self) -> u16 {
+        let choices = match &self.view.input.kind {
+            InputKind::PickString { options } => (options.len() as u16).clamp(1, CHOICES),
+            InputKind::PromptString { .. } => return AROUND + 2,
+        };
+        AROUND + choices + 3
+    }
+
+    fn options(&self) -> &[String] {
+        match &self.view.input.kind {
+            InputKind::PickString { options } => options,
+            InputKind::PromptString { .. } => &[],
+        }
+    }
+
+    const fn is_pick(&self) -> bool {
+        matches!(self.view.input.kind, InputKind::PickString { .. })
+    }
+
+    /// The line being typed.
+    pub(super) const fn typing(&mut self) -> &mut TextInput {
+        &mut self.typed
+    }
+
+    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
+        let taken = self.typed.key(key);
+        if self.is_pick() {
+            let found = fuzzy(self.typed.text(), self.options(), |option| option.as_str().into());
+            self.list.select_index(0, found.len(), |n| found[n]);
+            self.found = found;
+        }
+        taken
+    }
+
+    pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {
+        match action {
+            Action::Up => self.step(-1),
+            Action::Down => self.step(1),
+            Action::PageUp => self.step(-(CHOICES as isize)),
+            Action::PageDown => self.step(CHOICES as isize),
+            Action::Keep if self.keyring => {
+                self.keep = match self.keep {
+                    Keep::Memory => Keep::Keyring,
+                    Keep::Keyring => Keep::Memory,
+                };
+            }
+            Action::Keep => out.warn(ink!("there is no keyring here that could be used")),
+            Action::Forget if self.view.state == InputState::Open => {
+                out.warn(ink!("there is no answer to forget"));
+            }
+            Action::Forget => {
+                let id = self.view.input.id.clone();
+                out.effect(Effect::Config(ConfigCommand::Forget(id)));
+                return Verdict::Close;
+            }
+            Action::Open => return self.answer(out),
+            Action::Back => {
+                if !self.view.servers.is_empty() {
+                    out.warn(ink!("asked again with i"));
+                }
+                return Verdict::Close;
+            }
+            Action::QuitNow | Action::Redraw | Action::Suspend => return Verdict::Pass,
+            _ => {}
+        }
+        Verdict::Stay
+    }
+
+    fn step(&mut self, delta: isize) {
+        let found = &self.found;
+        self.list.step(delta, found.len(), |n| found[n]);
+        self.list.reveal(self.found.len(), usize::from(CHOICES));
+    }
+
+    fn answer(&self, out: &mut Out) -> Verdict {
+        let value = if self.is_pick() {
+            let picked = self.list.selected().filter(|n| self.found.contains(n));
+            let Some(option) = picked.and_then(|n| self.options().get(*n)) else {
+                out.warn(ink!("nothing is picked"));
+                return Verdict::Stay;
+            };
+            option.clone()
+        } else {
+            let typed = self.typed.text();
+            // Nothing typed is no answer, unless the file offers nothing as one.
+            if typed.is_empty() && self.view.input.default.as_deref() != Some("") {
+                out.warn(ink!("type a value first"));
+                return Verdict::Stay;
+            }
+            typed.to_owned()
+        };
+        let id = self.view.input.id.clone();
+        let answer = ConfigCommand::Answer { id, value: Secret::new(value), keep: self.keep };
+        out.effect(Effect::Config(answer));
+        Verdict::Close
+    }
+
+    pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) {
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.step(delta.signum()),
+            Gesture::Click(at) | Gesture::DoubleClick(at) if self.is_pick() => {
+                let first = inner.y + 3;
+                let row = self.list.top() + usize::from(at.y.saturating_sub(first));
+                if at.y >= first && row < self.found.len() {
+                    let found = &self.found;
+                    self.list.select_index(row, found.len(), |n| found[n]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.put(Ink::line(&self.view.input.description), cx.style(Role::Foreign));
+        let line = Rect { y: area.y + 1, height: area.height.saturating_sub(1).min(1), ..area };
+        if matches!(self.view.input.kind, InputKind::PromptString { password: true }) {
+            let sign = if cx.glyphs.ellipsis == "~" { "*" } else { "•" };
+            self.typed.render_masked(line, buf, cx.style(Role::Input), sign);
+        } else {
+            self.typed.render(line, buf, cx.style(Role::Input));
+        }
+        let below =
+            Rect { y: area.y + 3, height: area.height.saturating_sub(AROUND).min(CHOICES), ..area };
+        self.render_choices(cx, below, buf);
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.at(0, area.height.saturating_sub(3));
+        pen.put(self.standing(), cx.style(Role::Muted));
+        pen.at(0, area.height.saturating_sub(2));
+        let kept: &'static str = match self.keep {
+            Keep::Memory => "kept until mcpdeck ends, written nowhere",
+            Keep::Keyring => "kept in the keyring of this computer",
+        };
+        pen.put(kept, cx.style(Role::Muted));
+        pen.at(0, area.height.saturating_sub(1));
+        for row in cx.keymap.rows(&[Scope::Input]).into_iter().filter(|row| row.footer > 0) {
+            let label: &'static str = match (row.action, self.keep) {
+                (Action::Keep, _) if !self.keyring => continue,
+                (Action::Keep, Keep::Keyring) => "only until the end",
+                (Action::Forget, _) if self.view.state == InputState::Open => continue,
+                (Action::Open, _) => "use it",
+                (Action::Back, _) => "later",
+                (action, _) => action.label(),
+            };
+            pen.put(Ink::line(&row.chords[0].to_string()), cx.style(Role::Key));
+            pen.put(ink!(" {}   ", label), cx.style(Role::Muted));
+        }
+    }
+
+    fn render_choices(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        if !self.is_pick() {
+            return;
+        }
+        if self.found.is_empty() {
+            Pen::new(buf, area).put("nothing fits", cx.style(Role::Faint));
+        }
+        for (row, n) in self.list.window(self.found.len(), usize::from(area.height)).enumerate() {
+            let Some(option) = self.found.get(n).and_then(|index| self.options().get(*index))
+            else {
+                continue;
+            };
+            let line = Rect { y: area.y + row as u16, height: 1, ..area };
+            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+            let selected = self.list.selected() == self.found.get(n);
+            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+            pen.put(Ink::line(option), cx.style(Role::Text));
+            if selected {
+                pen.row_style(cx.style(Role::Selection));
+            }
+        }
+    }
+
+    /// Who waits for it, and whether there is an answer already.
+    fn standing(&self) -> Ink {
+        let mut text = match self.view.state {
+            InputState::Open => Ink::default(),
+            InputState::Answered => ink!("answered; a new answer restarts who uses it"),
+            InputState::Kept => {
+                ink!("answered from the keyring; a new answer restarts who uses it")
+            }
+            InputState::Variable => ink!("answered by a variable; an answer here wins over it"),
+        };
+        if let Some(first) = self.view.servers.first() {
+            text.push(ink!("{} waits for it", Model::name(first)));
+            let more = self.view.servers.len() - 1;
+            if more > 0 {
+                text.push(ink!(", and {} more", more));
+            }
+        }
+        text
+    }
+}
