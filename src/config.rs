@@ -3,6 +3,7 @@
 //! A leaf: it knows nothing of the engine, a terminal or a network. Reads files only in
 //! `discover`, `load` and `watch`.
 
+pub mod answers;
 pub mod atomic;
 pub mod change;
 pub mod diagnostics;

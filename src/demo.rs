@@ -2,7 +2,8 @@
 //! that every part of the deck can be seen with nothing installed.
 //!
 //! `atlas` is a server on rmcp with everything that can be shown; `crew` asks, `gremlin`
-//! misbehaves and `beacon` speaks the newest protocol: these are scripts for the mock engine. What
+//! misbehaves and `beacon` speaks the newest protocol: these are scripts for the mock engine. The
+//! [`Purser`] stands in for a model that drafts answers. What
 //! the servers say is fixed, so that screens made from them can be compared.
 
 mod atlas;
@@ -10,6 +11,9 @@ mod chart;
 mod desk;
 mod geo;
 mod library;
+mod purser;
+
+pub use purser::Purser;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -7,98 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::approvals::RequestHandler;
 use crate::host::{Answer, PendingRequest, RequestKind};
 
-/// The file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(title = "Scripted answers of mcpdeck")]
-pub struct Answers {
-    /// Where editors find the schema of this file.
-    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
-    pub schema: Option<String>,
-    /// Entries, the first that matches wins.
-    pub answers: Vec<ScriptedAnswer>,
-}
-
-/// One entry.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ScriptedAnswer {
-    /// Only requests of this server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<String>,
-    /// Only requests of this kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<AskedKind>,
-    /// Only requests whose parameters, as JSON text, match this regular expression.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub matches: Option<String>,
-    /// How many requests it answers; without a limit when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub times: Option<u64>,
-    /// What is answered.
-    #[serde(flatten)]
-    pub reply: Reply,
-}
-
-/// What a server asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum AskedKind {
-    /// `sampling/createMessage`
-    Sampling,
-    /// `elicitation/create` with a form
-    Elicitation,
-    /// `elicitation/create` with a URL
-    UrlElicitation,
-    /// `roots/list`
-    Roots,
-}
-
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Reply {
-    /// The result exactly as it is sent.
-    Result(Value),
-    /// Text of the assistant (sampling).
-    Text(String),
-    /// Content of an accepted form (elicitation).
-    Accept(Value),
-    /// The form is declined.
-    Decline(bool),
-    /// The form is cancelled.
-    Cancel(bool),
-    /// Refused, with this reason.
-    Refuse(String),
-}
-
-impl Reply {
-    fn answer(&self) -> Answer {
-        match self {
-            Self::Result(value) => Answer::Result(value.clone()),
-            Self::Text(text) => Answer::Result(serde_json::json!({
-                "role": "assistant",
-                "content": {"type": "text", "text": text},
-                "model": "scripted",
-                "stopReason": "endTurn",
-            })),
-            Self::Accept(content) => {
-                Answer::Result(serde_json::json!({"action": "accept", "content": content}))
-            }
-            Self::Decline(_) => Answer::Result(serde_json::json!({"action": "decline"})),
-            Self::Cancel(_) => Answer::Result(serde_json::json!({"action": "cancel"})),
-            Self::Refuse(reason) => Answer::Refuse { code: -1, message: reason.clone() },
-        }
-    }
-}
+pub use crate::config::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
 
 /// Answers from a script; counts what it had no answer for.
 #[derive(Clone, Default)]
@@ -147,7 +62,10 @@ impl Script {
         let found = self.inner.entries.iter().find(|line| line.takes(server, kind, params));
         if let Some(line) = found {
             line.used.fetch_add(1, Ordering::Relaxed);
-            return Some(line.entry.reply.answer());
+            return Some(match line.entry.reply.result() {
+                Ok(result) => Answer::Result(result),
+                Err(message) => Answer::Refuse { code: -1, message },
+            });
         }
         // Roots are answered from the configuration and are nobody's decision.
         if *kind != RequestKind::Roots {

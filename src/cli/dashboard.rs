@@ -10,6 +10,7 @@ use super::{load, output};
 use crate::config::gate::Gate;
 use crate::config::render::{Colour, render_all};
 use crate::config::{Diagnostic, Loaded, LogLevel, McpConfig, ServerConfig, TrustStore, discover};
+use crate::host::approvals::Drafter;
 use crate::secret::{Redactor, Secret};
 use crate::telemetry::Telemetry;
 use crate::tui::{FileSource, HostLogLevel, Masks, Options, Source};
@@ -29,11 +30,22 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
         masks: Some(masks(telemetry)),
+        drafter: drafter(cli),
     };
     crate::tui::run(options).map_err(|error| {
         output::complain(&error.to_string());
         output::refuse("without a terminal there are --check, list, call and status")
     })
+}
+
+/// The demo brings something that drafts answers, so that this can be seen without a model.
+fn drafter(cli: &Cli) -> Option<Arc<dyn Drafter>> {
+    #[cfg(feature = "demo")]
+    if cli.dashboard.demo {
+        return Some(Arc::new(crate::demo::Purser));
+    }
+    let _ = cli;
+    None
 }
 
 fn source(cli: &Cli) -> Result<Source, Exit> {

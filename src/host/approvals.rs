@@ -141,7 +141,7 @@ pub trait RequestHandler: Send + Sync + 'static {
 
 /// A rule of this session: how the next requests of one kind are decided without asking. Set by a
 /// person while the deck runs; forgotten when it ends.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRule {
     /// What is done; [`ApprovalRule::Ask`] overrules an entry that denies or answers by itself.

@@ -102,6 +102,8 @@ actions! {
     Inputs = "inputs", "answer inputs", "Answer or change what the configuration asks for";
     Keep = "keep", "keep in the keyring", "Keep the answer in the keyring, or only until the end";
     Forget = "forget", "forget it", "Forget the answer, also in the keyring";
+    Rules = "rules", "rules", "Decide requests of a server by a rule: ask, deny, answer the same";
+    Roots = "roots", "roots", "Change the roots shared with a server";
     Palette = "palette", "palette", "Find and run any action";
     Help = "help", "help", "Show the keys that work here";
     Theme = "theme", "theme", "Use the next theme";

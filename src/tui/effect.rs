@@ -2,10 +2,12 @@
 //! messages.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::config::answers::ScriptedAnswer;
 use crate::config::history::HistoryRecord;
 use crate::config::saved::SavedCall;
 use crate::config::{LogLevel, RootConfig, ServerName};
@@ -28,6 +30,14 @@ pub enum Effect {
     CancelCall(CallToken),
     /// Answer a server.
     Answer(ApprovalId, Answer),
+    /// Deny these together; those that are no longer open are only counted.
+    Deny(Vec<(ApprovalId, Answer)>),
+    /// Give a request more time.
+    MoreTime(ApprovalId, Duration),
+    /// Ask the registered model for a draft; the parameters as edited, when they were.
+    Draft(ApprovalId, Option<Arc<Value>>),
+    /// Keep an answer beside the configuration.
+    KeepAnswer(Box<ScriptedAnswer>),
     /// Set or take back a rule of this session.
     ApprovalRule(ServerName, RuleKind, Option<SessionRule>),
     /// Drop a cache entry, or all.
@@ -75,8 +85,8 @@ pub enum Effect {
     SaveCall(String, Box<SavedCall>),
     /// Append to the history of calls.
     Record(HistoryRecord),
-    /// Open a URL that the person has confirmed.
-    OpenUrl(url::Url),
+    /// Open a URL that the person has confirmed for this request.
+    OpenUrl(ApprovalId, url::Url),
     /// Remember the preferences.
     SavePrefs(Box<Prefs>),
     /// Ring the bell.

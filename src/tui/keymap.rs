@@ -59,8 +59,14 @@ pub enum Scope {
     Result,
     /// The answering screen.
     Answer,
+    /// The answering screen over a completion.
+    AnswerSampling,
+    /// The answering screen over an elicitation.
+    AnswerElicitation,
     /// The answering screen while nothing is typed.
     AnswerReading,
+    /// The screen where roots are shared.
+    Roots,
 }
 
 impl Scope {
@@ -89,7 +95,10 @@ impl Scope {
         Self::FormLine,
         Self::Result,
         Self::Answer,
+        Self::AnswerSampling,
+        Self::AnswerElicitation,
         Self::AnswerReading,
+        Self::Roots,
     ];
 
     /// Its name in keymap files and help.
@@ -118,7 +127,10 @@ impl Scope {
             Self::FormLine => "form-line",
             Self::Result => "result",
             Self::Answer => "answer",
+            Self::AnswerSampling => "answer-sampling",
+            Self::AnswerElicitation => "answer-elicitation",
             Self::AnswerReading => "answer-reading",
+            Self::Roots => "roots",
         }
     }
 

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use crossterm::event::Event;
 use serde_json::Value;
 
+use crate::config::answers::Answers;
 use crate::config::{McpConfig, ServerName};
+use crate::host::approvals::Drafted;
 use crate::host::cache::{CacheKey, CacheView};
 use crate::host::call::CallView;
 use crate::host::logs::LogRecord;
 use crate::host::metrics::ServerMetrics;
 use crate::host::ring::Batch;
 use crate::host::traffic::TrafficRecord;
-use crate::host::{CallId, CallOutcome, Error, HostView, Progress, Timestamp};
+use crate::host::{ApprovalId, CallId, CallOutcome, Error, HostView, Progress, Timestamp};
 use crate::text::SafeText;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
@@ -69,6 +71,14 @@ pub enum Message {
     CallProgress(CallToken, Progress),
     /// The editor was closed; the text, unless it was abandoned.
     Edited(EditToken, Result<String, SafeText>),
+    /// What drafts answers.
+    Drafter(Option<SafeText>),
+    /// The registered model has drafted an answer, or could not.
+    Drafted(ApprovalId, Result<Drafted, Error>),
+    /// A browser was started for a request, or could not be.
+    Opened(ApprovalId, Result<(), SafeText>),
+    /// The answers that are kept beside the configuration.
+    KeptAnswers(Answers),
     /// A file was read for a field.
     FileRead(EditToken, Result<Vec<u8>, SafeText>),
     /// A file that was to be written is there already.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{McpConfig, ServerName};
+use crate::host::approvals::PendingRequest;
 use crate::host::cache::CacheView;
 use crate::host::call::CallView;
 use crate::host::logs::LogRecord;
@@ -79,6 +80,10 @@ pub struct Model {
     pub files: Vec<FileText>,
     /// What of the configuration waits for the person.
     pub situation: Arc<Situation>,
+    /// What drafts answers, when something is registered.
+    pub drafter: Option<SafeText>,
+    /// Drafts of answers whose requests were withdrawn, with the reasons: kept to be copied.
+    pub kept_drafts: Vec<(Arc<PendingRequest>, SafeText)>,
     /// Whether the engine is there.
     pub engine: EngineState,
     /// Now.

@@ -18,7 +18,7 @@ mod input;
 mod palette;
 pub use consent::Consent;
 pub use input::InputDialog;
-pub use palette::{Choice, Palette, Pick, fuzzy};
+pub use palette::{ApprovalPick, Choice, Palette, Pick, fuzzy};
 
 /// Something over the panes.
 #[derive(Clone, Debug)]

@@ -163,14 +163,23 @@ pub struct Out {
     pub toast: Option<Toast>,
     /// A request of a server to answer.
     pub answer: Option<crate::host::ApprovalId>,
-    /// A server all of whose requests are to be denied.
-    pub deny_all: Option<crate::config::ServerName>,
+    /// Requests that are to be denied together.
+    pub deny_all: Option<DenyAll>,
     /// An entry of a server's list to call, get or read.
     pub call: Option<(crate::config::ServerName, crate::host::capabilities::ListKind, String)>,
     /// Another pane to show.
     pub goto: Option<PaneId>,
     /// Preferences changed.
     pub remember: bool,
+}
+
+/// Requests of a server that are to be denied together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DenyAll {
+    /// Whose.
+    pub server: crate::config::ServerName,
+    /// Which.
+    pub ids: Vec<crate::host::ApprovalId>,
 }
 
 impl Out {

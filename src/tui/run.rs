@@ -12,8 +12,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::LogLevel;
+use crate::config::answers::Answers;
 use crate::config::history::History;
 use crate::config::saved::SavedCalls;
+use crate::host::approvals::Drafter;
 use crate::host::clock::Clock;
 use crate::host::{Error, ErrorCode};
 use crate::text::SafeText;
@@ -53,6 +55,8 @@ pub struct Options {
     pub log_level: Option<HostLogLevel>,
     /// Keeps the secrets of every configuration out of the program's own log.
     pub masks: Option<Masks>,
+    /// Drafts answers to requests of servers, for the person to approve.
+    pub drafter: Option<Arc<dyn Drafter>>,
 }
 
 /// Runs the dashboard until the person leaves; gives the exit code of the program.
@@ -81,6 +85,7 @@ struct Deck {
     clock: Clock,
     messages: mpsc::Sender<Message>,
     leaving: Option<Leaving>,
+    drafter: Option<Arc<dyn Drafter>>,
 }
 
 /// The way out.
@@ -117,13 +122,20 @@ impl Deck {
             Source::Files(source) => source.files.last().map(|file| SavedCalls::path_beside(file)),
             Source::Config(_) => None,
         };
+        let answers_file = match &options.source {
+            Source::Files(source) => source.files.last().map(|file| Answers::path_beside(file)),
+            Source::Config(_) => None,
+        };
+        let kept = answers_file.as_deref().map(Answers::load).transpose();
         let history = history_file.as_deref().map(History::load).unwrap_or_default();
         let saved = calls_file.as_deref().map(SavedCalls::load).transpose();
         let saved_problem = saved.as_ref().err().map(ToString::to_string);
+        let saved_problem = saved_problem.or_else(|| kept.as_ref().err().cloned());
         let mut setup = setup(&options, &places, read_prefs(prefs_file.as_deref()));
         setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
         let asks = setup.graphics.asks(std::env::var("TERM").ok().as_deref());
         let mut app = App::new(setup, clock.now());
+        app.use_kept_answers(kept.ok().flatten().unwrap_or_default());
         let (messages, mut incoming) = mpsc::channel(256);
         let _guard = PanicGuard::install(messages.clone());
         let signals = Signals::listen()?;
@@ -143,12 +155,15 @@ impl Deck {
             session,
             signals,
             input: InputThread::spawn(input_sender)?,
-            runner: Runner::new(messages.clone(), prefs_file).remembering(history_file, calls_file),
+            runner: Runner::new(messages.clone(), prefs_file)
+                .remembering(history_file, calls_file)
+                .keeping_answers(answers_file),
             engine: Engine::spawn(options.source, options.masks, engine_sender)?,
             pacer: Pacer::default(),
             clock,
             messages,
             leaving: None,
+            drafter: options.drafter,
         };
         deck.pacer.drawn(Instant::now());
         tokio::spawn(follow_user_files(places, deck.messages.clone()));
@@ -251,7 +266,12 @@ impl Deck {
             EngineEvent::Ready(host) => {
                 self.engine.attach(host.clone());
                 self.runner.host = Some(host.clone());
+                if let Some(drafter) = self.drafter.take() {
+                    host.set_drafter(drafter);
+                }
+                let drafter = host.drafter_name();
                 tokio::spawn(crate::tui::pump::run(host, self.messages.clone()));
+                self.update(Message::Drafter(drafter)).await?;
                 self.update(Message::EngineReady).await
             }
         }

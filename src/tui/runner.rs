@@ -17,6 +17,8 @@ use crate::tui::message::{CallToken, Message};
 use crate::tui::result::{Content, PictureJob};
 use crate::tui::state;
 
+mod requests;
+
 /// Does effects that need no terminal.
 pub struct Runner {
     /// The engine, once it is there.
@@ -25,6 +27,7 @@ pub struct Runner {
     prefs_file: Option<PathBuf>,
     history_file: Option<PathBuf>,
     calls_file: Option<PathBuf>,
+    answers_file: Option<PathBuf>,
     calls: HashMap<CallToken, CancellationToken>,
 }
 
@@ -37,6 +40,7 @@ impl Runner {
             prefs_file,
             history_file: None,
             calls_file: None,
+            answers_file: None,
             calls: HashMap::new(),
         }
     }
@@ -46,6 +50,13 @@ impl Runner {
     pub fn remembering(mut self, history: Option<PathBuf>, calls: Option<PathBuf>) -> Self {
         self.history_file = history;
         self.calls_file = calls;
+        self
+    }
+
+    /// Keeps answers to requests of servers in this file.
+    #[must_use]
+    pub fn keeping_answers(mut self, file: Option<PathBuf>) -> Self {
+        self.answers_file = file;
         self
     }
 
@@ -64,6 +75,11 @@ impl Runner {
                     self.tell(Message::Failed(error));
                 }
             }
+            Effect::Deny(_)
+            | Effect::MoreTime(..)
+            | Effect::Draft(..)
+            | Effect::KeepAnswer(_)
+            | Effect::OpenUrl(..) => self.about_requests(effect),
             Effect::ApprovalRule(server, kind, rule) => {
                 let set = self.host().and_then(|host| host.set_approval_rule(&server, kind, rule));
                 if let Err(error) = set {

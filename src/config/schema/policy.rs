@@ -113,7 +113,7 @@ pub struct GuardPolicy {
 }
 
 /// What happens to a request of a server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalRule {
     /// A person (or the registered callback) decides.

@@ -60,6 +60,20 @@ pub trait Drafter: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Value, String>>;
 }
 
+impl<D: Drafter + ?Sized> Drafter for Arc<D> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn draft(
+        &self,
+        request: Arc<PendingRequest>,
+        params: Arc<Value>,
+    ) -> BoxFuture<'static, Result<Value, String>> {
+        (**self).draft(request, params)
+    }
+}
+
 /// A draft and who made it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drafted {

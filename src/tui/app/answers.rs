@@ -1,40 +1,49 @@
-//! The answering screen of the dashboard: opened on purpose, left with its draft kept, told when its
-//! request is withdrawn. Turns what the person wants into effects.
+//! The answering screen of the dashboard, and the one for roots: opened on purpose, left with its
+//! draft kept, told when its request is withdrawn. Turns what the person wants into effects.
+
+mod follow;
+mod picks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
-use crate::config::{ApprovalRule, ServerName};
-use crate::host::approvals::{PendingRequest, RequestKind, Settlement};
-use crate::host::{Answer, ApprovalId, HostView, RuleKind, SessionRule};
+use crate::config::ApprovalRule;
+use crate::config::answers::Answers as KeptAnswers;
+use crate::host::approvals::PendingRequest;
+use crate::host::{Answer, ApprovalId, RuleKind, SessionRule};
 use crate::text::SafeText;
 use crate::tui::action::Action;
-use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Outcome, Part};
+use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Drafting, Outcome, Part, Stage};
+use crate::tui::approval::draw;
 use crate::tui::approval::keys::{self, Key};
-use crate::tui::approval::{draw, elicitation::ElicitAction};
-use crate::tui::effect::Effect;
+use crate::tui::approval::roots::{RootsCommand, RootsEditor};
+use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::message::EditToken;
-use crate::tui::overlay::{Confirm, Overlay, Reader, reader_width};
+use crate::tui::overlay::{Overlay, Reader, reader_width};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, Pen};
 
-/// How many more requests "the same for the next ones" covers.
-const NEXT_ONES: u32 = 10;
-/// Most drafts of withdrawn requests that are kept to be copied.
-const KEPT: usize = 50;
+/// What one press of "more time" adds.
+const MORE_TIME: Duration = Duration::from_secs(600);
+/// Largest draft that is handed to an editor outside, in bytes.
+const EDITED: usize = 4 << 20;
 
-/// Requests being answered.
+/// Requests being answered, and the roots being edited.
 #[derive(Default)]
 pub struct Answers {
     desks: BTreeMap<ApprovalId, AnswerDesk>,
     open: Option<ApprovalId>,
+    roots: Option<RootsEditor>,
+    /// Answers that are kept beside the configuration, and those kept while this runs.
+    kept: KeptAnswers,
 }
 
 impl Answers {
@@ -44,7 +53,7 @@ impl Answers {
 
     /// Whether a draft would be lost by leaving the program.
     pub fn has_drafts(&self) -> bool {
-        self.desks.values().any(|desk| desk.ended.is_none() && desk.has_draft())
+        self.desks.values().any(|desk| desk.stage == Stage::Open && desk.has_draft())
     }
 }
 
@@ -58,30 +67,36 @@ impl EditToken {
 }
 
 impl App {
-    /// Whether the answering screen is open.
+    /// Whether the answering screen, or that for roots, is open.
     pub fn is_answering(&self) -> bool {
-        self.answers.open.is_some()
+        self.answers.open.is_some() || self.answers.roots.is_some()
     }
 
-    /// Leaves the answering screen; the draft is kept.
+    /// Leaves the screen; drafts are kept.
     pub(super) fn leave_answer(&mut self) {
         self.answers.open = None;
+        self.answers.roots = None;
     }
 
     /// Opens the answering screen of a request; `None` is the oldest that is open.
     pub(super) fn open_answer(&mut self, id: Option<ApprovalId>) {
         let pending = &self.model.view.pending;
         let first = pending.keys().next().copied();
-        let Some(request) = id.or(first).and_then(|id| pending.get(&id)).cloned() else {
+        let Some(id) = id.or(first) else {
             return self.toast(ink!("nothing waits for you"), Role::Ok);
         };
-        let id = request.id;
-        self.answers.desks.entry(id).or_insert_with(|| AnswerDesk::new(request));
+        if let Some(request) = pending.get(&id).cloned() {
+            self.answers.desks.entry(id).or_insert_with(|| AnswerDesk::new(request));
+        }
+        if !self.answers.desks.contains_key(&id) {
+            return self.toast(ink!("it is no longer open"), Role::Warning);
+        }
+        self.answers.roots = None;
         self.answers.open = Some(id);
         self.mark(Redraw::Now);
     }
 
-    /// Takes a key while the answering screen is open; gives whether it was taken.
+    /// Takes a key while one of the screens is open; gives whether it was taken.
     pub(super) fn answer_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) -> bool {
         let chord = crate::tui::chord::Chord::pressed(key);
         let global = self.keymap.action(&[Scope::Global], chord);
@@ -92,36 +107,70 @@ impl App {
             self.open_answer(None);
             return true;
         }
-        let Some(desk) = self.answers.desk() else { return false };
         let always = matches!(
             global,
             Some(Action::QuitNow | Action::Suspend | Action::Redraw | Action::Palette)
         );
-        if always {
+        if self.answers.roots.is_some() {
+            return !(always && chord.typed().is_none()) && self.roots_key(key, effects);
+        }
+        let Some(desk) = self.answers.desk() else { return false };
+        let typed = desk.is_typing() && chord.typed().is_some();
+        if always && !typed {
             return false;
         }
-        if global == Some(Action::Help) && (!desk.is_typing() || chord.typed().is_none()) {
+        if global == Some(Action::Help) && !typed {
             self.open_answer_help();
             return true;
         }
-        let known = keys::command(&self.keymap, desk, key);
-        if known.is_none() {
-            desk.type_key(key);
-        }
         self.mark(Redraw::Now);
-        if let Some(known) = known {
-            self.answer_command(known, effects);
+        let Some(desk) = self.answers.desk() else { return false };
+        if desk.type_in_form(key) {
+            return true;
+        }
+        match keys::command(&self.keymap, desk, key) {
+            Some(known) => self.answer_command(known, effects),
+            None => {
+                let (id, outcome) = (desk.id(), desk.type_key(key));
+                self.settle_answer(id, outcome, effects);
+            }
+        }
+        true
+    }
+
+    fn roots_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) -> bool {
+        self.mark(Redraw::Now);
+        let known = self.keymap.answer(&[Scope::Roots], key);
+        let Some(editor) = &mut self.answers.roots else { return false };
+        match known {
+            Some(Key::Roots(RootsCommand::Back)) => self.answers.roots = None,
+            Some(Key::Roots(command)) => {
+                if let Some(roots) = editor.apply(command) {
+                    let server = editor.server.clone();
+                    self.answers.roots = None;
+                    let count = roots.len();
+                    let name = Ink::line(server.as_str());
+                    self.toast(ink!("{} roots are shared with {}", count, name), Role::Ok);
+                    effects.push(Effect::Server(server, ServerCommand::Roots(roots)));
+                }
+            }
+            _ => editor.type_key(key),
         }
         true
     }
 
     /// Takes pasted text; gives whether it was taken.
     pub(super) fn answer_paste(&mut self, text: &str) -> bool {
-        if !self.overlays.is_empty() {
+        if !self.overlays.is_empty() || !self.is_answering() {
             return false;
         }
-        let Some(desk) = self.answers.desk() else { return false };
-        desk.paste(text);
+        if let Some(editor) = &mut self.answers.roots {
+            if let Some(line) = editor.line() {
+                line.insert(text);
+            }
+        } else if let Some(desk) = self.answers.desk() {
+            desk.paste(text);
+        }
         self.mark(Redraw::Now);
         true
     }
@@ -142,54 +191,89 @@ impl App {
                 let outcome = desk.apply(command);
                 self.settle_answer(id, outcome, effects);
             }
-            Key::SendAlways => {
-                let outcome = desk.apply(AnswerCommand::Send);
-                let request = Arc::clone(&desk.request);
-                if let (Outcome::Send(Answer::Result(result)), Some(kind)) =
-                    (&outcome, RuleKind::of(&request.kind))
-                {
-                    let rule = ApprovalRule::Canned(result.clone());
-                    let rule = SessionRule { rule, left: Some(NEXT_ONES) };
-                    effects.push(Effect::ApprovalRule(request.server.clone(), kind, Some(rule)));
-                }
-                self.settle_answer(id, outcome, effects);
-            }
-            Key::DenyAll => {
-                let server = desk.request.server.clone();
-                self.ask_to_deny_all(&server);
-            }
+            Key::Templates => self.choose_template(),
+            Key::Tools => self.choose_tool(),
+            Key::SendAlways => self.choose_how_many(),
+            Key::Keep => desk.ask_for_name(),
+            Key::DenyAll => self.ask_to_deny_server(),
             Key::Next => self.next_answer(id),
+            Key::MoreTime if desk.stage == Stage::Open => {
+                effects.push(Effect::MoreTime(id, MORE_TIME));
+            }
+            Key::Draft if desk.stage == Stage::Open => self.ask_for_draft(effects),
+            Key::MoreTime | Key::Draft | Key::Roots(_) => {}
             Key::Editor => {
                 let (text, token) = (desk.text(), EditToken::answer(id));
-                effects.push(Effect::Edit { token, text, suffix: ".md" });
+                let suffix = if desk.part == Part::Request { ".json" } else { ".md" };
+                if text.len() <= EDITED {
+                    effects.push(Effect::Edit { token, text, suffix });
+                }
             }
             Key::Copy => {
                 let text = desk.text();
                 self.toast(ink!("copied {} characters", text.chars().count()), Role::Ok);
                 effects.push(Effect::Copy(text));
             }
-            Key::Back if desk.part == Part::Reason => desk.part = Part::Answer,
+            Key::Back if desk.back() => {}
             Key::Back => self.leave_answer(),
         }
     }
 
-    fn settle_answer(&mut self, id: ApprovalId, outcome: Outcome, effects: &mut Vec<Effect>) {
-        let answer = match outcome {
-            Outcome::Stay => return,
-            Outcome::Send(answer) => answer,
-            Outcome::Visit(url, answer) => {
-                effects.push(Effect::OpenUrl(url));
-                answer
-            }
-        };
-        effects.push(Effect::Answer(id, answer));
-        self.answers.desks.remove(&id);
-        self.answers.open = None;
-        let others = self.model.view.pending.len().saturating_sub(1);
-        match others {
-            0 => self.toast(ink!("sent"), Role::Ok),
-            _ => self.toast(ink!("sent; {} more wait", others), Role::Ok),
+    fn ask_for_draft(&mut self, effects: &mut Vec<Effect>) {
+        let missing = self.model.drafter.is_none();
+        let Some(desk) = self.answers.desk() else { return };
+        if missing {
+            desk.notice = Some(SafeText::line("no model is registered to draft answers"));
+        } else if desk.drafting != Drafting::Asked {
+            desk.drafting = Drafting::Asked;
+            let edited = desk.is_edited().then(|| Arc::clone(&desk.params));
+            effects.push(Effect::Draft(desk.id(), edited));
         }
+    }
+
+    pub(super) fn settle_answer(
+        &mut self,
+        id: ApprovalId,
+        outcome: Outcome,
+        effects: &mut Vec<Effect>,
+    ) {
+        match outcome {
+            Outcome::Stay => {}
+            Outcome::Visit(url) => effects.push(Effect::OpenUrl(id, url)),
+            Outcome::Keep(name, answer) => self.keep_answer(id, name, &answer, effects),
+            Outcome::Send(answer) => {
+                // The desk stays until the engine says what became of the answer: a withdrawal may
+                // be quicker, and then the draft is wanted.
+                if let Some(desk) = self.answers.desks.get_mut(&id) {
+                    desk.stage = Stage::Sent;
+                }
+                effects.push(Effect::Answer(id, answer));
+                if self.answers.open == Some(id) {
+                    self.answers.open = None;
+                }
+                let others = self.model.view.pending.len().saturating_sub(1);
+                match others {
+                    0 => self.toast(ink!("sent"), Role::Ok),
+                    _ => self.toast(ink!("sent; {} more wait", others), Role::Ok),
+                }
+            }
+        }
+    }
+
+    /// Sends the answer, and lets a rule give the same answer to the next ones.
+    fn send_next(&mut self, left: Option<u32>, effects: &mut Vec<Effect>) {
+        let Some(desk) = self.answers.desk() else { return };
+        let (id, request) = (desk.id(), Arc::clone(&desk.request));
+        let outcome = desk.apply(AnswerCommand::Send);
+        if let (Outcome::Send(answer), Some(kind)) = (&outcome, RuleKind::of(&request.kind)) {
+            let rule = match answer {
+                Answer::Result(result) => ApprovalRule::Canned(result.clone()),
+                Answer::Refuse { .. } => ApprovalRule::Deny,
+            };
+            let rule = SessionRule { rule, left };
+            effects.push(Effect::ApprovalRule(request.server.clone(), kind, Some(rule)));
+        }
+        self.settle_answer(id, outcome, effects);
     }
 
     fn next_answer(&mut self, id: ApprovalId) {
@@ -199,53 +283,6 @@ impl App {
         match next {
             Some(next) if next != id => self.open_answer(Some(next)),
             _ => self.toast(ink!("nothing else waits for you"), Role::Ok),
-        }
-    }
-
-    /// Asks before everything of a server is denied.
-    pub(super) fn ask_to_deny_all(&mut self, server: &ServerName) {
-        let open: Vec<&Arc<PendingRequest>> =
-            self.model.view.pending.values().filter(|r| r.server == *server).collect();
-        let yes = open.iter().map(|r| Effect::Answer(r.id, refusal(&r.kind))).collect();
-        let confirm = Confirm {
-            title: ink!("deny all of {}?", Ink::line(server.as_str())),
-            lines: vec![ink!("{} open requests of this server are answered with no", open.len())],
-            yes,
-        };
-        self.push_overlay(Overlay::Confirm(confirm));
-    }
-
-    /// Withdraws desks whose requests are no longer open.
-    pub(super) fn answers_followed(&mut self, view: &HostView) {
-        let mut open_ended = None;
-        for (id, desk) in &mut self.answers.desks {
-            if desk.ended.is_some() || view.pending.contains_key(id) {
-                continue;
-            }
-            let settlement = view.settled.iter().rev().find(|(_, r, _)| r.id == *id);
-            let reason = match settlement {
-                Some((_, _, Settlement::Withdrawn { reason })) => reason.clone(),
-                Some((_, _, Settlement::Answered { .. })) => SafeText::line("answered elsewhere"),
-                None => SafeText::line("its server left the deck"),
-            };
-            desk.end(reason.clone());
-            if self.answers.open == Some(*id) {
-                open_ended = Some(reason);
-            }
-        }
-        if let Some(reason) = open_ended {
-            self.toast(ink!("withdrawn: {}", &reason), Role::Error);
-        }
-        let open = self.answers.open;
-        self.answers
-            .desks
-            .retain(|id, desk| desk.ended.is_none() || desk.has_draft() || open == Some(*id));
-        while self.answers.desks.len() > KEPT {
-            let Some(oldest) = self.answers.desks.keys().find(|id| Some(**id) != open).copied()
-            else {
-                break;
-            };
-            self.answers.desks.remove(&oldest);
         }
     }
 
@@ -276,18 +313,26 @@ impl App {
         }
     }
 
-    /// Draws the answering screen; gives whether it is open.
+    /// Draws the open screen; gives whether one is.
     pub(super) fn render_answer(&self, area: Rect, buf: &mut Buffer) -> bool {
-        let Some(desk) = self.answers.open.and_then(|id| self.answers.desks.get(&id)) else {
-            return false;
-        };
         let cx = self.cx(self.overlays.is_empty());
         let body = Rect { height: area.height.saturating_sub(1), ..area };
-        draw::render(desk, &cx, body, buf);
+        let desk = self.answers.open.and_then(|id| self.answers.desks.get(&id));
+        let scopes = match (&self.answers.roots, desk) {
+            (Some(editor), _) => {
+                draw::render_roots(editor, &cx, body, buf);
+                &[Scope::Roots][..]
+            }
+            (None, Some(desk)) => {
+                draw::render(desk, &cx, body, buf);
+                keys::scopes(desk)
+            }
+            (None, None) => return false,
+        };
         let footer = Rect { y: body.bottom(), height: area.height.min(1), ..area };
         let mut pen = Pen::new(buf, footer).ellipsis(cx.glyphs.ellipsis);
         pen.skip(1);
-        for (chord, word) in self.keymap.labels(&[Scope::Answer]) {
+        for (chord, word) in self.keymap.labels(scopes) {
             pen.put(Ink::line(&chord), cx.style(Role::Key));
             pen.put(ink!(" {}  ", word), cx.style(Role::Muted));
         }
@@ -298,6 +343,8 @@ impl App {
         let mut doc = Doc::new(reader_width(self.size));
         for (scope, heading) in [
             (Scope::Answer, "answering"),
+            (Scope::AnswerSampling, "a completion"),
+            (Scope::AnswerElicitation, "an elicitation"),
             (Scope::AnswerReading, "while nothing is typed"),
             (Scope::Form, "in the form"),
             (Scope::FormLine, "on lines that take no text"),
@@ -307,14 +354,10 @@ impl App {
         }
         self.push_overlay(Overlay::Reader(Reader::new(ink!("keys: answering"), doc)));
     }
-}
 
-/// "No", as the wire carries it for this kind.
-fn refusal(kind: &RequestKind) -> Answer {
-    match kind {
-        RequestKind::Elicitation | RequestKind::UrlElicitation => {
-            Answer::Result(ElicitAction::Decline.result(None))
-        }
-        _ => Answer::Refuse { code: -1, message: "the user declined".to_owned() },
+    /// The request of an open screen.
+    fn answered_request(&self) -> Option<Arc<PendingRequest>> {
+        let desk = self.answers.desks.get(&self.answers.open?)?;
+        Some(Arc::clone(&desk.request))
     }
 }

@@ -100,6 +100,8 @@ impl App {
             Action::Review => self.open_review(),
             Action::Plan => self.open_plan(),
             Action::Inputs => self.open_inputs(),
+            Action::Rules => self.choose_rules(),
+            Action::Roots => self.choose_roots(),
             Action::Restart | Action::StartStop | Action::Refresh | Action::ResetBreaker => {
                 self.command_server(action, effects);
             }
@@ -141,6 +143,7 @@ impl App {
             (PaneId::Tools, Focus::Pane) => self.panes.tools.server(),
             (PaneId::Resources, Focus::Pane) => self.panes.resources.server(),
             (PaneId::Prompts, Focus::Pane) => self.panes.prompts.server(),
+            (PaneId::Approvals, Focus::Pane) => self.panes.approvals.server(),
             _ => None,
         };
         let chosen = chosen.or_else(|| self.model.scope.clone());
@@ -228,6 +231,7 @@ impl App {
                 effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
             }
             Pick::Input(id) => self.open_input(&id),
+            Pick::Approval(pick) => self.approval_pick(pick, effects),
             Pick::TourPage(_) => {}
         }
     }

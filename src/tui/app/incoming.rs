@@ -112,6 +112,10 @@ impl App {
             Message::Edited(token, text) if !self.answer_edited(token, &text) => {
                 self.call_edited(token, text);
             }
+            message @ (Message::Drafter(_)
+            | Message::Drafted(..)
+            | Message::Opened(..)
+            | Message::KeptAnswers(_)) => self.answer_message(message, effects),
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
             Message::Situation(situation) => self.situation(situation, effects),
             Message::FileExists(path, content) => self.ask_to_replace(path, content),

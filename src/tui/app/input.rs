@@ -190,8 +190,8 @@ impl App {
         if let Some(id) = out.answer {
             self.open_answer(Some(id));
         }
-        if let Some(server) = out.deny_all {
-            self.ask_to_deny_all(&server);
+        if let Some(deny) = out.deny_all {
+            self.ask_to_deny_all(&deny);
         }
         if let Some((server, list, wire)) = out.call {
             self.open_call(&server, list, &wire);

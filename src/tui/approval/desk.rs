@@ -1,24 +1,30 @@
 //! One request of a server being answered: what it says, the draft of the answer, and what the keys
-//! do to it. No drawing, no I/O. Nothing is sent but by [`AnswerCommand::Send`] and
-//! [`AnswerCommand::Deny`], and nothing at all once the request is withdrawn.
+//! do to it. No drawing, no I/O. Nothing is sent but by [`AnswerCommand::Send`],
+//! [`AnswerCommand::Deny`] and [`AnswerCommand::Cancel`], and nothing at all once the request is
+//! withdrawn or an answer is on its way.
+
+mod answer;
+mod draft;
+mod offer;
+mod typing;
+
+pub use draft::{Composer, Draft, ToolForm};
+pub use offer::{Offer, asked_kind, kept as kept_offers};
 
 use std::sync::Arc;
 
-use crossterm::event::KeyEvent;
-use ratatui_textarea::{Input, TextArea};
-use serde_json::{Value, json};
+use ratatui_textarea::TextArea;
+use serde_json::Value;
 
 use crate::host::approvals::{PendingRequest, RequestKind};
 use crate::host::{Answer, ApprovalId};
 use crate::text::SafeText;
+use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{self, Asks, ElicitAction, ElicitationReading};
-use crate::tui::approval::sampling::{self, SamplingDraft, SamplingReading};
+use crate::tui::approval::sampling::{self, SamplingReading};
 use crate::tui::form::seed::Defaults;
 use crate::tui::form::{FormCommand, FormState};
-use crate::tui::widget::Doc;
-
-/// JSON-RPC error code the specification shows for a person who says no to sampling.
-const REJECTED: i64 = -1;
+use crate::tui::widget::{Doc, TextInput};
 
 /// What the server says, taken apart.
 pub enum Says {
@@ -30,18 +36,6 @@ pub enum Says {
     Other(Arc<Value>),
 }
 
-/// The answer being made.
-pub enum Draft {
-    /// Text of a sampling answer.
-    Text(SamplingDraft, Box<TextArea<'static>>),
-    /// A whole result as JSON.
-    Raw(Box<TextArea<'static>>),
-    /// The form of an elicitation.
-    Form(Box<FormState>),
-    /// A yes or no: a URL to open, a guarded call to let through.
-    Consent,
-}
-
 /// Where the keys go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
@@ -50,8 +44,18 @@ pub enum Part {
     /// The answer: keys type.
     #[default]
     Answer,
+    /// The name of the model that "answered".
+    Model,
+    /// The stop reason.
+    Stop,
+    /// The arguments of a tool call.
+    Tool,
+    /// The request, being edited.
+    Request,
     /// The reason for saying no: keys type.
     Reason,
+    /// The name under which the answer is kept.
+    Name,
 }
 
 /// What a person wants.
@@ -69,6 +73,14 @@ pub enum AnswerCommand {
     StopReason,
     /// The other part.
     Focus,
+    /// The next field of the answer.
+    NextField,
+    /// The field before.
+    PreviousField,
+    /// Edit the request, or take the edits.
+    EditRequest,
+    /// Take the last tool call out.
+    RemoveTool,
     /// Scroll what the server says by rows.
     Scroll(isize),
     /// A command of the form.
@@ -82,14 +94,42 @@ pub enum Outcome {
     Stay,
     /// This answer goes out.
     Send(Answer),
-    /// This URL is opened and this answer goes out.
-    Visit(url::Url, Answer),
+    /// This URL is opened; its answer follows when it was.
+    Visit(url::Url),
+    /// The answer is kept under this name.
+    Keep(String, Answer),
+}
+
+/// How far an answer has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// It is being made.
+    #[default]
+    Open,
+    /// It was given; the engine has not confirmed it yet.
+    Sent,
+    /// Nothing more can be sent, and why.
+    Ended(SafeText),
+}
+
+/// A draft of the registered model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Drafting {
+    /// None was asked for.
+    #[default]
+    No,
+    /// It is thinking.
+    Asked,
+    /// What is in the draft is from this model, for the person to approve.
+    By(SafeText),
 }
 
 /// A request being answered.
 pub struct AnswerDesk {
     /// The request.
     pub request: Arc<PendingRequest>,
+    /// Its parameters as the person edited them; what a model that drafts is given.
+    pub params: Arc<Value>,
     /// What the server says.
     pub says: Says,
     /// The answer so far.
@@ -99,11 +139,17 @@ pub struct AnswerDesk {
     /// First visible row of what the server says.
     pub top: usize,
     /// The reason for saying no, as typed.
-    pub reason: Box<TextArea<'static>>,
+    pub reason: TextInput,
+    /// The name under which the answer is to be kept, as typed.
+    pub name: TextInput,
+    /// The request as JSON while it is edited.
+    pub editing: Option<Box<TextArea<'static>>>,
     /// Why the answer could not be sent, or what a second press would do.
     pub notice: Option<SafeText>,
-    /// Why it can no longer be answered.
-    pub ended: Option<SafeText>,
+    /// How far the answer has come.
+    pub stage: Stage,
+    /// Whether a model drafted.
+    pub drafting: Drafting,
     /// What the server says as lines; built by [`AnswerDesk::lay_out`], because a prompt may have
     /// megabytes and a frame has milliseconds.
     pub doc: Doc,
@@ -112,55 +158,36 @@ pub struct AnswerDesk {
     /// The sampling draft that is kept while JSON is edited.
     kept: SamplingDraft,
     armed: bool,
+    /// No browser could be started: the person may have opened the page otherwise.
+    by_hand: bool,
     laid_out: u16,
 }
 
 impl AnswerDesk {
     /// A desk for a request, with an empty draft or the defaults of its form.
     pub fn new(request: Arc<PendingRequest>) -> Self {
-        let params = &request.params;
-        let (says, draft) = match request.kind {
-            RequestKind::Sampling => {
-                let draft = SamplingDraft::default();
-                (
-                    Says::Sampling(sampling::read(params)),
-                    Draft::Text(draft, Box::new(TextArea::default())),
-                )
-            }
-            RequestKind::Elicitation | RequestKind::UrlElicitation => {
-                let reading = elicitation::read(params);
-                let draft = match &reading.asks {
-                    Asks::Url(_) => Draft::Consent,
-                    Asks::Form(schema) if too_many_fields(schema) => {
-                        Draft::Raw(Box::new(area("{\n  \n}")))
-                    }
-                    Asks::Form(schema) => {
-                        let schema = Arc::new(schema.clone());
-                        Draft::Form(Box::new(FormState::new(&schema, Defaults::All)))
-                    }
-                };
-                (Says::Elicitation(reading), draft)
-            }
-            RequestKind::Guard => (Says::Other(Arc::clone(params)), Draft::Consent),
-            RequestKind::Roots | RequestKind::Other(_) => {
-                (Says::Other(Arc::clone(params)), Draft::Raw(Box::new(area("{}"))))
-            }
-        };
-        let hidden = hidden_characters(&request.params);
+        let params = Arc::clone(&request.params);
+        let (says, draft) = read(&request.kind, &params);
+        let hidden = hidden_characters(&params);
         let part = if matches!(draft, Draft::Consent) { Part::Says } else { Part::Answer };
         Self {
             request,
+            params,
             says,
             draft,
             part,
             top: 0,
-            reason: Box::new(TextArea::default()),
+            reason: TextInput::default(),
+            name: TextInput::default(),
+            editing: None,
             notice: None,
-            ended: None,
+            stage: Stage::Open,
+            drafting: Drafting::No,
             doc: Doc::default(),
             hidden,
             kept: SamplingDraft::default(),
             armed: false,
+            by_hand: false,
             laid_out: 0,
         }
     }
@@ -180,84 +207,46 @@ impl AnswerDesk {
 
     /// The request is no longer open; the draft stays to be copied.
     pub fn end(&mut self, reason: SafeText) {
-        self.ended.get_or_insert(reason);
+        if !matches!(self.stage, Stage::Ended(_)) {
+            self.stage = Stage::Ended(reason);
+        }
         self.armed = false;
-    }
-
-    /// Whether plain keys are text.
-    pub fn is_typing(&self) -> bool {
-        self.ended.is_none()
-            && match self.part {
-                Part::Says => false,
-                Part::Answer => !matches!(self.draft, Draft::Consent),
-                Part::Reason => true,
-            }
-    }
-
-    /// Whether a person has written something that would be lost.
-    pub fn has_draft(&self) -> bool {
-        match &self.draft {
-            Draft::Text(draft, text) => {
-                !text.is_empty() || !draft.tool_uses.is_empty() || !self.reason.is_empty()
-            }
-            Draft::Raw(_) => true,
-            Draft::Form(form) => form.value().is_some(),
-            Draft::Consent => false,
+        if self.drafting == Drafting::Asked {
+            self.drafting = Drafting::No;
         }
     }
 
-    /// The draft as text, for copying and for an editor outside.
-    pub fn text(&self) -> String {
-        match &self.draft {
-            Draft::Text(_, text) | Draft::Raw(text) => text.lines().join("\n"),
-            Draft::Form(form) => {
-                serde_json::to_string_pretty(&form.arguments()).unwrap_or_default()
-            }
-            Draft::Consent => String::new(),
+    /// Why nothing more can be sent.
+    pub const fn ended(&self) -> Option<&SafeText> {
+        match &self.stage {
+            Stage::Ended(reason) => Some(reason),
+            Stage::Open | Stage::Sent => None,
         }
     }
 
-    /// Takes text over that was written in an editor outside or pasted as a whole.
-    pub fn replace_text(&mut self, text: &str) {
-        match &mut self.draft {
-            Draft::Text(_, kept) | Draft::Raw(kept) => **kept = area(text),
-            Draft::Form(form) => match serde_json::from_str(text) {
-                Ok(value) => form.set_value(Some(value)),
-                Err(error) => self.notice = Some(SafeText::line(&format!("not JSON: {error}"))),
-            },
-            Draft::Consent => {}
+    /// Whether the request differs from what the server sent.
+    pub fn is_edited(&self) -> bool {
+        !Arc::ptr_eq(&self.params, &self.request.params)
+    }
+
+    /// The form that has the keys.
+    pub fn open_form(&self) -> Option<&FormState> {
+        match (&self.draft, self.part) {
+            _ if self.stage != Stage::Open => None,
+            (Draft::Form(form), Part::Answer) => Some(form),
+            (Draft::Text(composer), Part::Tool) => composer.tool.as_ref().map(|tool| &tool.form),
+            _ => None,
         }
     }
 
-    /// Types a key; gives whether it was used.
-    pub fn type_key(&mut self, key: KeyEvent) -> bool {
-        if !self.is_typing() {
-            return false;
-        }
-        self.notice = None;
-        self.armed = false;
-        match (self.part, &mut self.draft) {
-            (Part::Reason, _) => self.reason.input(Input::from(key)),
-            (_, Draft::Text(_, text) | Draft::Raw(text)) => {
-                text.input(Input::from(key));
-                true
+    fn open_form_mut(&mut self) -> Option<&mut FormState> {
+        match (&mut self.draft, self.part) {
+            _ if self.stage != Stage::Open => None,
+            (Draft::Form(form), Part::Answer) => Some(form),
+            (Draft::Text(composer), Part::Tool) => {
+                composer.tool.as_mut().map(|tool| &mut tool.form)
             }
-            (_, Draft::Form(form)) => form.type_key(key),
-            (_, Draft::Consent) => false,
-        }
-    }
-
-    /// Takes pasted text.
-    pub fn paste(&mut self, pasted: &str) {
-        match (self.part, &mut self.draft) {
-            (Part::Reason, _) => {
-                self.reason.insert_str(pasted.replace('\n', " "));
-            }
-            (Part::Answer, Draft::Text(_, text) | Draft::Raw(text)) => {
-                text.insert_str(pasted);
-            }
-            (Part::Answer, Draft::Form(form)) => form.paste(pasted),
-            (Part::Says, _) | (_, Draft::Consent) => {}
+            _ => None,
         }
     }
 
@@ -268,150 +257,159 @@ impl AnswerDesk {
             self.notice = None;
         }
         match command {
-            AnswerCommand::Focus => self.focus_next(),
             AnswerCommand::Scroll(rows) => {
                 let last = self.doc.len().saturating_sub(1);
                 self.top = self.top.saturating_add_signed(rows).min(last);
             }
+            AnswerCommand::Focus => self.focus_next(),
+            _ if self.stage != Stage::Open => {
+                self.notice = Some(SafeText::line(match self.stage {
+                    Stage::Sent => "your answer is on its way",
+                    _ => "nothing was sent: it is no longer open",
+                }));
+            }
+            AnswerCommand::NextField => self.step_field(1),
+            AnswerCommand::PreviousField => self.step_field(-1),
+            AnswerCommand::Form(FormCommand::Enter) if self.on_submit() => match self.part {
+                Part::Tool => self.finish_tool(),
+                // Enter goes through a form line by line; it must not decide at its end.
+                _ => self.notice = Some(SafeText::line("ctrl-s accepts and sends the form")),
+            },
             AnswerCommand::Form(command) => {
-                if let Draft::Form(form) = &mut self.draft {
+                if let Some(form) = self.open_form_mut() {
                     form.apply(command);
                 }
             }
-            AnswerCommand::StopReason => {
-                if let Draft::Text(draft, _) = &mut self.draft {
-                    draft.next_stop_reason();
-                }
-            }
+            AnswerCommand::StopReason => self.next_stop_reason(),
+            AnswerCommand::RemoveTool => self.remove_tool(),
             AnswerCommand::Raw => self.toggle_raw(),
-            AnswerCommand::Send | AnswerCommand::Deny | AnswerCommand::Cancel
-                if self.ended.is_some() =>
-            {
-                self.notice = Some(SafeText::line("nothing was sent: it is no longer open"));
-            }
-            AnswerCommand::Send if self.part == Part::Reason => return self.deny(),
-            AnswerCommand::Send => return self.send(),
+            AnswerCommand::EditRequest => self.edit_request(),
+            AnswerCommand::Send => return self.send_or_finish(),
             AnswerCommand::Deny => return self.deny(),
-            AnswerCommand::Cancel => {
-                if matches!(self.says, Says::Elicitation(_)) {
-                    return Outcome::Send(Answer::Result(ElicitAction::Cancel.result(None)));
-                }
-                self.notice = Some(SafeText::line("only an elicitation can be cancelled"));
-            }
+            AnswerCommand::Cancel => return self.cancel(),
         }
+        Outcome::Stay
+    }
+
+    fn on_submit(&self) -> bool {
+        self.open_form().is_some_and(|form| form.is_on_submit() && !form.takes_text())
+    }
+
+    /// Sends the answer, or ends what is being typed for it.
+    fn send_or_finish(&mut self) -> Outcome {
+        match self.part {
+            Part::Reason => self.deny(),
+            Part::Tool => {
+                self.finish_tool();
+                Outcome::Stay
+            }
+            Part::Request => {
+                self.edit_request();
+                Outcome::Stay
+            }
+            Part::Name => self.keep(),
+            _ => self.send(),
+        }
+    }
+
+    fn cancel(&mut self) -> Outcome {
+        if matches!(self.says, Says::Elicitation(_)) {
+            return Outcome::Send(Answer::Result(ElicitAction::Cancel.result(None)));
+        }
+        self.notice = Some(SafeText::line("only an elicitation can be cancelled"));
         Outcome::Stay
     }
 
     fn focus_next(&mut self) {
         self.part = match (self.part, &self.draft) {
-            (Part::Says, Draft::Text(..) | Draft::Raw(_) | Draft::Form(_)) => Part::Answer,
+            (Part::Says, Draft::Text(_) | Draft::Raw(_) | Draft::Form(_)) => Part::Answer,
             _ => Part::Says,
         };
     }
 
-    fn toggle_raw(&mut self) {
-        self.draft = match std::mem::replace(&mut self.draft, Draft::Consent) {
-            Draft::Text(mut draft, text) => {
-                draft.text = text.lines().join("\n");
-                self.kept = draft.clone();
-                draft.edit_raw();
-                Draft::Raw(Box::new(area(draft.raw.as_deref().unwrap_or_default())))
-            }
-            Draft::Raw(_) if matches!(self.says, Says::Sampling(_)) => {
-                let draft = self.kept.clone();
-                let text = Box::new(area(&draft.text));
-                Draft::Text(draft, text)
-            }
-            Draft::Form(mut form) => {
-                form.apply(FormCommand::Json);
-                Draft::Form(form)
-            }
-            other => other,
-        };
+    fn step_field(&mut self, delta: isize) {
+        const FIELDS: [Part; 3] = [Part::Answer, Part::Model, Part::Stop];
+        if !matches!(self.draft, Draft::Text(_)) {
+            return self.focus_next();
+        }
+        let at = FIELDS.iter().position(|part| *part == self.part).unwrap_or(0) as isize;
+        self.part = FIELDS[(at + delta).rem_euclid(3).unsigned_abs()];
     }
 
-    fn send(&mut self) -> Outcome {
-        match self.answer() {
-            Ok(answer) => match self.url() {
-                None => Outcome::Send(answer),
-                Some(url) if self.armed => Outcome::Visit(url, answer),
-                Some(url) => {
-                    self.armed = true;
-                    let host = url.host_str().unwrap_or_default();
-                    self.notice =
-                        Some(SafeText::line(&format!("again to open {host} in the browser")));
-                    Outcome::Stay
+    /// Closes the innermost thing; `false` when the screen itself is to be left.
+    pub fn back(&mut self) -> bool {
+        if let Some(form) = self.open_form_mut() {
+            if form.popup_is_open() {
+                return form.type_key(crossterm::event::KeyCode::Esc.into());
+            }
+            if form.abandon_json() {
+                return true;
+            }
+        }
+        match self.part {
+            Part::Reason | Part::Name | Part::Model | Part::Stop => self.part = Part::Answer,
+            Part::Tool => {
+                if let Draft::Text(composer) = &mut self.draft {
+                    composer.tool = None;
                 }
-            },
+                self.part = Part::Answer;
+            }
+            Part::Request => {
+                self.editing = None;
+                self.part = Part::Answer;
+            }
+            Part::Says | Part::Answer => return false,
+        }
+        self.notice = None;
+        if matches!(self.draft, Draft::Consent) {
+            self.part = Part::Says;
+        }
+        true
+    }
+
+    /// A browser was started for the page, or could not be.
+    pub fn visited(&mut self, opened: Result<(), SafeText>) -> Outcome {
+        match opened {
+            Ok(()) if self.stage == Stage::Open => {
+                Outcome::Send(Answer::Result(ElicitAction::Accept.result(None)))
+            }
+            Ok(()) => Outcome::Stay,
             Err(reason) => {
-                self.notice = Some(SafeText::line(&reason));
+                self.by_hand = true;
+                let text = format!(
+                    "{reason}; ctrl-y copies the address, ctrl-s again says you opened it yourself"
+                );
+                self.notice = Some(SafeText::line(&text));
                 Outcome::Stay
             }
         }
     }
+}
 
-    fn url(&self) -> Option<url::Url> {
-        match &self.says {
-            Says::Elicitation(ElicitationReading { asks: Asks::Url(reading), .. }) => {
-                reading.open.as_deref().and_then(|open| url::Url::parse(open).ok())
-            }
-            _ => None,
+/// What a request says, and the draft its answer starts from.
+fn read(kind: &RequestKind, params: &Arc<Value>) -> (Says, Draft) {
+    match kind {
+        RequestKind::Sampling => {
+            (Says::Sampling(sampling::read(params)), Draft::Text(Box::default()))
         }
-    }
-
-    /// The answer as it would go out, or what is missing.
-    fn answer(&mut self) -> Result<Answer, String> {
-        match (&mut self.draft, &self.says) {
-            (Draft::Text(draft, text), _) => {
-                draft.text = text.lines().join("\n");
-                draft.result().map(Answer::Result).map_err(|problems| told(&problems))
-            }
-            (Draft::Raw(text), Says::Sampling(_)) => {
-                let raw =
-                    SamplingDraft { raw: Some(text.lines().join("\n")), ..Default::default() };
-                raw.result().map(Answer::Result).map_err(|problems| told(&problems))
-            }
-            (Draft::Raw(text), says) => {
-                let value: Value = serde_json::from_str(&text.lines().join("\n"))
-                    .map_err(|error| format!("not JSON: {error}"))?;
-                Ok(Answer::Result(match says {
-                    Says::Elicitation(_) => ElicitAction::Accept.result(Some(value)),
-                    _ => value,
-                }))
-            }
-            (Draft::Form(form), _) if form.blocking() > 0 => {
-                form.apply(FormCommand::NextProblem);
-                Err(format!("{} fields are not right yet", form.blocking()))
-            }
-            (Draft::Form(form), _) => {
-                Ok(Answer::Result(ElicitAction::Accept.result(Some(form.arguments()))))
-            }
-            (Draft::Consent, Says::Elicitation(reading)) => match &reading.asks {
-                Asks::Url(url) if url.open.is_some() => {
-                    Ok(Answer::Result(ElicitAction::Accept.result(None)))
+        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+            let reading = elicitation::read(params);
+            let draft = match &reading.asks {
+                Asks::Url(_) => Draft::Consent,
+                Asks::Form(schema) if too_many_fields(schema) => {
+                    Draft::Raw(Box::new(draft::area("{\n  \n}")))
                 }
-                Asks::Url(url) => Err(format!("not opened: {}", url.refusals.join("; "))),
-                Asks::Form(_) => Err("nothing to send".to_owned()),
-            },
-            (Draft::Consent, _) => Ok(Answer::Result(json!({"action": "accept"}))),
+                Asks::Form(schema) => {
+                    let schema = Arc::new(schema.clone());
+                    Draft::Form(Box::new(FormState::new(&schema, Defaults::All)))
+                }
+            };
+            (Says::Elicitation(reading), draft)
         }
-    }
-
-    fn deny(&mut self) -> Outcome {
-        if matches!(self.says, Says::Elicitation(_)) {
-            return Outcome::Send(Answer::Result(ElicitAction::Decline.result(None)));
+        RequestKind::Guard => (Says::Other(Arc::clone(params)), Draft::Consent),
+        RequestKind::Roots | RequestKind::Other(_) => {
+            (Says::Other(Arc::clone(params)), Draft::Raw(Box::new(draft::area("{}"))))
         }
-        if self.part != Part::Reason {
-            self.part = Part::Reason;
-            self.notice = Some(SafeText::line("say why, or send an empty reason"));
-            return Outcome::Stay;
-        }
-        let reason = self.reason.lines().join(" ");
-        let message = match reason.trim() {
-            "" => "the user declined".to_owned(),
-            reason => reason.to_owned(),
-        };
-        Outcome::Send(Answer::Refuse { code: REJECTED, message })
     }
 }
 
@@ -432,18 +430,6 @@ fn hidden_characters(value: &Value) -> usize {
 fn too_many_fields(schema: &Value) -> bool {
     let fields = schema.get("properties").and_then(Value::as_object);
     fields.is_some_and(|fields| fields.len() > elicitation::MOST_FIELDS)
-}
-
-fn area(text: &str) -> TextArea<'static> {
-    TextArea::new(text.split('\n').map(str::to_owned).collect())
-}
-
-fn told(problems: &[crate::host::Violation]) -> String {
-    let one = |problem: &crate::host::Violation| match problem.pointer.as_str() {
-        "" => problem.message.clone(),
-        pointer => format!("{pointer}: {}", problem.message),
-    };
-    problems.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The keys of the answering screen, as rows for the key table: dispatch, footer, help, `--keys` and
-//! the README are made from it.
+//! The keys of the answering screen and of the roots screen, as rows for the key table: dispatch,
+//! footer, help, `--keys` and the README are made from it.
 
 use crossterm::event::KeyEvent;
 
-use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Draft, Part};
+use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Says};
+use crate::tui::approval::roots::RootsCommand;
 use crate::tui::call::CallCommand;
 use crate::tui::call::keys::Where;
 use crate::tui::keymap::{Keymap, Scope};
@@ -13,7 +14,7 @@ use crate::tui::keymap::{Keymap, Scope};
 pub enum Key {
     /// Something of the request itself.
     Desk(AnswerCommand),
-    /// Send, and answer the next ones of this kind from this server the same way.
+    /// Send, and choose how many of the next ones of this kind are answered the same way.
     SendAlways,
     /// Deny everything this server has open.
     DenyAll,
@@ -23,8 +24,20 @@ pub enum Key {
     Editor,
     /// Copy the draft.
     Copy,
+    /// Choose an answer that is kept.
+    Templates,
+    /// Keep this answer under a name.
+    Keep,
+    /// Choose a tool to answer with.
+    Tools,
+    /// Let the registered model draft the answer.
+    Draft,
+    /// More time to think.
+    MoreTime,
     /// Back to where the person was; the draft is kept.
     Back,
+    /// Something of the roots screen.
+    Roots(RootsCommand),
 }
 
 /// One key.
@@ -43,80 +56,109 @@ const fn row(chord: &'static str, key: Key, footer: &'static str, help: &'static
     KeyRow { chord, key, footer, help }
 }
 
+use AnswerCommand as A;
+
 /// Every key of the answering screen. None is a letter or Enter: those are text, and nothing is ever
 /// answered by a stray key.
 pub const KEYS: &[KeyRow] = &[
-    row("ctrl-s", Key::Desk(AnswerCommand::Send), "send", "Send the answer"),
-    row("alt-enter", Key::Desk(AnswerCommand::Send), "", "Send the answer"),
-    row("ctrl-x", Key::Desk(AnswerCommand::Deny), "say no", "Say no, with a reason where one fits"),
-    row(
-        "alt-c",
-        Key::Desk(AnswerCommand::Cancel),
-        "",
-        "Cancel: go away without deciding; the server is told",
-    ),
+    row("ctrl-s", Key::Desk(A::Send), "send", "Send the answer"),
+    row("alt-enter", Key::Desk(A::Send), "", "Send the answer"),
+    row("ctrl-x", Key::Desk(A::Deny), "say no", "Say no, with a reason where one fits"),
+    row("ctrl-n", Key::Next, "next", "The next open request; this draft is kept"),
+    row("esc", Key::Back, "back", "Back to where you were; the draft is kept"),
+    row("ctrl-t", Key::Templates, "templates", "Choose an answer that is kept"),
+    row("alt-w", Key::Keep, "", "Keep this answer under a name, in mcp.answers.json"),
+    row("ctrl-r", Key::Desk(A::Raw), "JSON", "The whole answer as JSON, or back"),
+    row("ctrl-d", Key::Draft, "", "Let the registered model draft the answer, for you to approve"),
+    row("ctrl-o", Key::Editor, "editor", "The draft in $EDITOR"),
+    row("ctrl-y", Key::Copy, "", "Copy the draft, or the address of the page"),
+    row("alt-m", Key::MoreTime, "", "10 more minutes to think"),
     row(
         "alt-s",
         Key::SendAlways,
         "",
-        "Send, and answer the next 10 of this kind from this server the same way",
+        "Send, and choose how many of the next ones are answered the same way",
     ),
-    row(
-        "alt-x",
-        Key::DenyAll,
-        "deny all",
-        "Deny everything this server has open, after a question",
-    ),
-    row("ctrl-n", Key::Next, "next", "The next open request; this draft is kept"),
-    row("ctrl-r", Key::Desk(AnswerCommand::Raw), "JSON", "The whole result as JSON, or back"),
-    row("ctrl-t", Key::Desk(AnswerCommand::StopReason), "", "The next stop reason"),
-    row("ctrl-o", Key::Editor, "editor", "The draft in $EDITOR"),
-    row("ctrl-y", Key::Copy, "", "Copy the draft"),
-    row(
-        "ctrl-w",
-        Key::Desk(AnswerCommand::Focus),
-        "read",
-        "Between what the server says and the answer",
-    ),
-    row("f6", Key::Desk(AnswerCommand::Focus), "", "Between what the server says and the answer"),
-    row("ctrl-up", Key::Desk(AnswerCommand::Scroll(-1)), "", "Scroll what the server says"),
-    row("ctrl-down", Key::Desk(AnswerCommand::Scroll(1)), "", "Scroll what the server says"),
-    row("pageup", Key::Desk(AnswerCommand::Scroll(-10)), "", "Scroll what the server says"),
-    row("pagedown", Key::Desk(AnswerCommand::Scroll(10)), "", "Scroll what the server says"),
-    row("esc", Key::Back, "back", "Back to where you were; the draft is kept"),
+    row("alt-k", Key::DenyAll, "", "Deny everything this server has open, after a question"),
+    row("ctrl-w", Key::Desk(A::Focus), "read", "Between what the server says and the answer"),
+    row("f6", Key::Desk(A::Focus), "", "Between what the server says and the answer"),
+    row("ctrl-up", Key::Desk(A::Scroll(-1)), "", "Scroll what the server says"),
+    row("ctrl-down", Key::Desk(A::Scroll(1)), "", "Scroll what the server says"),
+    row("pageup", Key::Desk(A::Scroll(-10)), "", "Scroll what the server says"),
+    row("pagedown", Key::Desk(A::Scroll(10)), "", "Scroll what the server says"),
 ];
+
+/// Keys that hold while a completion is answered.
+pub const SAMPLING: &[KeyRow] = &[
+    row("tab", Key::Desk(A::NextField), "", "Text, model, stop reason"),
+    row("backtab", Key::Desk(A::PreviousField), "", "Stop reason, model, text"),
+    row("alt-o", Key::Desk(A::EditRequest), "edit request", "Edit the request, or take the edits"),
+    row("alt-t", Key::Tools, "", "Answer with a tool call, its arguments filled in a form"),
+    row("alt-r", Key::Desk(A::RemoveTool), "", "Take the last tool call out of the answer"),
+    row("alt-n", Key::Desk(A::StopReason), "", "The next stop reason"),
+];
+
+/// Keys that hold while an elicitation is answered.
+pub const ELICITATION: &[KeyRow] = &[row(
+    "alt-c",
+    Key::Desk(A::Cancel),
+    "cancel",
+    "Cancel: go away without deciding; the server is told",
+)];
 
 /// Keys that hold while nothing is typed.
 pub const READING: &[KeyRow] = &[
-    row("j", Key::Desk(AnswerCommand::Scroll(1)), "", "Scroll what the server says"),
-    row("down", Key::Desk(AnswerCommand::Scroll(1)), "", "Scroll what the server says"),
-    row("k", Key::Desk(AnswerCommand::Scroll(-1)), "", "Scroll what the server says"),
-    row("up", Key::Desk(AnswerCommand::Scroll(-1)), "", "Scroll what the server says"),
-    row("space", Key::Desk(AnswerCommand::Scroll(10)), "", "Scroll what the server says"),
-    row("g", Key::Desk(AnswerCommand::Scroll(TOP)), "", "To the start of what the server says"),
-    row("home", Key::Desk(AnswerCommand::Scroll(TOP)), "", "To the start of what the server says"),
-    row("tab", Key::Desk(AnswerCommand::Focus), "", "Between what the server says and the answer"),
+    row("j", Key::Desk(A::Scroll(1)), "", "Scroll what the server says"),
+    row("down", Key::Desk(A::Scroll(1)), "", "Scroll what the server says"),
+    row("k", Key::Desk(A::Scroll(-1)), "", "Scroll what the server says"),
+    row("up", Key::Desk(A::Scroll(-1)), "", "Scroll what the server says"),
+    row("space", Key::Desk(A::Scroll(10)), "", "Scroll what the server says"),
+    row("g", Key::Desk(A::Scroll(TOP)), "", "To the start of what the server says"),
+    row("home", Key::Desk(A::Scroll(TOP)), "", "To the start of what the server says"),
+    row("tab", Key::Desk(A::Focus), "", "Between what the server says and the answer"),
+];
+
+/// Keys of the roots screen.
+pub const ROOTS: &[KeyRow] = &[
+    row("ctrl-s", Key::Roots(RootsCommand::Share), "share", "Share these; the server is told"),
+    row("alt-a", Key::Roots(RootsCommand::Add), "add", "Add a root"),
+    row("alt-x", Key::Roots(RootsCommand::Remove), "remove", "Take this root out"),
+    row("tab", Key::Roots(RootsCommand::Next), "", "Next field"),
+    row("enter", Key::Roots(RootsCommand::Next), "", "Next field"),
+    row("backtab", Key::Roots(RootsCommand::Previous), "", "Previous field"),
+    row("down", Key::Roots(RootsCommand::Down), "", "Next root"),
+    row("up", Key::Roots(RootsCommand::Up), "", "Previous root"),
+    row("esc", Key::Roots(RootsCommand::Back), "back", "Back; what was not shared is forgotten"),
 ];
 
 /// Further up than any text is long.
 const TOP: isize = isize::MIN / 2;
 
+/// Where the keys of a request being answered are bound, innermost first.
+pub fn scopes(desk: &AnswerDesk) -> &'static [Scope] {
+    match (&desk.says, desk.is_typing()) {
+        (Says::Sampling(_), true) => &[Scope::AnswerSampling, Scope::Answer],
+        (Says::Sampling(_), false) => &[Scope::AnswerReading, Scope::AnswerSampling, Scope::Answer],
+        (Says::Elicitation(_), true) => &[Scope::AnswerElicitation, Scope::Answer],
+        (Says::Elicitation(_), false) => {
+            &[Scope::AnswerReading, Scope::AnswerElicitation, Scope::Answer]
+        }
+        (Says::Other(_), true) => &[Scope::Answer],
+        (Says::Other(_), false) => &[Scope::AnswerReading, Scope::Answer],
+    }
+}
+
 /// What a key means for a request being answered; `None` when it is text.
 pub fn command(keymap: &Keymap, desk: &AnswerDesk, key: KeyEvent) -> Option<Key> {
-    if let Some(key) = keymap.answer(&[Scope::Answer], key) {
+    let Some(form) = desk.open_form() else { return keymap.answer(scopes(desk), key) };
+    // In a form its own keys come first, but for those that leave it or decide.
+    if let Some(key) = keymap.answer(&[Scope::Answer, Scope::AnswerElicitation], key) {
         return Some(key);
-    }
-    if !desk.is_typing() {
-        return keymap.answer(&[Scope::AnswerReading], key);
-    }
-    let Draft::Form(form) = &desk.draft else { return None };
-    if desk.part != Part::Answer {
-        return None;
     }
     let places: &[Where] =
         if form.takes_text() { &[Where::Form] } else { &[Where::FormLine, Where::Form] };
     match keymap.call(places, key)? {
-        CallCommand::Form(command) => Some(Key::Desk(AnswerCommand::Form(command))),
+        CallCommand::Form(command) => Some(Key::Desk(A::Form(command))),
         _ => None,
     }
 }

@@ -1,9 +1,8 @@
-//! A sampling request as a person reads it, and the answer a person writes
-//! (MCP 2025-11-25, client features, sampling). Pure: values in, values out.
+//! A sampling request as a person reads it (MCP 2025-11-25, client features, sampling). Pure: values
+//! in, values out.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::host::Violation;
 use crate::text::SafeText;
 
 /// A `sampling/createMessage` request, taken apart for reading.
@@ -13,12 +12,25 @@ pub struct SamplingReading {
     pub parts: Vec<Part>,
     /// What it wants, one line each: `max 100 tokens`, `temperature 0.7`, ...
     pub wishes: Vec<SafeText>,
-    /// Tools it offers to the model: name and description.
-    pub tools: Vec<(SafeText, SafeText)>,
+    /// Tools it offers to the model.
+    pub tools: Vec<OfferedTool>,
+    /// `metadata`, and whatever the specification does not know, each as pretty JSON.
+    pub rest: Vec<(SafeText, SafeText)>,
     /// What a person should notice.
     pub warnings: Vec<String>,
     /// Rough size of the prompt in tokens: a quarter of its characters, an estimate.
     pub prompt_tokens: usize,
+}
+
+/// A tool that the request offers to the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfferedTool {
+    /// Its name.
+    pub name: SafeText,
+    /// What it is said to do.
+    pub description: SafeText,
+    /// Its input schema as pretty JSON.
+    pub schema: SafeText,
 }
 
 /// One piece of what the server says.
@@ -60,6 +72,19 @@ const MANY_TOKENS: u64 = 200_000;
 /// Blank lines in a row after which a reader may think the text has ended.
 const BLANK_RUN: usize = 12;
 
+/// Keys of the request that are shown in a place of their own.
+const KNOWN: &[&str] = &[
+    "systemPrompt",
+    "messages",
+    "modelPreferences",
+    "temperature",
+    "maxTokens",
+    "stopSequences",
+    "includeContext",
+    "tools",
+    "toolChoice",
+];
+
 /// Takes `params` apart. Never fails: what cannot be understood is shown as JSON.
 pub fn read(params: &Value) -> SamplingReading {
     let mut reading = SamplingReading::default();
@@ -88,7 +113,15 @@ pub fn read(params: &Value) -> SamplingReading {
     read_wishes(params, &mut reading);
     for tool in params.get("tools").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| SafeText::line(tool.get(key).and_then(Value::as_str).unwrap_or(""));
-        reading.tools.push((text("name"), text("description")));
+        reading.tools.push(OfferedTool {
+            name: text("name"),
+            description: text("description"),
+            schema: tool.get("inputSchema").map(pretty).unwrap_or_default(),
+        });
+    }
+    let known = |key: &str| KNOWN.contains(&key);
+    for (key, value) in params.as_object().into_iter().flatten().filter(|(key, _)| !known(key)) {
+        reading.rest.push((SafeText::line(key), pretty(value)));
     }
     reading
 }
@@ -169,6 +202,9 @@ fn read_wishes(params: &Value, reading: &mut SamplingReading) {
     if let Some(choice) = params.get("toolChoice") {
         let mode = choice.get("mode").and_then(Value::as_str).unwrap_or("auto");
         wish(format!("tool choice {mode}"));
+        if mode == "required" {
+            reading.warnings.push("it wants a tool call in the answer".to_owned());
+        }
     }
     let context = params.get("includeContext").and_then(Value::as_str).unwrap_or("none");
     wish(format!("context {context}"));
@@ -178,124 +214,12 @@ fn read_wishes(params: &Value, reading: &mut SamplingReading) {
                 .to_owned(),
         );
     }
-    if let Some(metadata) = params.get("metadata").filter(|m| !m.is_null()) {
-        reading.wishes.push(SafeText::line(&format!("metadata {metadata}")));
-    }
-}
-
-/// Stop reasons of the specification, in the order in which a key steps through them.
-pub const STOP_REASONS: &[&str] = &["endTurn", "stopSequence", "maxTokens", "toolUse"];
-
-/// The answer a person is writing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SamplingDraft {
-    /// Text of the assistant's message.
-    pub text: String,
-    /// Name of the "model"; `by hand` unless changed.
-    pub model: String,
-    /// Stop reason, one of [`STOP_REASONS`] or the person's own.
-    pub stop_reason: String,
-    /// Tool calls to answer with: name and input.
-    pub tool_uses: Vec<(String, Value)>,
-    /// The whole result as JSON text, when the person edits that instead.
-    pub raw: Option<String>,
-}
-
-impl Default for SamplingDraft {
-    fn default() -> Self {
-        Self {
-            text: String::new(),
-            model: "by hand".to_owned(),
-            stop_reason: STOP_REASONS[0].to_owned(),
-            tool_uses: Vec::new(),
-            raw: None,
-        }
-    }
-}
-
-impl SamplingDraft {
-    /// The `CreateMessageResult` this draft stands for.
-    ///
-    /// # Errors
-    /// Every reason why the draft is no such result, with the pointer into the raw JSON.
-    pub fn result(&self) -> Result<Value, Vec<Violation>> {
-        match &self.raw {
-            Some(raw) => parse_raw(raw),
-            None if self.text.is_empty() && self.tool_uses.is_empty() => {
-                Err(vec![violation("/content", "write an answer first", "required")])
-            }
-            None => Ok(self.compose()),
-        }
-    }
-
-    /// Changes to editing the result as JSON, starting from what is written so far.
-    pub fn edit_raw(&mut self) {
-        if self.raw.is_none() {
-            self.raw = serde_json::to_string_pretty(&self.compose()).ok();
-        }
-    }
-
-    /// Steps to the next stop reason of the specification.
-    pub fn next_stop_reason(&mut self) {
-        let at = STOP_REASONS.iter().position(|r| *r == self.stop_reason);
-        let next = at.map_or(0, |at| (at + 1) % STOP_REASONS.len());
-        STOP_REASONS[next].clone_into(&mut self.stop_reason);
-    }
-
-    fn compose(&self) -> Value {
-        let text = json!({"type": "text", "text": self.text});
-        let mut blocks: Vec<Value> = Vec::new();
-        if !self.text.is_empty() || self.tool_uses.is_empty() {
-            blocks.push(text);
-        }
-        for (number, (name, input)) in self.tool_uses.iter().enumerate() {
-            let id = format!("call_{}", number + 1);
-            blocks.push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
-        }
-        // A single block goes out bare: every version of the specification reads that.
-        let content = if blocks.len() == 1 && self.tool_uses.is_empty() {
-            blocks.remove(0)
-        } else {
-            Value::Array(blocks)
-        };
-        let mut result = Map::new();
-        result.insert("role".into(), "assistant".into());
-        result.insert("content".into(), content);
-        result.insert("model".into(), self.model.clone().into());
-        result.insert("stopReason".into(), self.stop_reason.clone().into());
-        Value::Object(result)
-    }
-}
-
-fn parse_raw(raw: &str) -> Result<Value, Vec<Violation>> {
-    let value: Value = serde_json::from_str(raw)
-        .map_err(|error| vec![violation("", &format!("not JSON: {error}"), "json")])?;
-    let mut problems = Vec::new();
-    let Some(object) = value.as_object() else {
-        return Err(vec![violation("", "expected an object", "type")]);
-    };
-    if !object.get("role").is_some_and(Value::is_string) {
-        problems.push(violation("/role", "expected \"assistant\" or \"user\"", "required"));
-    }
-    if !object.get("model").is_some_and(Value::is_string) {
-        problems.push(violation("/model", "expected the name of a model", "required"));
-    }
-    if !object.get("content").is_some_and(|c| c.is_object() || c.is_array()) {
-        problems.push(violation("/content", "expected a content block or a list", "required"));
-    }
-    if problems.is_empty() { Ok(value) } else { Err(problems) }
-}
-
-fn violation(pointer: &str, message: &str, keyword: &str) -> Violation {
-    Violation {
-        pointer: pointer.to_owned(),
-        message: message.to_owned(),
-        keyword: keyword.to_owned(),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -312,7 +236,7 @@ mod tests {
             ],
             "maxTokens": 100, "temperature": 0.5, "stopSequences": ["END"],
             "modelPreferences": {"hints": [{"name": "small"}], "costPriority": 0.9},
-            "tools": [{"name": "add", "description": "adds"}], "toolChoice": {"mode": "required"},
+            "tools": [{"name": "add", "description": "adds"}], "toolChoice": {"mode": "required"}, "metadata": {"trace": 7},
         }));
         assert_eq!(reading.parts.len(), 6);
         assert!(matches!(&reading.parts[1].content, PartContent::Text(t) if !t.contains('\u{1b}')));
@@ -331,7 +255,9 @@ mod tests {
                 "context none"
             ]
         );
-        assert!(reading.warnings.is_empty(), "{:?}", reading.warnings);
+        assert_eq!(reading.warnings, ["it wants a tool call in the answer"]);
+        assert_eq!(reading.rest[0].0.as_str(), "metadata");
+        assert!(reading.rest[0].1.contains("\"trace\": 7"));
     }
 
     #[test]
@@ -343,37 +269,5 @@ mod tests {
         assert_eq!(reading.warnings.len(), 3, "{:?}", reading.warnings);
         assert_eq!(read(&json!({"maxTokens": 1.5})).warnings.len(), 1);
         assert_eq!(read(&json!([])).warnings, ["`maxTokens` is missing"]);
-    }
-
-    #[test]
-    fn a_draft_becomes_the_result_of_the_specification() {
-        let mut draft = SamplingDraft { text: "Hi!".into(), ..SamplingDraft::default() };
-        assert_eq!(
-            draft.result(),
-            Ok(json!({"role": "assistant", "content": {"type": "text", "text": "Hi!"},
-                "model": "by hand", "stopReason": "endTurn"}))
-        );
-        draft.tool_uses.push(("add".into(), json!({"a": 1})));
-        let result = draft.result().expect("complete");
-        assert_eq!(result["content"][1]["name"], "add");
-    }
-
-    #[test]
-    fn an_empty_or_broken_draft_names_every_problem() {
-        assert!(SamplingDraft::default().result().is_err());
-        let raw = |text: &str| SamplingDraft { raw: Some(text.into()), ..SamplingDraft::default() };
-        assert_eq!(raw("{}").result().expect_err("nothing in it").len(), 3);
-        assert_eq!(raw("{").result().expect_err("broken")[0].keyword, "json");
-        assert_eq!(raw("[]").result().expect_err("a list")[0].keyword, "type");
-    }
-
-    #[test]
-    fn editing_as_json_starts_from_what_was_written() {
-        let mut draft = SamplingDraft { text: "Hi!".into(), ..SamplingDraft::default() };
-        let before = draft.result();
-        draft.edit_raw();
-        assert_eq!(draft.result(), before);
-        draft.next_stop_reason();
-        assert_eq!(draft.stop_reason, "stopSequence");
     }
 }

@@ -7,6 +7,7 @@ use super::{Keymap, Listed, Scope};
 use crate::tui::action::Action;
 use crate::tui::approval::desk::AnswerCommand;
 use crate::tui::approval::keys::{self as answer_keys, Key};
+use crate::tui::approval::roots::RootsCommand;
 use crate::tui::call::CallCommand;
 use crate::tui::call::keys::{self as call_keys, Where};
 use crate::tui::chord::Chord;
@@ -49,7 +50,14 @@ impl Scope {
     }
 
     fn is_answer(self) -> bool {
-        matches!(self, Self::Answer | Self::AnswerReading)
+        matches!(
+            self,
+            Self::Answer
+                | Self::AnswerSampling
+                | Self::AnswerElicitation
+                | Self::AnswerReading
+                | Self::Roots
+        )
     }
 
     const fn of(place: Where) -> Self {
@@ -153,6 +161,10 @@ fn answer_id(key: Key) -> &'static str {
         Key::Desk(A::Raw) => "raw",
         Key::Desk(A::StopReason) => "stop-reason",
         Key::Desk(A::Focus) => "focus",
+        Key::Desk(A::NextField) => "next-field",
+        Key::Desk(A::PreviousField) => "previous-field",
+        Key::Desk(A::EditRequest) => "edit-request",
+        Key::Desk(A::RemoveTool) => "remove-tool",
         Key::Desk(A::Scroll(rows)) => match rows {
             ..-10 => "top",
             -10..-1 => "page-up",
@@ -167,7 +179,26 @@ fn answer_id(key: Key) -> &'static str {
         Key::Next => "next",
         Key::Editor => "editor",
         Key::Copy => "copy",
+        Key::Templates => "templates",
+        Key::Keep => "keep",
+        Key::Tools => "tools",
+        Key::Draft => "draft",
+        Key::MoreTime => "more-time",
         Key::Back => "back",
+        Key::Roots(command) => roots_id(command),
+    }
+}
+
+const fn roots_id(command: RootsCommand) -> &'static str {
+    match command {
+        RootsCommand::Share => "share",
+        RootsCommand::Add => "add",
+        RootsCommand::Remove => "remove",
+        RootsCommand::Next => "next",
+        RootsCommand::Previous => "previous",
+        RootsCommand::Down => "down",
+        RootsCommand::Up => "up",
+        RootsCommand::Back => "back",
     }
 }
 
@@ -178,9 +209,13 @@ impl Keymap {
             let meaning = Meaning::Call(row.command);
             self.add(Scope::of(row.place), row.chord, meaning, row.help, row.footer);
         }
-        for (scope, rows) in
-            [(Scope::Answer, answer_keys::KEYS), (Scope::AnswerReading, answer_keys::READING)]
-        {
+        for (scope, rows) in [
+            (Scope::Answer, answer_keys::KEYS),
+            (Scope::AnswerSampling, answer_keys::SAMPLING),
+            (Scope::AnswerElicitation, answer_keys::ELICITATION),
+            (Scope::AnswerReading, answer_keys::READING),
+            (Scope::Roots, answer_keys::ROOTS),
+        ] {
             for row in rows {
                 self.add(scope, row.chord, Meaning::Answer(row.key), row.help, row.footer);
             }

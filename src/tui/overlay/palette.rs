@@ -5,9 +5,11 @@ use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use serde_json::Value;
 
 use super::Verdict;
 use crate::config::{LogLevel, ServerName};
+use crate::host::{RuleKind, SessionRule};
 use crate::tui::action::Action;
 use crate::tui::ink::Ink;
 use crate::tui::pane::{Cx, Gesture};
@@ -31,6 +33,25 @@ pub enum Pick {
     TourPage(isize),
     /// Ask a server for a log level; none means the host's own view.
     LogLevel(ServerName, LogLevel),
+    /// Something about requests of servers.
+    Approval(ApprovalPick),
+}
+
+/// What picking a row does about requests of servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApprovalPick {
+    /// Take this result into the draft of the answer.
+    Take(Box<Value>),
+    /// Fill in a call of this tool of the request.
+    Tool(usize),
+    /// Send the answer, and answer so many of the next ones the same way; `None` for all.
+    SendNext(Option<u32>),
+    /// Choose the rule for one kind of requests of a server.
+    Rules(ServerName, RuleKind),
+    /// Decide by this rule from now on; `None` lets the entry decide.
+    Rule(ServerName, RuleKind, Option<SessionRule>),
+    /// Change the roots shared with a server.
+    Roots(ServerName),
 }
 
 /// One row.

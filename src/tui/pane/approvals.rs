@@ -1,39 +1,63 @@
 //! What servers ask their host for: every open request with who, what, during which call and how
 //! long there is. Answering stands on top of this list.
 
+mod detail;
+mod rows;
+
+pub use detail::rule;
+
 use std::sync::Arc;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::host::approvals::{Decider, PendingRequest, RequestKind, Settlement};
+use crate::config::ServerName;
+use crate::host::{ApprovalId, RequestKind};
 use crate::tui::action::Action;
 use crate::tui::ink::{Bytes, Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::pane::approvals::rows::{Grouping, Row};
+use crate::tui::pane::{Availability, Cx, DenyAll, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Browser, Doc, Part, Pen};
-
-#[derive(Clone, Debug)]
-struct Row(Arc<PendingRequest>);
-
-impl PartialEq for Row {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.id == other.0.id
-    }
-}
+use crate::tui::widget::browser::Keep;
+use crate::tui::widget::{Browser, Doc, Part, Pen, TextInput};
 
 /// The approvals pane.
 #[derive(Default)]
 pub struct ApprovalsPane {
     browser: Browser<Row>,
+    grouping: Grouping,
+    /// Requests in scope, whatever the filter and the folds hide.
+    count: usize,
 }
 
 impl ApprovalsPane {
-    /// The selected request.
-    pub fn selected(&self) -> Option<&Arc<PendingRequest>> {
-        self.browser.selected().map(|row| &row.0)
+    /// The server of the selected row.
+    pub fn server(&self) -> Option<ServerName> {
+        self.browser.selected().map(|row| row.server().clone())
+    }
+
+    fn deny(&self, model: &Model) -> Option<DenyAll> {
+        let (server, kind) = match self.browser.selected()? {
+            Row::Request(request) => (request.server.clone(), None),
+            Row::Group { group, .. } => (group.server.clone(), group.kind.clone()),
+            Row::Kept(..) => return None,
+        };
+        let pending = model.view.pending.values();
+        let wanted = pending
+            .filter(|r| r.server == server && kind.as_ref().is_none_or(|kind| r.kind == *kind));
+        let ids: Vec<ApprovalId> = wanted.map(|request| request.id).collect();
+        Some(DenyAll { server, ids })
+    }
+
+    fn open(&mut self, out: &mut Out) -> bool {
+        match self.browser.selected() {
+            Some(Row::Request(request) | Row::Kept(request, _)) => out.answer = Some(request.id),
+            Some(Row::Group { group, .. }) => self.grouping.turn(&group.clone()),
+            None => return false,
+        }
+        true
     }
 }
 
@@ -55,17 +79,24 @@ impl Pane for ApprovalsPane {
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        let pending = ui.model.view.pending.values();
-        let rows =
-            pending.filter(|r| ui.model.in_scope(&r.server)).map(|r| Row(Arc::clone(r))).collect();
+        let wanted = self.browser.filter.text().to_lowercase();
+        let fits = |request: &crate::host::PendingRequest| {
+            let during = request.during.as_deref().unwrap_or_default();
+            let kind = kind_word(&request.kind);
+            let text = format!("{} {} {during}", request.server, kind.as_str()).to_lowercase();
+            wanted.split_whitespace().all(|word| text.contains(word))
+        };
+        let model = ui.model;
+        let in_scope = model.view.pending.values().filter(|r| model.in_scope(&r.server));
+        self.count = in_scope.clone().count();
+        let mut rows = self.grouping.rows(in_scope.filter(|request| fits(request)));
+        let kept = model.kept_drafts.iter().filter(|(r, _)| model.in_scope(&r.server) && fits(r));
+        rows.extend(kept.map(|(request, why)| Row::Kept(Arc::clone(request), why.clone())));
         self.browser.set_rows(rows, ui.area);
         let width = self.browser.detail_width(ui.area);
         if width > 0 {
             let mut doc = Doc::new(width);
-            match self.browser.selected() {
-                Some(row) => detail(&row.0, ui.model, &mut doc),
-                None => settled(ui.model, &mut doc),
-            }
+            detail::build(self.browser.selected(), ui.model, &mut doc);
             self.browser.set_doc(doc, ui.area);
         }
     }
@@ -73,30 +104,44 @@ impl Pane for ApprovalsPane {
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         match action {
             Action::Copy | Action::CopyAll => {
-                if let Some(row) = self.browser.selected() {
-                    out.copy(super::catalog::pretty(&row.0.params));
+                if let Some(Row::Request(request) | Row::Kept(request, _)) = self.browser.selected()
+                {
+                    out.copy(super::catalog::pretty(&request.params));
                 }
                 true
             }
-            Action::Open => {
-                out.answer = self.browser.selected().map(|row| row.0.id);
-                out.answer.is_some()
+            Action::Open => self.open(out),
+            Action::Fold => {
+                if let Some(Row::Group { group, .. }) = self.browser.selected() {
+                    self.grouping.turn(&group.clone());
+                }
+                true
+            }
+            Action::Group => {
+                self.grouping.by_server = !self.grouping.by_server;
+                self.grouping.turned.clear();
+                let how = if self.grouping.by_server { "by server" } else { "oldest first" };
+                out.say(ink!("{}", how));
+                true
             }
             Action::DenyAll => {
-                out.deny_all = self.browser.selected().map(|row| row.0.server.clone());
+                out.deny_all = self.deny(ui.model);
                 out.deny_all.is_some()
             }
-            Action::Filter | Action::ClearFilter => false,
             action => self.browser.act(action, ui.area),
         }
     }
 
-    fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
+    fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
+        let any = !self.browser.rows.is_empty();
         match action {
-            Action::Open | Action::Copy | Action::CopyAll | Action::DenyAll => {
-                Some(Availability::when(!self.browser.rows.is_empty(), "nothing waits"))
+            Action::Open | Action::Copy | Action::CopyAll | Action::Fold => {
+                Some(Availability::when(any, "nothing waits"))
             }
-            Action::Filter | Action::Save => Some(Availability::Disabled("not here")),
+            Action::DenyAll => {
+                Some(Availability::when(!model.view.pending.is_empty(), "nothing waits"))
+            }
+            Action::Save => Some(Availability::Disabled("not here")),
             _ => None,
         }
     }
@@ -108,31 +153,21 @@ impl Pane for ApprovalsPane {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let count = self.browser.rows.len();
-        let summary = if count == 0 {
+        let summary = if self.count == 0 {
             ink!("nothing waits for you")
         } else {
-            ink!("{} {} waiting for you", cx.glyphs.hand, count)
+            ink!("{} {} waiting for you", cx.glyphs.hand, self.count)
         };
-        self.browser.render_frame(cx, &summary, count, area, buf);
+        self.browser.render_frame(cx, &summary, self.count, area, buf);
         let regions = self.browser.regions(area);
         let faint = cx.style(Role::Faint);
         let during = regions.list.width.saturating_sub(50);
         let mut pen = Pen::new(buf, regions.columns);
-        pen.skip(1).left("server", 14, faint).skip(1).left("wants", 11, faint).skip(1);
+        pen.skip(1).left("server", 14, faint).skip(1).left("wants", 12, faint).skip(1);
         pen.left("during", during, faint).skip(1).right("age", 7, faint).skip(1);
-        pen.right("left", 8, faint).skip(1).right("size", 6, faint);
-        self.browser.render_rows(cx, area, buf, |pen, row| {
-            let request = &row.0;
-            pen.left(Model::name(&request.server), 14, cx.style(Role::Text)).skip(1);
-            pen.left(kind_word(&request.kind), 11, cx.style(Role::Attention)).skip(1);
-            let call = request.during.as_ref().map_or_else(|| ink!("-"), Ink::from);
-            pen.left(call, during, cx.style(Role::Muted)).skip(1);
-            pen.right(cx.model.elapsed(request.arrived), 7, cx.style(Role::Muted)).skip(1);
-            pen.right(cx.model.until(request.deadline), 8, cx.style(Role::Busy)).skip(1);
-            pen.right(ink!("{}", Bytes(request.bytes as u64)), 6, cx.style(Role::Muted));
-        });
-        if count == 0 && !regions.list.is_empty() {
+        pen.right("left", 7, faint).skip(1).right("size", 6, faint);
+        self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, during, pen));
+        if self.browser.rows.is_empty() && !regions.list.is_empty() {
             let mut pen = Pen::new(buf, regions.list);
             pen.at(1, 1)
                 .put("when a server asks for a completion or an answer, it waits here", faint);
@@ -145,43 +180,55 @@ impl Pane for ApprovalsPane {
         self.browser.part = if inside { Part::Detail } else { Part::List };
         inside
     }
+
+    fn typing(&mut self) -> Option<&mut TextInput> {
+        self.browser.editing.then_some(&mut self.browser.filter)
+    }
+
+    fn end_typing(&mut self, keep: Keep) {
+        self.browser.end_typing(keep);
+    }
+
+    fn filter_text(&self) -> &str {
+        self.browser.filter.text()
+    }
+
+    fn set_filter(&mut self, text: &str) {
+        self.browser.filter.set(text);
+    }
 }
 
-fn detail(request: &PendingRequest, model: &Model, doc: &mut Doc) {
-    doc.line(vec![
-        (Model::name(&request.server), Role::Heading),
-        (ink!(" asks: {}", Ink::line(request.kind.method())), Role::Attention),
-    ]);
-    if let Some(during) = &request.during {
-        doc.field("during", during, Role::Text);
-    }
-    doc.field("you have", model.until(request.deadline), Role::Busy);
-    doc.heading("what the server says");
-    doc.json(0, &request.params);
-}
-
-fn settled(model: &Model, doc: &mut Doc) {
-    if model.view.settled.is_empty() {
-        return;
-    }
-    doc.heading("settled");
-    for (at, request, settlement) in model.view.settled.iter().rev().take(50) {
-        let (what, role) = match settlement {
-            Settlement::Answered { by, how } => {
-                let by: Ink = match by {
-                    Decider::Person => ink!("by you"),
-                    Decider::Callback => ink!("by the callback"),
-                    Decider::Rule(rule) => ink!("by the rule {}", Ink::line(rule)),
-                    Decider::Nobody => ink!("by nobody"),
-                };
-                (ink!("{} {}", Ink::line(how), by), Role::Text)
-            }
-            Settlement::Withdrawn { reason } => (ink!("withdrawn: {}", reason), Role::Warning),
-        };
-        doc.line(vec![
-            (ink!("  {} ", Model::time_of_day(*at)), Role::Faint),
-            (ink!("{} {}  ", Model::name(&request.server), kind_word(&request.kind)), Role::Muted),
-            (what, role),
-        ]);
-    }
+fn render_row(cx: &Cx<'_>, row: &Row, during: u16, pen: &mut Pen<'_>) {
+    let muted = cx.style(Role::Muted);
+    pen.left(Model::name(row.server()), 14, cx.style(Role::Text)).skip(1);
+    let (arrived, deadline, bytes) = match row {
+        Row::Request(request) => {
+            pen.left(kind_word(&request.kind), 12, cx.style(Role::Attention)).skip(1);
+            let call = request.during.as_ref().map_or_else(|| ink!("-"), Ink::from);
+            pen.left(call, during, muted).skip(1);
+            (request.arrived, request.deadline, request.bytes)
+        }
+        Row::Group { group, ids, oldest, deadline, bytes, folded } => {
+            let sign = if *folded { cx.glyphs.closed } else { cx.glyphs.open };
+            let count = ids.len();
+            let what = group.kind.as_ref().map_or_else(|| ink!("all"), kind_word);
+            pen.left(ink!("{} {} {}", sign, count, what), 12, cx.style(Role::Attention)).skip(1);
+            let refused =
+                cx.model.server(&group.server).map_or(0, |server| server.refused_requests);
+            let note = match refused {
+                0 => ink!("oldest of {}", count),
+                refused => ink!("{} more refused", refused),
+            };
+            pen.left(note, during, muted).skip(1);
+            (*oldest, *deadline, *bytes)
+        }
+        Row::Kept(_, reason) => {
+            pen.left("draft kept", 12, cx.style(Role::Warning)).skip(1);
+            pen.left(ink!("withdrawn: {}", reason), during + 23, muted);
+            return;
+        }
+    };
+    pen.right(cx.model.elapsed(arrived), 7, muted).skip(1);
+    pen.right(cx.model.until(deadline), 7, cx.style(Role::Busy)).skip(1);
+    pen.right(ink!("{}", Bytes(bytes as u64)), 6, muted);
 }

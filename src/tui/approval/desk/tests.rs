@@ -36,7 +36,10 @@ fn url(raw: &str) -> AnswerDesk {
 fn typed(desk: &mut AnswerDesk, text: &str) {
     for character in text.chars() {
         let code = if character == '\n' { KeyCode::Enter } else { KeyCode::Char(character) };
-        assert!(desk.type_key(KeyEvent::from(code)));
+        let key = KeyEvent::from(code);
+        if !desk.type_in_form(key) {
+            assert_eq!(desk.type_key(key), Outcome::Stay);
+        }
     }
 }
 
@@ -127,10 +130,11 @@ fn a_url_is_opened_only_by_the_second_press_in_a_row() {
     assert!(desk.notice.as_deref().is_some_and(|notice| notice.contains("auth.example.com")));
     desk.apply(AnswerCommand::Scroll(1));
     assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "something came between");
-    let Outcome::Visit(url, Answer::Result(result)) = desk.apply(AnswerCommand::Send) else {
+    let Outcome::Visit(url) = desk.apply(AnswerCommand::Send) else {
         panic!("the second press opens it");
     };
-    assert_eq!((url.as_str(), result), ("https://auth.example.com/x", json!({"action": "accept"})));
+    assert_eq!(url.as_str(), "https://auth.example.com/x");
+    assert_eq!(sent(&desk.visited(Ok(()))), &json!({"action": "accept"}));
 }
 
 #[test]
@@ -150,7 +154,9 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     for command in [AnswerCommand::Send, AnswerCommand::Deny, AnswerCommand::Cancel] {
         assert_eq!(desk.apply(command), Outcome::Stay);
     }
-    assert!(!desk.type_key(KeyEvent::from(KeyCode::Char('x'))));
+    desk.type_key(KeyEvent::from(KeyCode::Char('x')));
+    desk.paste("x");
+    desk.replace_text("x");
     assert_eq!(desk.text(), "almost");
     assert!(desk.has_draft());
 }
@@ -177,4 +183,180 @@ fn five_hundred_fields_are_edited_as_json() {
     assert!(matches!(desk.draft, Draft::Raw(_)));
     desk.replace_text("{\"f1\": \"x\"}");
     assert_eq!(sent(&desk.apply(AnswerCommand::Send))["content"], json!({"f1": "x"}));
+}
+
+#[test]
+fn a_page_that_no_browser_opens_is_accepted_only_when_the_person_says_so() {
+    let mut desk = url("https://auth.example.com/x");
+    desk.apply(AnswerCommand::Send);
+    assert!(matches!(desk.apply(AnswerCommand::Send), Outcome::Visit(_)));
+    let failed = Err(SafeText::line("no browser could be started"));
+    assert_eq!(desk.visited(failed), Outcome::Stay);
+    assert_eq!(desk.text(), "https://auth.example.com/x", "to be copied");
+    assert_eq!(sent(&desk.apply(AnswerCommand::Send)), &json!({"action": "accept"}));
+}
+
+#[test]
+fn model_and_stop_reason_are_typed_or_stepped_through() {
+    let mut desk = sampling();
+    typed(&mut desk, "Hi");
+    desk.apply(AnswerCommand::NextField);
+    typed(&mut desk, " 2");
+    desk.apply(AnswerCommand::NextField);
+    typed(&mut desk, "!");
+    let result = sent(&desk.apply(AnswerCommand::Send)).clone();
+    assert_eq!(result["model"], "by hand 2");
+    assert_eq!(result["stopReason"], "endTurn!");
+    desk.apply(AnswerCommand::StopReason);
+    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["stopReason"], "endTurn");
+    desk.apply(AnswerCommand::StopReason);
+    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["stopReason"], "stopSequence");
+}
+
+fn with_tools() -> AnswerDesk {
+    let schema = json!({"type": "object", "required": ["a"],
+        "properties": {"a": {"type": "integer"}}});
+    let tools = json!([{"name": "add", "description": "adds", "inputSchema": schema}]);
+    desk(
+        RequestKind::Sampling,
+        json!({"messages": [], "maxTokens": 5, "tools": tools, "toolChoice": {"mode": "required"}}),
+    )
+}
+
+#[test]
+fn a_tool_call_is_filled_in_as_a_form_and_goes_out_as_a_block() {
+    let mut desk = with_tools();
+    desk.begin_tool(0);
+    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert!(desk.notice.is_some(), "a required field is missing");
+    typed(&mut desk, "7");
+    desk.apply(AnswerCommand::Send);
+    assert_eq!(desk.part, Part::Answer);
+    let result = sent(&desk.apply(AnswerCommand::Send)).clone();
+    let block = json!({"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 7}});
+    assert_eq!((&result["content"], &result["stopReason"]), (&json!([block]), &json!("toolUse")));
+    desk.apply(AnswerCommand::RemoveTool);
+    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "nothing is left of the answer");
+}
+
+#[test]
+fn enter_at_the_end_of_a_form_decides_nothing_but_takes_a_tool_call_in() {
+    let mut tool = with_tools();
+    tool.begin_tool(0);
+    typed(&mut tool, "7");
+    tool.apply(AnswerCommand::Form(FormCommand::Last));
+    tool.apply(AnswerCommand::Form(FormCommand::Enter));
+    assert_eq!(tool.part, Part::Answer, "the call is in the answer");
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let params = json!({"message": "?", "requestedSchema": schema});
+    let mut form = desk(RequestKind::Elicitation, params);
+    form.apply(AnswerCommand::Form(FormCommand::Last));
+    assert_eq!(form.apply(AnswerCommand::Form(FormCommand::Enter)), Outcome::Stay);
+    assert!(form.notice.as_deref().is_some_and(|notice| notice.contains("ctrl-s")));
+}
+
+#[test]
+fn the_request_can_be_edited_for_reading_and_drafting_and_stays_what_it_was_on_the_wire() {
+    let mut desk = sampling();
+    desk.apply(AnswerCommand::EditRequest);
+    assert_eq!(desk.part, Part::Request);
+    desk.replace_text("{");
+    desk.apply(AnswerCommand::Send);
+    assert!(desk.notice.is_some() && desk.part == Part::Request, "broken JSON is not taken");
+    desk.replace_text("{\"messages\": [], \"maxTokens\": 9}");
+    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "this key takes the edit, no more");
+    assert!(desk.is_edited());
+    assert_eq!(
+        (&desk.params["maxTokens"], &desk.request.params["maxTokens"]),
+        (&json!(9), &json!(5))
+    );
+    desk.apply(AnswerCommand::EditRequest);
+    let original = desk.request.params.to_string();
+    desk.replace_text(&original);
+    desk.apply(AnswerCommand::EditRequest);
+    assert!(!desk.is_edited());
+}
+
+#[test]
+fn a_draft_of_a_model_fills_the_answer_and_a_person_sends_it() {
+    let mut desk = sampling();
+    desk.drafting = Drafting::Asked;
+    let result = json!({"role": "assistant", "model": "m1", "stopReason": "maxTokens",
+        "content": {"type": "text", "text": "about to\u{1b}[2J say"}});
+    desk.drafted(Ok((SafeText::line("m1"), result)));
+    assert_eq!(desk.drafting, Drafting::By(SafeText::line("m1")));
+    assert!(!desk.text().contains('\u{1b}'), "what is seen is what is sent");
+    let sent = sent(&desk.apply(AnswerCommand::Send)).clone();
+    assert_eq!((&sent["model"], &sent["stopReason"]), (&json!("m1"), &json!("maxTokens")));
+}
+
+#[test]
+fn a_draft_that_comes_too_late_or_not_at_all_changes_nothing() {
+    let mut late = sampling();
+    typed(&mut late, "mine");
+    late.drafting = Drafting::Asked;
+    late.end(SafeText::line("gone"));
+    late.drafted(Ok((SafeText::line("m1"), json!({}))));
+    assert_eq!(late.text(), "mine");
+    let mut failed = sampling();
+    failed.drafting = Drafting::Asked;
+    failed.drafted(Err(SafeText::line("too tired")));
+    assert_eq!((failed.drafting, failed.notice.as_deref()), (Drafting::No, Some("too tired")));
+}
+
+#[test]
+fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
+    use crate::config::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+    let kept = |name: &str, server: Option<&str>, kind, reply| ScriptedAnswer {
+        name: Some(name.into()),
+        server: server.map(str::to_owned),
+        kind: Some(kind),
+        matches: None,
+        times: None,
+        reply,
+    };
+    let (completion, form) = (AskedKind::Sampling, AskedKind::Elicitation);
+    let answers = vec![
+        kept("polite", Some("s"), completion, Reply::Text("Certainly.".into())),
+        kept("other", Some("t"), completion, Reply::Text("No.".into())),
+        kept("form", None, form, Reply::Accept(json!({"n": 1}))),
+        kept("no", None, completion, Reply::Refuse("no".into())),
+    ];
+    let answers = Answers { answers, ..Answers::default() };
+    let mut desk = sampling();
+    let offers = desk.offers(&answers, None);
+    let names: Vec<&str> = offers.iter().map(|offer| offer.name.as_str()).collect();
+    assert_eq!(names[0], "polite");
+    assert!(!names.contains(&"other") && !names.contains(&"form") && !names.contains(&"no"));
+    assert!(names.iter().any(|name| name.contains("said back")));
+    desk.take_result(&offers[0].result);
+    assert_eq!(desk.text(), "Certainly.");
+    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["model"], "scripted");
+}
+
+#[test]
+fn an_answer_is_kept_under_a_name_and_nothing_is_sent() {
+    let mut desk = sampling();
+    desk.ask_for_name();
+    assert_eq!(desk.part, Part::Answer, "an empty answer cannot be kept");
+    typed(&mut desk, "Hi");
+    desk.ask_for_name();
+    for character in "greeting".chars() {
+        desk.type_key(KeyEvent::from(KeyCode::Char(character)));
+    }
+    let Outcome::Keep(name, Answer::Result(result)) = desk.type_key(KeyCode::Enter.into()) else {
+        panic!("it is kept");
+    };
+    assert_eq!((name.as_str(), &result["content"]["text"]), ("greeting", &json!("Hi")));
+    assert_eq!((desk.part, &desk.stage), (Part::Answer, &Stage::Open));
+}
+
+#[test]
+fn escape_closes_the_innermost_thing_first() {
+    let mut desk = with_tools();
+    desk.begin_tool(0);
+    assert!(desk.back() && desk.part == Part::Answer);
+    desk.apply(AnswerCommand::Deny);
+    assert!(desk.back() && desk.part == Part::Answer);
+    assert!(!desk.back(), "now the screen itself");
 }

@@ -1,0 +1,153 @@
+//! From the draft to the answer: checked, confirmed where it opens something, refused once nothing
+//! may be sent any more.
+
+use serde_json::{Value, json};
+
+use super::{AnswerDesk, Draft, Outcome, Part, Says};
+use crate::host::{Answer, Violation};
+use crate::text::SafeText;
+use crate::tui::approval::completion::SamplingDraft;
+use crate::tui::approval::elicitation::{Asks, ElicitAction, ElicitationReading};
+use crate::tui::form::FormCommand;
+
+/// JSON-RPC error code the specification shows for a person who says no to sampling.
+const REJECTED: i64 = -1;
+
+impl AnswerDesk {
+    pub(super) fn send(&mut self) -> Outcome {
+        match self.answer() {
+            Ok(answer) => match self.url() {
+                None => Outcome::Send(answer),
+                Some(_) if self.by_hand => Outcome::Send(answer),
+                Some(url) if self.armed => {
+                    self.armed = false;
+                    Outcome::Visit(url)
+                }
+                Some(url) => {
+                    self.armed = true;
+                    let host = url.host_str().unwrap_or_default();
+                    self.notice =
+                        Some(SafeText::line(&format!("again to open {host} in the browser")));
+                    Outcome::Stay
+                }
+            },
+            Err(reason) => {
+                self.notice = Some(SafeText::line(&reason));
+                Outcome::Stay
+            }
+        }
+    }
+
+    fn url(&self) -> Option<url::Url> {
+        match &self.says {
+            Says::Elicitation(ElicitationReading { asks: Asks::Url(reading), .. }) => {
+                reading.open.as_deref().and_then(|open| url::Url::parse(open).ok())
+            }
+            _ => None,
+        }
+    }
+
+    /// The address as the server wrote it, to be copied.
+    pub(super) fn address(&self) -> Option<String> {
+        self.url().map(Into::into)
+    }
+
+    /// The answer as it would go out, or what is missing.
+    pub(super) fn answer(&mut self) -> Result<Answer, String> {
+        match (&mut self.draft, &self.says) {
+            (Draft::Text(composer), _) => {
+                let result = composer.draft().result();
+                result.map(Answer::Result).map_err(|problems| told(&problems))
+            }
+            (Draft::Raw(text), Says::Sampling(_)) => {
+                let raw =
+                    SamplingDraft { raw: Some(text.lines().join("\n")), ..Default::default() };
+                raw.result().map(Answer::Result).map_err(|problems| told(&problems))
+            }
+            (Draft::Raw(text), says) => {
+                let value: Value = serde_json::from_str(&text.lines().join("\n"))
+                    .map_err(|error| format!("not JSON: {error}"))?;
+                Ok(Answer::Result(match says {
+                    Says::Elicitation(_) => ElicitAction::Accept.result(Some(value)),
+                    _ => value,
+                }))
+            }
+            (Draft::Form(form), _) if form.blocking() > 0 => {
+                form.apply(FormCommand::NextProblem);
+                Err(match form.blocking() {
+                    1 => "1 field is not right yet".to_owned(),
+                    count => format!("{count} fields are not right yet"),
+                })
+            }
+            (Draft::Form(form), _) => {
+                Ok(Answer::Result(ElicitAction::Accept.result(Some(form.arguments()))))
+            }
+            (Draft::Consent, Says::Elicitation(reading)) => match &reading.asks {
+                Asks::Url(url) if url.open.is_some() => {
+                    Ok(Answer::Result(ElicitAction::Accept.result(None)))
+                }
+                Asks::Url(url) => Err(format!("not opened: {}", url.refusals.join("; "))),
+                Asks::Form(_) => Err("nothing to send".to_owned()),
+            },
+            (Draft::Consent, _) => Ok(Answer::Result(json!({"action": "accept"}))),
+        }
+    }
+
+    pub(super) fn deny(&mut self) -> Outcome {
+        if matches!(self.says, Says::Elicitation(_)) {
+            return Outcome::Send(Answer::Result(ElicitAction::Decline.result(None)));
+        }
+        if self.part != Part::Reason {
+            self.part = Part::Reason;
+            self.notice = Some(SafeText::line("say why, or send an empty reason"));
+            return Outcome::Stay;
+        }
+        let message = match self.reason.text().trim() {
+            "" => "the user declined".to_owned(),
+            reason => reason.to_owned(),
+        };
+        Outcome::Send(Answer::Refuse { code: REJECTED, message })
+    }
+
+    /// Asks for the name under which the answer is to be kept.
+    pub fn ask_for_name(&mut self) {
+        self.armed = false;
+        match self.answer() {
+            Ok(_) if matches!(self.draft, Draft::Consent) => {
+                self.notice = Some(SafeText::line("there is nothing to keep"));
+            }
+            Ok(_) => {
+                self.part = Part::Name;
+                self.notice = Some(SafeText::line("name it; ctrl-s or enter keeps it"));
+            }
+            Err(reason) => self.notice = Some(SafeText::line(&reason)),
+        }
+    }
+
+    pub(super) fn keep(&mut self) -> Outcome {
+        let name = self.name.text().trim().to_owned();
+        if name.is_empty() {
+            self.notice = Some(SafeText::line("it needs a name"));
+            return Outcome::Stay;
+        }
+        match self.answer() {
+            Ok(answer) => {
+                self.part = Part::Answer;
+                self.notice = None;
+                Outcome::Keep(name, answer)
+            }
+            Err(reason) => {
+                self.notice = Some(SafeText::line(&reason));
+                Outcome::Stay
+            }
+        }
+    }
+}
+
+fn told(problems: &[Violation]) -> String {
+    let one = |problem: &Violation| match problem.pointer.as_str() {
+        "" => problem.message.clone(),
+        pointer => format!("{pointer}: {}", problem.message),
+    };
+    problems.iter().map(one).collect::<Vec<_>>().join("; ")
+}

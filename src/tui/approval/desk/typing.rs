@@ -1,0 +1,141 @@
+//! Keys, paste and the editor outside: text goes where the keys are, and nowhere once the request
+//! has ended.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_textarea::Input;
+
+use super::draft::{area, pretty};
+use super::{AnswerDesk, Draft, Outcome, Part, Stage};
+use crate::text::SafeText;
+use crate::tui::widget::TextInput;
+
+impl AnswerDesk {
+    /// Whether plain keys are text.
+    pub fn is_typing(&self) -> bool {
+        self.stage == Stage::Open
+            && match self.part {
+                Part::Says => false,
+                Part::Answer => !matches!(self.draft, Draft::Consent),
+                _ => true,
+            }
+    }
+
+    /// The draft as text, for copying and for an editor outside.
+    pub fn text(&self) -> String {
+        if let (Part::Request, Some(editing)) = (self.part, &self.editing) {
+            return editing.lines().join("\n");
+        }
+        match &self.draft {
+            Draft::Text(composer) => composer.text.lines().join("\n"),
+            Draft::Raw(text) => text.lines().join("\n"),
+            Draft::Form(form) => pretty(&form.arguments()),
+            Draft::Consent => self.address().unwrap_or_default(),
+        }
+    }
+
+    /// Takes text over that was written in an editor outside or pasted as a whole.
+    pub fn replace_text(&mut self, text: &str) {
+        if self.stage != Stage::Open {
+            self.notice = Some(SafeText::line("it has ended meanwhile; the draft stays as it was"));
+            return;
+        }
+        if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
+            **editing = area(text);
+            return;
+        }
+        match &mut self.draft {
+            Draft::Text(composer) => composer.text = area(text),
+            Draft::Raw(kept) => **kept = area(text),
+            Draft::Form(form) => match serde_json::from_str(text) {
+                Ok(value) => form.set_value(Some(value)),
+                Err(error) => self.notice = Some(SafeText::line(&format!("not JSON: {error}"))),
+            },
+            Draft::Consent => {}
+        }
+    }
+
+    /// The line that is being typed, when it is one.
+    fn line(&mut self) -> Option<&mut TextInput> {
+        match (self.part, &mut self.draft) {
+            (Part::Reason, _) => Some(&mut self.reason),
+            (Part::Name, _) => Some(&mut self.name),
+            (Part::Model, Draft::Text(composer)) => Some(&mut composer.model),
+            (Part::Stop, Draft::Text(composer)) => Some(&mut composer.stop),
+            _ => None,
+        }
+    }
+
+    /// Types a key into the form that is open, when it is text there and no chord; gives whether it
+    /// was used.
+    pub fn type_in_form(&mut self, key: KeyEvent) -> bool {
+        let Some(form) = self.open_form_mut() else { return false };
+        let chord = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        let moves =
+            matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab);
+        let used = (!chord && !moves || form.popup_is_open()) && form.type_key(key);
+        if used {
+            self.notice = None;
+        }
+        used
+    }
+
+    /// Types a key; gives what follows from it.
+    pub fn type_key(&mut self, key: KeyEvent) -> Outcome {
+        if !self.is_typing() {
+            return Outcome::Stay;
+        }
+        self.notice = None;
+        self.armed = false;
+        if key.code == KeyCode::Enter && self.line().is_some() {
+            match self.part {
+                Part::Name => return self.keep(),
+                // A reason is sent by the key that sends, not by Enter.
+                Part::Reason => {
+                    self.notice = Some(SafeText::line("ctrl-s sends the refusal"));
+                }
+                _ => self.step_field(1),
+            }
+            return Outcome::Stay;
+        }
+        if let Some(line) = self.line() {
+            line.key(key);
+            return Outcome::Stay;
+        }
+        if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
+            editing.input(Input::from(key));
+            return Outcome::Stay;
+        }
+        match &mut self.draft {
+            Draft::Text(composer) => _ = composer.text.input(Input::from(key)),
+            Draft::Raw(text) => _ = text.input(Input::from(key)),
+            Draft::Form(_) | Draft::Consent => {}
+        }
+        Outcome::Stay
+    }
+
+    /// Takes pasted text.
+    pub fn paste(&mut self, pasted: &str) {
+        if !self.is_typing() {
+            return;
+        }
+        self.armed = false;
+        let printable = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
+        let pasted: &str = &pasted.replace("\r\n", "\n").replace('\r', "\n");
+        let pasted: &str = &pasted.chars().filter(printable).collect::<String>();
+        if let Some(line) = self.line() {
+            return line.insert(pasted);
+        }
+        if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
+            editing.insert_str(pasted);
+            return;
+        }
+        if let Some(form) = self.open_form_mut() {
+            return form.paste(pasted);
+        }
+        match &mut self.draft {
+            Draft::Text(composer) => _ = composer.text.insert_str(pasted),
+            Draft::Raw(text) => _ = text.insert_str(pasted),
+            Draft::Form(_) | Draft::Consent => {}
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Our side of a request: what should be noticed, the fields of the answer, the draft.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::widgets::Widget;
+use ratatui_textarea::TextArea;
+
+use crate::text::SafeText;
+use crate::tui::app::calls::look;
+use crate::tui::approval::desk::{AnswerDesk, Composer, Draft, Drafting, Part, Says, Stage};
+use crate::tui::form::draw::form;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::pane::Cx;
+use crate::tui::theme::Role;
+use crate::tui::widget::{Pen, TextInput};
+
+/// Most warnings that are spelled out.
+const WARNINGS: usize = 4;
+
+/// Lines of ours between the server's words and the answer: why it ended, wishes, warnings, who
+/// drafted, notice.
+pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>) -> Vec<(Ink, Role)> {
+    let mut notes = Vec::new();
+    if let Stage::Ended(reason) = &desk.stage {
+        let kept = if desk.has_draft() { "; your draft is kept, ctrl-y copies it" } else { "" };
+        notes.push((ink!("withdrawn: {}; nothing more is sent{}", reason, kept), Role::Error));
+    }
+    let (wishes, warnings) = match &desk.says {
+        Says::Sampling(reading) => {
+            let tokens = ink!("about {} tokens (an estimate)", reading.prompt_tokens);
+            let wishes = reading.wishes.iter().fold(tokens, |mut line, wish| {
+                line.push(" · ").push(wish);
+                line
+            });
+            (Some(wishes), reading.warnings.as_slice())
+        }
+        Says::Elicitation(reading) => (None, reading.warnings.as_slice()),
+        Says::Other(_) => (None, &[][..]),
+    };
+    notes.extend(wishes.map(|wishes| (wishes, Role::Muted)));
+    if desk.hidden > 0 {
+        let count = desk.hidden;
+        notes.push((ink!("contains {} hidden characters, shown as marks", count), Role::Warning));
+    }
+    notes.extend(warnings.iter().take(WARNINGS).map(|w| (Ink::line(w), Role::Warning)));
+    if warnings.len() > WARNINGS {
+        notes.push((ink!("and {} more warnings", warnings.len() - WARNINGS), Role::Warning));
+    }
+    let model = cx.model.drafter.as_ref();
+    match (&desk.drafting, model) {
+        (Drafting::Asked, Some(model)) => notes.push((ink!("{} drafts…", model), Role::Busy)),
+        (Drafting::Asked, None) => notes.push((ink!("a draft is being made…"), Role::Busy)),
+        (Drafting::By(by), _) => {
+            let text = ink!("a draft by {}: read it, change it; it is sent only by you", by);
+            notes.push((text, Role::Attention));
+        }
+        (Drafting::No, _) => {}
+    }
+    if let Some(notice) = &desk.notice {
+        notes.push((Ink::from(notice), Role::Attention));
+    }
+    notes
+}
+
+pub(super) fn render(
+    desk: &AnswerDesk,
+    cx: &Cx<'_>,
+    notes: &[(Ink, Role)],
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let shown = notes.len().min(usize::from(area.height));
+    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+    for (row, (line, role)) in notes.iter().take(shown).enumerate() {
+        pen.at(0, row as u16).put(line, cx.style(*role));
+    }
+    let rest = lower(area, shown as u16);
+    if rest.height == 0 {
+        return;
+    }
+    match desk.part {
+        Part::Reason => return line("reason for saying no  ", &desk.reason, cx, rest, buf),
+        Part::Name => return line("keep this answer as  ", &desk.name, cx, rest, buf),
+        _ => {}
+    }
+    let here = desk.part == Part::Answer && desk.stage == Stage::Open;
+    match &desk.draft {
+        Draft::Text(composer) => compose(desk, composer, cx, rest, buf),
+        Draft::Raw(typed) => text(typed, cx, here, rest, buf),
+        Draft::Form(state) => {
+            form(state, &look(cx.theme, cx.glyphs), "accept (ctrl-s)", rest, buf);
+        }
+        Draft::Consent => {}
+    }
+}
+
+/// The fields of a completion, its tool calls, its text.
+fn compose(desk: &AnswerDesk, composer: &Composer, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    if let (Part::Tool, Some(tool)) = (desk.part, &composer.tool) {
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.put("a call of ", cx.style(Role::Muted));
+        pen.put(Ink::line(&tool.name), cx.style(Role::Heading));
+        let look = look(cx.theme, cx.glyphs);
+        return form(&tool.form, &look, "add it (ctrl-s)", lower(area, 1), buf);
+    }
+    let field = |label: &'static str, input: &TextInput, part: Part, x: u16, buf: &mut Buffer| {
+        let row = Rect { x: area.x + x, width: area.width.saturating_sub(x), height: 1, ..area };
+        let mut pen = Pen::new(buf, row);
+        pen.put(label, cx.style(Role::Muted));
+        let used = pen.position();
+        let rest = Rect { x: row.x + used, width: row.width.saturating_sub(used).min(24), ..row };
+        if desk.part == part && desk.stage == Stage::Open {
+            input.render(rest, buf, cx.style(Role::Input));
+        } else {
+            let shown = SafeText::line(input.text());
+            Pen::new(buf, rest).ellipsis(cx.glyphs.ellipsis).put(shown, cx.style(Role::Text));
+        }
+    };
+    field("model  ", &composer.model, Part::Model, 0, buf);
+    field("stop  ", &composer.stop, Part::Stop, 34.min(area.width / 2), buf);
+    let mut row = 1;
+    for (name, input) in &composer.tool_uses {
+        let mut pen = Pen::new(buf, lower(area, row)).ellipsis(cx.glyphs.ellipsis);
+        pen.put("calls ", cx.style(Role::Muted)).put(Ink::line(name), cx.style(Role::Heading));
+        pen.put(ink!("  {}", Ink::line(&input.to_string())), cx.style(Role::Text));
+        row += 1;
+    }
+    let here = desk.part == Part::Answer && desk.stage == Stage::Open;
+    text(&composer.text, cx, here, lower(area, row), buf);
+}
+
+fn line(label: &'static str, input: &TextInput, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let mut pen = Pen::new(buf, area);
+    pen.put(label, cx.style(Role::Muted));
+    let used = pen.position();
+    let rest = Rect { x: area.x + used, width: area.width.saturating_sub(used), height: 1, ..area };
+    input.render(rest, buf, cx.style(Role::Input));
+}
+
+pub(super) fn lower(area: Rect, rows: u16) -> Rect {
+    let rows = rows.min(area.height);
+    Rect { y: area.y + rows, height: area.height - rows, ..area }
+}
+
+pub(super) fn text(
+    typed: &TextArea<'static>,
+    cx: &Cx<'_>,
+    here: bool,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let mut typed = typed.clone();
+    typed.set_style(cx.style(Role::Text));
+    typed.set_cursor_line_style(Style::new());
+    let cursor = if here { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+    typed.set_cursor_style(cursor);
+    (&typed).render(area, buf);
+}

@@ -1,0 +1,210 @@
+//! The roots of one server being edited: what is shared with it from the next time it asks. No
+//! drawing, no I/O; nothing is shared but by [`RootsCommand::Share`].
+
+use crossterm::event::KeyEvent;
+
+use crate::config::{RootConfig, ServerName};
+use crate::text::SafeText;
+use crate::tui::widget::TextInput;
+
+/// What a person wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootsCommand {
+    /// Share what is written.
+    Share,
+    /// Add a root.
+    Add,
+    /// Take the one under the cursor out.
+    Remove,
+    /// The next field.
+    Next,
+    /// The field before.
+    Previous,
+    /// The next root.
+    Down,
+    /// The root above.
+    Up,
+    /// Leave; what was not shared is forgotten.
+    Back,
+}
+
+/// One root being edited.
+#[derive(Clone, Debug, Default)]
+pub struct RootLine {
+    /// A folder or a `file://` URI.
+    pub place: TextInput,
+    /// Its name; may be empty.
+    pub name: TextInput,
+}
+
+/// The roots of one server being edited.
+pub struct RootsEditor {
+    /// With whom they are shared.
+    pub server: ServerName,
+    /// What is written so far; never empty.
+    pub lines: Vec<RootLine>,
+    /// The line the keys go to.
+    pub at: usize,
+    /// Whether they go to the name.
+    pub in_name: bool,
+    /// What is wrong.
+    pub notice: Option<SafeText>,
+    home: Option<std::path::PathBuf>,
+}
+
+impl RootsEditor {
+    /// An editor over what is shared now; `home` is what `~` stands for.
+    pub fn new(server: ServerName, roots: &[RootConfig], home: Option<std::path::PathBuf>) -> Self {
+        let line = |root: &RootConfig| RootLine {
+            place: TextInput::new(&root.uri),
+            name: TextInput::new(root.name.as_deref().unwrap_or_default()),
+        };
+        let mut lines: Vec<RootLine> = roots.iter().map(line).collect();
+        if lines.is_empty() {
+            lines.push(RootLine::default());
+        }
+        Self { server, lines, at: 0, in_name: false, notice: None, home }
+    }
+
+    /// The line of text that takes the keys.
+    pub fn line(&mut self) -> Option<&mut TextInput> {
+        let line = self.lines.get_mut(self.at)?;
+        Some(if self.in_name { &mut line.name } else { &mut line.place })
+    }
+
+    /// Types a key.
+    pub fn type_key(&mut self, key: KeyEvent) {
+        self.notice = None;
+        if let Some(line) = self.line() {
+            line.key(key);
+        }
+    }
+
+    /// Does what was asked; gives the roots when they are to be shared.
+    pub fn apply(&mut self, command: RootsCommand) -> Option<Vec<RootConfig>> {
+        self.notice = None;
+        let last = self.lines.len() - 1;
+        match command {
+            RootsCommand::Share => return self.share(),
+            RootsCommand::Add => {
+                self.lines.insert(self.at + 1, RootLine::default());
+                (self.at, self.in_name) = (self.at + 1, false);
+            }
+            RootsCommand::Remove => {
+                self.lines.remove(self.at);
+                if self.lines.is_empty() {
+                    self.lines.push(RootLine::default());
+                }
+                self.at = self.at.min(self.lines.len() - 1);
+            }
+            RootsCommand::Next if self.in_name => {
+                (self.at, self.in_name) = ((self.at + 1) % self.lines.len(), false);
+            }
+            RootsCommand::Next => self.in_name = true,
+            RootsCommand::Previous if self.in_name => self.in_name = false,
+            RootsCommand::Previous => {
+                (self.at, self.in_name) = (self.at.checked_sub(1).unwrap_or(last), true);
+            }
+            RootsCommand::Down => self.at = (self.at + 1).min(last),
+            RootsCommand::Up => self.at = self.at.saturating_sub(1),
+            RootsCommand::Back => {}
+        }
+        None
+    }
+
+    fn share(&mut self) -> Option<Vec<RootConfig>> {
+        let mut roots: Vec<RootConfig> = Vec::new();
+        for (n, line) in self.lines.iter().enumerate() {
+            let place = line.place.text().trim();
+            if place.is_empty() {
+                continue;
+            }
+            match self.uri(place) {
+                Ok(uri) => {
+                    let name = line.name.text().trim();
+                    let name = (!name.is_empty()).then(|| name.to_owned());
+                    if roots.iter().all(|root| root.uri != uri) {
+                        roots.push(RootConfig { uri, name });
+                    }
+                }
+                Err(reason) => {
+                    (self.at, self.in_name) = (n, false);
+                    self.notice = Some(SafeText::line(&reason));
+                    return None;
+                }
+            }
+        }
+        Some(roots)
+    }
+
+    /// A place as a `file://` URI (MCP 2025-11-25, client features, roots: no other scheme yet).
+    fn uri(&self, place: &str) -> Result<String, String> {
+        if place.contains("://") {
+            let parsed = url::Url::parse(place).map_err(|e| format!("{place}: {e}"))?;
+            return match parsed.scheme() {
+                "file" => Ok(parsed.into()),
+                other => Err(format!("`{other}:` cannot be shared, only folders and `file:`")),
+            };
+        }
+        let home = self.home.as_deref();
+        let path = match (place.strip_prefix('~'), home) {
+            (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
+            _ => std::path::PathBuf::from(place),
+        };
+        url::Url::from_directory_path(&path)
+            .map(|url| url.as_str().trim_end_matches('/').to_owned())
+            .map_err(|()| format!("{place}: write a whole path, or a `file://` URI"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossterm::event::KeyCode;
+
+    use super::*;
+
+    fn typed(editor: &mut RootsEditor, text: &str) {
+        for c in text.chars() {
+            editor.type_key(KeyCode::Char(c).into());
+        }
+    }
+
+    fn root(uri: &str, name: Option<&str>) -> RootConfig {
+        RootConfig { uri: uri.to_owned(), name: name.map(str::to_owned) }
+    }
+
+    #[test]
+    fn folders_become_uris_and_empty_lines_and_doubles_are_left_out() {
+        let home = Some(std::path::PathBuf::from("/home/ada"));
+        let mut editor = RootsEditor::new("s".into(), &[root("file:///srv/a b", None)], home);
+        editor.apply(RootsCommand::Add);
+        typed(&mut editor, "~/notes");
+        editor.apply(RootsCommand::Next);
+        typed(&mut editor, "Notes");
+        editor.apply(RootsCommand::Add);
+        editor.apply(RootsCommand::Add);
+        typed(&mut editor, "/home/ada/notes");
+        let shared = editor.apply(RootsCommand::Share);
+        let notes = root("file:///home/ada/notes", Some("Notes"));
+        assert_eq!(shared, Some(vec![root("file:///srv/a%20b", None), notes]));
+    }
+
+    #[test]
+    fn what_is_no_folder_is_refused_where_it_stands() {
+        for wrong in ["notes", "https://a.example/", "file//"] {
+            let mut editor = RootsEditor::new("s".into(), &[root("file:///a", None)], None);
+            editor.apply(RootsCommand::Add);
+            typed(&mut editor, wrong);
+            editor.apply(RootsCommand::Up);
+            assert_eq!(editor.apply(RootsCommand::Share), None, "{wrong}");
+            assert!(editor.notice.is_some() && editor.at == 1, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn taking_the_last_one_out_shares_nothing() {
+        let mut editor = RootsEditor::new("s".into(), &[root("file:///a", None)], None);
+        editor.apply(RootsCommand::Remove);
+        assert_eq!(editor.apply(RootsCommand::Share), Some(Vec::new()));
+    }
+}

@@ -1,0 +1,120 @@
+//! Effects about requests of servers: denied together, given time, drafted, kept, opened.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::Runner;
+use crate::config::answers::{Answers, ScriptedAnswer};
+use crate::host::{Answer, ApprovalId, Error, ErrorCode};
+use crate::text::SafeText;
+use crate::tui::effect::Effect;
+use crate::tui::message::Message;
+
+impl Runner {
+    pub(super) fn about_requests(&self, effect: Effect) {
+        match effect {
+            Effect::Deny(answers) => self.deny(answers),
+            Effect::MoreTime(id, more) => {
+                let given = self.host().and_then(|host| host.extend_request(id, more));
+                if let Err(error) = given {
+                    self.tell(Message::Failed(error));
+                }
+            }
+            Effect::Draft(id, params) => match self.host() {
+                Ok(host) => {
+                    let messages = self.messages.clone();
+                    tokio::spawn(async move {
+                        let drafted = host.draft(id, params).await;
+                        let _ = messages.send(Message::Drafted(id, drafted)).await;
+                    });
+                }
+                Err(error) => self.tell(Message::Drafted(id, Err(error))),
+            },
+            Effect::KeepAnswer(answer) => self.keep_answer(*answer),
+            Effect::OpenUrl(id, url) => {
+                let messages = self.messages.clone();
+                tokio::spawn(async move {
+                    let opened = open_browser(url).await;
+                    let _ = messages.send(Message::Opened(id, opened)).await;
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn deny(&self, answers: Vec<(ApprovalId, Answer)>) {
+        let host = match self.host() {
+            Ok(host) => host,
+            Err(error) => return self.tell(Message::Failed(error)),
+        };
+        let all = answers.len();
+        let denied = answers.into_iter().filter(|(id, no)| host.answer(*id, no.clone()).is_ok());
+        let text = match denied.count() {
+            denied if denied == all => format!("denied {denied}"),
+            denied => format!("denied {denied}; {} were no longer open", all - denied),
+        };
+        self.tell(Message::Done(SafeText::line(&text)));
+    }
+
+    fn keep_answer(&self, answer: ScriptedAnswer) {
+        let name = answer.name.clone().unwrap_or_default();
+        let Some(file) = &self.answers_file else {
+            let text = format!("kept {name} until you leave: there is no configuration file");
+            return self.tell(Message::Done(SafeText::line(&text)));
+        };
+        // Read again: the file may have been edited meanwhile.
+        let saved = Answers::load(file).and_then(|mut kept| {
+            kept.set(answer);
+            kept.save(file).map_err(|e| format!("{}: {e}", file.display()))?;
+            Ok(kept)
+        });
+        match saved {
+            Ok(kept) => {
+                self.tell(Message::KeptAnswers(kept));
+                let text = format!("kept {name} in {}", file.display());
+                self.tell(Message::Done(SafeText::line(&text)));
+            }
+            Err(problem) => {
+                self.tell(Message::Failed(Error::new(ErrorCode::Configuration, problem)));
+            }
+        }
+    }
+}
+
+/// A browser that ends this quickly with an error has not opened anything.
+const FAILS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Hands an address to the system's browser. It was confirmed by a person and is a plain `https:`
+/// URL, or one of this machine; it goes as one argument of a program, never through a shell.
+async fn open_browser(url: url::Url) -> Result<(), SafeText> {
+    let mut programs = Vec::new();
+    programs.extend(std::env::var("BROWSER").ok());
+    programs.push(
+        if cfg!(target_os = "macos") {
+            "open"
+        } else if cfg!(windows) {
+            "rundll32 url.dll,FileProtocolHandler"
+        } else {
+            "xdg-open"
+        }
+        .to_owned(),
+    );
+    for program in &programs {
+        let mut words = program.split_whitespace();
+        let Some(name) = words.next() else { continue };
+        let mut command = tokio::process::Command::new(name);
+        command.args(words).arg(url.as_str());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else { continue };
+        match tokio::time::timeout(FAILS_WITHIN, child.wait()).await {
+            Ok(Ok(status)) if status.success() => return Ok(()),
+            Ok(_) => {}
+            Err(_) => {
+                // It lives as long as the browser; it is waited for so that it is no zombie.
+                tokio::spawn(async move { child.wait().await });
+                return Ok(());
+            }
+        }
+    }
+    Err(SafeText::line("no browser could be started"))
+}
