@@ -336,6 +336,10 @@ impl App {
             pen.put(Ink::line(&chord), cx.style(Role::Key));
             pen.put(ink!(" {}  ", word), cx.style(Role::Muted));
         }
+        let help = ink!("  f1 help");
+        let at = footer.right().saturating_sub(crate::tui::widget::width(&help) + 1);
+        Pen::new(buf, Rect { x: at, width: footer.right() - at, ..footer })
+            .put(help, cx.style(Role::Muted));
         true
     }
 

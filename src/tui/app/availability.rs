@@ -54,6 +54,8 @@ impl App {
             Action::AllServers => {
                 Availability::when(self.model.scope.is_some(), "all servers are shown")
             }
+            // What lies over the pane takes the keys, whatever the pane could do with them.
+            _ if !self.overlays.is_empty() => Availability::Ready,
             action => self
                 .panes
                 .get(self.pane)

@@ -34,6 +34,15 @@ pub fn says(desk: &AnswerDesk, width: u16) -> Doc {
 }
 
 fn sampling(reading: &SamplingReading, doc: &mut Doc) {
+    let mut wishes = reading.wishes.iter();
+    if let Some(first) = wishes.next() {
+        let line = wishes.fold(Ink::from(first), |mut line, wish| {
+            line.push(" · ").push(wish);
+            line
+        });
+        doc.line(vec![(ink!("wants"), Role::Muted)]);
+        doc.text(2, &line, Role::Foreign);
+    }
     for part in &reading.parts {
         match &part.content {
             PartContent::Text(text) => {
@@ -115,7 +124,7 @@ pub fn render(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         return;
     }
     let doc = &desk.doc;
-    let notes = answer::notes(desk, cx);
+    let notes = answer::notes(desk, cx, area.width - 2);
     let editing = desk.editing.as_ref().filter(|_| desk.part == Part::Request);
     let consent = matches!(desk.draft, Draft::Consent);
     let ours = if editing.is_some() {
@@ -124,7 +133,7 @@ pub fn render(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         3
     } else {
         (area.height / 3).clamp(4, 12)
-    } + notes.len() as u16;
+    } + (notes.len() as u16).min(area.height / 3);
     let room = area.height.saturating_sub(AROUND_SAYS + ours).max(1);
     let wanted = if editing.is_some() { room } else { (doc.len() as u16).clamp(1, area.height) };
     let height = wanted.min(room);

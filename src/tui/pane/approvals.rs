@@ -161,7 +161,7 @@ impl Pane for ApprovalsPane {
         self.browser.render_frame(cx, &summary, self.count, area, buf);
         let regions = self.browser.regions(area);
         let faint = cx.style(Role::Faint);
-        let during = regions.list.width.saturating_sub(50);
+        let during = regions.list.width.saturating_sub(53);
         let mut pen = Pen::new(buf, regions.columns);
         pen.skip(1).left("server", 14, faint).skip(1).left("wants", 12, faint).skip(1);
         pen.left("during", during, faint).skip(1).right("age", 7, faint).skip(1);

@@ -13,32 +13,28 @@ use crate::tui::form::draw::form;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
-use crate::tui::widget::{Pen, TextInput};
+use crate::tui::widget::{Doc, Pen, TextInput};
 
 /// Most warnings that are spelled out.
 const WARNINGS: usize = 4;
 
-/// Lines of ours between the server's words and the answer: why it ended, wishes, warnings, who
+/// Lines of ours between the server's words and the answer: why it ended, an estimate, warnings, who
 /// drafted, notice.
-pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>) -> Vec<(Ink, Role)> {
-    let mut notes = Vec::new();
+pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
+    let mut notes: Vec<(Ink, Role)> = Vec::new();
     if let Stage::Ended(reason) = &desk.stage {
         let kept = if desk.has_draft() { "; your draft is kept, ctrl-y copies it" } else { "" };
         notes.push((ink!("withdrawn: {}; nothing more is sent{}", reason, kept), Role::Error));
     }
-    let (wishes, warnings) = match &desk.says {
+    let warnings = match &desk.says {
         Says::Sampling(reading) => {
-            let tokens = ink!("about {} tokens (an estimate)", reading.prompt_tokens);
-            let wishes = reading.wishes.iter().fold(tokens, |mut line, wish| {
-                line.push(" · ").push(wish);
-                line
-            });
-            (Some(wishes), reading.warnings.as_slice())
+            let tokens = reading.prompt_tokens;
+            notes.push((ink!("the prompt has about {} tokens (an estimate)", tokens), Role::Muted));
+            reading.warnings.as_slice()
         }
-        Says::Elicitation(reading) => (None, reading.warnings.as_slice()),
-        Says::Other(_) => (None, &[][..]),
+        Says::Elicitation(reading) => reading.warnings.as_slice(),
+        Says::Other(_) => &[],
     };
-    notes.extend(wishes.map(|wishes| (wishes, Role::Muted)));
     if desk.hidden > 0 {
         let count = desk.hidden;
         notes.push((ink!("contains {} hidden characters, shown as marks", count), Role::Warning));
@@ -60,21 +56,17 @@ pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>) -> Vec<(Ink, Role)> {
     if let Some(notice) = &desk.notice {
         notes.push((Ink::from(notice), Role::Attention));
     }
-    notes
+    let mut doc = Doc::new(width);
+    for (note, role) in &notes {
+        doc.text(0, note, *role);
+    }
+    doc
 }
 
-pub(super) fn render(
-    desk: &AnswerDesk,
-    cx: &Cx<'_>,
-    notes: &[(Ink, Role)],
-    area: Rect,
-    buf: &mut Buffer,
-) {
+pub(super) fn render(desk: &AnswerDesk, cx: &Cx<'_>, notes: &Doc, area: Rect, buf: &mut Buffer) {
     let shown = notes.len().min(usize::from(area.height));
-    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-    for (row, (line, role)) in notes.iter().take(shown).enumerate() {
-        pen.at(0, row as u16).put(line, cx.style(*role));
-    }
+    // The newest word stands last: when there is no room, the first go.
+    notes.render(cx, notes.len() - shown, area, buf);
     let rest = lower(area, shown as u16);
     if rest.height == 0 {
         return;

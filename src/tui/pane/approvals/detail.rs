@@ -190,9 +190,8 @@ fn settled(model: &Model, doc: &mut Doc) {
         let after = at.since(request.arrived);
         doc.line(vec![
             (ink!("  {} ", Model::time_of_day(*at)), Role::Faint),
-            (ink!("{} {}  ", Model::name(&request.server), kind_word(&request.kind)), Role::Muted),
-            (what, role),
-            (ink!(" after {}", Dur(after)), Role::Faint),
+            (ink!("{} {}  ", Model::name(&request.server), kind_word(&request.kind)), Role::Text),
         ]);
+        doc.text(4, &ink!("{}, after {}", &what, Dur(after)), role);
     }
 }
