@@ -25,6 +25,16 @@ pub enum Source {
     Config(Box<McpConfig>),
 }
 
+impl Source {
+    /// The file beside which a project keeps what belongs to it: that of highest precedence.
+    pub fn project(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::Files(source) => source.files.last().map(PathBuf::as_path),
+            Self::Config(_) => None,
+        }
+    }
+}
+
 /// Configuration files and what they are read with.
 #[derive(Clone, Debug)]
 pub struct FileSource {

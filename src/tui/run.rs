@@ -118,19 +118,13 @@ impl Deck {
         };
         let prefs_file = places.prefs_file(&files);
         let history_file = prefs_file.as_ref().map(|file| file.with_extension("history.jsonl"));
-        let calls_file = match &options.source {
-            Source::Files(source) => source.files.last().map(|file| SavedCalls::path_beside(file)),
-            Source::Config(_) => None,
-        };
-        let answers_file = match &options.source {
-            Source::Files(source) => source.files.last().map(|file| Answers::path_beside(file)),
-            Source::Config(_) => None,
-        };
+        let calls_file = options.source.project().map(SavedCalls::path_beside);
+        let answers_file = options.source.project().map(Answers::path_beside);
         let kept = answers_file.as_deref().map(Answers::load).transpose();
         let history = history_file.as_deref().map(History::load).unwrap_or_default();
         let saved = calls_file.as_deref().map(SavedCalls::load).transpose();
-        let saved_problem = saved.as_ref().err().map(ToString::to_string);
-        let saved_problem = saved_problem.or_else(|| kept.as_ref().err().cloned());
+        let problem = saved.as_ref().err().map(ToString::to_string);
+        let saved_problem = problem.or_else(|| kept.as_ref().err().cloned());
         let mut setup = setup(&options, &places, read_prefs(prefs_file.as_deref()));
         setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
         let asks = setup.graphics.asks(std::env::var("TERM").ok().as_deref());
