@@ -128,12 +128,11 @@ impl App {
         if desk.type_in_form(key) {
             return true;
         }
-        match keys::command(&self.keymap, desk, key) {
-            Some(known) => self.answer_command(known, effects),
-            None => {
-                let (id, outcome) = (desk.id(), desk.type_key(key));
-                self.settle_answer(id, outcome, effects);
-            }
+        if let Some(known) = keys::command(&self.keymap, desk, key) {
+            self.answer_command(known, effects);
+        } else {
+            let (id, outcome) = (desk.id(), desk.type_key(key));
+            self.settle_answer(id, outcome, effects);
         }
         true
     }

@@ -47,7 +47,7 @@ impl SamplingDraft {
         for block in blocks {
             let field = |key: &str| block.get(key).and_then(Value::as_str);
             match field("type")? {
-                "text" if draft.text.is_empty() => draft.text = field("text")?.to_owned(),
+                "text" if draft.text.is_empty() => field("text")?.clone_into(&mut draft.text),
                 "tool_use" => {
                     let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
                     draft.tool_uses.push((field("name")?.to_owned(), input));

@@ -80,12 +80,10 @@ fn preview(kind: &RequestKind, params: &Value, doc: &mut Doc) {
                 let blocks =
                     content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
                 for block in blocks.iter().take(3) {
-                    match block.get("text").and_then(Value::as_str) {
-                        Some(text) => say(text),
-                        None => {
-                            let kind = block.get("type").and_then(Value::as_str);
-                            say(&format!("({})", kind.unwrap_or("odd content")));
-                        }
+                    let field = |key: &str| block.get(key).and_then(Value::as_str);
+                    match (field("text"), field("type")) {
+                        (Some(text), _) => say(text),
+                        (None, kind) => say(&format!("({})", kind.unwrap_or("odd content"))),
                     }
                 }
             }
