@@ -2,6 +2,7 @@
 
 pub mod args;
 mod check;
+mod complete;
 mod configuration;
 mod content;
 #[cfg(feature = "tui")]

@@ -1,7 +1,14 @@
 //! The README says what the program does: its key table, its configuration and its commands.
 
+#[path = "support/helpers.rs"]
+mod support;
+
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use support::Bench;
 
 fn readme() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
@@ -96,4 +103,78 @@ fn every_command_of_the_readme_is_one_the_program_has() {
         }
     }
     assert!(checked > 8, "the README shows commands");
+}
+
+/// The command lines of the README that begin with the program's name.
+fn commands(text: &str) -> Vec<String> {
+    let shell = blocks(text, "sh").join("\n");
+    let yaml = blocks(text, "yaml").join("\n");
+    let steps = yaml.lines().filter_map(|line| line.trim().strip_prefix("run: "));
+    let lines = shell.lines().chain(steps).map(|line| line.split(" #").next().unwrap_or_default());
+    lines.filter(|line| line.starts_with("mcpdeck")).map(|line| line.trim().to_owned()).collect()
+}
+
+/// A folder in which the commands of the README have what they name.
+fn surroundings() -> Bench {
+    let bench = Bench::new();
+    let search = json!({
+        "name": "search_nodes", "description": "Finds nodes that match a text.",
+        "inputSchema": {"type": "object", "required": ["query"], "properties": {
+            "query": {"type": "string", "description": "What to look for."}}},
+    });
+    let memory = json!({"tools": [search], "calls": {"search_nodes": {
+        "text": "{\"entities\": [{\"name\": \"Ada\"}]}"}}});
+    bench.servers(&json!({"memory": bench.mock("memory", &memory, &json!({}))}));
+    let call = json!({"tool": "memory.search_nodes", "arguments": {"query": "Ada"}});
+    bench.write("mcp.calls.json", &json!({"version": 1, "calls": {"find-ada": call}}).to_string());
+    fs::create_dir(bench.path().join(".cursor")).expect("a folder");
+    bench.write(".cursor/mcp.json", r#"{"mcpServers": {"other": {"command": "other"}}}"#);
+    bench
+}
+
+#[test]
+fn the_commands_of_the_readme_run() {
+    let all = commands(&readme());
+    // These open the dashboard; the tests in a pseudo-terminal do that.
+    let screen = |line: &str| line == "mcpdeck" || line.starts_with("mcpdeck -- ");
+    let mut run = 0;
+    for line in all.iter().filter(|line| !screen(line)) {
+        let bench = surroundings();
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let done = bench.run(&words, Duration::from_secs(60));
+        assert_eq!(done.code, Some(0), "{line}: {done:?}");
+        for (flag, file) in [("--init", "mcp.expect.json"), ("--lock", "mcp.lock.json")] {
+            assert_eq!(words.contains(&flag), bench.path().join(file).exists(), "{line}");
+        }
+        for file in words.iter().filter_map(|word| word.split_once('=')).map(|(_, file)| file) {
+            let wanted = line.contains("--format");
+            assert!(!wanted || bench.path().join(file).exists(), "{line} wrote no {file}");
+        }
+        bench.expect_nothing_left(Duration::ZERO);
+        run += 1;
+    }
+    assert!(run >= 12, "{all:#?}");
+}
+
+#[test]
+fn the_expectations_of_the_readme_are_checked_as_it_says() {
+    let bench = surroundings();
+    let text = readme();
+    let sample = blocks(&text, "json")[0];
+    bench.write("mcp.expect.json", sample);
+    let done = bench.run(&["--check", "--format", "json"], Duration::from_secs(60));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    bench.write("mcp.expect.json", &sample.replace("\"Ada\", \"max", "\"Grace\", \"max"));
+    let done = bench.run(&["--check", "--format", "json"], Duration::from_secs(60));
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stdout.contains("expect/sample"), "{done:?}");
+}
+
+#[test]
+fn the_table_of_exit_codes_is_the_one_of_the_help() {
+    let help = Bench::new().run(&["--help"], Duration::from_secs(60)).stdout;
+    for (code, verdict) in [("0", "ok"), ("1", "violated"), ("3", "incomplete"), ("2", "usage")] {
+        assert!(readme().contains(&format!("| {code} | `{verdict}` |")), "{verdict}");
+        assert!(help.contains(&format!("  {code}    {verdict}")), "{verdict} in {help}");
+    }
 }

@@ -240,6 +240,9 @@ pub struct Report {
     /// Lowest severity that violates.
     #[serde(skip)]
     pub fail_on: Severity,
+    /// When the run began, UTC, `YYYY-MM-DDThh:mm:ss`; for formats that want a date.
+    #[serde(skip)]
+    pub began: String,
 }
 
 impl Report {
@@ -254,6 +257,7 @@ impl Report {
             servers: Vec::new(),
             findings: Vec::new(),
             fail_on,
+            began: "1970-01-01T00:00:00".to_owned(),
         }
     }
 

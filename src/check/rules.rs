@@ -46,6 +46,7 @@ pub fn assess(subjects: &[Subject], measure: Measure<'_>, extra: Vec<Vec<Finding
     let is_known = |name: &str| known.iter().any(|k| k == name);
     let mut across = across::check(subjects);
     across.overall.extend(context::total(subjects, &settings.budgets));
+    across.overall.extend(conduct::nothing(subjects));
     let mut servers = across.servers;
     let mut add = |more: Vec<Vec<Finding>>| {
         servers.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));

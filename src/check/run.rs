@@ -82,6 +82,7 @@ pub async fn run(
     watch: &mut (dyn FnMut(&HostView) + Send),
 ) -> Outcome {
     let began = Instant::now();
+    let began_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
     adapt(&mut plan);
     let host = Host::builder()
         .config(plan.config.clone())
@@ -95,6 +96,7 @@ pub async fn run(
     };
     let seen = stage::play(&host, &plan, signals, watch).await;
     let mut report = Report::new(plan.config_report.clone(), plan.fail_on);
+    report.began = began_at;
     let mut subjects = Vec::new();
     let mut extra = Vec::new();
     for name in plan.config.servers.keys() {
@@ -106,6 +108,8 @@ pub async fn run(
             report.servers.push(record.report);
         }
     }
+    // What the engine holds (traffic, logs, sessions) is not needed for the judgement.
+    drop((seen, host));
     let settings = settings(&plan);
     let measure = Measure {
         settings: &settings,

@@ -137,6 +137,16 @@ fn outputs(formats: &[String]) -> Result<Vec<Output>, String> {
     if outputs.is_empty() {
         return Ok(vec![Output::default()]);
     }
+    for path in outputs.iter().filter_map(|output| output.file.as_deref()) {
+        // Said before the servers run, not after.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
+        }
+        if path.is_dir() {
+            return Err(format!("{}: is a folder", path.display()));
+        }
+    }
     if outputs.iter().filter(|o| o.file.is_none()).count() > 1 {
         return Err("only one report can go to stdout; write the others as FORMAT=FILE".to_owned());
     }

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 
 use super::args::{Cli, ExplainArgs, SchemaKind};
 use super::exit::Exit;
-use super::output;
+use super::{complete, output};
 use crate::check::{report, rule};
 use crate::text::json;
 
@@ -81,9 +81,7 @@ fn wrap(text: &str, width: usize) -> String {
 
 /// `mcpdeck completions SHELL`
 pub fn completions(shell: clap_complete::Shell) -> Exit {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "mcpdeck", &mut script);
-    output::print(&String::from_utf8_lossy(&script), Exit::Ok)
+    output::print(&complete::script(shell), Exit::Ok)
 }
 
 /// `mcpdeck man`

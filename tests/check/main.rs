@@ -156,6 +156,17 @@ fn a_wrong_configuration_starts_nothing_and_exits_with_2() {
 }
 
 #[test]
+fn a_check_of_nothing_is_not_ok() {
+    let bench = Bench::new();
+    bench.write("mcp.json", r#"{"servers": {"off": {"command": "x", "disabled": true}}}"#);
+    let (code, report) = json_of(&bench, &[]);
+    assert_eq!((code, &report["findings"][0]["rule"]), (Some(1), &json!("run/nothing")));
+    assert_eq!(check(&bench, &["--allow", "run/nothing"]).code, Some(0));
+    bench.servers(&json!({}));
+    assert_eq!(check(&bench, &[]).code, Some(1));
+}
+
+#[test]
 fn what_was_not_approved_is_not_started_under_require_trust() {
     let bench = bench(&[("good", good())]);
     let (code, report) = json_of(&bench, &["--require-trust"]);
@@ -231,6 +242,8 @@ fn an_interrupted_check_stops_everything_and_tells_what_it_knows() {
         (&json!("incomplete"), vec!["run/interrupted".to_owned()])
     );
     assert!(bench.path().join("r.xml").exists(), "the other reports are written too");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains('\u{1b}') && !stderr.contains("waiting for"), "{stderr:?}");
     let lock = std::fs::read_to_string(bench.path().join("mcp.lock.json")).expect("a lock file");
     assert!(!lock.contains("look_up"), "nothing is learned from a part");
     bench.expect_nothing_left(Duration::ZERO);

@@ -74,3 +74,185 @@ fn reports_in_every_format_and_in_files_tell_the_same() {
     assert_eq!(validator.check(&report), mcpdeck::host::validate::Verdict::Valid);
     assert!(read("r.xml").contains("<error type=\"start/exited\""), "{}", read("r.xml"));
 }
+
+/// Those parts of SARIF 2.1.0 that are written, as strict as the standard says (sections 3.13 to
+/// 3.33), and nothing beside them.
+fn sarif_schema() -> Value {
+    let text = json!({"type": "object", "required": ["text"], "additionalProperties": false,
+        "properties": {"text": {"type": "string", "minLength": 1}}});
+    let level = json!({"enum": ["none", "note", "warning", "error"]});
+    let rule = json!({"type": "object", "required": ["id"], "additionalProperties": false,
+        "properties": {"id": {"type": "string"}, "shortDescription": text, "fullDescription": text,
+            "help": text, "defaultConfiguration": {"type": "object", "properties": {"level": level}}}});
+    let region = json!({"type": "object", "additionalProperties": false, "properties": {
+        "startLine": {"type": "integer", "minimum": 1},
+        "startColumn": {"type": "integer", "minimum": 1}}});
+    let place = json!({"type": "object", "required": ["artifactLocation"], "properties": {
+        "artifactLocation": {"type": "object", "properties": {
+            "uri": {"type": "string", "pattern": "^[A-Za-z0-9._~:/%-]+$"}}}, "region": region}});
+    let result = json!({"type": "object", "required": ["message", "ruleId", "ruleIndex"],
+        "additionalProperties": false, "properties": {
+            "ruleId": {"type": "string"}, "ruleIndex": {"type": "integer", "minimum": 0},
+            "level": level, "message": text,
+            "partialFingerprints": {"type": "object", "additionalProperties": {"type": "string"}},
+            "locations": {"type": "array", "maxItems": 1, "items": {"type": "object",
+                "additionalProperties": false, "properties": {
+                    "physicalLocation": place,
+                    "logicalLocations": {"type": "array", "items": {"type": "object",
+                        "properties": {"fullyQualifiedName": {"type": "string"},
+                            "kind": {"type": "string"}}}}}}}}});
+    let run = json!({"type": "object", "required": ["tool", "results"],
+        "additionalProperties": false, "properties": {
+            "tool": {"type": "object", "required": ["driver"], "properties": {
+                "driver": {"type": "object", "required": ["name"], "properties": {
+                    "name": {"type": "string"}, "version": {"type": "string"},
+                    "semanticVersion": {"type": "string"},
+                    "rules": {"type": "array", "uniqueItems": true, "items": rule}}}}},
+            "invocations": {"type": "array", "items": {"type": "object",
+                "required": ["executionSuccessful"], "properties": {
+                    "executionSuccessful": {"type": "boolean"}, "exitCode": {"type": "integer"}}}},
+            "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+            "results": {"type": "array", "items": result}}});
+    json!({"type": "object", "required": ["version", "runs"], "additionalProperties": false,
+        "properties": {"$schema": {"type": "string"}, "version": {"const": "2.1.0"},
+            "runs": {"type": "array", "minItems": 1, "items": run}}})
+}
+
+/// Reports of a run in which something of every kind happened.
+fn eventful() -> (super::support::Bench, Value) {
+    let mut hostile = tool("x");
+    hostile["description"] =
+        json!("a <b> & \"c\" \u{1b}]0;t\u{7} \u{202e} ]]> \u{fffe} <IMPORTANT>x</IMPORTANT>");
+    let bench = bench(&[
+        ("good", good()),
+        ("hostile <&\">", json!({"tools": [hostile], "on": {"start": {"line": "ban<n>er"}}})),
+        ("dying", json!({"on": {"start": [{"stderr": "<bye> & ]]>"}, {"exit": 1}]}})),
+    ]);
+    bench.write("mcp.expect.json", r#"{"servers": {"gone": {}, "good": {"calls": [{"tool": "look_up", "arguments": {"q": "x"}}]}}}"#);
+    let formats = ["--format", "json", "--format", "junit=r.xml", "--format", "sarif=r.sarif"];
+    let done = check(&bench, &formats);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    let report = done.json();
+    (bench, report)
+}
+
+#[test]
+fn sarif_is_what_the_standard_says() {
+    let (bench, report) = eventful();
+    let text = std::fs::read_to_string(bench.path().join("r.sarif")).expect("a report");
+    let sarif: Value = serde_json::from_str(&text).expect("JSON");
+    let mut schemas = vec![sarif_schema()];
+    // The schema of the standard itself, where there is a copy of it.
+    if let Some(path) = std::env::var_os("MCPDECK_SARIF_SCHEMA") {
+        let text = std::fs::read_to_string(path).expect("the schema of SARIF");
+        schemas.push(serde_json::from_str(&text).expect("JSON"));
+    }
+    for schema in schemas {
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let wrong: Vec<String> = validator.iter_errors(&sarif).map(|e| e.to_string()).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+    let run = &sarif["runs"][0];
+    assert_eq!(run["invocations"][0]["exitCode"], report["exitCode"]);
+    let results = run["results"].as_array().expect("results");
+    assert!(results.len() > 5);
+    for result in results {
+        let index =
+            usize::try_from(result["ruleIndex"].as_u64().expect("an index")).expect("small");
+        assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
+    }
+}
+
+/// Checks a document against the stricter parts of the `JUnit` schemas in use: the elements, their
+/// order, the attributes that must be there, and counts that are right.
+fn junit_problems(text: &str) -> Vec<String> {
+    use quick_xml::events::Event;
+    let mut reader = quick_xml::Reader::from_str(text);
+    let mut problems = Vec::new();
+    let mut path: Vec<String> = Vec::new();
+    let mut counts = [0_u64; 4];
+    let mut claimed = [0_u64; 4];
+    let mut last = 0;
+    let order = ["properties", "testcase", "system-out", "system-err"];
+    loop {
+        let (start, empty) = match reader.read_event() {
+            Ok(Event::Start(start)) => (start.into_owned(), false),
+            Ok(Event::Empty(start)) => (start.into_owned(), true),
+            Ok(Event::End(_)) => {
+                if path.pop().as_deref() == Some("testsuite") && counts != claimed {
+                    problems.push(format!("counted {counts:?}, claimed {claimed:?}"));
+                }
+                continue;
+            }
+            Ok(Event::Eof) => return problems,
+            Ok(_) => continue,
+            Err(error) => return vec![error.to_string()],
+        };
+        let name = String::from_utf8_lossy(start.name().as_ref()).into_owned();
+        let value = |key: &str| {
+            let found = start.attributes().flatten().find(|a| a.key.as_ref() == key.as_bytes());
+            found.map(|a| String::from_utf8_lossy(&a.value).into_owned())
+        };
+        let parent = path.last().map_or("", String::as_str);
+        let must: &[&str] = match (parent, name.as_str()) {
+            ("", "testsuites") | ("testsuite", "properties" | "system-out" | "system-err") => &[],
+            ("testsuites", "testsuite") => {
+                (counts, last) = ([0; 4], 0);
+                let number =
+                    |key: &str| value(key).and_then(|v| v.parse().ok()).unwrap_or(u64::MAX);
+                claimed = ["tests", "failures", "errors", "skipped"].map(number);
+                &["id", "package", "name", "timestamp", "hostname", "time"]
+            }
+            ("testsuite", "testcase") => {
+                counts[0] += 1;
+                &["name", "classname", "time"]
+            }
+            ("testcase", "failure" | "error") => {
+                counts[if name == "failure" { 1 } else { 2 }] += 1;
+                &["type", "message"]
+            }
+            ("testcase", "skipped") => {
+                counts[3] += 1;
+                &[]
+            }
+            _ => {
+                problems.push(format!("<{name}> in <{parent}>"));
+                &[]
+            }
+        };
+        if parent == "testsuite" {
+            let at = order.iter().position(|n| *n == name).unwrap_or(0);
+            if at < last {
+                problems.push(format!("<{name}> is too late"));
+            }
+            last = at;
+        }
+        problems.extend(
+            must.iter()
+                .filter(|key| value(key).is_none_or(|v| v.is_empty()))
+                .map(|key| format!("<{name}> lacks {key}")),
+        );
+        if let Some(time) = value("time")
+            && time.parse::<f64>().is_err()
+        {
+            problems.push(format!("time {time}"));
+        }
+        if !empty {
+            path.push(name);
+        }
+    }
+}
+
+#[test]
+fn junit_is_what_the_readers_of_it_know() {
+    let (bench, report) = eventful();
+    let text = std::fs::read_to_string(bench.path().join("r.xml")).expect("a report");
+    assert_eq!(junit_problems(&text), [""; 0], "{text}");
+    assert!(text.contains("name=\"step call look_up\""), "a sample call is a case: {text}");
+    assert!(text.contains("type=\"expect/missing-server\""), "{text}");
+    assert_eq!(
+        text.matches("<testsuite ").count(),
+        1 + report["servers"].as_array().map_or(0, Vec::len)
+    );
+    assert!(!junit_problems("<testsuites><testcase/></testsuites>").is_empty());
+}

@@ -34,43 +34,41 @@ pub(super) fn render(report: &Report) -> String {
 
 fn document(writer: &mut Writer<&mut Vec<u8>>, report: &Report) -> io::Result<()> {
     let suites = suites(report);
-    let all = || suites.iter().flat_map(|(_, _, cases)| cases);
-    let (tests, failures, errors, _) = count(all());
     writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
-    let head = writer.create_element("testsuites").with_attributes([
-        ("name", "mcpdeck --check"),
-        ("tests", &*tests),
-        ("failures", &*failures),
-        ("errors", &*errors),
-        ("time", &*seconds(report.took)),
-    ]);
+    // Attributes of the root are known to some readers and forbidden by others.
+    let head = writer.create_element("testsuites");
     head.write_inner_content(|writer| {
-        for (name, took, cases) in &suites {
-            suite(writer, name, *took, cases)?;
+        for (index, one) in suites.iter().enumerate() {
+            suite(writer, index, one, &report.began)?;
         }
         Ok(())
     })?;
     Ok(())
 }
 
-fn suites(report: &Report) -> Vec<(String, Duration, Vec<Case>)> {
-    let shared: Vec<Case> = report
-        .config
-        .findings
-        .iter()
-        .chain(&report.findings)
-        .map(|f| case_of(report, "mcpdeck", None, f))
-        .collect();
+/// One suite, before it is written.
+struct Suite {
+    name: String,
+    took: Duration,
+    cases: Vec<Case>,
+    stderr: String,
+}
+
+fn suites(report: &Report) -> Vec<Suite> {
+    let own = report.config.findings.iter().chain(&report.findings);
+    let cases: Vec<Case> = own.map(|f| case_of(report, "mcpdeck", None, f)).collect();
     let mut suites = Vec::new();
-    if !shared.is_empty() {
-        suites.push(("mcpdeck".to_owned(), Duration::ZERO, shared));
+    if !cases.is_empty() {
+        let name = "mcpdeck".to_owned();
+        suites.push(Suite { name, took: Duration::ZERO, cases, stderr: String::new() });
     }
     for server in &report.servers {
         let class = format!("mcpdeck.{}", server.name);
         let mut cases: Vec<Case> =
             server.steps.iter().map(|step| step_case(&class, server, step)).collect();
         cases.extend(server.findings.iter().map(|f| case_of(report, &class, Some(server), f)));
-        suites.push((server.name.clone(), server.took, cases));
+        let stderr = server.stderr_tail.iter().map(|line| line.clone() + "\n").collect();
+        suites.push(Suite { name: server.name.clone(), took: server.took, cases, stderr });
     }
     suites
 }
@@ -137,24 +135,33 @@ fn count<'a>(cases: impl Iterator<Item = &'a Case>) -> (String, String, String, 
 
 fn suite(
     writer: &mut Writer<&mut Vec<u8>>,
-    name: &str,
-    took: Duration,
-    cases: &[Case],
+    index: usize,
+    suite: &Suite,
+    began: &str,
 ) -> io::Result<()> {
-    let (tests, failures, errors, skipped) = count(cases.iter());
-    let name = clean(name);
+    let (tests, failures, errors, skipped) = count(suite.cases.iter());
+    let name = clean(&suite.name);
     let head = writer.create_element("testsuite").with_attributes([
+        ("id", &*index.to_string()),
+        ("package", "mcpdeck"),
         ("name", &*name),
+        ("timestamp", began),
+        ("hostname", "localhost"),
         ("tests", &*tests),
         ("failures", &*failures),
         ("errors", &*errors),
         ("skipped", &*skipped),
-        ("time", &*seconds(took)),
+        ("time", &*seconds(suite.took)),
     ]);
     head.write_inner_content(|writer| {
-        for case in cases {
+        writer.create_element("properties").write_empty()?;
+        for case in &suite.cases {
             write_case(writer, case)?;
         }
+        // The strictest of the schemas in use wants both, in this order.
+        writer.create_element("system-out").write_empty()?;
+        let stderr = clean(&suite.stderr);
+        writer.create_element("system-err").write_text_content(BytesText::new(&stderr))?;
         Ok(())
     })?;
     Ok(())

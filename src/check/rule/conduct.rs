@@ -89,6 +89,13 @@ pub(super) const RULES: &[Rule] = &[
         fix: "run the check again, or raise the time limit of the job that ended it",
     },
     Rule {
+        id: "run/nothing",
+        severity: Severity::Warning,
+        summary: "there was nothing to check",
+        why: "A check over no server finds nothing wrong. In a pipeline that is a mistake more often than not: another file was meant, or the servers were taken out of it.",
+        fix: "name the file with --config, add or enable servers, or allow it with `--allow run/nothing`",
+    },
+    Rule {
         id: "start/dependency",
         severity: Severity::Error,
         summary: "a server it depends on is not available",

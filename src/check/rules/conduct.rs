@@ -34,6 +34,17 @@ pub(super) fn check(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
+/// A gate that looks at nothing must not look like one that found nothing.
+pub(super) fn nothing(subjects: &[Subject]) -> Option<Finding> {
+    let off = |subject: &Subject| subject.state == ServerState::Disabled;
+    let message = match subjects.len() {
+        0 => "there is no server to check",
+        _ if subjects.iter().all(off) => "every server is disabled: nothing was checked",
+        _ => return None,
+    };
+    Some(finding("run/nothing", "", message))
+}
+
 /// The rule that says best why a server did not become ready.
 fn start(subject: &Subject) -> Option<Finding> {
     if matches!(subject.state, ServerState::Ready | ServerState::Disabled) {

@@ -91,6 +91,7 @@ pub(super) async fn play(
     drop(work);
     let stopping = host.shutdown();
     tokio::pin!(stopping);
+    watch(&Arc::clone(&view.borrow()));
     loop {
         tokio::select! {
             _ = &mut stopping => break,
