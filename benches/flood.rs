@@ -1,7 +1,8 @@
 //! How much do floods cost the other servers? Calls two quiet servers while others write as fast as
 //! they can, and prints the latencies side by side.
 //!
-//! `cargo bench --bench flood` (optionally `-- BYTES`, by default 1 GB from each flood)
+//! `cargo bench --bench flood` (optionally `-- BYTES`, by default 1 GB from each flood). The host
+//! runs on one thread, as the dashboard and the check run it; `-- threads` gives it a pool.
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 use std::path::Path;
@@ -13,8 +14,8 @@ use mcpdeck::host::{FindingKind, HostView, ServerState};
 use mcpdeck::{Host, Startup};
 use serde_json::json;
 
-/// Calls measured in each phase at least; a phase lasts as long as its flood.
-const CALLS: usize = 2_000;
+/// How long a phase lasts at least; then as long as its floods.
+const SHORTEST: Duration = Duration::from_secs(5);
 
 /// Longest that a phase waits for its floods to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -85,7 +86,7 @@ async fn phase(what: &'static str, floods: &[String], script: &Path) -> Phase {
     host.view().wait_for(ready).await.expect("two quiet servers");
     let (began, cpu) = (Instant::now(), cpu_seconds());
     let mut times = Vec::new();
-    while times.len() < CALLS
+    while began.elapsed() < SHORTEST
         || (began.elapsed() < PATIENCE && !ends.iter().all(|end| end.exists()))
     {
         for tool in ["one.echo", "two.echo"] {
@@ -156,8 +157,12 @@ fn main() {
     let lines =
         |to: &str| format!("yes 'a line of forty bytes, as logs have them' | head -c {bytes} {to}");
     let blob = |to: &str| format!("head -c {bytes} /dev/zero {to}");
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let mut builder = if std::env::args().any(|arg| arg == "threads") {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = builder.enable_all().build().expect("a runtime");
     let phases = [
         ("quiet", vec![]),
         ("stderr, lines", vec![lines(">&2")]),

@@ -50,6 +50,26 @@ impl SafeText {
         Self(sanitise(raw, Lines::Mark).into())
     }
 
+    /// A number in decimal digits.
+    pub fn number(number: i64) -> Self {
+        let mut digits = [0; 20];
+        let mut rest = number.unsigned_abs();
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if number < 0 {
+            at -= 1;
+            digits[at] = b'-';
+        }
+        Self(std::str::from_utf8(&digits[at..]).unwrap_or_default().into())
+    }
+
     /// Sanitises `raw`, keeping its line breaks.
     pub fn block(raw: &str) -> Self {
         Self(sanitise(raw, Lines::Keep).into())

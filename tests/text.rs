@@ -45,6 +45,13 @@ fn ordinary_text_of_every_script_is_left_alone() {
 }
 
 #[test]
+fn numbers_are_written_in_digits() {
+    for number in [0, 7, -1, 1_234_567_890, i64::MAX, i64::MIN] {
+        assert_eq!(SafeText::number(number).as_str(), number.to_string());
+    }
+}
+
+#[test]
 fn each_attack_leaves_a_visible_marker() {
     for (raw, safe) in [
         ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m"),

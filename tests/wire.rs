@@ -9,6 +9,8 @@ mod answers;
 mod approvals;
 #[path = "wire/eras.rs"]
 mod eras;
+#[path = "wire/load.rs"]
+mod load;
 #[path = "wire/peer.rs"]
 mod peer;
 #[path = "wire/requests.rs"]

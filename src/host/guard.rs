@@ -19,42 +19,55 @@ const MAX_TEXT: usize = 64 << 10;
 pub fn inspect(arguments: &Value, roots: &[RootConfig]) -> Vec<Violation> {
     let roots: Vec<PathBuf> = roots.iter().filter_map(|root| file_path(&root.uri)).collect();
     let mut warnings = Vec::new();
-    walk(&mut String::new(), arguments, &roots, &mut warnings);
+    walk(&Place::Root, arguments, &roots, &mut warnings);
     warnings
 }
 
-fn walk(pointer: &mut String, value: &Value, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
+/// Where a value stands: spelt out only for a warning, which hardly any call has.
+enum Place<'a> {
+    Root,
+    Key(&'a Place<'a>, &'a str),
+    Index(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    /// As a JSON pointer (RFC 6901).
+    fn pointer(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::Key(parent, key) => {
+                format!("{}/{}", parent.pointer(), key.replace('~', "~0").replace('/', "~1"))
+            }
+            Self::Index(parent, index) => format!("{}/{index}", parent.pointer()),
+        }
+    }
+}
+
+fn walk(place: &Place<'_>, value: &Value, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
     if warnings.len() >= MAX_WARNINGS {
         return;
     }
-    let length = pointer.len();
     match value {
-        Value::String(text) => look_at(pointer, text, roots, warnings),
+        Value::String(text) => look_at(place, text, roots, warnings),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                pointer.push('/');
-                pointer.push_str(&index.to_string());
-                walk(pointer, item, roots, warnings);
-                pointer.truncate(length);
+                walk(&Place::Index(place, index), item, roots, warnings);
             }
         }
         Value::Object(object) => {
             for (key, item) in object {
-                pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                walk(pointer, item, roots, warnings);
-                pointer.truncate(length);
+                walk(&Place::Key(place, key), item, roots, warnings);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn look_at(pointer: &str, text: &str, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
+fn look_at(place: &Place<'_>, text: &str, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
     let end = (0..=text.len().min(MAX_TEXT)).rev().find(|at| text.is_char_boundary(*at));
     let text = &text[..end.unwrap_or_default()];
     let mut warn = |keyword: &str, message: String| {
-        let pointer = pointer.to_owned();
+        let pointer = place.pointer();
         warnings.push(Violation { pointer, message, keyword: keyword.to_owned() });
     };
     if let Some(sign) = shell(text) {
@@ -71,6 +84,10 @@ fn look_at(pointer: &str, text: &str, roots: &[PathBuf], warnings: &mut Vec<Viol
 
 /// Command substitution, or a command chained after a separator.
 fn shell(text: &str) -> Option<&'static str> {
+    // Every sign below holds one of these.
+    if !text.contains(['$', '(', '`', ';', '&', '|']) {
+        return None;
+    }
     if text.contains("$(") {
         return Some("$(");
     }
@@ -118,6 +135,10 @@ fn looks_like_command(text: &str) -> bool {
 /// Traversal: out of a root where the server has roots, upwards at all where it has none.
 fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
     if text.len() > 4_096 || text.contains('\n') {
+        return None;
+    }
+    // Neither upwards nor absolute, however it is spelt.
+    if !text.contains(['/', '\\', '.', '%', ':']) {
         return None;
     }
     let decoded = text.replace("%2e", ".").replace("%2E", ".").replace("%2f", "/");

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use crate::config::OnTimeout;
 use crate::host::backoff::retry_delay;
@@ -23,7 +22,7 @@ use crate::host::operation::flight::Flight;
 use crate::host::server::actor::Command;
 use crate::host::server::session::{ByteCount, Request, RequestContext};
 use crate::host::server::slot::{Live, Slot};
-use crate::host::{CallId, Error, ErrorCode, Progress, ServerState};
+use crate::host::{CallId, Error, ErrorCode, ServerState};
 use crate::text::SafeText;
 
 pub use breakers::{forgive, reset};
@@ -71,8 +70,6 @@ impl Operation {
     const POST_MORTEM: Duration = Duration::from_millis(800);
     /// The same where there is no process whose exit could tell more.
     const NO_BODY: Duration = Duration::from_millis(50);
-    /// Progress notifications that may wait to be shown.
-    const PROGRESS: usize = 16;
 
     /// Runs it.
     ///
@@ -165,7 +162,6 @@ impl Operation {
         let never = |error| Failure { error, sent: Sent::Never };
         let session = live.session().map_err(never)?;
         let admission = self.admit(live).await.map_err(never)?;
-        let (sink, progress) = mpsc::channel(Self::PROGRESS);
         let bytes = Arc::new(ByteCount::default());
         let timeout = self.options.timeout.unwrap_or(live.config.request_timeout);
         let context = RequestContext {
@@ -173,13 +169,12 @@ impl Operation {
             timeout,
             max_total: live.config.wire.max_call.max(timeout),
             cancel: self.options.cancel.clone(),
-            progress: Some(sink),
+            progress: Some(flight.sink()),
             waiting: flight.waiting.clone(),
             bytes: Arc::clone(&bytes),
         };
         let _busy = self.slot.enter();
-        let asked = session.request(self.request.clone(), context);
-        let result = self.follow(asked, progress, flight).await;
+        let result = session.request(self.request.clone(), context).await;
         let (received, sent) = bytes.totals();
         flight.transferred(received, sent);
         match result {
@@ -192,28 +187,6 @@ impl Operation {
                 admission.failure(&error).await;
                 let sent = if sent == 0 { Sent::Never } else { Sent::Maybe };
                 Err(Failure { error, sent })
-            }
-        }
-    }
-
-    /// Waits for the answer and passes progress on meanwhile.
-    async fn follow(
-        &self,
-        asked: impl Future<Output = Result<Arc<Value>, Error>>,
-        mut progress: mpsc::Receiver<Progress>,
-        flight: &Flight,
-    ) -> Result<Arc<Value>, Error> {
-        tokio::pin!(asked);
-        loop {
-            tokio::select! {
-                biased;
-                Some(step) = progress.recv() => {
-                    if let Some(caller) = &self.options.progress {
-                        let _ = caller.try_send(step.clone());
-                    }
-                    flight.progressed(step);
-                }
-                result = &mut asked => return result,
             }
         }
     }

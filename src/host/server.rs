@@ -1,6 +1,7 @@
 //! One server: its process, its session and the task that owns both.
 
 pub mod actor;
+pub mod allowance;
 pub mod client;
 pub mod connect;
 pub mod lifecycle;

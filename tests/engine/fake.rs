@@ -60,7 +60,7 @@ impl Default for Server {
                 context.bytes.sent(10);
                 context.bytes.received(20);
                 let said = match request {
-                    Request::CallTool { arguments, .. } => arguments,
+                    Request::CallTool { arguments, .. } => (*arguments).clone(),
                     Request::ReadResource { uri } => json!(&*uri),
                     other => json!(format!("{other:?}")),
                 };

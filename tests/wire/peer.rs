@@ -2,7 +2,11 @@
 
 #![expect(dead_code, reason = "not every test file needs every helper")]
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -18,7 +22,9 @@ use mcpdeck::host::traffic::TrafficRecord;
 use mcpdeck::host::{CallId, Clock, Error, Finding, FindingKind, Progress};
 use mcpdeck::secret::{Redactor, Secret};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -156,6 +162,28 @@ pub fn rig_with(adjust: impl FnOnce(&mut WireLimits), script: Option<Script>) ->
     Rig { context, events, asked }
 }
 
+/// Counts the writes of the host.
+pub struct Counting<W>(pub W, pub Arc<AtomicUsize>);
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Counting<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
 /// A pipe of `size` bytes each way.
 pub fn pipe(size: usize) -> (Endpoint, Peer) {
     let (host, server) = tokio::io::duplex(size);
@@ -234,7 +262,7 @@ pub fn call(id: u64) -> Call {
         timeout: Duration::from_secs(30),
         max_total: Duration::from_secs(600),
         cancel: cancel.clone(),
-        progress: Some(progress_in),
+        progress: Some(Arc::new(progress_in)),
         waiting: waiting_in,
         bytes: Arc::new(ByteCount::default()),
     };
@@ -242,7 +270,7 @@ pub fn call(id: u64) -> Call {
 }
 
 pub fn echo(text: &str) -> Request {
-    Request::CallTool { name: "echo".into(), arguments: json!({"text": text}) }
+    Request::CallTool { name: "echo".into(), arguments: Arc::new(json!({"text": text})) }
 }
 
 pub fn text(text: &str) -> Value {

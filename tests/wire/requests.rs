@@ -1,5 +1,6 @@
 //! Requests: deadline, cancellation, progress, lists, records.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::host::capabilities::ListKind;
@@ -290,7 +291,7 @@ async fn every_request_goes_out_as_the_specification_spells_it() {
     let (connected, mut peer) = rig.legacy().await;
     let cases = [
         (
-            Request::GetPrompt { name: "p".into(), arguments: json!({"a": "1"}) },
+            Request::GetPrompt { name: "p".into(), arguments: Arc::new(json!({"a": "1"})) },
             "prompts/get",
             json!({"name": "p", "arguments": {"a": "1"}}),
         ),

@@ -38,6 +38,7 @@ impl Host {
     ) -> Result<CallOutcome, Error> {
         let route = self.inner.deck.routes().tool(name, options.server.as_ref());
         let (slot, name) = routed("tools/call", name, route)?;
+        let arguments = Arc::new(arguments);
         let request = Request::CallTool { name: Arc::clone(&name), arguments };
         self.operate((slot, name), "tools/call", request, options).await
     }
@@ -58,6 +59,7 @@ impl Host {
             Value::Null => Value::Object(Map::new()),
             other => other,
         };
+        let arguments = Arc::new(arguments);
         let request = Request::GetPrompt { name: Arc::clone(&name), arguments };
         self.operate((slot, name), "prompts/get", request, options).await
     }

@@ -34,7 +34,7 @@ impl Operation {
         if let Request::CallTool { arguments, .. } = &mut self.request
             && arguments.is_null()
         {
-            *arguments = Value::Object(Map::new());
+            *arguments = Arc::new(Value::Object(Map::new()));
         }
         let (arguments, problem) = match (tool, &self.request) {
             (Some(tool), Request::CallTool { arguments, .. }) => {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::host::call::CallView;
 use crate::host::metrics::Ending;
 use crate::host::operation::Operation;
-use crate::host::server::session::Waiting;
+use crate::host::server::session::{ProgressSink, Waiting};
 use crate::host::server::slot::{InFlight, Slot};
 use crate::host::{CallId, Clock, ErrorCode, Progress};
 use crate::text::SafeText;
@@ -47,6 +47,7 @@ impl Flight {
             },
             waiting: watched,
             progress: Mutex::new(None),
+            caller: operation.options.progress.clone(),
         });
         slot.calls().insert(operation.id, Arc::clone(&row));
         let key = slot.ledger().begin(operation.method, &operation.target, started);
@@ -72,8 +73,9 @@ impl Flight {
         waited(*self.waiting.borrow(), clock)
     }
 
-    pub(super) fn progressed(&self, progress: Progress) {
-        *self.row.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    /// What takes its progress in.
+    pub(super) fn sink(&self) -> Arc<dyn ProgressSink> {
+        Arc::clone(&self.row) as Arc<dyn ProgressSink>
     }
 
     pub(super) fn transferred(&self, received: u64, sent: u64) {
@@ -112,6 +114,16 @@ impl Drop for Flight {
 fn waited(waiting: Waiting, clock: &Clock) -> Duration {
     let running = waiting.since.map(|since| clock.now().since(since)).unwrap_or_default();
     waiting.total + running
+}
+
+/// Overflow policy of the caller's channel: the newest is dropped when it is full.
+impl ProgressSink for InFlight {
+    fn take(&self, progress: Progress) {
+        if let Some(caller) = &self.caller {
+            let _ = caller.try_send(progress.clone());
+        }
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
 }
 
 impl InFlight {

@@ -79,6 +79,7 @@ mod live;
 mod mirrored;
 mod request;
 mod seen;
+pub mod trip;
 
 /// Bytes that passed, counted by the session and read by metrics.
 #[derive(Debug, Default)]
@@ -168,14 +169,14 @@ pub enum Request {
         /// Tool as the server spells it.
         name: Arc<str>,
         /// Its arguments.
-        arguments: Value,
+        arguments: Arc<Value>,
     },
     /// `prompts/get`
     GetPrompt {
         /// Prompt as the server spells it.
         name: Arc<str>,
         /// Its arguments: an object of strings.
-        arguments: Value,
+        arguments: Arc<Value>,
     },
     /// `resources/read`
     ReadResource {
@@ -212,12 +213,25 @@ pub struct RequestContext {
     pub max_total: Duration,
     /// Cancels it.
     pub cancel: CancellationToken,
-    /// Receives progress; the newest is dropped when full.
-    pub progress: Option<mpsc::Sender<Progress>>,
+    /// Receives progress.
+    pub progress: Option<Arc<dyn ProgressSink>>,
     /// Time a person has held it so far, and whether one holds it now; written by the session.
     pub waiting: watch::Sender<Waiting>,
     /// Bytes of this operation's requests and answers; written by the session.
     pub bytes: Arc<ByteCount>,
+}
+
+/// Takes in the progress of a request, from where nothing may wait.
+pub trait ProgressSink: std::fmt::Debug + Send + Sync + 'static {
+    /// Takes one notification.
+    fn take(&self, progress: Progress);
+}
+
+/// Overflow policy: the newest is dropped when the channel is full.
+impl ProgressSink for mpsc::Sender<Progress> {
+    fn take(&self, progress: Progress) {
+        let _ = self.try_send(progress);
+    }
 }
 
 /// Time a call spent waiting for a person.

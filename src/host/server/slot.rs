@@ -85,6 +85,7 @@ pub enum Wanted {
 }
 
 /// A call in flight.
+#[derive(Debug)]
 pub struct InFlight {
     /// What does not change.
     pub view: CallView,
@@ -92,6 +93,8 @@ pub struct InFlight {
     pub waiting: watch::Receiver<crate::host::server::session::Waiting>,
     /// Last progress.
     pub progress: Mutex<Option<crate::host::Progress>>,
+    /// The caller, who wants to see it too.
+    pub caller: Option<mpsc::Sender<crate::host::Progress>>,
 }
 
 /// What the host wants of every session of this server; outlives each of them.
@@ -145,7 +148,11 @@ impl Slot {
 
     /// A request of a caller goes to the server.
     pub fn enter(&self) -> Busy<'_> {
-        self.busy.send_modify(|count| *count += 1);
+        // Whoever waits wants to hear of the last that leaves, of nothing else.
+        self.busy.send_if_modified(|count| {
+            *count += 1;
+            false
+        });
         Busy(self)
     }
 

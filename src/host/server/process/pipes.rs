@@ -64,7 +64,42 @@ pub struct ServerStdin(Shared<ChildStdin>);
 pub(super) struct StdinGate(Shared<ChildStdin>);
 
 /// What the server writes.
-pub struct ServerStdout(Shared<ChildStdout>);
+pub struct ServerStdout {
+    shared: Shared<ChildStdout>,
+    room: Room,
+}
+
+/// How much the pipe of a server's stdout holds.
+///
+/// A pipe holds 64 KiB at first: a server that answers with a megabyte then stops sixteen times to
+/// be read, and each time both sides have to be woken. So one that has filled it gets a larger one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// What the system gives.
+    Given,
+    /// Enlarged, or the system would not.
+    Enlarged,
+}
+
+impl Room {
+    /// A read of this much means that the pipe was full.
+    const FULL: usize = 64 << 10;
+    /// What a full pipe is enlarged to. All pipes of one user together may hold 64 MiB by default,
+    /// so a quarter of a megabyte is affordable for a hundred busy servers; more gains nothing.
+    const LARGE: usize = 256 << 10;
+
+    #[cfg(target_os = "linux")]
+    fn enlarge(&mut self, pipe: &ChildStdout) {
+        // Refused when the user has too many large pipes: then it stays as it is.
+        let _ = rustix::pipe::fcntl_setpipe_size(pipe, Self::LARGE);
+        *self = Self::Enlarged;
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn enlarge(&mut self, _: &ChildStdout) {
+        *self = Self::Enlarged;
+    }
+}
 
 /// Ends a [`ServerStdout`] from outside.
 #[derive(Clone)]
@@ -81,7 +116,7 @@ pub(super) fn stdin(pipe: ChildStdin) -> (ServerStdin, StdinGate) {
 
 pub(super) fn stdout(pipe: ChildStdout) -> (ServerStdout, StdoutGate) {
     let shared = share(pipe);
-    (ServerStdout(Arc::clone(&shared)), StdoutGate(shared))
+    (ServerStdout { shared: Arc::clone(&shared), room: Room::Given }, StdoutGate(shared))
 }
 
 impl StdinGate {
@@ -109,7 +144,7 @@ impl Drop for ServerStdin {
 
 impl Drop for ServerStdout {
     fn drop(&mut self) {
-        close(&self.0);
+        close(&self.shared);
     }
 }
 
@@ -159,13 +194,21 @@ impl AsyncRead for ServerStdout {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let room = buf.remaining();
-        let mut slot = lock(&self.0);
+        let space = buf.remaining();
+        let Self { shared, room } = self.get_mut();
+        let mut slot = lock(shared);
         let Some(result) = slot.poll(cx, |pipe, cx| Pin::new(pipe).poll_read(cx, buf)) else {
             return Poll::Ready(Ok(()));
         };
-        if matches!(result, Poll::Ready(Ok(()))) && room > 0 && buf.filled().len() == before {
+        let read = buf.filled().len() - before;
+        if matches!(result, Poll::Ready(Ok(()))) && space > 0 && read == 0 {
             slot.pipe = None;
+        }
+        if read >= Room::FULL
+            && *room == Room::Given
+            && let Some(pipe) = &slot.pipe
+        {
+            room.enlarge(pipe);
         }
         result
     }

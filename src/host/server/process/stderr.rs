@@ -2,7 +2,7 @@
 //!
 //! Owns the answer to a flood. Reading never stops, so a server is never blocked for good, but two
 //! budgets keep it from costing the others: lines beyond [`LINES_PER_SECOND`] are counted instead
-//! of kept, and bytes beyond [`BYTES_PER_SECOND`] wait in the pipe. What was not kept appears as a
+//! of kept, and bytes beyond their [`Allowance`] wait in the pipe. What was not kept appears as a
 //! log record of its own, at most one a second. The last bytes are always kept raw, so that the
 //! tail that explains a death is exact even then.
 
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::ProcessContext;
 use crate::config::LogLevel;
 use crate::host::logs::LogRecord;
+use crate::host::server::allowance::Allowance;
 use crate::secret::Redactor;
 use crate::text::SafeText;
 
@@ -23,12 +24,6 @@ use crate::text::SafeText;
 const LINES_PER_SECOND: f64 = 2_000.0;
 /// Lines kept at once after a quiet time.
 const LINES_AT_ONCE: f64 = 10_000.0;
-/// Bytes read per second and server in the long run.
-const BYTES_PER_SECOND: f64 = (128 << 20) as f64;
-/// Bytes read at once after a quiet time.
-const BYTES_AT_ONCE: f64 = (16 << 20) as f64;
-/// Shortest pause when the byte budget is spent; shorter ones only cost wake-ups.
-const PAUSE: Duration = Duration::from_millis(4);
 /// A line without an end is shown after this long: a prompt, a progress bar.
 const IDLE: Duration = Duration::from_millis(500);
 /// Raw bytes kept for the tail.
@@ -143,7 +138,7 @@ pub(super) async fn pump(
 ) {
     let mut buffer = vec![0; CHUNK.0];
     let mut cutter = Cutter::new(&context);
-    let mut bytes = Budget::new(BYTES_PER_SECOND, BYTES_AT_ONCE);
+    let mut bytes = Allowance::of_bytes();
     loop {
         let read = match cutter.wakes_after() {
             Some(span) => timeout(span, pipe.read(&mut buffer)).await,
@@ -162,52 +157,14 @@ pub(super) async fn pump(
         if read == buffer.len() && read < CHUNK.1 {
             buffer.resize(CHUNK.1, 0);
         }
-        if let Some(debt) = bytes.spend(read as f64) {
-            sleep(debt.max(PAUSE)).await;
+        if let Some(pause) = bytes.spend(read as f64) {
+            sleep(pause).await;
         } else if read == CHUNK.1 {
             // A full chunk means that more is waiting; others get their turn first.
             tokio::task::yield_now().await;
         }
     }
     cutter.end();
-}
-
-/// A token bucket.
-struct Budget {
-    rate: f64,
-    most: f64,
-    left: f64,
-    at: Instant,
-}
-
-impl Budget {
-    fn new(rate: f64, most: f64) -> Self {
-        Self { rate, most, left: most, at: Instant::now() }
-    }
-
-    fn refill(&mut self) {
-        let now = Instant::now();
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.rate;
-        self.left = (self.left + gained).min(self.most);
-        self.at = now;
-    }
-
-    /// Spends, into debt if need be; gives the time until the debt is paid.
-    fn spend(&mut self, amount: f64) -> Option<Duration> {
-        self.left -= amount;
-        if self.left < 0.0 {
-            self.refill();
-        }
-        (self.left < 0.0).then(|| Duration::from_secs_f64(-self.left / self.rate))
-    }
-
-    fn take_one(&mut self) -> bool {
-        if self.left < 1.0 {
-            return false;
-        }
-        self.left -= 1.0;
-        true
-    }
 }
 
 /// Cuts chunks into lines and lines into log records.
@@ -220,7 +177,7 @@ struct Cutter<'a> {
     more: usize,
     /// The line that is being read is not kept.
     skipping: bool,
-    quota: Budget,
+    quota: Allowance,
     dropped: Dropped,
 }
 
@@ -239,7 +196,7 @@ impl<'a> Cutter<'a> {
             line: Vec::new(),
             more: 0,
             skipping: false,
-            quota: Budget::new(LINES_PER_SECOND, LINES_AT_ONCE),
+            quota: Allowance::new(LINES_PER_SECOND, LINES_AT_ONCE),
             dropped: Dropped::default(),
         }
     }
@@ -257,11 +214,11 @@ impl<'a> Cutter<'a> {
         while let Some(end) = memchr::memchr(b'\n', rest) {
             if self.skipping || !self.quota.take_one() {
                 // Beyond the quota lines are counted at the speed of memory.
-                let ends = if self.quota.left < 1.0 {
+                let ends = if self.quota.has_one() {
+                    (1, end)
+                } else {
                     let last = memchr::memrchr(b'\n', rest).unwrap_or(end);
                     (memchr::memchr_iter(b'\n', rest).count() as u64, last)
-                } else {
-                    (1, end)
                 };
                 self.drop_lines(ends.0, ends.1 + 1 + self.line.len() + self.more);
                 lines += ends.0;
@@ -275,7 +232,7 @@ impl<'a> Cutter<'a> {
             rest = &rest[end + 1..];
         }
         if !rest.is_empty() {
-            if self.skipping || self.quota.left < 1.0 {
+            if self.skipping || !self.quota.has_one() {
                 self.skipping = true;
                 self.dropped.bytes += rest.len() as u64;
             } else {

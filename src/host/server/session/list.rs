@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::FetchedList;
-use super::live::{Core, Limits, Trip};
+use super::live::{Core, Limits};
+use super::trip::Trip;
 use crate::host::capabilities::{ListKind, RejectedEntry};
 use crate::host::server::wire::exchange::{Operation, cut};
 use crate::host::view::Era;

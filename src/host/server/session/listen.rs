@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::live::{Core, Limits, Trip};
+use super::live::{Core, Limits};
+use super::trip::Trip;
 use crate::host::server::wire::exchange::Operation;
 use crate::host::{Error, ErrorCode};
 

@@ -1,5 +1,6 @@
 //! An open session: requests with deadline, cancellation and progress over rmcp's peer.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,13 +21,13 @@ use crate::config::LogLevel;
 use crate::host::capabilities::ListKind;
 use crate::host::server::client::Client;
 use crate::host::server::session::listen::Subscriptions;
+use crate::host::server::session::trip::{Params, Trip};
 use crate::host::server::transport::http::describe;
 use crate::host::server::transport::outbox::{Outbox, SendError};
-use crate::host::server::wire::exchange::{Exchange, Operation, Patience, cut};
+use crate::host::server::wire::exchange::{Exchange, Operation, Patience};
 use crate::host::server::wire::tap::{Tap, method_name};
 use crate::host::view::{Era, SessionView};
 use crate::host::{Error, ErrorCode};
-use crate::text::SafeText;
 
 /// The session as its owner holds it: when it is dropped, the session's own tasks end.
 pub struct Live {
@@ -86,25 +87,6 @@ impl Limits {
     }
 }
 
-/// One round trip: method, target and parameters.
-#[derive(Clone, Debug)]
-pub struct Trip {
-    /// Method.
-    pub method: &'static str,
-    /// Tool, prompt or URI.
-    pub target: Option<SafeText>,
-    /// `params`.
-    pub params: Option<Value>,
-}
-
-impl Trip {
-    /// A round trip with the given parameters.
-    pub fn new(method: &'static str, target: Option<&str>, params: Option<Value>) -> Self {
-        let target = target.map(|text| SafeText::line(cut(text, 256)));
-        Self { method, target, params }
-    }
-}
-
 /// Tells the server and the tap that nobody waits any more, unless the answer came.
 struct Abandon<'a> {
     core: &'a Core,
@@ -151,7 +133,8 @@ impl Core {
         if let Some(outbox) = &self.outbox {
             return self.over_pipe(outbox, trip, &exchange, limits).await.map_err(named);
         }
-        let mut request = CustomRequest::new(trip.method, trip.params);
+        let params = trip.params.map(Params::into_value);
+        let mut request = CustomRequest::new(trip.method, params);
         request.extensions.insert(Arc::clone(&exchange));
         let request = ClientRequest::CustomRequest(request);
         let options = match self.level_meta() {
@@ -175,18 +158,21 @@ impl Core {
         if !outbox.is_roomy() {
             self.bounded(outbox.has_room(), exchange, limits).await?;
         }
-        let params = match trip.params {
-            Some(Value::Object(params)) => params,
-            _ => Map::new(),
-        };
-        let mut meta = self.request_meta.clone();
+        let mut meta = Cow::Borrowed(&self.request_meta);
         if let Some(level) = self.level_meta() {
-            meta.extend(level.0.0);
+            meta.to_mut().extend(level.0.0);
         }
         let answer = exchange.wait_directly();
-        let id = outbox.ask(&self.tap, exchange, params, meta).map_err(|e| self.unsent(&e))?;
+        let asked = outbox.ask(&self.tap, exchange, trip.params.as_ref(), &meta);
+        let id = asked.map_err(|error| self.unsent(&error))?;
         let mut abandon = Abandon { core: self, exchange, id, why: "was given up", armed: true };
         let work = async {
+            // With many calls at once the others queue theirs first, and one write takes them all:
+            // each write wakes the server, which costs more than everything else here. A call that
+            // is alone does not wait.
+            if self.tap.is_busy() {
+                tokio::task::yield_now().await;
+            }
             match outbox.flush().await {
                 Ok(()) => Ok(answer.await),
                 Err(error) => Err(error),

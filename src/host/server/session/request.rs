@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::live::{Core, Limits, Trip};
+use super::live::{Core, Limits};
+use super::trip::{Params, Trip};
 use super::{DeskRequest, Request, RequestContext};
 use crate::config::LogLevel;
 use crate::host::approvals::{Answer, RequestKind};
@@ -35,8 +36,8 @@ impl Core {
         };
         let modern = self.era() == Era::Modern;
         let trip = match request {
-            Request::CallTool { name, arguments } => named("tools/call", &name, arguments),
-            Request::GetPrompt { name, arguments } => named("prompts/get", &name, arguments),
+            Request::CallTool { name, arguments } => Trip::named("tools/call", name, arguments),
+            Request::GetPrompt { name, arguments } => Trip::named("prompts/get", name, arguments),
             Request::ReadResource { uri } => {
                 Trip::new("resources/read", Some(&uri), Some(json!({"uri": &*uri})))
             }
@@ -98,12 +99,12 @@ impl Core {
             }
             let answers = self.inputs(requests, operation, limits).await.map_err(about)?;
             next = trip.clone();
-            let params = next.params.get_or_insert_with(|| json!({}));
+            let params = next.params.get_or_insert_with(|| Params::Whole(Map::new()));
             if !answers.is_empty() {
-                params["inputResponses"] = Value::Object(answers);
+                params.insert("inputResponses", Value::Object(answers));
             }
             if let Some(state) = state {
-                params["requestState"] = state;
+                params.insert("requestState", state);
             }
         }
         let message = format!("the server asked for input more than {ROUNDS} times");
@@ -190,15 +191,6 @@ impl Core {
     pub(super) fn level(&self) -> std::sync::MutexGuard<'_, Option<LogLevel>> {
         self.log_level.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-}
-
-fn named(method: &'static str, name: &str, arguments: Value) -> Trip {
-    let mut params = Map::new();
-    params.insert("name".to_owned(), name.into());
-    if !arguments.is_null() {
-        params.insert("arguments".to_owned(), arguments);
-    }
-    Trip::new(method, Some(name), Some(Value::Object(params)))
 }
 
 /// `logging/setLevel`

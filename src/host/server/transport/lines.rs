@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 
+use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// What stands next in the stream.
@@ -55,6 +56,9 @@ impl Skipping {
 impl<R: AsyncRead + Unpin> Lines<R> {
     const STEP: usize = 8 << 10;
     const MAX_STEP: usize = 256 << 10;
+    /// Most bytes of one read. While a large pipe is being emptied its writer cannot go on; read in
+    /// parts, both work at the same time.
+    const READ: usize = 64 << 10;
     /// A buffer grown for a long line is given back after this many reads that did not need it.
     const SMALL_READS: u32 = 32;
 
@@ -80,6 +84,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Bytes that wait for their line break.
     pub const fn unfinished(&self) -> usize {
         self.buffer.len() - self.start
+    }
+
+    /// Whether the line that is being read is over the limit, and its bytes are let go.
+    pub const fn is_skipping(&self) -> bool {
+        self.skipping.is_some()
     }
 
     /// The next line that is complete already.
@@ -123,7 +132,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Reads more; 0 at the end of the stream. Dropping the future loses nothing.
     pub async fn fill(&mut self) -> io::Result<usize> {
         self.make_room();
-        let read = self.reader.read_buf(&mut self.buffer).await?;
+        let read = self.reader.read_buf(&mut (&mut self.buffer).limit(Self::READ)).await?;
         self.step = if read >= self.step { (self.step * 2).min(Self::MAX_STEP) } else { self.step };
         Ok(read)
     }

@@ -11,6 +11,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::host::server::session::trip::{Params, Written};
 use crate::host::server::wire::exchange::Exchange;
 use crate::host::server::wire::tap::Tap;
 
@@ -36,7 +37,7 @@ struct Asking<'a> {
     jsonrpc: &'static str,
     id: i64,
     method: &'a str,
-    params: Map<String, Value>,
+    params: Written<'a>,
 }
 
 /// The outgoing half of a pipe.
@@ -105,17 +106,16 @@ impl Outbox {
         &self,
         tap: &Tap,
         exchange: &Arc<Exchange>,
-        mut params: Map<String, Value>,
-        mut meta: Map<String, Value>,
+        params: Option<&Params>,
+        meta: &Map<String, Value>,
     ) -> Result<i64, SendError> {
         let mut queue = self.queue();
         if let Some(broken) = &queue.broken {
             return Err(broken.clone());
         }
         let (id, token) = tap.admit(exchange);
-        meta.insert("progressToken".to_owned(), token.into());
-        params.insert("_meta".to_owned(), Value::Object(meta));
         let start = queue.bytes.len();
+        let params = Written { params, meta, token };
         let request = Asking { jsonrpc: "2.0", id, method: &exchange.method, params };
         if let Err(error) = serde_json::to_writer(&mut queue.bytes, &request) {
             queue.bytes.truncate(start);

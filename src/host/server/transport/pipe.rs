@@ -1,17 +1,21 @@
 //! rmcp's transport over a pair of byte streams: a child's stdin and stdout, or an in-memory pipe.
 //!
-//! Replaces rmcp's own: lines are understood once, by the tap, and results stay raw values.
+//! Replaces rmcp's own: lines are understood once, by the tap, and results stay raw values. A flood
+//! of anything but answers is read at a limited rate, so that it costs the other servers nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::AsyncRead;
+use tokio::time::Instant;
 
 use super::lines::{Line, Lines};
 use super::outbox::{Outbox, SendError};
+use crate::host::server::allowance::Allowance;
 use crate::host::server::wire::tap::{Delivery, Tap};
 
 /// The transport.
@@ -21,9 +25,22 @@ pub struct Pipe {
     outbox: Arc<Outbox>,
     ready: VecDeque<Delivery>,
     ended: bool,
+    /// What may still be read that nobody asked for.
+    unasked: Allowance,
+    /// Bytes read and not yet accounted for: they may belong to an answer.
+    open: usize,
+    /// When reading goes on.
+    paused: Option<Instant>,
+    /// How long it has been held back in all.
+    held: Duration,
 }
 
 impl Pipe {
+    /// Lines without a delivery that are looked at before other tasks get their turn.
+    const AT_ONCE: usize = 64;
+    /// What is held back for longer than this is told: one line too large is no flood.
+    const FLOOD: Duration = Duration::from_secs(1);
+
     /// A transport that reads `read` and writes through `outbox`.
     pub fn new(
         tap: Arc<Tap>,
@@ -31,14 +48,44 @@ impl Pipe {
         outbox: Arc<Outbox>,
     ) -> Self {
         let lines = Lines::new(read, tap.context.limits.line_bytes);
-        Self { tap, lines, outbox, ready: VecDeque::new(), ended: false }
+        Self {
+            tap,
+            lines,
+            outbox,
+            ready: VecDeque::new(),
+            ended: false,
+            unasked: Allowance::of_bytes(),
+            open: 0,
+            paused: None,
+            held: Duration::ZERO,
+        }
     }
 
-    /// Hands complete lines to the tap until one of them gives something to deliver.
-    fn digest(&mut self) {
-        while self.ready.is_empty() {
-            let Some(line) = self.lines.next_line() else { return };
+    /// Hands complete lines to the tap until one of them gives something to deliver. False when
+    /// there may be more.
+    fn digest(&mut self) -> bool {
+        for _ in 0..Self::AT_ONCE {
+            let Some(line) = self.lines.next_line() else { return true };
             self.take(line);
+            if !self.ready.is_empty() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Accounts for what was read, as far as it is known what it was.
+    fn account(&mut self) {
+        let unknown = if self.lines.is_skipping() { 0 } else { self.lines.unfinished() };
+        let known = self.open.saturating_sub(unknown);
+        self.open -= known;
+        let unasked = known.saturating_sub(self.tap.take_answered());
+        if let Some(pause) = self.unasked.spend(unasked as f64) {
+            self.paused = Some(Instant::now() + pause);
+            self.held += pause;
+            if self.held >= Self::FLOOD {
+                self.tap.floods();
+            }
         }
     }
 
@@ -103,14 +150,26 @@ impl Transport<RoleClient> for Pipe {
                 self.tap.ended(CLOSED);
                 return None;
             }
-            self.digest();
+            if !self.digest() {
+                tokio::task::yield_now().await;
+                continue;
+            }
             if !self.ready.is_empty() {
                 continue;
+            }
+            self.account();
+            // Kept over the pause: whoever waits here may be called away meanwhile.
+            if let Some(until) = self.paused {
+                tokio::time::sleep_until(until).await;
+                self.paused = None;
             }
             self.tap.context.seen.unfinished(self.lines.unfinished());
             match self.lines.fill().await {
                 Ok(0) => self.end(CLOSED),
-                Ok(read) => self.tap.arrived(read),
+                Ok(read) => {
+                    self.open += read;
+                    self.tap.arrived(read);
+                }
                 Err(error) => self.end(&format!("the server's output cannot be read: {error}")),
             }
         }

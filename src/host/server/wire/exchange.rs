@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::host::server::session::{ByteCount, RequestContext, Waiting};
+use crate::host::server::session::{ByteCount, ProgressSink, RequestContext, Waiting};
 use crate::host::{CallId, Clock, Error, Progress};
 use crate::text::SafeText;
 
@@ -55,7 +55,7 @@ pub enum Patience {
 impl Operation {
     /// A caller's operation.
     pub fn of(context: &RequestContext, clock: Clock) -> Arc<Self> {
-        let gate = |sender: &mpsc::Sender<Progress>| Mutex::new(Gate::new(sender.clone()));
+        let gate = |sink: &Arc<dyn ProgressSink>| Mutex::new(Gate::new(Arc::clone(sink)));
         Arc::new(Self {
             call: Some(context.call),
             bytes: Some(Arc::clone(&context.bytes)),
@@ -187,7 +187,7 @@ impl Drop for Held {
 /// [`Gate::PERIOD`] lies; of those between, the newest is kept and goes out with the answer.
 #[derive(Debug)]
 struct Gate {
-    sender: mpsc::Sender<Progress>,
+    sink: Arc<dyn ProgressSink>,
     highest: f64,
     passed: Option<Instant>,
     kept: Option<Progress>,
@@ -197,8 +197,8 @@ impl Gate {
     const PERIOD: Duration = Duration::from_millis(10);
     const MESSAGE: usize = 1 << 10;
 
-    const fn new(sender: mpsc::Sender<Progress>) -> Self {
-        Self { sender, highest: 0.0, passed: None, kept: None }
+    fn new(sink: Arc<dyn ProgressSink>) -> Self {
+        Self { sink, highest: 0.0, passed: None, kept: None }
     }
 
     fn take(&mut self, call: CallId, progress: f64, total: Option<f64>, message: Option<&str>) {
@@ -217,12 +217,12 @@ impl Gate {
         }
         self.passed = Some(now);
         self.kept = None;
-        let _ = self.sender.try_send(progress);
+        self.sink.take(progress);
     }
 
     fn flush(&mut self) {
         if let Some(progress) = self.kept.take() {
-            let _ = self.sender.try_send(progress);
+            self.sink.take(progress);
         }
     }
 }
@@ -339,6 +339,8 @@ impl Exchange {
 mod tests {
     use super::*;
 
+    use tokio::sync::mpsc;
+
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
@@ -374,7 +376,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn progress_is_clamped_and_thinned_out_and_the_last_is_not_lost() {
         let (sender, mut receiver) = mpsc::channel(8);
-        let mut gate = Gate::new(sender);
+        let mut gate = Gate::new(Arc::new(sender));
         for value in [5.0, 3.0, f64::INFINITY, f64::NAN, 1e308] {
             gate.take(CallId(1), value, Some(-1.0), Some("x\u{1b}[2J"));
         }

@@ -13,7 +13,9 @@ mod record;
 mod requests;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
@@ -41,6 +43,8 @@ pub struct Tap {
     /// Fires when the connection is over; nothing comes and nothing can be sent any more.
     pub over: CancellationToken,
     ending: OnceLock<String>,
+    /// Bytes of answers since the transport asked last.
+    answered: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -87,6 +91,8 @@ struct State {
     /// Lines of a message that is printed over several lines.
     spread: inbound::Spread,
     junk: JunkWindow,
+    /// When a flood was last told of.
+    flooded: Option<Instant>,
     handshake: Handshake,
 }
 
@@ -137,6 +143,7 @@ impl Tap {
             pump,
             over: CancellationToken::new(),
             ending: OnceLock::new(),
+            answered: AtomicUsize::new(0),
             state: Mutex::default(),
         })
     }
@@ -153,6 +160,26 @@ impl Tap {
         if self.context.seen.bytes(bytes) {
             self.pump.push(SessionEvent::FirstByte);
         }
+    }
+
+    /// Bytes of answers to requests of the host since this was asked last.
+    pub fn take_answered(&self) -> usize {
+        self.answered.swap(0, Ordering::Relaxed)
+    }
+
+    /// The server writes so much that nobody asked for that it is read more slowly. Told once a
+    /// minute.
+    pub fn floods(&self) {
+        const EVERY: Duration = Duration::from_secs(60);
+        let now = Instant::now();
+        let mut state = self.state();
+        if state.flooded.is_some_and(|at| now - at < EVERY) {
+            return;
+        }
+        state.flooded = Some(now);
+        drop(state);
+        let message = "writes more than anybody asked for; its stdout is read at a limited rate";
+        self.find(FindingKind::Flood, message, b"", None);
     }
 
     /// A version was agreed on.
@@ -182,6 +209,13 @@ impl Tap {
     /// Whether the request still waits for its answer.
     pub fn is_pending(&self, id: i64) -> bool {
         self.state().pending.contains_key(&id)
+    }
+
+    /// Whether other requests of the host are open beside this one.
+    pub fn is_busy(&self) -> bool {
+        let state = self.state();
+        let mut calls = state.pending.values().filter(|entry| entry.expects != Expects::Listen);
+        calls.nth(1).is_some()
     }
 
     /// The operation during which a message from the server probably comes: the one that is told

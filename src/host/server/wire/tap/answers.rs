@@ -1,6 +1,7 @@
 //! Answers: which request they belong to, and failing it at once when they are no good.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use rmcp::model::{CustomResult, ErrorCode as RpcCode, ErrorData, RequestId};
 use rmcp::model::{ServerJsonRpcMessage, ServerResult};
@@ -37,6 +38,7 @@ impl Tap {
             None => self.owner_without_id(&outcome, &source),
         };
         let Owner::Pending(id, entry) = owner else { return };
+        self.answered.fetch_add(source.raw.len() + 1, Ordering::Relaxed);
         if let Some(operation) = entry.exchange.as_ref().map(|e| &e.operation) {
             operation.flush_progress();
             if let Some(counter) = &operation.bytes {
@@ -63,7 +65,7 @@ impl Tap {
         source: &Source<'_>,
         out: &mut VecDeque<Delivery>,
     ) {
-        let mut problem = self.note_all(source, Some(&name_of(entry)));
+        let mut problem = self.note_all(source, || name_of(entry));
         let misfit = shape::check(&entry.method, &result);
         if let Some(Misfit::Odd(reason) | Misfit::Useless(reason)) = &misfit {
             self.find(FindingKind::WrongShape, reason, source.raw, Some(name_of(entry)));
@@ -111,7 +113,7 @@ impl Tap {
         source: &Source<'_>,
         out: &mut VecDeque<Delivery>,
     ) {
-        let problem = self.note_all(source, Some(&name_of(entry)));
+        let problem = self.note_all(source, || name_of(entry));
         self.recorded(entry, id, MessageKind::Error, source.raw, problem.as_deref());
         self.fail(id, entry, answered_with(error), out);
     }

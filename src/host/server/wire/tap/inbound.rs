@@ -9,6 +9,7 @@ use crate::host::FindingKind;
 use crate::host::server::wire::json::{self, Flaw};
 use crate::host::server::wire::message::{Inbound, classify};
 use crate::host::server::wire::{repair, scavenge};
+use crate::text::SafeText;
 
 /// What surrounds a message that is being taken in.
 pub(super) struct Source<'a> {
@@ -180,13 +181,16 @@ impl Tap {
     }
 
     /// Something that was meant as a message and is none.
-    pub(super) fn note_all(&self, source: &Source<'_>, request: Option<&str>) -> Option<String> {
+    pub(super) fn note_all(
+        &self,
+        source: &Source<'_>,
+        request: impl FnOnce() -> SafeText,
+    ) -> Option<String> {
         if source.notes.is_empty() {
             return None;
         }
         let text = source.notes.join("; ");
-        let request = request.map(crate::text::SafeText::line);
-        self.find(FindingKind::Malformed, &text, source.raw, request);
+        self.find(FindingKind::Malformed, &text, source.raw, Some(request()));
         Some(text)
     }
 }

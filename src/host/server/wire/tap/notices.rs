@@ -31,7 +31,7 @@ impl Tap {
         out: &mut VecDeque<Delivery>,
     ) {
         let params = params.unwrap_or_default();
-        let problem = self.note_all(&source, Some(method));
+        let problem = self.note_all(&source, || method_name(method));
         let mut call = None;
         match method {
             "notifications/progress" => call = self.progress(&params, &source),

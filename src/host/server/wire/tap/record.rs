@@ -93,7 +93,7 @@ impl Tap {
         const MARGIN: usize = 4 << 10;
         let redactor = &self.context.redactor;
         let margin = if redactor.is_empty() { 4 } else { MARGIN };
-        let text = String::from_utf8_lossy(&raw[..raw.len().min(max + margin)]);
+        let text = lossy(raw, max + margin);
         let text = match text {
             Cow::Borrowed(text) => redactor.redact(text),
             Cow::Owned(text) => Cow::Owned(redactor.redact(&text).into_owned()),
@@ -148,6 +148,20 @@ impl Tap {
     }
 }
 
+/// The beginning of `raw`, at most `max` bytes of it, as `String::from_utf8_lossy` gives it. That
+/// one looks at every byte; these are nearly always good, and the strict check is much faster.
+fn lossy(raw: &[u8], max: usize) -> Cow<'_, str> {
+    let head = &raw[..raw.len().min(max)];
+    match std::str::from_utf8(head) {
+        Ok(text) => Cow::Borrowed(text),
+        // Only the cut goes through a character.
+        Err(error) if error.error_len().is_none() && head.len() < raw.len() => {
+            String::from_utf8_lossy(&head[..error.valid_up_to()])
+        }
+        Err(_) => String::from_utf8_lossy(head),
+    }
+}
+
 /// A method as text; those of the specification without an allocation.
 pub fn method_name(method: &str) -> SafeText {
     const KNOWN: [&str; 28] = [
@@ -188,7 +202,7 @@ pub fn method_name(method: &str) -> SafeText {
 /// An id as text.
 pub(super) fn id_text(id: &RequestId) -> SafeText {
     match id {
-        RequestId::Number(number) => SafeText::line(&number.to_string()),
+        RequestId::Number(number) => SafeText::number(*number),
         RequestId::String(text) => SafeText::line(cut(text, 256)),
     }
 }

@@ -56,7 +56,7 @@ impl Tap {
         source: Source<'_>,
         out: &mut VecDeque<Delivery>,
     ) {
-        let mut problem = self.note_all(&source, Some(&method));
+        let mut problem = self.note_all(&source, || method_name(&method));
         let during = self.during(None);
         let verdict = self.judge(&id, &method);
         let name = method_name(&method);

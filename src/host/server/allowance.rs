@@ -1,0 +1,103 @@
+//! How much of a server's noise is read in how much time: a token bucket, and the figures of both
+//! streams. Reading slower is the only way to hold a flood back: the pipe fills up, and the system
+//! lets the server wait. Pure but for the clock.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Bytes a server may write unasked, per second and stream in the long run: everything on stderr,
+/// and on stdout everything but answers. At this rate a flood costs the host a few percent of one
+/// processor, and the system as little; a gigabyte is through in fifteen seconds.
+const BYTES_PER_SECOND: f64 = (64 << 20) as f64;
+/// Bytes read at once after a quiet time.
+const BYTES_AT_ONCE: f64 = (16 << 20) as f64;
+/// Shortest pause when an allowance is spent; shorter ones only cost wake-ups.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Longest pause.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// A token bucket.
+#[derive(Debug)]
+pub struct Allowance {
+    rate: f64,
+    most: f64,
+    left: f64,
+    at: Instant,
+}
+
+impl Allowance {
+    /// `rate` a second in the long run, `most` after a quiet time.
+    pub fn new(rate: f64, most: f64) -> Self {
+        Self { rate, most, left: most, at: Instant::now() }
+    }
+
+    /// What a stream of bytes may take.
+    pub fn of_bytes() -> Self {
+        Self::new(BYTES_PER_SECOND, BYTES_AT_ONCE)
+    }
+
+    /// Adds what was gained since the last time.
+    pub fn refill(&mut self) {
+        let now = Instant::now();
+        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.rate;
+        self.left = (self.left + gained).min(self.most);
+        self.at = now;
+    }
+
+    /// Spends, into debt if need be; gives how long to pause when there is one.
+    pub fn spend(&mut self, amount: f64) -> Option<Duration> {
+        self.left -= amount;
+        if self.left < 0.0 {
+            self.refill();
+        }
+        let debt = -self.left / self.rate;
+        (debt > 0.0).then(|| Duration::from_secs_f64(debt).clamp(PAUSE, LONGEST))
+    }
+
+    /// Takes one, if there is one.
+    pub fn take_one(&mut self) -> bool {
+        let any = self.has_one();
+        if any {
+            self.left -= 1.0;
+        }
+        any
+    }
+
+    /// Whether [`Allowance::take_one`] would.
+    pub fn has_one(&self) -> bool {
+        self.left >= 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_free_and_then_the_rate_holds() {
+        let mut allowance = Allowance::new(1000.0, 500.0);
+        assert_eq!(allowance.spend(500.0), None);
+        let began = Instant::now();
+        for _ in 0..200 {
+            if let Some(pause) = allowance.spend(50.0) {
+                tokio::time::sleep(pause).await;
+            }
+        }
+        let took = began.elapsed().as_secs_f64();
+        assert!((9.5..10.5).contains(&took), "10,000 at 1,000 a second took {took} s");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        allowance.refill();
+        assert_eq!(allowance.spend(500.0), None, "no more than the burst is saved up");
+        assert!(allowance.spend(1e9).is_some_and(|pause| pause == LONGEST));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pieces_are_given_out_one_by_one() {
+        let mut lines = Allowance::new(1.0, 2.0);
+        assert!(lines.take_one() && lines.take_one() && !lines.take_one());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        lines.refill();
+        assert!(lines.take_one() && !lines.has_one());
+    }
+}
