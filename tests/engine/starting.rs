@@ -33,14 +33,14 @@ async fn a_chain_of_three_takes_three_seconds_and_is_stopped_from_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_than_eight_servers_start_at_once() {
+async fn no_more_than_sixteen_servers_start_at_once() {
     let world = World::default();
-    let servers: Vec<String> = (0..20).map(|n| format!("s{n}")).collect();
+    let servers: Vec<String> = (0..40).map(|n| format!("s{n}")).collect();
     let entries: Vec<(&str, &[&str])> = servers.iter().map(|s| (s.as_str(), &[][..])).collect();
     let began = Instant::now();
     let host = world.host(config(&entries)).initialize().await.expect("all start");
     assert_eq!(began.elapsed().as_secs(), 3);
-    assert_eq!(host.get_tools().len(), 20);
+    assert_eq!(host.get_tools().len(), 40);
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,7 +46,10 @@ pub struct Busy<'a>(&'a Slot);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.busy.send_modify(|count| *count = count.saturating_sub(1));
+        self.0.busy.send_if_modified(|count| {
+            *count = count.saturating_sub(1);
+            *count == 0
+        });
     }
 }
 
