@@ -74,6 +74,7 @@ actions! {
     StartStop = "start-stop", "start/stop", "Start or stop the server";
     Refresh = "refresh", "refresh", "Fetch the server's lists again";
     ResetBreaker = "reset-breaker", "reset breaker", "Close the circuit breaker by hand";
+    Rerun = "rerun", "re-run", "Make the last call again after each restart by changed sources, or not";
     BlackBox = "black-box", "black box", "Show last words, exit, steps and capabilities of the server";
     Graph = "graph", "graph", "Show the order in which servers start";
     Follow = "follow", "follow", "Follow the end, or stop following";

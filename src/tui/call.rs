@@ -1,6 +1,7 @@
 //! Calling by hand: the form of a tool, prompt or resource template, its calls while they run, and
 //! what they gave. Makes no call itself: it says what it wants and is told what happened.
 
+mod again;
 pub mod ask;
 pub mod command;
 mod draw;

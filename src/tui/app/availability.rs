@@ -51,6 +51,10 @@ impl App {
                 !self.model.situation.inputs.is_empty(),
                 "the configuration declares no input",
             ),
+            Action::Rerun => Availability::when(
+                self.rerun_target().is_some(),
+                "no source of this server is watched (`dev.watch`)",
+            ),
             Action::AllServers => {
                 Availability::when(self.model.scope.is_some(), "all servers are shown")
             }

@@ -28,6 +28,7 @@ use crate::tui::overlay::{Overlay, Reader, reader_width};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::Doc;
 
+mod again;
 mod feed;
 mod work;
 
@@ -40,6 +41,7 @@ pub struct Calls {
     history: History,
     saved: SavedCalls,
     next_token: u64,
+    again: again::Again,
 }
 
 /// Where the answer to a call goes.
@@ -161,7 +163,13 @@ impl App {
         let known = self.keymap.call(screen.places(), key).is_some();
         let always = matches!(
             global,
-            Some(Action::QuitNow | Action::Suspend | Action::Redraw | Action::Palette)
+            Some(
+                Action::QuitNow
+                    | Action::Suspend
+                    | Action::Redraw
+                    | Action::Palette
+                    | Action::Rerun
+            )
         );
         let is_help = global == Some(Action::Help) && (!typing || chord.typed().is_none());
         if screen.ask.is_none() && is_help {
@@ -300,7 +308,9 @@ impl App {
     pub(super) fn prepare_call(&mut self) {
         let look = self.call_look();
         let Some(area) = self.layout().map(|layout| call_area(&layout)) else { return };
+        let dev = self.open_server().and_then(|server| self.dev_words(&server));
         if let Some(screen) = self.calls.screen() {
+            screen.dev = dev;
             screen.prepare(area, &look);
         }
     }

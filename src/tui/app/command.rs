@@ -105,6 +105,7 @@ impl App {
             Action::Restart | Action::StartStop | Action::Refresh | Action::ResetBreaker => {
                 self.command_server(action, effects);
             }
+            Action::Rerun => self.switch_rerun(),
             Action::BlackBox => {
                 if let Some(server) = self.target_server() {
                     self.open_black_box(server);

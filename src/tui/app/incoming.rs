@@ -39,6 +39,7 @@ impl App {
             Message::View(view) => {
                 self.view(view, effects);
                 self.calls_redefined();
+                self.sources_followed(effects);
             }
             Message::Traffic(batch, oldest) => {
                 self.resources_updated(&batch.items, effects);

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::{App, Redraw};
-use crate::config::{ConfigChange, Hold, ServerName};
+use crate::config::{Hold, ServerName};
+use crate::host::ReloadPlan;
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::model::{InputState, InputView, Model, Situation};
@@ -184,7 +185,7 @@ fn is_plan(confirm: &Confirm) -> bool {
 /// Most servers named in the question; the Config pane has all of them.
 const NAMED: usize = 10;
 
-fn plan_lines(plan: &ConfigChange) -> Vec<Ink> {
+fn plan_lines(plan: &ReloadPlan) -> Vec<Ink> {
     let mut lines = Vec::new();
     for name in &plan.added {
         lines.push(ink!("+ start    {}", Model::name(name)));

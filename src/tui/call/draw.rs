@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Widget};
 
 use super::ask::{Ask, Line, Pick};
-use super::run::{Run, RunState, spell};
+use super::run::{Difference, Run, RunState, spell};
 use super::screen::{CallScreen, Focus};
 use crate::host::Timestamp;
 use crate::text::SafeText;
@@ -104,6 +104,9 @@ impl CallScreen {
         if self.subscribed {
             parts.push("subscribed".to_owned());
         }
+        if let Some(dev) = &self.dev {
+            parts.push(dev.to_string());
+        }
         let text = format!("   {}", parts.join(look.sign(" · ", " - ")));
         x = put(buf, x, area.y, room(x), &SafeText::line(&text), look.muted);
         if let Some(title) = &self.subject.title {
@@ -161,7 +164,14 @@ impl CallScreen {
                 (look.sign(" ✗ ", " x "), look.error)
             };
             let x = put(buf, area.x, y, area.width, sign, style);
-            let x = put(buf, x, y, room(x), &SafeText::line(&ending.words), style);
+            let mut x = put(buf, x, y, room(x), &SafeText::line(&ending.words), style);
+            let remark = run.remark();
+            if !remark.is_empty() {
+                let differs = matches!(run.difference, Some(Difference::Places(_)));
+                let style = if differs { look.warning } else { look.muted };
+                x = put(buf, x, y, room(x), look.sign(" · ", " - "), look.muted);
+                x = put(buf, x, y, room(x), &SafeText::line(&remark), style);
+            }
             if !ending.next.is_empty() {
                 let text = format!("  {} {}", look.sign("↳", ">"), ending.next);
                 put(buf, x, y, room(x), &SafeText::line(&text), look.muted);

@@ -65,6 +65,7 @@ impl CallScreen {
         };
         run.end(result);
         let word = run.outcome_word();
+        self.compare_again(number);
         let mut intents = self.refreshed(number);
         if let (Some((outcome, millis)), Some(id)) = (word, self.records.remove(&number)) {
             if let Some(past) = self.past.iter_mut().find(|entry| entry.id == id) {

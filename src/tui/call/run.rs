@@ -30,8 +30,38 @@ pub struct Run {
     pub waiting: (Duration, bool),
     /// Log notifications of its server meanwhile.
     pub logs: Vec<SafeText>,
+    /// Why it was made by itself; `None` when a person made it.
+    pub because: Option<SafeText>,
+    /// How it compares with the answer before, for a call that was made by itself.
+    pub difference: Option<Difference>,
     /// How it stands.
     pub state: RunState,
+}
+
+/// How an answer compares with the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// There is none.
+    Same,
+    /// It differs in so many places.
+    Places(usize),
+    /// It is too large to compare.
+    Unknown,
+    /// There was no answer before.
+    First,
+}
+
+impl Difference {
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            Self::Same => "the same result as before".to_owned(),
+            Self::Places(1) => "the result differs in 1 place".to_owned(),
+            Self::Places(places) => format!("the result differs in {places} places"),
+            Self::Unknown => "too large to compare".to_owned(),
+            Self::First => "the first answer".to_owned(),
+        }
+    }
 }
 
 /// How a call stands.
@@ -75,6 +105,8 @@ impl Run {
             progress: None,
             waiting: (Duration::ZERO, false),
             logs: Vec::new(),
+            because: None,
+            difference: None,
             state: RunState::Running { cancelling: false },
         }
     }
@@ -110,6 +142,13 @@ impl Run {
             }
             Err(error) => RunState::Failed(error),
         };
+    }
+
+    /// Why it was made by itself, and how its answer compares, in words; empty for other calls.
+    pub fn remark(&self) -> String {
+        let Some(because) = &self.because else { return String::new() };
+        let difference = self.difference.map(|d| format!(" · {}", d.words()));
+        format!("made again: {because}{}", difference.unwrap_or_default())
     }
 
     /// Its viewer.

@@ -104,6 +104,8 @@ pub struct CallScreen {
     pub suggestions: Vec<String>,
     /// Whether updates of the resource are wanted.
     pub subscribed: bool,
+    /// What is said of the sources of its server, when they are watched.
+    pub dev: Option<SafeText>,
     pub(super) past: Vec<HistoryEntry>,
     pub(super) saved: Vec<(String, SavedCall)>,
     pub(super) asked: Option<(String, String)>,
@@ -164,6 +166,7 @@ impl CallScreen {
             keymap: Arc::new(Keymap::builtin()),
             suggestions: Vec::new(),
             subscribed: false,
+            dev: None,
             asked: None,
             completion: None,
             ticket: 0,

@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::{EngineEvent, FileSource, Masks, Source};
 use crate::config::gate::{Gate, Passed};
 use crate::config::{
-    self, ConfigChange, Diagnostic, Environment, LoadResult, Loaded, McpConfig, ReloadMode,
-    ServerName, Watch, WatchOptions,
+    self, Diagnostic, Environment, LoadResult, Loaded, McpConfig, ReloadMode, ServerName,
+    SourceOptions, Watch, WatchOptions,
 };
-use crate::host::{Error, ErrorCode, Host, Startup};
+use crate::host::{Error, ErrorCode, Host, ReloadPlan, Startup};
 use crate::secret::Secret;
 use crate::text::SafeText;
 use crate::tui::effect::ConfigCommand;
@@ -49,7 +49,7 @@ pub(super) struct Work {
     /// What the host runs.
     running: Option<McpConfig>,
     /// A changed configuration that waits for a yes, with what it would change.
-    waiting: Option<(McpConfig, ConfigChange)>,
+    waiting: Option<(McpConfig, ReloadPlan)>,
     /// The next change is the person's own wish and is not asked about.
     pub(super) expected: bool,
     pub(super) keyring: Option<Keyring>,
@@ -57,6 +57,8 @@ pub(super) struct Work {
     pub(super) kept: BTreeSet<String>,
     pub(super) heard: mpsc::Sender<Heard>,
     revision: u64,
+    /// Files are looked at by the clock.
+    poll_only: bool,
     events: mpsc::Sender<EngineEvent>,
 }
 
@@ -84,6 +86,7 @@ pub(super) async fn run(
         kept: BTreeSet::new(),
         heard,
         revision: 0,
+        poll_only: false,
         events,
     };
     match source {
@@ -121,7 +124,12 @@ impl Work {
     async fn open(&mut self, files: FileSource) {
         let result = config::load(&files.files, &files.environment);
         self.files = files;
-        let options = WatchOptions { known: Some(result.clone()), ..WatchOptions::default() };
+        self.poll_only = polls(&self.files.environment);
+        let options = WatchOptions {
+            known: Some(result.clone()),
+            poll_only: self.poll_only,
+            ..WatchOptions::default()
+        };
         let (files, environment) = (self.files.files.clone(), self.files.environment.clone());
         self.watch = Some(Watch::start(files, environment, options));
         self.look_up_kept();
@@ -217,7 +225,8 @@ impl Work {
         self.mask(&config);
         self.send(EngineEvent::Loaded(Arc::new(config.clone()), self.texts())).await;
         let builder = Host::builder().config(config.clone()).startup(Startup::Background);
-        match builder.person_answers().initialize().await {
+        let sources = SourceOptions { poll_only: self.poll_only, ..SourceOptions::default() };
+        match builder.follow_sources(sources).person_answers().initialize().await {
             Ok(host) => {
                 self.host = Some(host.clone());
                 self.running = Some(config);
@@ -239,18 +248,25 @@ impl Work {
                 self.latest = Some(loaded);
                 let config = self.pass();
                 let ask = config.reload == ReloadMode::Ask && !expected;
-                match &self.running {
-                    Some(running) if ask => {
-                        let change = ConfigChange::between(running, &config);
-                        self.waiting = Some((config, change));
-                        self.send(EngineEvent::Edited(self.texts())).await;
-                    }
+                match self.host.clone() {
+                    Some(host) if ask => self.plan(&host, config).await,
                     _ => self.take(config).await,
                 }
                 self.tell().await;
             }
             Ok(loaded) => self.reject(loaded.diagnostics).await,
             Err(diagnostics) => self.reject(diagnostics).await,
+        }
+    }
+
+    /// Holds a changed configuration back until the person has seen what it would do.
+    async fn plan(&mut self, host: &Host, config: McpConfig) {
+        match host.plan_reload(config.clone()).await {
+            Ok(plan) => {
+                self.waiting = Some((config, plan));
+                self.send(EngineEvent::Edited(self.texts())).await;
+            }
+            Err(error) => self.reject(error.diagnostics.clone()).await,
         }
     }
 
@@ -276,6 +292,12 @@ impl Work {
             None => self.refuse(refusal(diagnostics)).await,
         }
     }
+}
+
+/// Whether files are to be looked at by the clock: `MCPDECK_WATCH=poll`, for file systems that
+/// report nothing and are not known for it.
+fn polls(environment: &Environment) -> bool {
+    environment.var("MCPDECK_WATCH").is_some_and(|how| how.eq_ignore_ascii_case("poll"))
 }
 
 fn refusal(diagnostics: Vec<Diagnostic>) -> Error {

@@ -35,6 +35,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Scope::Global, "i", A::Inputs, 50),
     bind(Scope::Global, "r", A::Restart, 30),
     bind(Scope::Global, "s", A::StartStop, 31),
+    bind(Scope::Global, "f9", A::Rerun, 34),
     bind(Scope::Global, "b", A::BlackBox, 0),
     bind(Scope::Global, "esc", A::Back, 0),
     bind(Scope::Global, ": ctrl-p", A::Palette, 91),

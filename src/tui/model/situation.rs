@@ -2,7 +2,8 @@
 //! changed file that is not used yet. Built by the engine thread, read by the screen.
 
 use crate::config::gate::Awaiting;
-use crate::config::{ConfigChange, InputConfig, ServerName};
+use crate::config::{InputConfig, ServerName};
+use crate::host::ReloadPlan;
 
 /// How the configuration stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,7 +17,7 @@ pub struct Situation {
     /// Whether answers can be kept in the keyring of the system.
     pub keyring: bool,
     /// What a changed file would do that is not used yet.
-    pub plan: Option<ConfigChange>,
+    pub plan: Option<ReloadPlan>,
 }
 
 /// A declared input and how it stands.

@@ -350,10 +350,8 @@ impl LogsPane {
         let selected = self.stream.selected() == Some(seq);
         let lead = Self::lead(cx, area.width);
         let room = area.width.saturating_sub(lead + 1);
-        let text_role = match record.source {
-            LogSource::Host => Role::Text,
-            LogSource::Stderr | LogSource::Notification | LogSource::Build => Role::Foreign,
-        };
+        let own = record.source == LogSource::Host;
+        let text_role = if own { Role::Text } else { Role::Foreign };
         let mut height = 0;
         let lines: Vec<&str> = if self.wrap {
             crate::tui::widget::doc::wrap(&record.text, room.max(8)).take(50).collect()
@@ -377,6 +375,9 @@ impl LogsPane {
                 }
             }
             pen.column(lead);
+            if n == 0 && record.source == LogSource::Build {
+                pen.put("build ", cx.style(Role::Faint));
+            }
             let offset = part.as_ptr() as usize - record.text.as_ptr() as usize;
             let from = offset + if self.wrap { 0 } else { skip(part, self.shift) };
             draw_text(

@@ -19,6 +19,7 @@ use crate::tui::widget::{Doc, ListState, Pen};
 mod black_box;
 mod card;
 mod graph;
+mod sources;
 pub mod tour;
 
 pub use black_box::black_box;

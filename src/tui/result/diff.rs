@@ -38,6 +38,21 @@ pub struct Comparison {
     pub refused: Option<String>,
 }
 
+impl Comparison {
+    /// In how many places the results differ: runs of lines that are not in both.
+    pub fn places(&self) -> usize {
+        let differs = |line: &DiffLine| matches!(line.change, Change::Removed | Change::Added);
+        let mut before = false;
+        let mut places = 0;
+        for line in &self.lines {
+            let now = differs(line);
+            places += usize::from(now && !before);
+            before = now;
+        }
+        places
+    }
+}
+
 const LARGEST: usize = 2 << 20;
 const CONTEXT: usize = 3;
 

@@ -12,6 +12,7 @@ use super::lay::Laid;
 use super::take::Content;
 use super::tree::Tree;
 use crate::host::Violation;
+use crate::tui::call::run::Difference;
 use crate::tui::form::draw::Look;
 
 /// The ways to look at a result.
@@ -184,6 +185,21 @@ impl ResultView {
     pub fn compare_with(&mut self, earlier: &Value) {
         self.comparison = Some(compare(earlier, &self.result));
         self.show(Tab::Compare);
+    }
+
+    /// How it differs from an earlier result; shows the difference when there is one.
+    pub fn differs_from(&mut self, earlier: &Value) -> Difference {
+        let comparison = compare(earlier, &self.result);
+        let places = comparison.places();
+        if comparison.refused.is_some() {
+            return Difference::Unknown;
+        }
+        if places == 0 {
+            return Difference::Same;
+        }
+        self.comparison = Some(comparison);
+        self.show(Tab::Compare);
+        Difference::Places(places)
     }
 
     /// Rows of a block with the line above it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::sources;
 use crate::config::Hold;
 use crate::host::breaker::BreakerView;
 use crate::host::view::{StartStep, StepStatus};
@@ -32,6 +33,9 @@ pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
         breaker_line(&server.breaker, model, doc);
     }
     findings(server, glyphs, doc);
+    if let Some(dev) = &server.dev {
+        sources::draw(dev, model, glyphs, doc);
+    }
     if server.state == ServerState::Unavailable {
         doc.line(vec![
             (ink!("  r"), Role::Key),

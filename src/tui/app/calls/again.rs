@@ -1,0 +1,183 @@
+//! The everyday loop: a server restarts because its sources changed, and the last call to it is made
+//! again. Says what happened; whether calls are repeated is the entry's (`dev.rerun`) or the
+//! person's word.
+
+use std::collections::HashMap;
+
+use crate::config::ServerName;
+use crate::host::dev::{BuildEnd, DevView};
+use crate::host::{ServerState, ServerView};
+use crate::text::SafeText;
+use crate::tui::app::{App, Redraw};
+use crate::tui::call::run::spell;
+use crate::tui::effect::Effect;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::model::Model;
+use crate::tui::theme::Role;
+
+/// What is known of restarts and wishes.
+#[derive(Default)]
+pub(super) struct Again {
+    /// What the person switched, by server.
+    wishes: HashMap<ServerName, Repeat>,
+    seen: HashMap<ServerName, Seen>,
+}
+
+/// Whether calls are made again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Yes,
+    No,
+}
+
+/// What was seen of a server.
+#[derive(Default)]
+struct Seen {
+    taken: u64,
+    /// A restart that is under way, with what changed.
+    restarting: Option<SafeText>,
+    /// The end of a build was told.
+    build_told: bool,
+}
+
+impl App {
+    /// The server of the open call screen.
+    pub(super) fn open_server(&self) -> Option<ServerName> {
+        let screen = self.calls.screens.get(self.calls.open?)?;
+        Some(screen.subject.server.clone())
+    }
+
+    /// The server whose repeating can be switched now.
+    pub(in crate::tui::app) fn rerun_target(&self) -> Option<ServerName> {
+        let server = self.open_server().or_else(|| self.target_server())?;
+        self.model.server(&server)?.dev.as_ref().map(|_| server)
+    }
+
+    /// Switches whether the last call is made again after a restart by changed sources.
+    pub(in crate::tui::app) fn switch_rerun(&mut self) {
+        let Some(server) = self.rerun_target() else { return };
+        let wish = match self.repeats(&server) {
+            Repeat::Yes => Repeat::No,
+            Repeat::No => Repeat::Yes,
+        };
+        self.calls.again.wishes.insert(server.clone(), wish);
+        let name = Model::name(&server);
+        match wish {
+            Repeat::Yes => {
+                self.toast(
+                    ink!("the last call to {} is made again when sources change", name),
+                    Role::Ok,
+                );
+            }
+            Repeat::No => self.toast(ink!("calls to {} are not made again", name), Role::Ok),
+        }
+        self.mark(Redraw::Now);
+    }
+
+    fn repeats(&self, server: &ServerName) -> Repeat {
+        if let Some(wish) = self.calls.again.wishes.get(server) {
+            return *wish;
+        }
+        let entry = self.model.config.as_ref().and_then(|config| config.servers.get(server));
+        match entry.and_then(|entry| entry.dev.as_ref()).is_some_and(|dev| dev.rerun) {
+            true => Repeat::Yes,
+            false => Repeat::No,
+        }
+    }
+
+    /// What the call screen says of a server's sources.
+    pub(super) fn dev_words(&self, server: &ServerName) -> Option<SafeText> {
+        let view = self.model.server(server)?;
+        let dev = view.dev.as_ref()?;
+        let repeats = match self.repeats(server) {
+            Repeat::Yes => "called again when sources change",
+            Repeat::No => "F9 calls again when sources change",
+        };
+        let now = match dev.build.as_ref().map(|build| &build.end) {
+            Some(None) => "building".to_owned(),
+            Some(Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _))) => {
+                "build failed, runs on as it was".to_owned()
+            }
+            _ if view.state != ServerState::Ready => view.state.as_str().to_owned(),
+            _ => return Some(SafeText::line(repeats)),
+        };
+        Some(SafeText::line(&format!("{now} · {repeats}")))
+    }
+
+    /// Tells builds and restarts of the newest view, and makes calls again.
+    pub(in crate::tui::app) fn sources_followed(&mut self, effects: &mut Vec<Effect>) {
+        let view = std::sync::Arc::clone(&self.model.view);
+        self.calls.again.seen.retain(|server, _| view.servers.contains_key(server));
+        for server in view.servers.values() {
+            let Some(dev) = &server.dev else { continue };
+            self.build_followed(server, dev);
+            let seen = self.calls.again.seen.entry(server.name.clone()).or_default();
+            if dev.taken > seen.taken {
+                seen.restarting = Some(changed(dev));
+            }
+            seen.taken = dev.taken;
+            match server.state {
+                ServerState::Ready => {
+                    if let Some(because) = seen.restarting.take() {
+                        self.came_back(server, because, effects);
+                    }
+                }
+                ServerState::Unavailable if server.retry_at.is_none() => {
+                    if seen.restarting.take().is_some() {
+                        let name = Model::name(&server.name);
+                        self.toast(
+                            ink!("{} does not start with the changed sources", name),
+                            Role::Error,
+                        );
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn build_followed(&mut self, server: &ServerView, dev: &DevView) {
+        let end = dev.build.as_ref().and_then(|build| build.end.as_ref());
+        let seen = self.calls.again.seen.entry(server.name.clone()).or_default();
+        let told = std::mem::replace(&mut seen.build_told, end.is_some());
+        if let Some((end @ (BuildEnd::Failed(_) | BuildEnd::Refused(_)), _)) = end
+            && !told
+        {
+            let how = match end {
+                BuildEnd::Failed(exit) => exit.describe(),
+                _ => "it could not be started".to_owned(),
+            };
+            let name = Model::name(&server.name);
+            let text = ink!("build failed: {}; {} runs on as it was", Ink::line(&how), name);
+            self.toast(text, Role::Error);
+        }
+    }
+
+    fn came_back(&mut self, server: &ServerView, because: SafeText, effects: &mut Vec<Effect>) {
+        let text = ink!("{} restarted: {}", Model::name(&server.name), &because);
+        self.toast(text, Role::Ok);
+        if self.repeats(&server.name) == Repeat::No {
+            return;
+        }
+        let screens = self.calls.screens.iter().enumerate();
+        let last = screens
+            .filter(|(_, screen)| screen.subject.server == server.name)
+            .filter_map(|(at, screen)| Some((screen.runs.last()?.began, at)))
+            .max();
+        let Some((_, at)) = last else { return };
+        let now = self.model.now;
+        let Some(screen) = self.calls.screens.get_mut(at) else { return };
+        for intent in screen.made_again(because, now) {
+            self.intent(at, intent, effects);
+        }
+    }
+}
+
+/// What changed, and how long the build took.
+fn changed(dev: &DevView) -> SafeText {
+    let mut words = format!("{} changed", dev.changed_words());
+    if let Some((BuildEnd::Done, took)) = dev.build.as_ref().and_then(|build| build.end.as_ref()) {
+        words.push_str(&format!(" · build {}", spell(*took)));
+    }
+    SafeText::line(&words)
+}
