@@ -39,7 +39,7 @@ mod state;
 pub mod theme;
 pub mod widget;
 
-pub use engine::{FileSource, Masks, Source};
+pub use engine::{Engine, EngineEvent, FileSource, Masks, Source};
 pub use run::{HostLogLevel, Options, run};
 
 /// The key table as Markdown, with the changes of the person's keymap file.

@@ -148,7 +148,7 @@ impl Run {
     pub fn remark(&self) -> String {
         let Some(because) = &self.because else { return String::new() };
         let difference = self.difference.map(|d| format!(" · {}", d.words()));
-        format!("made again: {because}{}", difference.unwrap_or_default())
+        format!("called again: {because}{}", difference.unwrap_or_default())
     }
 
     /// Its viewer.

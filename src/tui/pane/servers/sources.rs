@@ -29,25 +29,28 @@ pub fn draw(dev: &DevView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
         line.push((ink!(" {} ", glyphs.dot), Role::Faint));
         line.push((text, role));
     };
-    if let Some(build) = &dev.build {
+    let end = dev.build.as_ref().and_then(|build| build.end.as_ref());
+    let failed = matches!(end, Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _)));
+    if failed {
+        part(ink!("runs on as it was"), Role::Warning);
+    } else if let Some(build) = &dev.build {
         let (text, role) = built(build, model);
         part(text, role);
     }
-    let stays = matches!(
-        dev.build.as_ref().and_then(|build| build.end.as_ref()),
-        Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _))
-    );
     if dev.is_taken {
         part(ink!("restarted for it"), Role::Ok);
-    } else if stays {
-        part(ink!("runs on as it was"), Role::Warning);
     }
     doc.line(line);
+    if let Some(build) = dev.build.as_ref().filter(|_| failed) {
+        let (text, role) = built(build, model);
+        doc.text(2, &text, role);
+    }
     for note in [&dev.note, &dev.watch_note].into_iter().flatten() {
         doc.text(2, &ink!("{} {}", glyphs.warning, note), Role::Warning);
     }
     let tail = dev.build.as_ref().map(|build| build.tail.as_slice()).unwrap_or_default();
-    for text in &tail[tail.len().saturating_sub(TAIL)..] {
+    let said: Vec<_> = tail.iter().filter(|line| !line.trim().is_empty()).collect();
+    for text in said.into_iter().rev().take(TAIL).rev() {
         doc.line(vec![(ink!("  build    "), Role::Faint), (Ink::from(text), Role::Foreign)]);
     }
 }

@@ -1,0 +1,121 @@
+//! The engine of the dashboard over a file and scripted servers, without a screen: what is written
+//! to the file happens to real processes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcpdeck::Host;
+use mcpdeck::config::gate::Gate;
+use mcpdeck::config::{Environment, ServerName, TransportConfig};
+use mcpdeck::host::{HostView, ServerState};
+use mcpdeck::tui::effect::ConfigCommand;
+use mcpdeck::tui::{Engine, EngineEvent, FileSource, Source};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::support::Bench;
+
+/// Long enough for any machine; reached only when something is wrong.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A running engine over `mcp.json` of a bench.
+pub struct Running {
+    pub bench: Bench,
+    pub file: PathBuf,
+    pub host: Host,
+    pub events: mpsc::Receiver<EngineEvent>,
+    /// Dropping it stops the servers.
+    pub engine: Engine,
+}
+
+/// A script of a server with a quick tool and a slow one.
+pub fn script() -> Value {
+    json!({
+        "tools": [{"name": "quick"}, {"name": "slow"}],
+        "calls": {"quick": {"text": "quick"}, "slow": [{"delay": 2500}, {"text": "slow"}]},
+    })
+}
+
+impl Running {
+    /// Over this text; commands need no approval.
+    pub async fn start(bench: Bench, text: &str) -> Self {
+        Self::with(bench, text, &[]).await
+    }
+
+    /// The same with more variables.
+    pub async fn with(bench: Bench, text: &str, vars: &[(&str, &str)]) -> Self {
+        let file = bench.write("mcp.json", text);
+        let mut environment = Environment::of_process();
+        environment.cwd = bench.path().to_path_buf();
+        for (name, value) in vars {
+            environment.vars.insert((*name).to_owned(), mcpdeck::secret::Secret::new(*value));
+        }
+        let source = FileSource { files: vec![file.clone()], environment, gate: Gate::Open };
+        let (sender, mut events) = mpsc::channel(64);
+        let engine =
+            Engine::spawn(Source::Files(Box::new(source)), None, sender).expect("a thread");
+        let host = loop {
+            let event = tokio::time::timeout(DEADLINE, events.recv()).await.expect("in time");
+            if let EngineEvent::Ready(host) = event.expect("it runs") {
+                break host;
+            }
+        };
+        Self { bench, file, host, events, engine }
+    }
+
+    /// Asks the engine for something.
+    pub fn ask(&self, command: ConfigCommand) {
+        assert!(self.engine.ask(command), "it was taken");
+    }
+
+    /// Waits until the view is as wanted; takes what the engine tells meanwhile.
+    pub async fn until(&mut self, what: &str, wanted: impl Fn(&HostView) -> bool) {
+        let mut view = self.host.view();
+        let deadline = tokio::time::Instant::now() + DEADLINE;
+        loop {
+            if wanted(&view.borrow_and_update()) {
+                return;
+            }
+            tokio::select! {
+                changed = view.changed() => changed.expect("the host runs"),
+                _ = self.events.recv() => {}
+                () = tokio::time::sleep_until(deadline) => {
+                    let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+                    panic!("never: {what}\nfile: {text}\nview: {:#?}", view.borrow().servers)
+                }
+            }
+        }
+    }
+
+    /// Waits until all servers of the view are ready, and these are all.
+    pub async fn ready(&mut self, names: &[&str]) {
+        let mut sorted = names.to_vec();
+        sorted.sort_unstable();
+        self.until(&format!("{names:?} are ready"), |view| {
+            let mut now: Vec<&str> = view.servers.keys().map(ServerName::as_str).collect();
+            now.sort_unstable();
+            now == sorted && view.servers.values().all(|s| s.state == ServerState::Ready)
+        })
+        .await;
+    }
+
+    /// The process of a server.
+    pub fn pid(&self, server: &str) -> Option<u32> {
+        self.host.view().borrow().servers.get(server)?.pid
+    }
+
+    /// A variable of a server's entry, as it is in use.
+    pub fn variable(&self, server: &str, name: &str) -> Option<String> {
+        let config = self.host.server_config(&ServerName::new(server))?;
+        let TransportConfig::Stdio(stdio) = &config.transport else { return None };
+        stdio.env.get(name).map(|value| value.expose().to_owned())
+    }
+
+    /// Stops everything; nothing of it may be left.
+    pub async fn end(self) {
+        let Self { bench, engine, host, events, .. } = self;
+        drop((host, events));
+        tokio::task::spawn_blocking(move || drop(engine)).await.expect("it stops");
+        bench.expect_nothing_left(Duration::from_secs(10));
+    }
+}
