@@ -79,10 +79,8 @@ impl App {
             return *wish;
         }
         let entry = self.model.config.as_ref().and_then(|config| config.servers.get(server));
-        match entry.and_then(|entry| entry.dev.as_ref()).is_some_and(|dev| dev.rerun) {
-            true => Repeat::Yes,
-            false => Repeat::No,
-        }
+        let wanted = entry.and_then(|entry| entry.dev.as_ref()).is_some_and(|dev| dev.rerun);
+        if wanted { Repeat::Yes } else { Repeat::No }
     }
 
     /// What the call screen says of a server's sources.
@@ -122,14 +120,12 @@ impl App {
                         self.came_back(server, because, effects);
                     }
                 }
-                ServerState::Unavailable if server.retry_at.is_none() => {
-                    if seen.restarting.take().is_some() {
-                        let name = Model::name(&server.name);
-                        self.toast(
-                            ink!("{} does not start with the changed sources", name),
-                            Role::Error,
-                        );
-                    }
+                ServerState::Unavailable
+                    if server.retry_at.is_none() && seen.restarting.take().is_some() =>
+                {
+                    let name = Model::name(&server.name);
+                    let text = ink!("{} does not start with the changed sources", name);
+                    self.toast(text, Role::Error);
                 }
                 _ => {}
             }
@@ -175,9 +171,10 @@ impl App {
 
 /// What changed, and how long the build took.
 fn changed(dev: &DevView) -> SafeText {
-    let mut words = format!("{} changed", dev.changed_words());
-    if let Some((BuildEnd::Done, took)) = dev.build.as_ref().and_then(|build| build.end.as_ref()) {
-        words.push_str(&format!(" · build {}", spell(*took)));
-    }
-    SafeText::line(&words)
+    let build = dev.build.as_ref().and_then(|build| build.end.as_ref());
+    let build = match build {
+        Some((BuildEnd::Done, took)) => format!(" · build {}", spell(*took)),
+        _ => String::new(),
+    };
+    SafeText::line(&format!("{} changed{build}", dev.changed_words()))
 }
