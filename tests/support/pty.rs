@@ -493,6 +493,13 @@ impl Deck {
         self.home
     }
 
+    /// Ends the program the hard way; gives the scratch folder with what is remembered in it.
+    pub fn kill_and_keep(mut self) -> tempfile::TempDir {
+        kill(self.pid());
+        let _ = self.child.wait();
+        self.home
+    }
+
     /// Closes the terminal under the program; the child is reaped in the background.
     pub fn close_terminal(mut self) -> impl Sized {
         // The reader holds the terminal too: the next frame lets it go.

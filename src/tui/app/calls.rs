@@ -159,25 +159,24 @@ impl App {
         let chord = crate::tui::chord::Chord::pressed(key);
         let global = self.keymap.action(&[Scope::Global], chord);
         let Some(screen) = self.calls.screen() else { return false };
-        let typing = screen.is_typing();
+        // A plain character belongs to whatever takes letters, whatever it is bound to elsewhere.
+        let letter = chord.typed().is_some() && screen.takes_letters();
         let known = self.keymap.call(screen.places(), key).is_some();
-        let always = matches!(
+        if matches!(
             global,
-            Some(
-                Action::QuitNow
-                    | Action::Suspend
-                    | Action::Redraw
-                    | Action::Palette
-                    | Action::Rerun
-            )
-        );
-        let is_help = global == Some(Action::Help) && (!typing || chord.typed().is_none());
-        if screen.ask.is_none() && is_help {
-            self.open_call_help();
-            return true;
-        }
-        if screen.ask.is_none() && (always || (!typing && !known && global.is_some())) {
+            Some(Action::QuitNow | Action::Suspend | Action::Redraw | Action::Rerun)
+        ) {
             return false;
+        }
+        if screen.ask.is_none() && !letter {
+            if global == Some(Action::Help) {
+                self.open_call_help();
+                return true;
+            }
+            let palette = global == Some(Action::Palette);
+            if palette || (!known && global.is_some_and(is_of_a_call_screen)) {
+                return false;
+            }
         }
         let intents = screen.key(key, now);
         self.mark(Redraw::Now);
@@ -354,6 +353,33 @@ pub(super) fn key_lines(keymap: &Keymap, scope: Scope, doc: &mut Doc) {
         let chords = Ink::line(&chords);
         doc.line(vec![(ink!("  {:<16} ", chords), Role::Key), (ink!("{}", help), Role::Text)]);
     }
+}
+
+/// Whether a key that holds everywhere holds on a call screen too. What is done to servers does
+/// not: the server that is meant is not the one that is looked at, and a slip of the finger in a
+/// form must not stop it.
+const fn is_of_a_call_screen(action: Action) -> bool {
+    use Action as A;
+    matches!(
+        action,
+        A::ShowServers
+            | A::ShowTools
+            | A::ShowResources
+            | A::ShowPrompts
+            | A::ShowTraffic
+            | A::ShowLogs
+            | A::ShowMetrics
+            | A::ShowCache
+            | A::ShowApprovals
+            | A::ShowConfig
+            | A::NextPane
+            | A::PreviousPane
+            | A::Approvals
+            | A::Answer
+            | A::Theme
+            | A::Bell
+            | A::Quit
+    )
 }
 
 /// Where a call screen is drawn: everything between tabs and the end of the screen.

@@ -15,6 +15,10 @@ use crate::tui::widget::browser::Keep;
 
 impl App {
     pub(super) fn perform(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if self.stale && self.overlays.is_empty() {
+            // Keys that come faster than frames act on what the next frame would show.
+            self.sync_pane();
+        }
         if let Availability::Disabled(reason) = self.availability(action) {
             return self.toast(ink!("{}: {}", action.label(), reason), Role::Warning);
         }
@@ -30,6 +34,12 @@ impl App {
             return;
         }
         self.perform_anywhere(action, effects);
+    }
+
+    fn sync_pane(&mut self) {
+        let Some(layout) = self.layout() else { return };
+        let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+        self.panes.get_mut(self.pane).sync(ui);
     }
 
     fn perform_in_pane(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {

@@ -145,13 +145,17 @@ impl CallScreen {
         let y = area.y + area.height - 1;
         let room = |x: u16| area.right().saturating_sub(x);
         if let RunState::Running { cancelling } = &run.state {
-            let elapsed = spell(now.since(run.began));
+            let (elapsed, waiting) = run.clocks(now);
+            let elapsed = spell(elapsed);
             let word = if *cancelling { "cancelling" } else { "running" };
             let text = format!(" {} {word} {elapsed}", look.sign("◐", "~"));
             let mut x = put(buf, area.x, y, area.width, &text, look.accent);
-            if run.waiting.1 {
-                let text = format!("  waiting for you {}", spell(run.waiting.0));
+            if run.waiting.1.is_some() {
+                let text = format!("  waiting for you {}  ctrl-g answers", spell(waiting));
                 x = put(buf, x, y, room(x), &text, look.warning);
+            } else if waiting > std::time::Duration::from_millis(100) {
+                let text = format!("  + {} waiting for you", spell(waiting));
+                x = put(buf, x, y, room(x), &text, look.muted);
             }
             x = draw_progress(look, run, Rect { x: x + 2, y, width: room(x + 2), height: 1 }, buf);
             let hint = "  ctrl-x cancels";

@@ -10,7 +10,7 @@ use super::screen::{CallScreen, Intent};
 use super::subject::Subject;
 use crate::config::history::HistoryRecord;
 use crate::host::call::CallView;
-use crate::host::{CallOutcome, Error, Progress, Validation};
+use crate::host::{CallOutcome, Error, Progress, Timestamp, Validation};
 use crate::text::SafeText;
 use crate::tui::form::{CheckJob, Checked, FormState};
 
@@ -45,9 +45,9 @@ impl CallScreen {
     }
 
     /// What the engine knows of a running call.
-    pub fn follow(&mut self, run: u64, call: &CallView) {
+    pub fn follow(&mut self, run: u64, call: &CallView, now: Timestamp) {
         if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
-            run.follow(call);
+            run.follow(call, now);
         }
     }
 

@@ -26,8 +26,8 @@ pub struct Run {
     pub began: Timestamp,
     /// Last progress.
     pub progress: Option<Progress>,
-    /// Time waiting for a person so far, and whether it waits now.
-    pub waiting: (Duration, bool),
+    /// Time waiting for a person so far, and since when it waits now.
+    pub waiting: (Duration, Option<Timestamp>),
     /// Log notifications of its server meanwhile.
     pub logs: Vec<SafeText>,
     /// Why it was made by itself; `None` when a person made it.
@@ -103,7 +103,7 @@ impl Run {
             refresh: false,
             began,
             progress: None,
-            waiting: (Duration::ZERO, false),
+            waiting: (Duration::ZERO, None),
             logs: Vec::new(),
             because: None,
             difference: None,
@@ -116,9 +116,16 @@ impl Run {
         matches!(self.state, RunState::Running { .. })
     }
 
-    /// Takes over what the engine knows of the call.
-    pub fn follow(&mut self, call: &CallView) {
-        self.waiting = (call.waiting, call.is_waiting);
+    /// Time under way and time waiting for a person, apart, as of `now`.
+    pub fn clocks(&self, now: Timestamp) -> (Duration, Duration) {
+        let (so_far, since) = self.waiting;
+        let waiting = so_far + since.map_or(Duration::ZERO, |since| now.since(since));
+        (now.since(self.began).saturating_sub(waiting), waiting)
+    }
+
+    /// Takes over what the engine knows of the call at `now`.
+    pub fn follow(&mut self, call: &CallView, now: Timestamp) {
+        self.waiting = (call.waiting, call.is_waiting.then_some(now));
         if call.progress.is_some() {
             self.progress.clone_from(&call.progress);
         }

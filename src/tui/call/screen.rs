@@ -192,6 +192,17 @@ impl CallScreen {
             || (self.ask.is_none() && self.focus == Focus::Form && self.form.takes_text())
     }
 
+    /// Whether plain characters are text, or choose and mark on the line under the cursor.
+    pub fn takes_letters(&self) -> bool {
+        use crate::tui::form::FieldKind as K;
+        let row = || self.form.current().and_then(crate::tui::form::Row::field);
+        let chooses = |kind: &K| matches!(kind, K::Bool | K::Choice(_) | K::MultiChoice(_));
+        self.is_typing()
+            || (self.ask.is_none()
+                && self.focus == Focus::Form
+                && row().is_some_and(|field| chooses(&field.kind)))
+    }
+
     /// Where keys are looked up, innermost first.
     pub fn places(&self) -> &'static [Where] {
         match self.focus {

@@ -228,8 +228,10 @@ fn array(merged: &Merged, value: Option<&Value>, document: &Document) -> FieldKi
             let shows = value.and_then(Value::as_array).is_none_or(|chosen| {
                 chosen.iter().all(|c| options.contains(c)) && no_doubles(chosen)
             });
-            // Only where order and doubles do not matter is a set of marks the whole truth.
-            if shows && unique {
+            // Doubles are allowed where `uniqueItems` is missing, and hardly ever meant: this is
+            // how several of a few are asked for (MCP, elicitation, multi-select). A list that has
+            // doubles is shown as a list; as JSON any list can be made.
+            if shows {
                 return FieldKind::MultiChoice(options);
             }
         }

@@ -47,8 +47,14 @@ pub(super) fn shown(
             let word = types.get(*active).map(|t| type_words(*t, false)).unwrap_or_default();
             (format!("{word} {}", look.sign("▾", "v")), look.accent)
         }
-        RowKind::Add { keyed: true } => ("+ add entry".to_owned(), look.muted),
-        RowKind::Add { keyed: false } => ("+ add item".to_owned(), look.muted),
+        RowKind::Add { keyed } => {
+            let what = if *keyed { "entry" } else { "item" };
+            // Lists within lists end on lines that would look alike.
+            let place = super::pointer::split(&row.pointer).map(|(_, name)| cut(&name));
+            let place = place.filter(|name| name.parse::<usize>().is_err());
+            let to = place.map_or_else(String::new, |name| format!(" to {name}"));
+            (format!("+ add {what}{to}"), look.muted)
+        }
         RowKind::More { hidden } => (format!("… {hidden} more, as JSON"), look.muted),
         RowKind::Field { field, .. } => {
             let draft =

@@ -38,6 +38,8 @@ pub struct Editor {
     pub area: TextArea<'static>,
 }
 
+/// Texts of at most this many lines are seen whole.
+const PAGE: usize = 8;
 /// Text longer than this is not edited in a line; the external editor is for that.
 const INLINE: usize = 256 << 10;
 
@@ -164,6 +166,8 @@ impl FormState {
         match key.code {
             KeyCode::Enter if many && newline => editor.area.insert_newline(),
             KeyCode::Enter | KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => return false,
+            // Pages are turned in long texts alone; elsewhere these keys leave the line.
+            KeyCode::PageUp | KeyCode::PageDown if lines.len() <= PAGE => return false,
             KeyCode::Up if row == 0 => return false,
             KeyCode::Down if row + 1 >= lines.len() => return false,
             KeyCode::Backspace if editor.area.is_empty() => {

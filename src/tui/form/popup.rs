@@ -41,11 +41,20 @@ pub struct Popup {
 }
 
 impl Popup {
-    /// Indices of the entries that fit the filter.
+    /// Indices of the entries that fit the filter: the one that is it first, then those that begin
+    /// with it, then those that hold it.
     pub fn narrowed(&self) -> Vec<usize> {
         let wanted = self.filter.to_lowercase();
-        let fits = |entry: &SafeText| wanted.is_empty() || entry.to_lowercase().contains(&wanted);
-        self.entries.iter().enumerate().filter(|(_, e)| fits(e)).map(|(i, _)| i).collect()
+        let rank = |entry: &SafeText| match entry.to_lowercase() {
+            _ if wanted.is_empty() => Some(0),
+            entry if entry == wanted => Some(0),
+            entry if entry.starts_with(&wanted) => Some(1),
+            entry => entry.contains(&wanted).then_some(2),
+        };
+        let ranked = self.entries.iter().enumerate().filter_map(|(i, e)| Some((rank(e)?, i)));
+        let mut ranked: Vec<(u8, usize)> = ranked.collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, index)| index).collect()
     }
 }
 

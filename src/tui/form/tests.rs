@@ -238,6 +238,33 @@ fn a_choice_of_any_type_is_searched_and_multi_choice_marks() {
 }
 
 #[test]
+fn what_is_typed_whole_is_chosen_though_others_begin_with_it() {
+    let mut form =
+        form(json!({"properties": {"c": {"enum": ["resourceLink", "xresource", "resource"]}}}));
+    press(&mut form, "resource<enter>");
+    assert_eq!(form.arguments(), json!({"c": "resource"}));
+}
+
+#[test]
+fn secrets_are_dots_on_the_screen_and_not_in_what_is_kept() {
+    let schema = json!({"properties": {"user": {"type": "string"}, "key": {"type": "string", "format": "password"},
+        "deep": {"type": "array", "items": {"$ref": "#/$defs/login"}}, "union": {"oneOf": [{"type": "null"}, {"writeOnly": true}]}},
+        "additionalProperties": {"type": "string", "writeOnly": true},
+        "$defs": {"login": {"type": "object", "properties": {"pin": {"type": "integer", "writeOnly": true}, "n": {}}}}});
+    let value = json!({"user": "ada", "key": "hunter2", "deep": [{"pin": 1234, "n": 1}], "union": "topsecret", "more": "alsosecret"});
+    let mut form = FormState::with_value(&Arc::new(schema), Some(value.clone()));
+    assert_eq!(form.without_secrets(value.clone()), json!({"user": "ada", "deep": [{"n": 1}]}));
+    for row in 0..=form.rows().len() {
+        form.select(row);
+        let drawn = screen(&form, 90, 20);
+        for secret in ["hunter2", "1234", "topsecret", "alsosecret"] {
+            assert!(!drawn.contains(secret), "row {row}: {secret}\n{drawn}");
+        }
+    }
+    assert_eq!(form.arguments(), value);
+}
+
+#[test]
 fn steps_follow_multiple_of_and_stay_within_the_limits() {
     let schema = json!({"properties": {"p": {"type": "number", "multipleOf": 0.1, "minimum": 0, "maximum": 0.3}}});
     let mut form = form(schema);

@@ -105,13 +105,21 @@ impl Catalog {
                 }
             }
         }
-        if rebuilt || self.built_filter != self.browser.filter.text() {
+        let narrowed = self.built_filter != self.browser.filter.text();
+        if rebuilt || narrowed {
             self.built_filter = self.browser.filter.text().to_owned();
             let rows = fuzzy(&self.built_filter, &self.all, |entry| (&*entry.search).into())
                 .into_iter()
                 .map(|n| Arc::clone(&self.all[n]))
                 .collect();
             self.browser.set_rows(rows, ui.area);
+            // Whoever types a few letters means the entry they fit best.
+            if let Some(best) = self.browser.rows.first().filter(|_| narrowed).cloned()
+                && !self.built_filter.is_empty()
+            {
+                self.browser.list.select(best);
+                self.browser.sync(ui.area);
+            }
         } else {
             self.browser.sync(ui.area);
         }

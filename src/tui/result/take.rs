@@ -189,7 +189,8 @@ pub(super) fn pretty(value: &Value, most: usize) -> (String, bool) {
 const COMPARED: usize = 256 << 10;
 
 /// Whether a result has structured content, and text that is JSON too but says something else. A
-/// server that gives the one SHOULD give the other (MCP, tools, structured content).
+/// server that gives the one SHOULD give the other (MCP, tools, structured content); many give the
+/// text without the object that structured content has to be wrapped in, which says the same.
 pub(super) fn says_otherwise(result: &Value) -> bool {
     let Some(structured) = result.get("structuredContent") else { return false };
     let content = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -198,5 +199,8 @@ pub(super) fn says_otherwise(result: &Value) -> bool {
         .filter(|text| text.len() <= COMPARED && text.trim_start().starts_with(['{', '[']))
         .filter_map(|text| serde_json::from_str::<Value>(text).ok())
         .peekable();
-    parsed.peek().is_some() && !parsed.any(|value| value == *structured)
+    let wraps = |value: &Value| {
+        structured.as_object().is_some_and(|map| map.len() == 1 && map.values().any(|v| v == value))
+    };
+    parsed.peek().is_some() && !parsed.any(|value| value == *structured || wraps(&value))
 }

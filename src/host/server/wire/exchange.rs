@@ -147,12 +147,21 @@ impl Operation {
         state.mark = self.active(&state);
     }
 
-    /// Progress arrived: a sign of life, passed on at a bounded rate.
-    pub fn progressed(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+    /// Progress arrived: a sign of life, passed on at a bounded rate. What was held back goes out
+    /// a moment later: the last step of a burst may be the last there is for long.
+    pub fn progressed(self: &Arc<Self>, progress: f64, total: Option<f64>, message: Option<&str>) {
         self.alive();
         if let (Some(gate), Some(call)) = (&self.progress, self.call) {
             let mut gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
             gate.take(call, progress, total, message);
+            if gate.kept.is_some() && !gate.armed {
+                gate.armed = true;
+                let this = Arc::clone(self);
+                tokio::spawn(async move {
+                    tokio::time::sleep(Gate::PERIOD).await;
+                    this.flush_progress();
+                });
+            }
         }
     }
 
@@ -184,13 +193,16 @@ impl Drop for Held {
 }
 
 /// Clamps and thins out progress. Overflow policy: between two that are passed on at least
-/// [`Gate::PERIOD`] lies; of those between, the newest is kept and goes out with the answer.
+/// [`Gate::PERIOD`] lies; of those between, the newest is kept and goes out when that is over, or
+/// with the answer.
 #[derive(Debug)]
 struct Gate {
     sink: Arc<dyn ProgressSink>,
     highest: f64,
     passed: Option<Instant>,
     kept: Option<Progress>,
+    /// Whether what is kept goes out by itself soon.
+    armed: bool,
 }
 
 impl Gate {
@@ -198,7 +210,7 @@ impl Gate {
     const MESSAGE: usize = 1 << 10;
 
     fn new(sink: Arc<dyn ProgressSink>) -> Self {
-        Self { sink, highest: 0.0, passed: None, kept: None }
+        Self { sink, highest: 0.0, passed: None, kept: None, armed: false }
     }
 
     fn take(&mut self, call: CallId, progress: f64, total: Option<f64>, message: Option<&str>) {
@@ -221,7 +233,9 @@ impl Gate {
     }
 
     fn flush(&mut self) {
+        self.armed = false;
         if let Some(progress) = self.kept.take() {
+            self.passed = Some(Instant::now());
             self.sink.take(progress);
         }
     }
@@ -371,6 +385,21 @@ mod tests {
         assert_eq!(operation.patience(10 * SECOND, 60 * SECOND), Patience::Left(6 * SECOND));
         tokio::time::advance(6 * SECOND).await;
         assert_eq!(operation.patience(10 * SECOND, 60 * SECOND), Patience::Exhausted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_step_of_a_burst_is_told_though_nothing_follows() {
+        let (sender, mut receiver) = mpsc::channel(16);
+        let operation = Arc::new(Operation {
+            call: Some(CallId(1)),
+            progress: Some(Mutex::new(Gate::new(Arc::new(sender)))),
+            ..Operation::new(Clock::system())
+        });
+        for step in [1.0, 2.0, 3.0] {
+            operation.progressed(step, Some(4.0), None);
+        }
+        assert_eq!(receiver.recv().await.map(|p| p.progress), Some(1.0));
+        assert_eq!(receiver.recv().await.map(|p| p.progress), Some(3.0));
     }
 
     #[tokio::test(start_paused = true)]

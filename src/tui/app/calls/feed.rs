@@ -59,6 +59,8 @@ impl App {
         effects: &mut Vec<Effect>,
     ) {
         let Some(route) = self.calls.routes.remove(&token) else { return };
+        // The next snapshot of calls comes a moment later; to leave meanwhile needs no question.
+        self.model.calls.retain(|call| Some(call.id) != route.id);
         let Some(screen) = self.calls.screens.get_mut(route.screen) else { return };
         match (route.what, result) {
             (Answers::Completion(ticket), Ok(outcome)) => screen.suggested(ticket, &outcome.result),
@@ -95,7 +97,7 @@ impl App {
             let view = views.iter().find(|view| Some(view.id) == route.id);
             let screen = self.calls.screens.get_mut(route.screen);
             if let (Some(view), Some(screen), Answers::Run(run)) = (view, screen, route.what) {
-                screen.follow(run, view);
+                screen.follow(run, view, self.model.now);
             }
         }
     }
