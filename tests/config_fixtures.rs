@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::{CollectOptions, ParseOptions};
 use mcpdeck::config::{self, Diagnostic, Environment, Loaded};
 use mcpdeck::secret::Secret;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn folder(kind: &str) -> PathBuf {
@@ -174,5 +175,94 @@ fn the_schema_accepts_every_valid_file_and_refuses_every_structural_mistake() {
                 .collect();
             assert_eq!(errors.is_empty(), !structural, "{}: {errors:#?}", path.display());
         }
+    }
+}
+
+/// Every diagnostic says what is wrong and stands where there is text.
+fn sound(text: &str, all: &[Diagnostic]) -> Result<(), TestCaseError> {
+    let lines: Vec<&str> = text.split('\n').collect();
+    for found in all {
+        prop_assert!(!found.message.is_empty() && !found.rule.is_empty(), "{found:?}");
+        let safe = mcpdeck::text::SafeText::line(&found.snippet);
+        prop_assert_eq!(safe.as_str(), found.snippet.as_str());
+        if found.at.line > 0 {
+            let line = lines.get(found.at.line as usize - 1);
+            let length = line.map(|line| line.chars().count() + 1);
+            prop_assert!(length.is_some_and(|all| found.at.column as usize <= all), "{found:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The value of `args` in a configuration that holds this one argument.
+fn argument(text: &str) -> Result<Vec<String>, Vec<Diagnostic>> {
+    let file = json!({"servers": {"a": {"command": "c", "args": [text]}}}).to_string();
+    let config = config::load_text(Path::new("mcp.json"), &file, &environment("valid"))?.complete();
+    let server = config?.servers.into_values().next().expect("one server");
+    match server.transport {
+        config::TransportConfig::Stdio(stdio) => Ok(stdio.args),
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_spoilt_file_is_loaded_or_refused_with_places_that_exist(
+        file in prop::sample::select(files("valid")),
+        spoilt in prop::collection::vec(
+            (any::<prop::sample::Index>(), "[\\[\\]{}\",:/*\\\\$a0\nÉ\u{0}-]{0,3}", 0_usize..4), 1..4),
+    ) {
+        let mut text: Vec<char> = std::fs::read_to_string(&file).expect("readable").chars().collect();
+        for (at, new, gone) in spoilt {
+            let at = at.index(text.len() + 1);
+            let end = (at + gone).min(text.len());
+            text.splice(at..end, new.chars());
+        }
+        let text = String::from_iter(text);
+        match config::load_text(Path::new("mcp.json"), &text, &environment("valid")) {
+            Ok(loaded) => {
+                sound(&text, &loaded.diagnostics)?;
+                // What was left out is told, unless nobody wants it; what is used can be printed,
+                // and keeps its secrets.
+                let unwanted = text.contains("\"disabled\"");
+                let told = |name: &config::ServerName| {
+                    loaded.diagnostics.iter().any(|d| d.server.as_ref() == Some(name))
+                        || loaded.needs.iter().any(|need| need.servers.contains(name))
+                };
+                prop_assert!(unwanted || loaded.left_out.iter().all(told), "{:?}", loaded.left_out);
+                prop_assert!(!config::print::effective_text(&loaded).contains("hunter2hunter2"));
+            }
+            Err(all) => {
+                prop_assert!(all.iter().any(Diagnostic::is_error));
+                sound(&text, &all)?;
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_at_all_is_loaded_or_refused(text: String) {
+        if let Err(all) = config::load_text(Path::new("mcp.json"), &text, &environment("valid")) {
+            prop_assert!(all.iter().any(Diagnostic::is_error));
+            sound(&text, &all)?;
+        }
+    }
+
+    #[test]
+    fn text_whose_references_are_escaped_is_passed_on_to_the_letter(text in "[$\\{\\}a:/ é\\\\\"-]{0,16}") {
+        prop_assert_eq!(argument(&text.replace("${", "$${")), Ok(vec![text]));
+    }
+
+    #[test]
+    fn references_become_their_values_and_nothing_else_does(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            ("${A}", "a-value"), ("${env:A}", "a-value"), ("${NONE:-d}", "d"), ("${EMPTY:-}", ""),
+            ("${NONE:-${A}}", "a-value"), ("$${A}", "${A}"), ("${A:-x}", "a-value"), ("{A}", "{A}"),
+            ("$A", "$A"), (" ", " "), ("}", "}"), ("${NONE:-${EMPTY:-e}}", "e"),
+        ]), 0..8)
+    ) {
+        let (written, meant): (String, String) = parts.into_iter().unzip();
+        prop_assert_eq!(argument(&written), Ok(vec![meant]));
     }
 }

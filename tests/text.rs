@@ -226,3 +226,44 @@ proptest! {
         }
     }
 }
+
+/// What is shown of a text when every marker is taken out of it again.
+fn without_markers(safe: &str) -> String {
+    let mut out = String::new();
+    let mut in_marker = false;
+    for c in safe.chars() {
+        match c {
+            '⟨' => in_marker = true,
+            '⟩' => in_marker = false,
+            '\u{2400}'..='\u{2421}' | '⏎' => {}
+            _ if in_marker => {}
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+proptest! {
+    #[test]
+    fn what_is_visible_is_kept_to_the_letter_and_to_its_width(
+        parts in prop::collection::vec((
+            "[a-zäé日本한글क👍ｶ ]{0,6}",
+            prop::sample::select(vec![
+                "", "\x1b[31m", "\x1b]52;c;", "\u{9b}", "\x07", "\r", "\u{202e}", "\u{2066}",
+                "\u{200b}\u{200b}", "\u{e0041}\u{e0042}", "\u{2028}", "\u{3164}", "\0", "\u{7f}",
+            ]),
+        ), 0..12)
+    ) {
+        let raw: String = parts.iter().map(|(text, attack)| format!("{text}{attack}")).collect();
+        let visible: String = raw.chars().filter(|c| !acts(*c)).collect();
+        let safe = SafeText::line(&raw);
+        prop_assert_eq!(without_markers(&safe), &*visible);
+        let block = SafeText::block(&raw);
+        prop_assert_eq!(without_markers(&block), &*visible);
+        let width = |text: &str| unicode_width::UnicodeWidthStr::width(text);
+        prop_assert_eq!(width(&without_markers(&safe)), width(&visible));
+        // What is drawn sign by sign takes the place that the whole asks for.
+        let by_cluster: usize = safe.graphemes(true).map(width).sum();
+        prop_assert_eq!(by_cluster, width(&safe));
+    }
+}

@@ -163,4 +163,75 @@ mod tests {
         assert!(breaker.success());
         assert_eq!(breaker.view(at(60)), BreakerView::Closed);
     }
+
+    /// The breaker as the requirement words it, from the whole history.
+    #[derive(Default)]
+    struct Model {
+        in_a_row: u32,
+        opened: Option<u64>,
+        probing: bool,
+    }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_does_what_its_words_say_in_every_history(
+            steps in prop::collection::vec((
+                prop::sample::select(vec![0_u8, 0, 1, 1, 1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4]),
+                1_u64..90,
+            ), 0..120)
+        ) {
+            let (mut breaker, mut model, mut now) = (Breaker::default(), Model::default(), 0);
+            for (what, wait) in steps {
+                let waited = |opened: u64| now >= opened + 60;
+                match what {
+                    0 => now += wait,
+                    1 => {
+                        let given = breaker.admit(at(now));
+                        let probe = model.opened.is_some_and(waited) && !model.probing;
+                        match model.opened {
+                            None => prop_assert_eq!(given, Admission::Go),
+                            Some(_) if probe => {
+                                prop_assert_eq!(given, Admission::Probe);
+                                model.probing = true;
+                            }
+                            Some(opened) => {
+                                let Admission::Reject { until, .. } = given else {
+                                    return Err(TestCaseError::fail("let through"));
+                                };
+                                prop_assert_eq!(until, at(opened + 60));
+                            }
+                        }
+                    }
+                    2 => {
+                        prop_assert_eq!(breaker.success(), model.opened.is_some());
+                        model = Model::default();
+                    }
+                    3 => {
+                        model.in_a_row += 1;
+                        let opens = model.probing || model.opened.is_none() && model.in_a_row >= 5;
+                        prop_assert_eq!(breaker.failure(at(now), &SafeText::line("x")), opens);
+                        if opens {
+                            model.opened = Some(now);
+                            model.probing = false;
+                        }
+                    }
+                    _ => {
+                        breaker.abandoned();
+                        model.probing = false;
+                    }
+                }
+                let shown = match (breaker.view(at(now)), model.opened) {
+                    (BreakerView::Closed, None) => true,
+                    (BreakerView::Open { until, .. }, Some(opened)) => {
+                        until == at(opened + 60) && now < opened + 60
+                    }
+                    (BreakerView::HalfOpen { .. }, Some(opened)) => now >= opened + 60,
+                    _ => false,
+                };
+                prop_assert!(shown, "{:?}", breaker.view(at(now)));
+            }
+        }
+    }
 }

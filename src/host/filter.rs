@@ -58,4 +58,20 @@ mod tests {
     fn an_allow_list_of_nothing_but_nonsense_shows_nothing() {
         assert!(!shows(&["[broken"], &[], "x"));
     }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn deny_wins_and_a_plain_name_is_that_name_only(
+            allow in prop::collection::vec("[ab*?\\[\\]{}!,\\\\-]{0,6}", 0..4),
+            name in "[ab/\\\\]{1,6}", other in "[ab/\\\\]{1,6}",
+        ) {
+            let allow: Vec<&str> = allow.iter().map(String::as_str).collect();
+            prop_assert!(!shows(&allow, &[&name], &name));
+            prop_assert!(!shows(&allow, &["*"], &name));
+            prop_assert_eq!(shows(&[&name], &[], &other), name == other);
+            prop_assert!(allow.is_empty() || shows(&allow, &[], &name) || !shows(&allow, &[], &name));
+        }
+    }
 }

@@ -115,4 +115,56 @@ mod tests {
         assert_eq!(error.code, ErrorCode::ToolNotFound);
         assert_eq!(error.candidates.first().map(String::as_str), Some("git.status"));
     }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_name_leads_where_its_spelling_says_and_nowhere_else(
+            known in prop::collection::btree_set(("[a.]{1,3}", "[a./]{1,3}"), 0..12),
+            asked in "[a.:/]{0,6}",
+        ) {
+            let known: Vec<(ServerName, Arc<str>)> =
+                known.iter().map(|(s, n)| (ServerName::new(s), Arc::from(n.as_str()))).collect();
+            let pairs = || known.iter().map(|(s, n)| (s, n));
+            let spelled = |server: &ServerName, name: &str| {
+                ['.', ':', '/'].iter().any(|sign| asked == format!("{server}{sign}{name}"))
+            };
+            let full: Vec<_> = pairs().filter(|(s, n)| spelled(s, n)).collect();
+            let bare: Vec<_> = pairs().filter(|(_, n)| ***n == *asked).collect();
+            match resolve(&asked, pairs()) {
+                Ok(found) if full.is_empty() => {
+                    prop_assert_eq!(bare.len(), 1);
+                    prop_assert_eq!((&found.server, &found.name), bare[0]);
+                }
+                Ok(found) => {
+                    prop_assert!(full.contains(&(&found.server, &found.name)));
+                    let longest = full.iter().map(|(s, _)| s.as_str().len()).max();
+                    prop_assert_eq!(Some(found.server.as_str().len()), longest);
+                }
+                Err(error) => {
+                    prop_assert!(full.is_empty());
+                    prop_assert_eq!(error.code == ErrorCode::Ambiguous, bare.len() > 1);
+                    prop_assert_eq!(error.code == ErrorCode::ToolNotFound, bare.is_empty());
+                    for candidate in &error.candidates {
+                        prop_assert!(pairs().any(|(s, n)| canonical(s, n) == *candidate));
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn every_tool_is_reached_by_its_canonical_name_unless_a_longer_server_name_takes_it(
+            known in prop::collection::btree_set(("[a.]{1,3}", "[a./]{1,3}"), 1..12),
+        ) {
+            let known: Vec<(ServerName, Arc<str>)> =
+                known.iter().map(|(s, n)| (ServerName::new(s), Arc::from(n.as_str()))).collect();
+            for (server, name) in &known {
+                let found = resolve(&canonical(server, name), known.iter().map(|(s, n)| (s, n)));
+                let found = found.expect("it is known");
+                let other = found.server.as_str().len() > server.as_str().len();
+                prop_assert!(other || (&found.server, &found.name) == (server, name));
+            }
+        }
+    }
 }

@@ -317,4 +317,63 @@ mod tests {
         assert_eq!(complete("kind:re"), ["kind:request", "kind:response"]);
         assert!(complete("foo ").is_empty());
     }
+
+    use proptest::prelude::*;
+
+    /// Words of the language whose meaning for the record above is known.
+    const WORDS: [(&str, bool); 16] = [
+        ("server:time", true),
+        ("server:git", false),
+        ("tool:CURRENT", true),
+        ("method:call", true),
+        ("id:7", true),
+        ("id:77", false),
+        ("dir:IN", true),
+        ("dir:out", false),
+        ("kind:response", true),
+        ("kind:junk", false),
+        ("status:ok", true),
+        ("status:problem", false),
+        ("duration:>0.1s", true),
+        ("size:<1.5kb", false),
+        ("noon", true),
+        ("a://b", false),
+    ];
+
+    proptest! {
+        #[test]
+        fn a_filter_is_the_conjunction_of_its_words_in_any_order_and_spacing(
+            words in prop::collection::vec((0..WORDS.len(), "[-!]{0,2}", "[ \\t]{1,3}"), 0..6)
+        ) {
+            let mut text = String::new();
+            let mut expected = true;
+            for (index, sign, gap) in &words {
+                let (word, holds) = WORDS[*index];
+                text.push_str(&format!("{sign}{word}{gap}"));
+                expected &= holds == sign.is_empty();
+            }
+            prop_assert_eq!(passes(&text), expected, "{}", text);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused_in_words_and_what_is_completed_is_read(
+            text in "([-!:><a-z0-9. é\\u{130}]|server:|kind:|size:>|duration:<|status:){0,8}"
+        ) {
+            match Filter::parse(&text) {
+                Ok(filter) => {
+                    let _ = filter.passes(&record());
+                    prop_assert_eq!(filter.is_empty(), text.trim().is_empty());
+                }
+                Err(said) => prop_assert!(said.contains("takes"), "{said}"),
+            }
+            for word in completions(&text, ["time"].into_iter()) {
+                prop_assert!(word.ends_with(':') || Filter::parse(&word).is_ok(), "{word}");
+            }
+        }
+
+        #[test]
+        fn looking_for_a_part_is_looking_in_lower_case(text in "[a-zA-Z é]{0,12}", part in "[a-zé ]{0,3}") {
+            prop_assert_eq!(find(&text, &part), text.to_ascii_lowercase().find(&part));
+        }
+    }
 }

@@ -131,3 +131,85 @@ proptest! {
         }
     }
 }
+
+/// The cache as the requirement words it: a list in order of use, trimmed from its old end.
+#[derive(Default)]
+struct Model {
+    /// Name, size, when stored, time to live; the most recently used last.
+    entries: Vec<(String, usize, u64, u64)>,
+    hits: u64,
+    misses: u64,
+    evictions: u64,
+}
+
+impl Model {
+    fn used(&mut self, name: &str) {
+        if let Some(at) = self.entries.iter().position(|entry| entry.0 == name) {
+            let entry = self.entries.remove(at);
+            self.entries.push(entry);
+        }
+    }
+
+    fn is_fresh(&self, name: &str, now: u64) -> Option<bool> {
+        let entry = self.entries.iter().find(|entry| entry.0 == name)?;
+        Some(now - entry.2 < entry.3)
+    }
+
+    fn keep(&mut self, name: &str, size: usize, now: u64, ttl: u64) {
+        self.entries.retain(|entry| entry.0 != name);
+        if size > 6_000 {
+            return;
+        }
+        self.entries.push((name.to_owned(), size, now, ttl));
+        while self.entries.len() > 5 || self.entries.iter().map(|e| e.1).sum::<usize>() > 6_000 {
+            self.entries.remove(0);
+            self.evictions += 1;
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_answers_keeps_and_forgets_what_its_words_say_in_every_history(
+        steps in prop::collection::vec((0_u8..5, 0_u8..8, 0_usize..4_000, 0_u64..20), 0..100)
+    ) {
+        let (cache, mut model, mut now) = (Cache::default(), Model::default(), 0);
+        let config = CacheConfig { max_entries: 5, max_bytes: 6_000, ..CacheConfig::default() };
+        for (what, name, size, seconds) in steps {
+            let name = name.to_string();
+            match what {
+                0 => now += seconds,
+                1 => {
+                    let result = json!({"t": "x".repeat(size), "ttlMs": seconds * 1_000});
+                    let bytes = size_of::<Entry>() + name.len() + result.to_string().len();
+                    keep(&cache, &config, &name, result, now);
+                    model.keep(&name, bytes, now, seconds);
+                }
+                2 => {
+                    let fresh = model.is_fresh(&name, now) == Some(true);
+                    prop_assert_eq!(cache.fresh(&key(&name), at(now)).is_some(), fresh);
+                    if fresh { model.hits += 1; model.used(&name) } else { model.misses += 1 }
+                }
+                3 => {
+                    let known = model.is_fresh(&name, now);
+                    let found = cache.any(&key(&name), at(now));
+                    prop_assert_eq!(found.map(|kept| kept.fresh), known);
+                    model.hits += u64::from(known.is_some());
+                    model.used(&name);
+                }
+                _ => {
+                    cache.invalidate(&SafeText::default(), at(now), |k| k.params == name);
+                    model.entries.retain(|entry| entry.0 != name);
+                }
+            }
+            let view = cache.view();
+            let shown: Vec<&str> = view.entries.iter().rev().map(|e| &*e.key.params).collect();
+            let expected: Vec<&str> = model.entries.iter().map(|entry| &*entry.0).collect();
+            prop_assert_eq!(shown, expected);
+            prop_assert_eq!(
+                (view.hits, view.misses, view.evictions),
+                (model.hits, model.misses, model.evictions)
+            );
+        }
+    }
+}

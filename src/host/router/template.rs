@@ -145,4 +145,47 @@ mod tests {
     fn multi_byte_text_is_matched_as_it_stands() {
         assert!(fits("ä://{name}/ö", "ä://日本/ö"));
     }
+
+    use proptest::prelude::*;
+
+    /// Tries every way to cut the URI.
+    fn naive(parts: &[Part], uri: &[u8]) -> bool {
+        let Some((part, rest)) = parts.split_first() else { return uri.is_empty() };
+        match part {
+            Part::Literal(text) => uri.strip_prefix(&**text).is_some_and(|uri| naive(rest, uri)),
+            Part::Segment => (1..=uri.len())
+                .take_while(|end| !matches!(uri[end - 1], b'/' | b'?' | b'#'))
+                .any(|end| naive(rest, &uri[end..])),
+            Part::Rest => (0..=uri.len()).any(|end| naive(rest, &uri[end..])),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_trying_every_way(
+            template in "([ax/?#]|\\{a\\}|\\{\\+a\\}|[{}]){0,8}", uri in "[ax/?#{}]{0,8}",
+        ) {
+            let read = UriTemplate::parse(&template);
+            prop_assert_eq!(read.matches(&uri), naive(&read.parts, uri.as_bytes()), "{}", template);
+        }
+
+        #[test]
+        fn what_was_expanded_from_it_fits(
+            parts in prop::collection::vec(("[a-z:/.]{0,4}", "[a-zé%]{1,5}", "[a-z/?#é]{0,5}"), 0..8)
+        ) {
+            let (mut template, mut uri) = (String::new(), String::new());
+            for (literal, segment, rest) in parts {
+                template.push_str(&format!("{literal}{{s}}-{{+r}}"));
+                uri.push_str(&format!("{literal}{segment}-{rest}"));
+            }
+            prop_assert!(fits(&template, &uri), "{template} {uri}");
+        }
+
+        #[test]
+        fn any_text_is_a_template_that_is_read_and_matched(template: String, uri: String) {
+            let _ = fits(&template, &uri);
+            let literal = template.replace(['{', '}'], "");
+            prop_assert!(fits(&literal, &literal));
+        }
+    }
 }

@@ -151,7 +151,9 @@ fn pieces(operator: &Operator, variable: &Variable, value: Option<&Value>) -> Ve
             return text;
         }
         let empty = if text.is_empty() { operator.if_empty } else { "=" };
-        format!("{}{empty}{text}", variable.name)
+        let mut out = String::new();
+        encode(&mut out, &variable.name, true);
+        out + empty + &text
     };
     match value {
         None | Some(Value::Null) => Vec::new(),
@@ -200,6 +202,46 @@ fn encode(out: &mut String, text: &str, reserved: bool) {
         } else {
             use std::fmt::Write as _;
             let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_is_filled_in_comes_out_as_a_plain_uri(
+            template in "([a-z/:? é\u{1b}]|\\{[+#./;?&]?[a-z é\u{202e}]{1,3}(\\*|:[0-9])?(,b)?\\}){0,6}",
+            text: String, list in prop::collection::vec(any::<String>(), 0..3),
+        ) {
+            let names = variables(&template);
+            let names = names.iter().flatten().map(|variable| variable.name.clone());
+            let values = [json!(text), json!(list), json!({text.clone(): list}), json!(7)];
+            let values = names.zip(values.into_iter().cycle()).collect();
+            if let Ok(uri) = expand(&template, &Value::Object(values)) {
+                prop_assert!(uri.bytes().all(|byte| byte.is_ascii_graphic()), "{uri:?}");
+            }
+        }
+
+        #[test]
+        fn what_was_filled_in_leads_back_to_its_template(
+            parts in prop::collection::vec(("[a-z:/.]{1,4}", 0_usize..4, ".{1,6}"), 1..6)
+        ) {
+            let (mut template, mut values) = (String::new(), serde_json::Map::new());
+            for (number, (literal, kind, value)) in parts.into_iter().enumerate() {
+                let sign = ["", "+", "/", "?"][kind];
+                template.push_str(&format!("{literal}{{{sign}v{number}}}"));
+                values.insert(format!("v{number}"), value.into());
+            }
+            let uri = expand(&template, &Value::Object(values)).expect("a template");
+            let read = crate::host::router::template::UriTemplate::parse(&template);
+            prop_assert!(read.matches(&uri), "{template} {uri}");
         }
     }
 }

@@ -251,3 +251,138 @@ proptest! {
         prop_assert_eq!(rig.machine.phase(), &Phase::Gone);
     }
 }
+
+/// What the actor has in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Process {
+    None,
+    Opening,
+    Aborting,
+    Live,
+    Ending,
+}
+
+/// The world around the machine: it executes the steps, and only what can happen in it happens.
+struct World {
+    rig: Rig,
+    process: Process,
+    timer: bool,
+    /// Dependencies are being looked at.
+    checking: bool,
+    announced: Option<ServerState>,
+    finished: bool,
+}
+
+impl World {
+    fn new(policy: RestartPolicy) -> Self {
+        let (process, timer, checking) = (Process::None, false, false);
+        let rig = Rig::new(policy);
+        Self { rig, process, timer, checking, announced: None, finished: false }
+    }
+
+    /// What can happen now: what people wish, and what the world still owes.
+    fn possible(&self) -> Vec<Input> {
+        let loss = || Loss { reason: text("x"), lived: Duration::ZERO };
+        let mut inputs = vec![Input::Start, Input::Restart];
+        inputs.extend([Next::Rest, Next::Start, Next::Disable, Next::Leave].map(Input::Stop));
+        if self.checking {
+            inputs.extend([Input::Unblocked, Input::Blocked(text("b"))]);
+        }
+        if self.timer {
+            inputs.push(Input::Timer);
+        }
+        let failed = |retryable| Input::OpenFailed { reason: text("f"), retryable };
+        match self.process {
+            Process::None => {}
+            Process::Opening => inputs.extend([Input::Opened, failed(true), failed(false)]),
+            Process::Aborting => inputs.extend([Input::Ended, Input::Opened, failed(true)]),
+            Process::Live => inputs.extend([
+                Input::Lost(loss()),
+                Input::Died(loss()),
+                Input::TimedOut(text("t")),
+            ]),
+            Process::Ending => inputs.extend([Input::Ended, Input::Died(loss())]),
+        }
+        inputs
+    }
+
+    fn happens(&mut self, input: Input) -> Result<(), TestCaseError> {
+        match (&input, self.process) {
+            (Input::Opened, Process::Opening) => self.process = Process::Live,
+            (Input::OpenFailed { .. } | Input::Died(_) | Input::Ended, _) => {
+                self.process = Process::None;
+            }
+            (Input::Timer, _) => self.timer = false,
+            (Input::Unblocked, _) => self.checking = false,
+            _ => {}
+        }
+        for step in self.rig.give(input) {
+            let from = self.process;
+            match step {
+                Step::CheckDependencies => self.checking = true,
+                Step::Open => {
+                    prop_assert_eq!(from, Process::None, "a second process");
+                    self.process = Process::Opening;
+                }
+                Step::Abort => {
+                    prop_assert_eq!(from, Process::Opening);
+                    self.process = Process::Aborting;
+                }
+                Step::End => {
+                    prop_assert_eq!(from, Process::Live);
+                    self.process = Process::Ending;
+                }
+                Step::Arm(_) => self.timer = true,
+                Step::Disarm => self.timer = false,
+                Step::Announce { state, .. } => self.announced = Some(state),
+                Step::Finish => self.finished = true,
+                Step::Publish | Step::Unpublish(_) => {}
+            }
+        }
+        let phase = self.rig.machine.phase();
+        if *phase != Phase::Waiting {
+            self.checking = false;
+        }
+        let owed = match phase {
+            Phase::Ready | Phase::Wedged => self.process == Process::Live,
+            Phase::Starting => self.process == Process::Opening,
+            Phase::Dying { .. } => self.process == Process::Ending,
+            Phase::Stopping { .. } => matches!(self.process, Process::Ending | Process::Aborting),
+            Phase::Waiting => self.process == Process::None && self.checking,
+            Phase::Backoff => self.process == Process::None && self.timer,
+            Phase::Failed | Phase::Stopped | Phase::Disabled | Phase::Gone => {
+                self.process == Process::None
+            }
+        };
+        prop_assert!(owed, "{phase:?} with {:?}", self.process);
+        prop_assert_eq!(self.timer, *phase == Phase::Backoff);
+        prop_assert_eq!(self.finished, *phase == Phase::Gone);
+        let told = match phase {
+            Phase::Ready => Some(ServerState::Ready),
+            Phase::Wedged | Phase::Backoff | Phase::Failed | Phase::Dying { .. } => {
+                Some(ServerState::Unavailable)
+            }
+            Phase::Starting => Some(ServerState::Starting),
+            Phase::Disabled => Some(ServerState::Disabled),
+            _ => self.announced,
+        };
+        prop_assert_eq!(told, self.announced, "{:?}", phase);
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn in_every_history_there_is_one_process_at_most_and_something_comes_next_or_it_rests(
+        always: bool, choices in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
+    ) {
+        let policy = if always { RestartPolicy::OnFailure } else { RestartPolicy::Never };
+        let mut world = World::new(policy);
+        for choice in choices {
+            let possible = world.possible();
+            world.happens(possible[choice.index(possible.len())].clone())?;
+        }
+    }
+}

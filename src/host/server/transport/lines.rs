@@ -219,4 +219,89 @@ mod tests {
             assert!(lines.buffer.capacity() <= 4 << 20, "{}", lines.buffer.capacity());
         }
     }
+
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use proptest::prelude::*;
+    use tokio::io::ReadBuf;
+
+    /// Gives a stream in pieces, and nothing at all before every one of them.
+    struct Pieces {
+        left: VecDeque<Vec<u8>>,
+        hesitates: bool,
+    }
+
+    impl AsyncRead for Pieces {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.hesitates = !self.hesitates;
+            if self.hesitates {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if let Some(mut piece) = self.left.pop_front() {
+                let rest = piece.split_off(piece.len().min(into.remaining()));
+                into.put_slice(&piece);
+                if !rest.is_empty() {
+                    self.left.push_front(rest);
+                }
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// What the lines of a text are, whole or with their length.
+    fn by_hand(text: &[u8], limit: usize) -> Vec<Result<Vec<u8>, u64>> {
+        let lines = text.split(|byte| *byte == b'\n');
+        lines.map(|l| if l.len() > limit { Err(l.len() as u64) } else { Ok(l.to_vec()) }).collect()
+    }
+
+    fn shown<R: AsyncRead + Unpin>(lines: &Lines<R>, line: Line) -> Result<Vec<u8>, u64> {
+        match line {
+            Line::Whole(range) => Ok(lines.bytes(range).to_vec()),
+            Line::Oversized { head, tail, total } => {
+                assert!(head.len() as u64 <= total && tail.len() as u64 <= total);
+                Err(total)
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_the_same_in_whatever_pieces_they_come_and_whoever_stops_waiting(
+            pieces in prop::collection::vec(prop::collection::vec(
+                prop_oneof![3 => any::<u8>(), 1 => Just(b'\n')], 1..40), 0..30),
+            limit in 0_usize..60,
+        ) {
+            let text = pieces.concat();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let got = runtime.block_on(async {
+                let pieces = Pieces { left: pieces.into(), hesitates: false };
+                let (mut lines, mut got) = (Lines::new(pieces, limit), Vec::new());
+                loop {
+                    if let Some(line) = lines.next_line() {
+                        got.push(shown(&lines, line));
+                        continue;
+                    }
+                    // Stops waiting at once; the next look waits again.
+                    let read = tokio::select! {
+                        biased;
+                        read = lines.fill() => Some(read.unwrap()),
+                        () = std::future::ready(()) => None,
+                    };
+                    if read == Some(0) {
+                        let rest = lines.rest();
+                        got.extend(rest.map(|line| shown(&lines, line)));
+                        return got;
+                    }
+                }
+            });
+            prop_assert_eq!(got, by_hand(&text, limit));
+        }
+    }
 }

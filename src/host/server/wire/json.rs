@@ -234,4 +234,74 @@ mod tests {
         assert!(matches!(parse(b"{\"a\":NaN}", BUDGET).unwrap_err(), Flaw::Syntax(_)));
         assert!(matches!(parse(b"[1e999]", BUDGET).unwrap_err(), Flaw::Syntax(_)));
     }
+
+    use proptest::prelude::*;
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            (-1e300..1e300_f64).prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 60, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// How many values, and how many containers around each other.
+    fn measure(value: &Value) -> (usize, usize) {
+        let inside: Vec<(usize, usize)> = match value {
+            Value::Array(items) => items.iter().map(measure).collect(),
+            Value::Object(map) => map.values().map(measure).collect(),
+            _ => return (1, 0),
+        };
+        let deepest = inside.iter().map(|(_, depth)| *depth).max().unwrap_or(0);
+        (1 + inside.iter().map(|(nodes, _)| nodes).sum::<usize>(), 1 + deepest)
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_is_built_as_it_was_written_within_exactly_its_own_size(value in any_json()) {
+            let text = serde_json::to_vec(&value).unwrap();
+            let (nodes, depth) = measure(&value);
+            let parsed = parse(&text, Budget { depth, nodes }).unwrap();
+            prop_assert_eq!(&parsed.value, &serde_json::from_slice::<Value>(&text).unwrap());
+            prop_assert_eq!((parsed.used, parsed.repeated), (text.len(), None));
+            let few = parse(&text, Budget { depth, nodes: nodes - 1 }).unwrap_err();
+            prop_assert_eq!(few, Flaw::TooMany(nodes - 1));
+            if depth > 0 {
+                let flat = parse(&text, Budget { depth: depth - 1, nodes }).unwrap_err();
+                prop_assert_eq!(flat, Flaw::TooDeep(depth - 1));
+            }
+        }
+
+        #[test]
+        fn spoilt_bytes_are_taken_and_refused_as_the_plain_parser_does(
+            value in any_json(), at: prop::sample::Index, byte: u8, cut: bool,
+        ) {
+            let mut text = serde_json::to_vec(&value).unwrap();
+            let at = at.index(text.len());
+            if cut { text.truncate(at) } else { text[at] = byte }
+            text.retain(|byte| *byte != b'\n');
+            let plain = serde_json::from_slice::<Value>(&text);
+            let big = Budget { depth: 512, nodes: 100_000 };
+            match (plain, parse(&text, big)) {
+                (Ok(plain), Ok(own)) => {
+                    prop_assert_eq!(own.used, text.len());
+                    prop_assert!(own.repeated.is_some() || own.value == plain);
+                }
+                (Err(_), Ok(own)) => prop_assert!(own.used < text.len(), "{own:?}"),
+                (Err(error), Err(Flaw::Incomplete)) => prop_assert!(error.is_eof()),
+                (Err(_), Err(_)) => {}
+                (Ok(plain), Err(flaw)) => prop_assert!(false, "{plain}: {flaw}"),
+            }
+        }
+    }
 }

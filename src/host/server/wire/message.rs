@@ -243,4 +243,80 @@ mod tests {
         assert_eq!(classify(json!({"level":"info"})).inbound, Inbound::Junk);
         assert_eq!(classify(json!(5)).inbound, Inbound::Junk);
     }
+
+    use proptest::prelude::*;
+
+    fn any_message() -> impl Strategy<Value = Value> {
+        let ids = [
+            json!(1),
+            json!("x"),
+            json!(null),
+            json!(2.5),
+            json!(4.0),
+            json!([1]),
+            json!(u64::MAX),
+        ];
+        let errors =
+            [json!({"code": 1, "message": "m"}), json!({"message": 2}), json!("e"), json!(null)];
+        let key = |key: &'static str, values: Vec<Value>| {
+            let member = prop::sample::select(values).prop_map(move |value| (key, value));
+            prop::option::weighted(0.6, member)
+        };
+        let members = (
+            key("jsonrpc", vec![json!("2.0"), json!("2.0"), json!("2.0"), json!("1.0"), json!(2)]),
+            key("id", ids.to_vec()),
+            key("method", vec![json!("ping"), json!("a/b"), json!(7), json!(null)]),
+            key("params", vec![json!({}), json!([1]), json!(null)]),
+            key("result", vec![json!({}), json!("r"), json!(null)]),
+            key("error", errors.to_vec()),
+            key("Result", vec![json!({})]),
+            key("level", vec![json!("info")]),
+        );
+        members.prop_map(|(a, b, c, d, e, f, g, h)| {
+            let members = [a, b, c, d, e, f, g, h].into_iter().flatten();
+            Value::Object(members.map(|(key, value)| (key.to_owned(), value)).collect())
+        })
+    }
+
+    /// What a message is by the letter of JSON-RPC 2.0 and MCP; `None` when it breaks a rule.
+    fn by_the_letter(message: &Value) -> Option<&'static str> {
+        let id = message.get("id");
+        let named = id.is_some_and(|id| id.is_i64() || id.is_string());
+        let plain = message["jsonrpc"] == "2.0" && (id.is_none() || named);
+        if !plain {
+            return None;
+        }
+        if let Some(method) = message.get("method") {
+            let params = message.get("params").is_none_or(Value::is_object);
+            let kind = if named { "request" } else { "notification" };
+            return (method.is_string() && params).then_some(kind);
+        }
+        let error = |error: &Value| error["code"].is_i64() && error.is_object();
+        match (message.get("result"), message.get("error")) {
+            (Some(_), None) if named => Some("result"),
+            (None, Some(found)) if named && error(found) => Some("error"),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_mixture_of_keys_is_what_the_letter_says_or_is_told_to_break_it(
+            message in any_message()
+        ) {
+            let (inbound, notes) = noted(message.clone());
+            let kind = match &inbound {
+                Inbound::Request { .. } => Some("request"),
+                Inbound::Notification { .. } => Some("notification"),
+                Inbound::Answer { outcome: Outcome::Result(_), .. } => Some("result"),
+                Inbound::Answer { outcome: Outcome::Error(_), .. } => Some("error"),
+                Inbound::Answer { .. } | Inbound::Malformed { .. } | Inbound::Junk => None,
+            };
+            let kind = kind.filter(|_| notes.is_empty());
+            prop_assert_eq!(kind, by_the_letter(&message), "{:?} {:?}", inbound, notes);
+            if let Inbound::Answer { id: None, outcome: Outcome::Result(_) } = &inbound {
+                prop_assert!(!notes.is_empty(), "an answer to nobody is not told");
+            }
+        }
+    }
 }
