@@ -10,6 +10,7 @@ use crate::check::run::{Signals, is_settled};
 use crate::config::{McpConfig, RestartPolicy, ServerName};
 use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
 use crate::telemetry::Telemetry;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -168,6 +169,22 @@ pub fn complain(error: &Error) {
     }
     let text = crate::config::render_all(&error.diagnostics, crate::config::Colour::Never);
     output::complain(&format!("{}\n{}", error.message, text.trim_end()));
+}
+
+/// An error as the `--json` of every command shows it: code, message, server and next step.
+pub fn error_json(error: &Error) -> Value {
+    let mut message = error.message.clone();
+    for violation in &error.violations {
+        let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
+        let _ = write!(message, "; {at}: {}", violation.message);
+    }
+    for diagnostic in &error.diagnostics {
+        let _ = write!(message, "; {}: {}", diagnostic.at, diagnostic.message);
+    }
+    json!({
+        "code": error.code, "message": message, "server": error.server,
+        "help": error.clone().advised().help,
+    })
 }
 
 /// The servers of a view that are not ready, in words; what stands between a name and its tool.

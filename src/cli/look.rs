@@ -28,10 +28,17 @@ pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
         };
         output::print(&text, exit_of(&view))
     });
-    done.unwrap_or_else(|error| {
-        deck::complain(&error);
-        deck::exit_of(&error)
-    })
+    done.unwrap_or_else(|error| failure(&error, args.json))
+}
+
+/// A command that could not begin, in the form that was asked for.
+fn failure(error: &crate::host::Error, json: bool) -> Exit {
+    if !json {
+        deck::complain(error);
+        return deck::exit_of(error);
+    }
+    let object = json!({"servers": [], "error": deck::error_json(error)});
+    output::print(&(safe::compact(&object) + "\n"), deck::exit_of(error))
 }
 
 fn view(host: &Host) -> std::sync::Arc<HostView> {
@@ -146,10 +153,7 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
         };
         output::print(&text, exit_of(&view))
     });
-    done.unwrap_or_else(|error| {
-        deck::complain(&error);
-        deck::exit_of(&error)
-    })
+    done.unwrap_or_else(|error| failure(&error, args.json))
 }
 
 fn status_json(server: &ServerView) -> Value {

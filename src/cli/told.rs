@@ -1,6 +1,5 @@
 //! The outcome of one operation as text or as one JSON object, secrets masked.
 
-use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -105,18 +104,7 @@ impl Told<'_> {
             deck::complain(error);
             return exit;
         }
-        let mut message = error.message.clone();
-        for violation in &error.violations {
-            let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-            let _ = write!(message, "; {at}: {}", violation.message);
-        }
-        for diagnostic in &error.diagnostics {
-            let _ = write!(message, "; {}: {}", diagnostic.at, diagnostic.message);
-        }
-        let told = json!({
-            "code": error.code, "message": message, "server": error.server,
-            "help": error.clone().advised().help,
-        });
+        let told = deck::error_json(error);
         let object =
             self.object(error.server.as_ref(), Value::Null, told, (Duration::ZERO, Duration::ZERO));
         output::print(&(safe::compact(&object) + "\n"), exit)
