@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 mod spelling;
 
@@ -103,6 +104,36 @@ impl Redactor {
     /// where one may begin, before it is redacted.
     pub fn longest(&self) -> usize {
         self.longest
+    }
+
+    /// `value` with every known value in its texts and keys masked; `None` when nothing was found.
+    pub fn redact_json(&self, value: &Value) -> Option<Value> {
+        let text = |text: &str| match self.redact(text) {
+            Cow::Owned(masked) if masked != text => Some(masked),
+            _ => None,
+        };
+        match value {
+            Value::String(string) => text(string).map(Value::String),
+            Value::Array(items) => {
+                let masked: Vec<_> = items.iter().map(|item| self.redact_json(item)).collect();
+                masked.iter().any(Option::is_some).then(|| {
+                    let pairs = masked.into_iter().zip(items);
+                    pairs.map(|(new, old)| new.unwrap_or_else(|| old.clone())).collect()
+                })
+            }
+            Value::Object(map) => {
+                let masked: Vec<_> =
+                    map.iter().map(|(key, item)| (text(key), self.redact_json(item))).collect();
+                masked.iter().any(|(key, item)| key.is_some() || item.is_some()).then(|| {
+                    let pairs = masked.into_iter().zip(map).map(|((key, item), old)| {
+                        let key = key.unwrap_or_else(|| old.0.clone());
+                        (key, item.unwrap_or_else(|| old.1.clone()))
+                    });
+                    Value::Object(pairs.collect())
+                })
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        }
     }
 
     /// `text` with every known value masked; borrowed when nothing was found.

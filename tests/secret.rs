@@ -106,3 +106,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn json_is_masked_in_texts_and_keys_and_left_alone_otherwise() {
+    use serde_json::json;
+    let masking = redactor(&["hunter2-long"]);
+    let value = json!({"a": ["x", {"hunter2-long": 1}], "b": "key hunter2-long!", "c": null});
+    let masked = json!({"a": ["x", {"***": 1}], "b": "key ***!", "c": null});
+    assert_eq!(masking.redact_json(&value), Some(masked));
+    assert_eq!(masking.redact_json(&json!({"a": [1, true, "hunter2"]})), None);
+}

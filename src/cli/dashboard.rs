@@ -13,7 +13,7 @@ use crate::config::{Diagnostic, Loaded, LogLevel, McpConfig, ServerConfig, Trust
 use crate::host::approvals::Drafter;
 use crate::secret::{Redactor, Secret};
 use crate::telemetry::Telemetry;
-use crate::tui::{FileSource, HostLogLevel, Masks, Options, Source};
+use crate::tui::{FileSource, HostLogLevel, Masks, Options, Reveal, Source};
 
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
@@ -29,6 +29,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         },
         tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
+        reveal: if cli.common.reveal { Reveal::Always } else { Reveal::Never },
         masks: Some(masks(telemetry)),
         drafter: drafter(cli),
     };

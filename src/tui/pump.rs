@@ -66,9 +66,11 @@ pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
             news.push(Message::Logs(batch, oldest));
         }
         if snapshot_at.is_some_and(|at| now >= at) {
-            snapshot_at = None;
+            let calls = host.calls();
+            // The end of a call need not leave a trace in the traffic: looked for until all ended.
+            snapshot_at = (!calls.is_empty()).then(|| now + SNAPSHOT);
             news.push(Message::Metrics(host.get_metrics()));
-            news.push(Message::Calls(host.calls()));
+            news.push(Message::Calls(calls));
             news.push(Message::Cache(host.cache()));
         }
         if now >= usage_at {

@@ -53,10 +53,22 @@ pub struct Options {
     pub tour: bool,
     /// Changes the level of the program's own log, where it has one.
     pub log_level: Option<HostLogLevel>,
+    /// What is seen of values of the configuration that a server sends back.
+    pub reveal: Reveal,
     /// Keeps the secrets of every configuration out of the program's own log.
     pub masks: Option<Masks>,
     /// Drafts answers to requests of servers, for the person to approve.
     pub drafter: Option<Arc<dyn Drafter>>,
+}
+
+/// What is seen of values of the configuration (environment, headers) that a server sends back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reveal {
+    /// A mask.
+    #[default]
+    Never,
+    /// The value: the person asked for it.
+    Always,
 }
 
 /// Runs the dashboard until the person leaves; gives the exit code of the program.
@@ -151,7 +163,8 @@ impl Deck {
             input: InputThread::spawn(input_sender)?,
             runner: Runner::new(messages.clone(), prefs_file)
                 .remembering(history_file, calls_file)
-                .keeping_answers(answers_file),
+                .keeping_answers(answers_file)
+                .revealing(options.reveal),
             engine: Engine::spawn(options.source, options.masks, engine_sender)?,
             pacer: Pacer::default(),
             clock,

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -11,10 +12,12 @@ use crate::config::ServerName;
 use crate::config::history::History;
 use crate::config::saved::{SavedCall, SavedCalls};
 use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin};
+use crate::secret::Redactor;
 use crate::text::SafeText;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::message::{CallToken, Message};
 use crate::tui::result::{Content, PictureJob};
+use crate::tui::run::Reveal;
 use crate::tui::state;
 
 mod requests;
@@ -29,6 +32,7 @@ pub struct Runner {
     calls_file: Option<PathBuf>,
     answers_file: Option<PathBuf>,
     calls: HashMap<CallToken, CancellationToken>,
+    reveal: Reveal,
 }
 
 impl Runner {
@@ -42,6 +46,7 @@ impl Runner {
             calls_file: None,
             answers_file: None,
             calls: HashMap::new(),
+            reveal: Reveal::default(),
         }
     }
 
@@ -57,6 +62,13 @@ impl Runner {
     #[must_use]
     pub fn keeping_answers(mut self, file: Option<PathBuf>) -> Self {
         self.answers_file = file;
+        self
+    }
+
+    /// Shows values of the configuration in results, or masks them.
+    #[must_use]
+    pub fn revealing(mut self, reveal: Reveal) -> Self {
+        self.reveal = reveal;
         self
     }
 
@@ -233,6 +245,7 @@ impl Runner {
         self.calls.retain(|_, cancel| !cancel.is_cancelled());
         self.calls.insert(token, cancel.clone());
         let messages = self.messages.clone();
+        let reveal = self.reveal;
         tokio::spawn(async move {
             let (sender, mut progress) = mpsc::channel(16);
             let options = CallOptions {
@@ -253,11 +266,26 @@ impl Runner {
                     }
                 }
             });
-            let outcome = run_call(&host, &request.server, request.target, options).await;
+            let mut outcome = run_call(&host, &request.server, request.target, options).await;
+            if let (Reveal::Never, Ok(outcome)) = (reveal, &mut outcome) {
+                mask(&host, outcome);
+            }
             watcher.abort();
             cancel.cancel();
+            // What runs is told before what ended, or leaving would ask about a call that is over.
+            let _ = messages.send(Message::Calls(host.calls())).await;
             let _ = messages.send(Message::CallEnded(token, Box::new(outcome))).await;
         });
+    }
+}
+
+/// Takes the values of the configuration out of a result: one may be shown to others, copied and
+/// saved.
+fn mask(host: &Host, outcome: &mut CallOutcome) {
+    let Some(config) = host.server_config(&outcome.server) else { return };
+    let masks = Redactor::new(config.secrets());
+    if let Some(masked) = masks.redact_json(&outcome.result) {
+        outcome.result = Arc::new(masked);
     }
 }
 
