@@ -40,7 +40,7 @@ pub mod theme;
 pub mod widget;
 
 pub use engine::{Engine, EngineEvent, FileSource, Masks, Source};
-pub use run::{HostLogLevel, Options, run};
+pub use run::{HostLogLevel, Options, Reveal, run};
 
 /// The key table as Markdown, with the changes of the person's keymap file.
 ///

@@ -4,10 +4,20 @@
 //!
 //! `cargo test --test faults` plays all; `cargo test --test faults -- S2 O1` plays some.
 
+#![cfg(all(unix, feature = "tui"))]
+
+#[path = "faults/fair.rs"]
+mod fair;
+#[path = "faults/gate.rs"]
+mod gate;
 #[path = "faults/program.rs"]
 mod program;
+#[path = "support/pty.rs"]
+mod pty;
 #[path = "faults/row.rs"]
 mod row;
+#[path = "faults/screen.rs"]
+mod screen;
 #[path = "faults/session.rs"]
 mod session;
 #[path = "faults/stage.rs"]
@@ -31,6 +41,8 @@ struct Verdict {
     id: String,
     title: String,
     took: Duration,
+    /// Slowest key on the dashboard.
+    key: Option<Duration>,
     problems: Vec<String>,
 }
 
@@ -41,7 +53,7 @@ fn main() -> ExitCode {
     }
     filters.retain(|arg| !arg.starts_with('-'));
     // Problems are told in the table; a panic of an assertion is one of them.
-    if std::env::var_os("RUST_BACKTRACE").is_none() {
+    if std::env::var_os("MCPDECK_FAULTS_TRACE").is_none() {
         std::panic::set_hook(Box::new(|_| {}));
     }
     let canary = Canary::listen();
@@ -76,8 +88,30 @@ fn judge(row: &Row, canary: &Canary) -> Verdict {
         Ok(found) => problems.extend(found),
         Err(panic) => problems.push(format!("{what}: {}", message(&*panic))),
     };
+    let mut checked: Option<support::Finished> = None;
     for run in &row.runs {
-        attempt("run", &mut || program::run(row, &Stage::set(row), run));
+        attempt("run", &mut || {
+            // One check says everything that a check says.
+            if let Some(finished) = checked.as_ref().filter(|_| run.args == ["check"]) {
+                return program::judge(row, run, finished);
+            }
+            let (finished, found) = program::run(row, &Stage::set(row), run);
+            if run.args == ["check"] {
+                checked = Some(finished);
+            }
+            found
+        });
+    }
+    if row.no_verdict.is_none() && row.kill.is_none() {
+        attempt("verdict", &mut || gate::compare(row, checked.take()));
+    }
+    let mut key = None;
+    if screen::applies(row) {
+        attempt("screen", &mut || {
+            let seen = screen::play(row, &Stage::set(row));
+            key = Some(seen.slowest);
+            seen.problems
+        });
     }
     if let Some(kill) = &row.kill {
         attempt("kill", &mut || program::kill(row, &Stage::set(row), kill));
@@ -96,7 +130,7 @@ fn judge(row: &Row, canary: &Canary) -> Verdict {
     if canary.visits() > visits {
         problems.push("I9: somebody fetched from the canary".to_owned());
     }
-    Verdict { id: row.id.clone(), title: row.title.clone(), took: begun.elapsed(), problems }
+    Verdict { id: row.id.clone(), title: row.title.clone(), took: begun.elapsed(), key, problems }
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
@@ -106,11 +140,13 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 
 fn table(verdicts: &[Verdict], took: Duration) -> ExitCode {
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "\n row   verdict   time  what");
+    let _ = writeln!(out, "\n row   verdict   time    key  what");
     for verdict in verdicts {
         let word = if verdict.problems.is_empty() { "ok" } else { "FAILED" };
         let seconds = verdict.took.as_secs_f64();
-        let _ = writeln!(out, " {:<5} {word:<7} {seconds:>5.1}s  {}", verdict.id, verdict.title);
+        let key = verdict.key.map(|key| format!("{} ms", key.as_millis())).unwrap_or_default();
+        let (id, title) = (&verdict.id, &verdict.title);
+        let _ = writeln!(out, " {id:<5} {word:<7} {seconds:>5.1}s {key:>6}  {title}");
     }
     for verdict in verdicts {
         for problem in &verdict.problems {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,6 +34,50 @@ pub struct Row {
     pub session: Vec<Step>,
     /// The program is killed with SIGKILL in the middle; nothing may live two seconds later.
     pub kill: Option<Kill>,
+    /// What is done on the dashboard, or why it is not shown.
+    #[serde(default)]
+    pub screen: ScreenPlan,
+    /// Why `--check` and `status` are not compared (invariant I10).
+    pub no_verdict: Option<String>,
+}
+
+/// The row on the dashboard.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct ScreenPlan {
+    /// Why there is nothing to see.
+    pub skip: Option<String>,
+    /// A tool without arguments to call; the first one of the session when absent.
+    pub call: Option<String>,
+    /// What the screen shows of its outcome.
+    pub shows: Vec<String>,
+}
+
+impl Row {
+    /// The tool that is called on the dashboard: `server`, `tool`.
+    pub fn tool_on_screen(&self) -> Option<(&str, &str)> {
+        let of_session = self.session.iter().find_map(|step| match step {
+            Step::Call(call) if call.arguments.is_null() && call.argument_bytes.is_none() => {
+                Some(call.tool.as_str())
+            }
+            _ => None,
+        });
+        let of_run = self.runs.iter().find_map(|run| match run.args.as_slice() {
+            [verb, tool, rest @ ..] if verb == "call" && rest.iter().all(|a| a == "--json") => {
+                Some(tool.as_str())
+            }
+            _ => None,
+        });
+        self.screen.call.as_deref().or(of_session).or(of_run)?.split_once('.')
+    }
+
+    /// The longest that a request to one of its servers may take.
+    pub fn patience(&self) -> Duration {
+        let longest = self.servers.values().filter_map(|plan| plan.entry["timeout"].as_f64());
+        let longest = longest.fold(0.0, f64::max);
+        let seconds = if longest > 0.0 { longest } else { 30.0 };
+        Duration::from_secs_f64(seconds).max(Duration::from_secs(2)) + Duration::from_secs(2)
+    }
 }
 
 /// A server of a row.

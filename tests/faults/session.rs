@@ -8,6 +8,7 @@ use mcpdeck::config::ServerName;
 use mcpdeck::host::{Host, HostView, Startup};
 use serde_json::{Value, json};
 
+use crate::fair;
 use crate::row::{CallStep, Row, Step, subset};
 use crate::stage::Stage;
 
@@ -28,7 +29,7 @@ pub async fn play(row: &Row, stage: &Stage) -> Vec<String> {
     let pulse = tokio::spawn(pulse(host.clone(), Arc::clone(&stop), row.host.alone));
     let mut problems = Vec::new();
     for step in &row.session {
-        match tokio::time::timeout(STUCK, perform(&host, step)).await {
+        match tokio::time::timeout(STUCK, perform(&host, step, row.patience())).await {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => {
                 problems.push(format!("{step:?}: {problem}"));
@@ -40,6 +41,7 @@ pub async fn play(row: &Row, stage: &Stage) -> Vec<String> {
             }
         }
     }
+    problems.extend(stage.flaws(&[]));
     stop.store(true, Ordering::SeqCst);
     match pulse.await {
         Ok(mut times) => {
@@ -51,6 +53,7 @@ pub async fn play(row: &Row, stage: &Stage) -> Vec<String> {
         }
         Err(error) => problems.push(format!("I3: the healthy server failed: {error}")),
     }
+    problems.extend(books(&host));
     if tokio::time::timeout(STUCK, host.shutdown()).await.is_err() {
         problems.push("the shutdown hangs".to_owned());
     }
@@ -59,6 +62,24 @@ pub async fn play(row: &Row, stage: &Stage) -> Vec<String> {
         problems.push(format!("I6: left behind after shutdown: {left:#?}"));
     }
     problems
+}
+
+/// I2: every call is in the books with its end, and no server was forgotten.
+fn books(host: &Host) -> Vec<String> {
+    let mut flaws = Vec::new();
+    let running = host.calls();
+    if !running.is_empty() {
+        flaws.push(format!("I2: calls without an end: {running:?}"));
+    }
+    let view = host.view().borrow().clone();
+    for (name, metrics) in host.get_metrics() {
+        let all = &metrics.total;
+        let ended = all.successes + all.tool_errors + all.errors.values().sum::<u64>();
+        if all.in_flight != 0 || all.requests != ended || !view.servers.contains_key(&name) {
+            flaws.push(format!("I2: the record of {name} is not complete: {all:?}"));
+        }
+    }
+    flaws
 }
 
 /// Calls the healthy server again and again; gives the times. Every call must be answered.
@@ -74,9 +95,18 @@ async fn pulse(host: Host, stop: Arc<AtomicBool>, alone: bool) -> Vec<Duration> 
     times
 }
 
-async fn perform(host: &Host, step: &Step) -> Result<(), String> {
+async fn perform(host: &Host, step: &Step, patience: Duration) -> Result<(), String> {
     match step {
-        Step::Call(call) => self::call(host, call).await,
+        Step::Call(call) => {
+            let begun = fair::now();
+            let outcome = self::call(host, call).await;
+            let own = call.timeout.map(|ms| Duration::from_millis(ms.max(2_000) + 2_000));
+            let took = fair::now() - begun;
+            if took > own.unwrap_or(patience) {
+                return Err(format!("I1: it took {took:?}; {outcome:?}"));
+            }
+            outcome
+        }
         Step::Finding(server, kind) => {
             until(host, |view| {
                 let server = view.servers.get(&ServerName::new(server.as_str()))?;

@@ -1,7 +1,8 @@
 //! Sets a row up: its configuration, its servers over HTTP, the canaries.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,6 +23,8 @@ pub struct Stage {
     pub bench: Bench,
     pub config: PathBuf,
     pub log: PathBuf,
+    /// The files it was given, with their content: nobody changes them.
+    given: BTreeMap<PathBuf, Vec<u8>>,
     /// Servers over HTTP live as long as the stage.
     _http: Vec<HttpMock>,
 }
@@ -38,15 +41,65 @@ impl Stage {
             None => bench.servers(&entries(row, &bench, &mut http)),
         };
         let log = row.host.log_file.clone().map_or_else(|| bench.path().join("log"), PathBuf::from);
-        Self { bench, config, log, _http: http }
+        let given = files(bench.path());
+        Self { bench, config, log, given, _http: http }
     }
+
+    /// I2 and I8 of everything that is on the disk: what was given is as it was, and no secret is
+    /// in anything else. Also of the command lines of the processes that live.
+    pub fn flaws(&self, more: &[&Path]) -> Vec<String> {
+        let mut flaws = Vec::new();
+        for (path, before) in &self.given {
+            if std::fs::read(path).ok().as_ref() != Some(before) {
+                flaws.push(format!("I2: {} was changed", path.display()));
+            }
+        }
+        for folder in std::iter::once(self.bench.path()).chain(more.iter().copied()) {
+            for (path, content) in files(folder) {
+                if self.given.contains_key(&path) {
+                    continue;
+                }
+                for secret in [HOST_SECRET, CONFIG_SECRET] {
+                    if memchr::memmem::find(&content, secret.as_bytes()).is_some() {
+                        flaws.push(format!("I8: {secret} in {}", path.display()));
+                    }
+                }
+            }
+        }
+        for process in self.bench.processes() {
+            for secret in [HOST_SECRET, CONFIG_SECRET] {
+                if process.command.contains(secret) {
+                    flaws.push(format!("I8: {secret} in the command line {}", process.command));
+                }
+            }
+        }
+        flaws
+    }
+}
+
+/// Every file below a folder, with its content.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files(&path)),
+            Ok(kind) if kind.is_file() => {
+                found.insert(path.clone(), std::fs::read(&path).unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 fn entries(row: &Row, bench: &Bench, http: &mut Vec<HttpMock>) -> Value {
     let mut servers = json!({});
     if !row.host.alone {
         let well = json!({"tools": [{"name": "echo", "description": "Says it back to the caller",
-            "inputSchema": {"type": "object", "properties": {"n": {"type": "integer", "description": "A number"}}}}]});
+            "inputSchema": {"type": "object", "properties": {
+                "n": {"type": "integer", "description": "A number"},
+                "note": {"type": "string", "description": "Some text"}}}}]});
         servers["well"] = bench.mock("well", &well, &json!({"shutdownTimeout": 3}));
     }
     for (name, plan) in &row.servers {

@@ -1,0 +1,186 @@
+//! The row on the dashboard, in a pseudo-terminal: something is typed into a form of the healthy
+//! server, the faulty one does its worst, and the screen stays alive, says why, keeps what was
+//! typed, writes no sequence but its own, and leaves the terminal as it was.
+
+use std::time::Duration;
+
+use crate::fair;
+use crate::pty::{Deck, Launch, Size};
+use crate::row::Row;
+use crate::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
+use crate::support::memory;
+
+/// What is typed, and must still be there.
+const TYPED: &str = "kept-by-heart";
+/// Keys whose way to the screen is timed.
+const KEYS: usize = 12;
+
+/// What the screen showed.
+pub struct Seen {
+    pub problems: Vec<String>,
+    /// From key to screen, slowest.
+    pub slowest: Duration,
+}
+
+/// Whether there is something to see.
+pub fn applies(row: &Row) -> bool {
+    let plain = row.host.prefix.is_empty() && !row.host.lost_folder && !row.host.alone;
+    plain && row.config.is_none() && row.screen.skip.is_none()
+}
+
+/// Plays it.
+pub fn play(row: &Row, stage: &Stage) -> Seen {
+    let mut launch = Launch::new(Size::WIDE, &["--trust", "--config"])
+        .arg(&stage.config.to_string_lossy())
+        .arg("--log-file")
+        .arg(&stage.log.to_string_lossy())
+        .env("MCPDECK_CANARY_HOST", HOST_SECRET);
+    for (key, value) in &row.host.env {
+        launch = match value {
+            Some(value) => launch.env(key, value),
+            None => launch.without_env(key),
+        };
+    }
+    let mut deck = launch.start();
+    let mut problems = Vec::new();
+    // While servers still start: the screen is there from the first second.
+    shown(&deck, "the healthy server", |screen| screen.contains("well"));
+    let slowest = keys(&mut deck, &mut problems);
+    shown(&deck, "the healthy server is ready", |screen| {
+        screen.lines().any(|line| line.contains(" ready") && !line.contains("0 ready"))
+    });
+    type_into_form(&mut deck);
+    if let Some((server, tool)) = row.tool_on_screen() {
+        call(&mut deck, row, (server, tool), &mut problems);
+    }
+    open(&mut deck, "echo");
+    if fair::wait(Duration::from_secs(5), || deck.screen().contains(TYPED)).is_none() {
+        problems.push(format!("I2: what was typed is gone\n{}", deck.screen()));
+    }
+    deck.keys("\x1b");
+    deck.gone("ctrl-w result");
+    problems.extend(stage.flaws(&[]));
+    let peak = memory(deck.pid().unsigned_abs(), "VmHWM");
+    if peak > row.host.peak_mib.unwrap_or(300) << 20 {
+        problems.push(format!("I5: peak of {} MiB on the dashboard", peak >> 20));
+    }
+    leave(&mut deck, stage, &mut problems);
+    deck.assert_no_foreign_escape();
+    let raw = deck.raw();
+    for secret in [HOST_SECRET, CONFIG_SECRET] {
+        if raw.contains(secret) {
+            problems.push(format!("I8: {secret} on the screen"));
+        }
+    }
+    problems.extend(stage.flaws(&[deck.home()]));
+    let left = stage.bench.left_after(Duration::from_secs(1));
+    if !left.is_empty() {
+        problems.push(format!("I6: the dashboard left behind: {left:#?}"));
+    }
+    Seen { problems, slowest }
+}
+
+fn shown(deck: &Deck, what: &str, wanted: impl Fn(&str) -> bool) {
+    deck.wait_until(what, wanted);
+}
+
+/// Every call has ended: nothing is asked on leaving.
+fn leave(deck: &mut Deck, stage: &Stage, problems: &mut Vec<String>) {
+    deck.keys("q");
+    let asks = || deck.screen().contains("stop the servers and leave?");
+    if fair::wait(Duration::from_millis(300), asks).is_some() {
+        let log = std::fs::read_to_string(&stage.log).unwrap_or_default();
+        let calls: Vec<&str> = log.lines().filter(|line| line.contains("mcpdeck::call")).collect();
+        problems.push(format!("leaving asks\n{}\n{calls:#?}", deck.screen()));
+        deck.keys("y");
+    }
+    assert_eq!(deck.exit_code(), 0, "{}", deck.screen());
+    deck.assert_restored();
+}
+
+/// I4: help opens and closes, again and again.
+fn keys(deck: &mut Deck, problems: &mut Vec<String>) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..KEYS / 2 {
+        for (key, opens) in [("?", true), ("\x1b", false)] {
+            deck.keys(key);
+            let is_open = || deck.screen().contains("keys:");
+            let took = fair::wait(Duration::from_secs(20), || is_open() == opens);
+            times.push(took.unwrap_or(Duration::from_secs(20)));
+        }
+    }
+    times.sort();
+    let middle = times[times.len() / 2];
+    if middle > Duration::from_millis(100) {
+        problems.push(format!("I4: from key to screen {middle:?}\n{}", deck.screen()));
+    }
+    times[times.len() - 1]
+}
+
+/// Opens the form of the tool with this name.
+fn open(deck: &mut Deck, tool: &str) {
+    deck.keys("2");
+    deck.wait_until("the tools", |screen| screen.contains("tokens"));
+    deck.keys("/\x15");
+    deck.keys(tool);
+    deck.keys("\r");
+    let chosen = |screen: &str| {
+        // Behind the bar, the mark and a sign that the row may have.
+        let mut rows = screen.lines().filter_map(|line| line.split_once("│ ▸"));
+        rows.any(|(_, row)| row.split_whitespace().take(2).any(|word| word == tool))
+    };
+    // The filter finds more than names, and the selection stays where it was: up, then down.
+    let found = (0..30).any(|turn| {
+        let here = fair::wait(Duration::from_millis(150), || chosen(&deck.screen())).is_some();
+        if !here {
+            deck.keys(if turn < 5 { "k" } else { "j" });
+        }
+        here
+    });
+    assert!(found, "{tool} is not in the list\n{}", deck.screen());
+    deck.keys("\r");
+    deck.wait("f5 call");
+}
+
+fn type_into_form(deck: &mut Deck) {
+    open(deck, "echo");
+    deck.keys("\t");
+    deck.keys(TYPED);
+    deck.wait(TYPED);
+    deck.keys("\x1b");
+    deck.gone("f5 call");
+}
+
+/// I1: the outcome stands on the screen, in time, with its cause.
+fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut Vec<String>) {
+    let listed = fair::wait(Duration::from_secs(5), || {
+        deck.keys("2");
+        deck.screen().contains("tokens")
+    });
+    if listed.is_none() {
+        problems.push(format!("the tools of {server} are not listed\n{}", deck.screen()));
+        return;
+    }
+    open(deck, tool);
+    deck.keys("\x1b[15~");
+    let over =
+        |screen: &str| screen.lines().any(|line| line.starts_with([' ']) && is_outcome(line));
+    let took = fair::wait(row.patience(), || over(&deck.screen()));
+    if took.is_none() {
+        problems.push(format!("I1: no outcome of {tool} on the screen\n{}", deck.screen()));
+    }
+    for text in &row.screen.shows {
+        if !deck.screen().contains(text.as_str()) {
+            problems.push(format!("the screen does not show {text:?}\n{}", deck.screen()));
+        }
+    }
+    deck.keys("\x1b\x1b");
+    if fair::wait(Duration::from_secs(1), || !deck.screen().contains("f5 call")).is_none() {
+        deck.keys("\x1b");
+        deck.gone("f5 call");
+    }
+}
+
+fn is_outcome(line: &str) -> bool {
+    line.starts_with(" ✗ ") || line.starts_with(" ✓ ")
+}
