@@ -284,7 +284,10 @@ impl World {
     fn possible(&self) -> Vec<Input> {
         let loss = || Loss { reason: text("x"), lived: Duration::ZERO };
         let mut inputs = vec![Input::Start, Input::Restart];
-        inputs.extend([Next::Rest, Next::Start, Next::Disable, Next::Leave].map(Input::Stop));
+        let nexts = [Next::Rest, Next::Start, Next::Disable, Next::Leave];
+        inputs.extend(nexts.map(Input::Stop));
+        inputs.extend(nexts.map(|next| Input::Retire(next, text("changed"))));
+        inputs.push(Input::Renew(text("rebuilt")));
         if self.checking {
             inputs.extend([Input::Unblocked, Input::Blocked(text("b"))]);
         }
@@ -328,9 +331,12 @@ impl World {
                     prop_assert_eq!(from, Process::Opening);
                     self.process = Process::Aborting;
                 }
-                Step::End => {
+                Step::End | Step::Drain => {
                     prop_assert_eq!(from, Process::Live);
                     self.process = Process::Ending;
+                }
+                Step::Hurry => {
+                    prop_assert!(matches!(from, Process::Ending | Process::Aborting));
                 }
                 Step::Arm(_) => self.timer = true,
                 Step::Disarm => self.timer = false,
