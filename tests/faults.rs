@@ -13,6 +13,7 @@ mod gate;
 #[path = "faults/program.rs"]
 mod program;
 #[path = "support/pty.rs"]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod pty;
 #[path = "faults/row.rs"]
 mod row;

@@ -254,7 +254,7 @@ proptest! {
             ]),
         ), 0..12)
     ) {
-        let raw: String = parts.iter().map(|(text, attack)| format!("{text}{attack}")).collect();
+        let raw: String = parts.iter().flat_map(|(text, attack)| [text.as_str(), *attack]).collect();
         let visible: String = raw.chars().filter(|c| !acts(*c)).collect();
         let safe = SafeText::line(&raw);
         prop_assert_eq!(without_markers(&safe), &*visible);

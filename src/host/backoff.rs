@@ -89,7 +89,7 @@ mod tests {
             attempt in prop_oneof![1_u32..40, any::<u32>()], random in 0.0..1.0_f64,
         ) {
             let (initial, max_delay) = (Duration::from_millis(initial), Duration::from_millis(max));
-            let config = RetryConfig { initial, max_delay, factor, ..RetryConfig::default() };
+            let config = RetryConfig { initial, factor, max_delay, ..RetryConfig::default() };
             let delay = retry_delay(&config, attempt, random);
             let whole = retry_delay(&config, attempt, 1.0);
             prop_assert!(whole <= max_delay);

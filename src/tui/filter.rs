@@ -349,7 +349,7 @@ mod tests {
             let mut expected = true;
             for (index, sign, gap) in &words {
                 let (word, holds) = WORDS[*index];
-                text.push_str(&format!("{sign}{word}{gap}"));
+                text.extend([sign.as_str(), word, gap.as_str()]);
                 expected &= holds == sign.is_empty();
             }
             prop_assert_eq!(passes(&text), expected, "{}", text);

@@ -32,7 +32,7 @@ pub fn now() -> Duration {
 pub fn wait(at_most: Duration, mut holds: impl FnMut() -> bool) -> Option<Duration> {
     let begun = now();
     loop {
-        let took = now() - begun;
+        let took = now().saturating_sub(begun);
         if holds() {
             return Some(took);
         }

@@ -16,13 +16,12 @@ pub fn compare(row: &Row, checked: Option<Finished>) -> Vec<String> {
         seconds,
         ..Run::default()
     };
-    let checked = match checked {
-        Some(checked) => checked,
-        None => {
-            let (finished, found) = program::run(row, &Stage::set(row), &run(&["check"]));
-            problems.extend(found);
-            finished
-        }
+    let checked = if let Some(checked) = checked {
+        checked
+    } else {
+        let (finished, found) = program::run(row, &Stage::set(row), &run(&["check"]));
+        problems.extend(found);
+        finished
     };
     let (status, found) = program::run(row, &Stage::set(row), &run(&["status", "--json"]));
     problems.extend(found);

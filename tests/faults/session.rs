@@ -101,7 +101,7 @@ async fn perform(host: &Host, step: &Step, patience: Duration) -> Result<(), Str
             let begun = fair::now();
             let outcome = self::call(host, call).await;
             let own = call.timeout.map(|ms| Duration::from_millis(ms.max(2_000) + 2_000));
-            let took = fair::now() - begun;
+            let took = fair::now().saturating_sub(begun);
             if took > own.unwrap_or(patience) {
                 return Err(format!("I1: it took {took:?}; {outcome:?}"));
             }

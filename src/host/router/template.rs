@@ -175,8 +175,8 @@ mod tests {
         ) {
             let (mut template, mut uri) = (String::new(), String::new());
             for (literal, segment, rest) in parts {
-                template.push_str(&format!("{literal}{{s}}-{{+r}}"));
-                uri.push_str(&format!("{literal}{segment}-{rest}"));
+                template.extend([&literal, "{s}-{+r}"]);
+                uri.extend([&literal, &segment, "-", rest.as_str()]);
             }
             prop_assert!(fits(&template, &uri), "{template} {uri}");
         }

@@ -208,6 +208,8 @@ fn encode(out: &mut String, text: &str, reserved: bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use serde_json::json;
 
     use proptest::prelude::*;
@@ -236,7 +238,7 @@ mod tests {
             let (mut template, mut values) = (String::new(), serde_json::Map::new());
             for (number, (literal, kind, value)) in parts.into_iter().enumerate() {
                 let sign = ["", "+", "/", "?"][kind];
-                template.push_str(&format!("{literal}{{{sign}v{number}}}"));
+                let _ = write!(template, "{literal}{{{sign}v{number}}}");
                 values.insert(format!("v{number}"), value.into());
             }
             let uri = expand(&template, &Value::Object(values)).expect("a template");
