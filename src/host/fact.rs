@@ -38,6 +38,9 @@ pub enum Fact {
         files: Vec<PathBuf>,
         /// Warnings and notes.
         diagnostics: Vec<Diagnostic>,
+        /// The servers in the order of the file.
+        #[serde(default)]
+        order: Vec<ServerName>,
     },
     /// A changed configuration could not be used; the last good one stays.
     ConfigRejected {

@@ -233,5 +233,9 @@ fn told(slot: &Slot, state: ServerState, reason: Option<SafeText>) -> Fact {
 }
 
 fn loaded(config: &McpConfig) -> Fact {
-    Fact::ConfigLoaded { files: config.files.clone(), diagnostics: config.warnings.clone() }
+    Fact::ConfigLoaded {
+        files: config.files.clone(),
+        diagnostics: config.warnings.clone(),
+        order: config.servers.keys().cloned().collect(),
+    }
 }

@@ -296,6 +296,9 @@ pub struct HostView {
     pub reload: Option<(Timestamp, Fact)>,
     /// Servers in file order.
     pub servers: IndexMap<ServerName, Arc<ServerView>>,
+    /// The order of the file.
+    #[serde(default)]
+    pub order: Vec<ServerName>,
     /// Requests of servers that are open, oldest first.
     pub pending: IndexMap<ApprovalId, Arc<PendingRequest>>,
     /// Requests that ended, newest last, at most [`HostView::SETTLED`].
@@ -319,8 +322,10 @@ impl HostView {
         self.seq = record.seq;
         self.at = record.at;
         match &record.fact {
-            Fact::ConfigLoaded { files, diagnostics } => {
+            Fact::ConfigLoaded { files, diagnostics, order } => {
                 self.files.clone_from(files);
+                self.order.clone_from(order);
+                self.sort_servers();
                 self.diagnostics.clone_from(diagnostics);
                 self.rejected.clear();
             }
@@ -352,11 +357,15 @@ impl HostView {
             Fact::ShutdownBegan => self.stopping = true,
             fact => {
                 if let Some(name) = fact.server() {
+                    let known = self.servers.contains_key(name);
                     let entry = self
                         .servers
                         .entry(name.clone())
                         .or_insert_with(|| Arc::new(ServerView::new(name.clone(), record.at)));
                     Arc::make_mut(entry).apply(record.at, fact);
+                    if !known {
+                        self.sort_servers();
+                    }
                 }
             }
         }
@@ -364,6 +373,16 @@ impl HostView {
 }
 
 impl HostView {
+    /// A server that is added by a reload takes its place among those that were there.
+    fn sort_servers(&mut self) {
+        if self.order.is_empty() {
+            return;
+        }
+        let order = &self.order;
+        let place = |name: &ServerName| order.iter().position(|o| o == name).unwrap_or(usize::MAX);
+        self.servers.sort_by(|a, _, b, _| place(a).cmp(&place(b)));
+    }
+
     fn trim_settled(&mut self) {
         let mut bytes: usize = self.settled.iter().map(|(_, request, _)| request.bytes).sum();
         while self.settled.len() > Self::SETTLED

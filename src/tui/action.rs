@@ -100,6 +100,13 @@ actions! {
     ApproveAll = "approve-all", "approve all and start", "Approve every command shown, and start them";
     ApproveOne = "approve-one", "only this one", "Approve the command under the cursor, and start it";
     Plan = "plan", "what would change", "Look at what a changed file would do, and use it";
+    AddServer = "add-server", "add", "Add a server to the file";
+    EditServer = "edit-server", "edit", "Edit the server's entry in a form";
+    EditFile = "edit-file", "editor", "Open the file in $EDITOR, at the server's entry";
+    DuplicateServer = "duplicate-server", "duplicate", "Copy the server's entry under another name";
+    ToggleServer = "toggle-server", "on/off", "Switch the server off or on in the file";
+    RemoveServer = "remove-server", "remove", "Take the server out of the file, after a question";
+    UndoEdit = "undo-edit", "undo", "Take the last edit of the file back";
     Inputs = "inputs", "answer inputs", "Answer or change what the configuration asks for";
     Keep = "keep", "keep in the keyring", "Keep the answer in the keyring, or only until the end";
     Forget = "forget", "forget it", "Forget the answer, also in the keyring";

@@ -21,6 +21,7 @@ pub mod answers;
 mod availability;
 pub mod calls;
 mod command;
+mod entries;
 mod incoming;
 mod input;
 mod render;
@@ -143,6 +144,7 @@ pub struct App {
     pub(super) stale: bool,
     pub(super) calls: calls::Calls,
     pub(super) answers: answers::Answers,
+    pub(super) entry: Option<crate::tui::entry::EntryScreen>,
     pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
 }
 
@@ -172,6 +174,7 @@ impl App {
             stale: true,
             calls,
             answers: answers::Answers::default(),
+            entry: None,
             last_click: None,
         };
         app.adopt_user_files();
@@ -220,6 +223,7 @@ impl App {
         }
         self.prepare_call();
         self.prepare_answer();
+        self.prepare_entry();
     }
 
     pub(super) fn layout(&self) -> Option<Layout> {

@@ -1,5 +1,6 @@
 //! The person's editor on a temporary file. Needs the terminal to be free.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -9,8 +10,7 @@ use crate::text::SafeText;
 pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
     let fail =
         |what: &str, reason: &dyn std::fmt::Display| SafeText::line(&format!("{what}: {reason}"));
-    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.trim().is_empty());
-    let command = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+    let command = command();
     let name = format!("mcpdeck-{:016x}{suffix}", fastrand::u64(..));
     let path = std::env::temp_dir().join(name);
     write_private(&path, text).map_err(|error| fail("the temporary file", &error))?;
@@ -26,10 +26,62 @@ pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
     }
 }
 
+/// Opens a file itself, at a line where the editor is known to take one.
+pub(super) async fn open(path: &Path, line: u32) -> Result<(), SafeText> {
+    let command = command();
+    let mut words = command.split_whitespace();
+    let program = words.next().unwrap_or("vi");
+    let arguments = at_line(program, path, line);
+    let status = tokio::process::Command::new(program).args(words).args(arguments).status().await;
+    let failed = match status {
+        Ok(status) if status.success() => return Ok(()),
+        Ok(status) => format!("{program} ended with {status}"),
+        Err(error) => format!("{program}: {error}"),
+    };
+    Err(SafeText::line(&failed))
+}
+
+fn command() -> String {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.trim().is_empty());
+    set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned())
+}
+
+/// How an editor is told to open a file at a line.
+fn at_line(program: &str, path: &Path, line: u32) -> Vec<OsString> {
+    let name = Path::new(program).file_stem().unwrap_or_default().to_string_lossy();
+    let with_line = || {
+        let mut file = path.as_os_str().to_owned();
+        file.push(format!(":{line}"));
+        file
+    };
+    match &*name {
+        _ if line == 0 => vec![path.into()],
+        "vi" | "vim" | "nvim" | "view" | "nano" | "emacs" | "emacsclient" | "micro" | "kak"
+        | "joe" | "ne" | "mg" | "gvim" => vec![format!("+{line}").into(), path.into()],
+        "hx" | "helix" | "zed" | "subl" => vec![with_line()],
+        "code" | "codium" | "cursor" | "windsurf" => vec!["--goto".into(), with_line()],
+        _ => vec![path.into()],
+    }
+}
+
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)?.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn editors_that_are_known_are_told_the_line_and_others_get_the_file_alone() {
+        let words = |program| at_line(program, Path::new("a b.json"), 7);
+        assert_eq!(words("/usr/bin/vim"), ["+7", "a b.json"]);
+        assert_eq!(words("code"), ["--goto", "a b.json:7"]);
+        assert_eq!(words("hx"), ["a b.json:7"]);
+        assert_eq!(words("unheard-of"), ["a b.json"]);
+    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::config::answers::ScriptedAnswer;
+use crate::config::edit::entry::ShownEntry;
 use crate::config::history::HistoryRecord;
 use crate::config::saved::SavedCall;
 use crate::config::{LogLevel, RootConfig, ServerName};
@@ -79,6 +80,8 @@ pub enum Effect {
         /// Suffix of the temporary file, for example `.json`.
         suffix: &'static str,
     },
+    /// Open a file itself in `$EDITOR`, at a line.
+    EditFile(PathBuf, u32),
     /// Read a file for a field of a form.
     ReadFile(EditToken, PathBuf),
     /// Add a call to the saved ones beside the configuration.
@@ -124,6 +127,36 @@ pub enum ConfigCommand {
     },
     /// Forget the answer to an input.
     Forget(String),
+    /// Show an entry for editing.
+    OpenEntry(ServerName),
+    /// Write an entry.
+    SaveEntry(Box<Saving>),
+    /// Change the file without a form.
+    Change(Change),
+    /// Take the last edit back.
+    Undo,
+}
+
+/// An entry to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saving {
+    /// As it was shown; `None` for a new one.
+    pub before: Option<ShownEntry>,
+    /// As it is wanted, its name under [`crate::config::edit::entry::NAME`].
+    pub edited: Value,
+}
+
+/// A change of a file that needs no form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Listed but not started any more.
+    Disable(ServerName),
+    /// Started again.
+    Enable(ServerName),
+    /// A copy under a free name.
+    Duplicate(ServerName),
+    /// Gone.
+    Remove(ServerName),
 }
 
 /// Where an answer to an input is kept.

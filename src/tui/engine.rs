@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::config::edit::entry::ShownEntry;
 use crate::config::gate::Gate;
 use crate::config::{Environment, McpConfig};
 use crate::host::{Error, Host};
+use crate::text::SafeText;
 use crate::tui::effect::ConfigCommand;
 use crate::tui::model::{FileText, Situation};
 
+mod edits;
 mod inputs;
 mod work;
 
@@ -59,6 +62,12 @@ pub enum EngineEvent {
     Edited(Vec<FileText>),
     /// How the configuration stands: what waits for the person.
     Situation(Arc<Situation>),
+    /// An entry to edit.
+    Entry(Box<ShownEntry>),
+    /// An edited entry was written, or why not.
+    Saved(Result<SafeText, SafeText>),
+    /// Something the person asked for was done; a word about it.
+    Done(SafeText),
     /// Something the person asked for could not be done.
     Failed(Error),
     /// The host runs.

@@ -7,6 +7,7 @@ use crossterm::event::Event;
 use serde_json::Value;
 
 use crate::config::answers::Answers;
+use crate::config::edit::entry::ShownEntry;
 use crate::config::{McpConfig, ServerName};
 use crate::host::approvals::Drafted;
 use crate::host::cache::{CacheKey, CacheView};
@@ -57,6 +58,10 @@ pub enum Message {
     Config(Option<Arc<McpConfig>>, Vec<FileText>),
     /// The files as they are now; what was loaded before stays in use.
     Files(Vec<FileText>),
+    /// An entry to edit.
+    Entry(Box<ShownEntry>),
+    /// An edited entry was written, or why not.
+    Saved(Result<SafeText, SafeText>),
     /// How the configuration stands now.
     Situation(Arc<Situation>),
     /// A command of ours was done; a word about it.

@@ -269,6 +269,9 @@ impl Deck {
                 self.update(Message::EngineFailed(error)).await
             }
             EngineEvent::Situation(situation) => self.update(Message::Situation(situation)).await,
+            EngineEvent::Entry(entry) => self.update(Message::Entry(entry)).await,
+            EngineEvent::Saved(outcome) => self.update(Message::Saved(outcome)).await,
+            EngineEvent::Done(text) => self.update(Message::Done(text)).await,
             EngineEvent::Failed(error) => self.update(Message::Failed(error)).await,
             EngineEvent::Ready(host) => {
                 self.engine.attach(host.clone());
@@ -323,6 +326,7 @@ impl Deck {
                 self.resized()?;
             }
             Effect::Suspend => Box::pin(self.suspend()).await?,
+            Effect::EditFile(path, line) => self.edit_file(&path, line).await?,
             Effect::Edit { token, text, suffix } => {
                 let edited = self.edit(&text, suffix).await?;
                 Box::pin(self.update(Message::Edited(token, edited))).await?;
@@ -364,6 +368,21 @@ impl Deck {
         self.input.resume();
         self.resized()?;
         Ok(edited)
+    }
+
+    /// Hands the terminal to the editor on a file itself; what it saves is followed like any edit.
+    async fn edit_file(&mut self, path: &std::path::Path, line: u32) -> io::Result<()> {
+        self.input.pause();
+        self.session.leave()?;
+        let done = crate::tui::editor::open(path, line).await;
+        self.session.resume()?;
+        self.input.resume();
+        self.resized()?;
+        if let Err(reason) = done {
+            let error = Error::new(ErrorCode::Internal, reason.as_str());
+            Box::pin(self.update(Message::Failed(error))).await?;
+        }
+        Ok(())
     }
 
     fn quit_now(&mut self) {

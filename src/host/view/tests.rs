@@ -167,7 +167,7 @@ fn every_fact() -> Vec<Fact> {
     let open = BreakerView::Open { until: Timestamp(1), cause: SafeText::line("boom") };
     let kept = PendingRequest { id: ApprovalId(4), ..PendingRequest::clone(&request) };
     vec![
-        Fact::ConfigLoaded { files: vec!["mcp.json".into()], diagnostics: vec![] },
+        Fact::ConfigLoaded { files: vec!["mcp.json".into()], diagnostics: vec![], order: vec![] },
         Fact::ServerAdded {
             server: server(),
             transport: TransportKind::Stdio,

@@ -47,6 +47,14 @@ impl App {
             Action::Plan => {
                 Availability::when(self.model.situation.plan.is_some(), "no changed file waits")
             }
+            Action::AddServer | Action::EditFile => self.can_edit(),
+            Action::EditServer
+            | Action::DuplicateServer
+            | Action::ToggleServer
+            | Action::RemoveServer => self.can_edit_server(),
+            Action::UndoEdit => {
+                Availability::when(self.model.situation.undo, "there is no edit to take back")
+            }
             Action::Inputs => Availability::when(
                 !self.model.situation.inputs.is_empty(),
                 "the configuration declares no input",

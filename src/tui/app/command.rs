@@ -112,6 +112,13 @@ impl App {
             Action::Inputs => self.open_inputs(),
             Action::Rules => self.choose_rules(),
             Action::Roots => self.choose_roots(),
+            Action::AddServer
+            | Action::EditServer
+            | Action::EditFile
+            | Action::DuplicateServer
+            | Action::ToggleServer
+            | Action::RemoveServer
+            | Action::UndoEdit => self.edit_action(action, effects),
             Action::Restart | Action::StartStop | Action::Refresh | Action::ResetBreaker => {
                 self.command_server(action, effects);
             }
@@ -241,6 +248,7 @@ impl App {
             Pick::LogLevel(server, level) => {
                 effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
             }
+            Pick::Template(number) => self.open_template(number),
             Pick::Input(id) => self.open_input(&id),
             Pick::Approval(pick) => self.approval_pick(pick, effects),
             Pick::TourPage(_) => {}

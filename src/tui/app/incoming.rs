@@ -118,6 +118,8 @@ impl App {
             | Message::Opened(..)
             | Message::KeptAnswers(_)) => self.answer_message(message, effects),
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
+            Message::Entry(entry) => self.open_entry(*entry),
+            Message::Saved(outcome) => self.entry_saved(outcome),
             Message::Situation(situation) => self.situation(situation, effects),
             Message::FileExists(path, content) => self.ask_to_replace(path, content),
             Message::Checked(token, found) => self.call_checked(token, *found, effects),

@@ -23,6 +23,7 @@ impl App {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, effects),
             Event::Mouse(mouse) => self.mouse(mouse, effects),
             Event::Paste(text) if self.answer_paste(&text) => {}
+            Event::Paste(text) if self.entry_paste(&text) => {}
             Event::Paste(text) if self.call_paste(&text, effects) => {}
             Event::Paste(text) => self.paste(&text),
             Event::Resize(width, height) => {
@@ -34,7 +35,10 @@ impl App {
     }
 
     fn key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
-        if self.answer_key(key, effects) || self.call_key(key, effects) {
+        if self.answer_key(key, effects)
+            || self.entry_key(key, effects)
+            || self.call_key(key, effects)
+        {
             return;
         }
         let chord = Chord::pressed(key);
@@ -124,6 +128,9 @@ impl App {
             return self.settle(verdict, effects);
         }
         let Some(layout) = self.layout() else { return };
+        if self.is_editing() && super::calls::call_area(&layout).contains(at) {
+            return;
+        }
         if self.is_answering() && super::calls::call_area(&layout).contains(at) {
             if let Gesture::Scroll { delta, .. } = gesture {
                 self.answer_wheel(delta);

@@ -28,10 +28,12 @@ impl App {
         self.render_header(&cx, layout.header, buf);
         self.render_tabs(&cx, layout.tabs, buf);
         let rule = cx.style(Role::Rule);
-        if self.is_answering() || self.is_calling() {
+        if self.is_answering() || self.is_editing() || self.is_calling() {
             Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
             let screen = super::calls::call_area(&layout);
-            let _ = self.render_answer(screen, buf) || self.render_call(screen, buf);
+            let _ = self.render_answer(screen, buf)
+                || self.render_entry(screen, buf)
+                || self.render_call(screen, buf);
             if self.toast.is_some() {
                 Clear.render(layout.footer, buf);
                 self.render_footer(&cx, layout.footer, buf);

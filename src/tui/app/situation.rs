@@ -111,6 +111,7 @@ impl App {
         self.overlays.is_empty()
             && !self.is_calling()
             && !self.is_answering()
+            && !self.is_editing()
             && self.panes.get_mut(self.pane).typing().is_none()
     }
 

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::edits::Made;
 use super::{EngineEvent, FileSource, Masks, Source};
 use crate::config::gate::{Gate, Passed};
+use crate::config::overview::{SourceFile, sources, values};
 use crate::config::{
-    self, Diagnostic, Environment, LoadResult, Loaded, McpConfig, ReloadMode, ServerName,
-    SourceOptions, Watch, WatchOptions,
+    self, ConfigChange, Diagnostic, Environment, LoadResult, Loaded, McpConfig, ReloadMode,
+    ServerName, SourceOptions, Watch, WatchMode, WatchOptions,
 };
 use crate::host::{Error, ErrorCode, Host, ReloadPlan, Startup};
 use crate::secret::Secret;
@@ -47,7 +49,9 @@ pub(super) struct Work {
     /// The same, behind the gate.
     pub(super) passed: Passed,
     /// What the host runs.
-    running: Option<McpConfig>,
+    pub(super) running: Option<McpConfig>,
+    /// Edits of the person that can be taken back.
+    pub(super) edits: Vec<Made>,
     /// A changed configuration that waits for a yes, with what it would change.
     waiting: Option<(McpConfig, ReloadPlan)>,
     /// The next change is the person's own wish and is not asked about.
@@ -56,6 +60,8 @@ pub(super) struct Work {
     /// Inputs whose answers are in the keyring.
     pub(super) kept: BTreeSet<String>,
     pub(super) heard: mpsc::Sender<Heard>,
+    /// Whether the newest state of the files could be used.
+    sound: bool,
     revision: u64,
     /// Files are looked at by the clock.
     poll_only: bool,
@@ -80,17 +86,23 @@ pub(super) async fn run(
         latest: None,
         passed: Passed::default(),
         running: None,
+        edits: Vec::new(),
         waiting: None,
         expected: false,
         keyring: None,
         kept: BTreeSet::new(),
         heard,
+        sound: true,
         revision: 0,
         poll_only: false,
         events,
     };
     match source {
-        Source::Config(config) => work.begin(*config).await,
+        Source::Config(config) => {
+            work.passed.config = (*config).clone();
+            work.begin(*config).await;
+            work.tell().await;
+        }
         Source::Files(files) => work.open(*files).await,
     }
     loop {
@@ -155,6 +167,26 @@ impl Work {
             ConfigCommand::Approve { revision, servers } => self.approve(revision, &servers).await,
             ConfigCommand::Answer { id, value, keep } => self.answer(id, value, keep).await,
             ConfigCommand::Forget(id) => self.forget(&id),
+            ConfigCommand::OpenEntry(name) => self.open_entry(&name).await,
+            ConfigCommand::SaveEntry(saving) => self.save_entry(*saving).await,
+            ConfigCommand::Change(change) => self.change(change).await,
+            ConfigCommand::Undo => self.undo().await,
+        }
+    }
+
+    fn sources(&self) -> Vec<SourceFile> {
+        if self.files.files.is_empty() {
+            return Vec::new();
+        }
+        sources(&self.files.files, &self.files.environment, &self.passed.reviewed)
+    }
+
+    /// What runs, or would if it were let, with the origins of its values.
+    fn in_effect(&self) -> Loaded {
+        Loaded {
+            config: self.passed.config.clone(),
+            origins: self.passed.reviewed.origins.clone(),
+            ..Loaded::default()
         }
     }
 
@@ -193,7 +225,7 @@ impl Work {
         self.files.files.iter().filter_map(|path| read_masked(path)).collect()
     }
 
-    async fn send(&self, event: EngineEvent) {
+    pub(super) async fn send(&self, event: EngineEvent) {
         // A screen that is gone needs no news.
         let _ = self.events.send(event).await;
     }
@@ -210,6 +242,13 @@ impl Work {
             awaiting: self.passed.awaiting.clone(),
             inputs: self.inputs(),
             keyring: self.keyring.is_some(),
+            undo: !self.edits.is_empty(),
+            sources: self.sources(),
+            values: values(&self.in_effect()),
+            polling: match self.watch.as_ref().map(Watch::mode) {
+                Some(WatchMode::Polling(reason)) => Some(SafeText::line(&reason)),
+                _ => None,
+            },
             plan: self.waiting.as_ref().map(|(_, change)| change.clone()),
         };
         self.send(EngineEvent::Situation(Arc::new(situation))).await;
@@ -240,14 +279,23 @@ impl Work {
         self.send(EngineEvent::Refused(error, self.texts())).await;
     }
 
-    async fn changed(&mut self, result: LoadResult) {
-        self.waiting = None;
+    pub(super) async fn changed(&mut self, result: LoadResult) {
+        let waited = self.waiting.take();
+        if result.as_ref().ok() == self.latest.as_ref() && self.host.is_some() && self.sound {
+            // Our own edit, which is in use already.
+            self.waiting = waited;
+            return;
+        }
         let expected = std::mem::take(&mut self.expected);
+        self.sound = result.as_ref().is_ok_and(|loaded| !loaded.has_errors());
         match result {
             Ok(loaded) if !loaded.has_errors() => {
                 self.latest = Some(loaded);
                 let config = self.pass();
                 let ask = config.reload == ReloadMode::Ask && !expected;
+                let touches =
+                    |running: &McpConfig| !ConfigChange::between(running, &config).is_empty();
+                let ask = ask && self.running.as_ref().is_some_and(touches);
                 match self.host.clone() {
                     Some(host) if ask => self.plan(&host, config).await,
                     _ => self.take(config).await,

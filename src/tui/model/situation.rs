@@ -2,8 +2,10 @@
 //! changed file that is not used yet. Built by the engine thread, read by the screen.
 
 use crate::config::gate::Awaiting;
+use crate::config::overview::{ServerValues, SourceFile};
 use crate::config::{InputConfig, ServerName};
 use crate::host::ReloadPlan;
+use crate::text::SafeText;
 
 /// How the configuration stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +18,14 @@ pub struct Situation {
     pub inputs: Vec<InputView>,
     /// Whether answers can be kept in the keyring of the system.
     pub keyring: bool,
+    /// The files there are and what each contributes.
+    pub sources: Vec<SourceFile>,
+    /// Every value in effect.
+    pub values: Vec<ServerValues>,
+    /// Why changes of the files are looked for by the clock, when they are.
+    pub polling: Option<SafeText>,
+    /// Whether there is an edit to take back.
+    pub undo: bool,
     /// What a changed file would do that is not used yet.
     pub plan: Option<ReloadPlan>,
 }

@@ -27,6 +27,8 @@ pub enum Pick {
     SavedCall(String),
     /// Use a theme.
     Theme(String),
+    /// Add a server made like this template.
+    Template(usize),
     /// Answer an input of the configuration.
     Input(String),
     /// Turn the tour's page.

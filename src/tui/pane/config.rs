@@ -1,37 +1,40 @@
-//! The configuration: the file with problems at their lines, the effective values with secrets
-//! masked, the last reload.
+//! The configuration: the file with problems at their lines, where servers come from, the values in
+//! effect with secrets masked, what a reload did and would do.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::config::{Diagnostic, Severity, TransportConfig};
-use crate::host::Fact;
+use crate::config::{Diagnostic, Severity};
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Dur, Ink, ink};
+use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, Pen};
 
+mod views;
+
 /// What is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tab {
     #[default]
     File,
+    Sources,
     Effective,
     Reload,
 }
 
 impl Tab {
-    const ALL: [Self; 3] = [Self::File, Self::Effective, Self::Reload];
+    const ALL: [Self; 4] = [Self::File, Self::Sources, Self::Effective, Self::Reload];
 
     const fn title(self) -> &'static str {
         match self {
             Self::File => "file",
+            Self::Sources => "sources",
             Self::Effective => "effective values",
-            Self::Reload => "last reload",
+            Self::Reload => "reload",
         }
     }
 }
@@ -67,8 +70,9 @@ impl Pane for ConfigPane {
         self.problems.clear();
         match self.tab {
             Tab::File => file(ui.model, &mut doc, &mut self.problems),
-            Tab::Effective => effective(ui.model, &mut doc),
-            Tab::Reload => reload(ui.model, &mut doc),
+            Tab::Sources => views::sources(ui.model, &mut doc),
+            Tab::Effective => views::effective(ui.model, &mut doc),
+            Tab::Reload => views::reload(ui.model, &mut doc),
         }
         self.doc = doc;
         self.scroll(0, ui.area);
@@ -218,101 +222,5 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
                 problem(diagnostic, 4 + diagnostic.at.column.min(200) as u16, doc);
             }
         }
-    }
-}
-
-fn effective(model: &Model, doc: &mut Doc) {
-    let Some(config) = &model.config else {
-        doc.text(0, &"not known yet", Role::Muted);
-        return;
-    };
-    for server in config.servers.values().filter(|server| model.in_scope(&server.name)) {
-        doc.heading(Model::name(&server.name));
-        doc.field("transport", server.transport.kind().as_str(), Role::Text);
-        match &server.transport {
-            TransportConfig::Stdio(stdio) => {
-                let mut line = Ink::line(&stdio.command);
-                for argument in &stdio.args {
-                    line.push(ink!(" {}", Ink::line(argument)));
-                }
-                doc.field("command", line, Role::Text);
-                if let Some(cwd) = &stdio.cwd {
-                    doc.field("cwd", Ink::line(&cwd.display().to_string()), Role::Text);
-                }
-                for name in stdio.env.keys() {
-                    doc.field("env", ink!("{} = ***", Ink::line(name)), Role::Text);
-                }
-                if stdio.inherit_env {
-                    doc.field("environment", "the host's whole one", Role::Warning);
-                }
-            }
-            TransportConfig::Http(http)
-            | TransportConfig::Sse(http)
-            | TransportConfig::WebSocket(http) => {
-                doc.field("url", Ink::line(http.url.as_str()), Role::Text);
-                for name in http.headers.keys() {
-                    doc.field("header", ink!("{}: ***", Ink::line(name)), Role::Text);
-                }
-            }
-        }
-        for name in &server.dependencies {
-            doc.field("depends on", Model::name(name), Role::Text);
-        }
-        doc.field(
-            "timeouts",
-            ink!(
-                "request {}, start {}, stop {}",
-                Dur(server.request_timeout),
-                Dur(server.startup_timeout),
-                Dur(server.shutdown_timeout)
-            ),
-            Role::Text,
-        );
-        if server.disabled {
-            doc.field("disabled", "yes", Role::Warning);
-        }
-        doc.field(
-            "restart",
-            Ink::line(&format!("{:?}", server.restart.policy).to_lowercase()),
-            Role::Text,
-        );
-        doc.field(
-            "on timeout",
-            Ink::line(&format!("{:?}", server.on_timeout).to_lowercase()),
-            Role::Text,
-        );
-        doc.field(
-            "cache",
-            ink!("{} for {}", server.cache.enabled, Dur(server.cache.ttl)),
-            Role::Text,
-        );
-        for root in &server.roots {
-            doc.field("root", Ink::line(&root.uri), Role::Text);
-        }
-    }
-}
-
-fn reload(model: &Model, doc: &mut Doc) {
-    let Some((at, Fact::Reloaded { added, removed, changed, kept })) = &model.view.reload else {
-        doc.text(0, &"the file has not changed since the start", Role::Muted);
-        return;
-    };
-    doc.line(vec![(ink!("{} ago", model.ago(*at)), Role::Muted)]);
-    doc.gap();
-    for name in added {
-        doc.line(vec![(ink!("+ started    {}", Model::name(name)), Role::Added)]);
-    }
-    for name in removed {
-        doc.line(vec![(ink!("- stopped    {}", Model::name(name)), Role::Removed)]);
-    }
-    for (name, fields) in changed {
-        let fields = Ink::line(&fields.join(", "));
-        doc.line(vec![
-            (ink!("~ restarted  {}", Model::name(name)), Role::Changed),
-            (ink!("   because of {}", fields), Role::Muted),
-        ]);
-    }
-    for name in kept {
-        doc.line(vec![(ink!("  kept       {}", Model::name(name)), Role::Faint)]);
     }
 }

@@ -55,7 +55,7 @@ fn held(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     match config.and_then(|server| server.hold.as_ref()) {
         Some(Hold::Approval) => key(doc, "t", "look at it"),
         Some(Hold::Input(_)) => key(doc, "i", "answer it"),
-        None if model.situation.awaiting(&server.name).is_some() => {
+        None if model.situation.awaiting(&server.name).is_some_and(|a| a.runs_as_before) => {
             let text = "its entry changed and awaits your approval; it runs as you approved it";
             doc.line(vec![
                 (ink!("  {} {}", glyphs.hand, text), Role::Attention),
@@ -100,7 +100,8 @@ pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
             facts.push(ink!(" {} pid {}", glyphs.dot, pid));
         }
         if server.restarts > 0 {
-            facts.push(ink!(" {} {} restarts", glyphs.dot, server.restarts));
+            let s = plural(u64::from(server.restarts));
+            facts.push(ink!(" {} {} restart{}", glyphs.dot, server.restarts, s));
         }
         line.push((facts, Role::Muted));
     } else if let Some(exit) = server.exit.as_ref().filter(|exit| !exit.expected) {

@@ -1,0 +1,270 @@
+//! One entry of a file for a form: its value with secrets masked, the schema to edit it by, and the
+//! way back, on which a mask that was left alone becomes what it stands for. Secrets never leave.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::{EditError, find, parsed};
+use crate::config::mask::{masked_address, masked_arguments};
+use crate::config::{ServerName, json_schema};
+use crate::secret::MASK;
+
+/// An entry as it may be shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownEntry {
+    /// The file it stands in.
+    pub file: PathBuf,
+    /// Its name.
+    pub name: ServerName,
+    /// Its value, secrets masked.
+    pub shown: Value,
+}
+
+/// Objects whose values are secrets unless they are references.
+const SECRET_OBJECTS: [&str; 2] = ["env", "headers"];
+
+/// Reads an entry for showing.
+///
+/// # Errors
+/// When the file cannot be read or parsed, or has no such server.
+pub fn shown(file: &Path, name: &ServerName) -> Result<ShownEntry, EditError> {
+    let written = written(&std::fs::read_to_string(file)?, name)?;
+    Ok(ShownEntry { file: file.to_path_buf(), name: name.clone(), shown: masked(&written) })
+}
+
+/// The entry as it stands in a text.
+pub(super) fn written(text: &str, name: &ServerName) -> Result<Value, EditError> {
+    let doc = parsed(text.strip_prefix('\u{feff}').unwrap_or(text))?;
+    let found = find(&doc.root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))?;
+    let mut value = found.node.to_json();
+    if found.parent.is_list()
+        && let Some(entry) = value.as_object_mut()
+    {
+        // There it is the name.
+        entry.shift_remove("id");
+    }
+    Ok(value)
+}
+
+/// What to write for an edited entry of a text.
+///
+/// # Errors
+/// [`EditError::Refused`] when the entry is another meanwhile, or a mask stands where nothing was
+/// masked.
+pub fn restored(text: &str, before: &ShownEntry, edited: &Value) -> Result<Value, EditError> {
+    let written = written(text, &before.name)?;
+    if masked(&written) != before.shown {
+        return Err(EditError::Refused(format!(
+            "`{}` was changed in the file meanwhile: nothing was written; leave and edit it again",
+            before.name
+        )));
+    }
+    unmasked(edited, &before.shown, &written)
+}
+
+/// An entry with its secrets masked; references to variables and inputs stay, they are none.
+pub fn masked(entry: &Value) -> Value {
+    let mut out = entry.clone();
+    let Some(map) = out.as_object_mut() else { return out };
+    for of in SECRET_OBJECTS {
+        for (_, value) in map.get_mut(of).and_then(Value::as_object_mut).into_iter().flatten() {
+            if !value.is_null() && !value.as_str().is_some_and(is_reference) {
+                *value = json!(MASK);
+            }
+        }
+    }
+    if let Some(args) = strings(map.get("args")) {
+        map.insert("args".to_owned(), json!(masked_arguments(args)));
+    }
+    for key in ["url", "httpUrl", "serverUrl"] {
+        if let Some(url) = map.get(key).and_then(Value::as_str) {
+            let url = masked_address(url);
+            map.insert(key.to_owned(), json!(url));
+        }
+    }
+    out
+}
+
+/// Whether a value is nothing but a reference, perhaps behind the word of an authorisation scheme.
+fn is_reference(value: &str) -> bool {
+    let value = ["Bearer ", "Basic ", "token "]
+        .iter()
+        .find_map(|scheme| value.strip_prefix(scheme))
+        .unwrap_or(value);
+    value.is_empty()
+        || value.strip_prefix("${").and_then(|v| v.strip_suffix('}')).is_some_and(|inside| {
+            // A default may hold the secret itself.
+            !inside.contains(['{', '}']) && !inside.contains(":-")
+        })
+}
+
+fn strings(value: Option<&Value>) -> Option<Vec<String>> {
+    let list = value?.as_array()?;
+    list.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+}
+
+/// Puts what a mask stands for in its place again.
+fn unmasked(edited: &Value, shown: &Value, written: &Value) -> Result<Value, EditError> {
+    let mut out = edited.clone();
+    let Some(map) = out.as_object_mut() else { return Ok(out) };
+    let missing = |place: &str| {
+        EditError::Refused(format!(
+            "{place}: type the value; {MASK} only stands for one that was hidden"
+        ))
+    };
+    for of in SECRET_OBJECTS {
+        for (key, value) in map.get_mut(of).and_then(Value::as_object_mut).into_iter().flatten() {
+            if *value == json!(MASK) {
+                let hidden = shown.get(of).and_then(|o| o.get(key)) == Some(&json!(MASK));
+                let before = written.get(of).and_then(|o| o.get(key)).filter(|_| hidden);
+                *value = before.cloned().ok_or_else(|| missing(&format!("{of}.{key}")))?;
+            }
+        }
+    }
+    if let (Some(args), Some(old_shown), Some(old)) =
+        (strings(map.get("args")), strings(shown.get("args")), strings(written.get("args")))
+    {
+        let hidden = |word: &str| word.contains(MASK);
+        let mut stand_ins: Vec<(&String, &String)> = old_shown
+            .iter()
+            .zip(&old)
+            .filter(|(shown, old)| hidden(shown) && shown != old)
+            .collect();
+        let mut whole = Vec::with_capacity(args.len());
+        for (i, word) in args.iter().enumerate() {
+            match stand_ins.iter().position(|(shown, _)| *shown == word) {
+                Some(at) => whole.push(stand_ins.remove(at).1.clone()),
+                None if hidden(word) && !old.contains(word) => {
+                    return Err(missing(&format!("args[{i}]")));
+                }
+                None => whole.push(word.clone()),
+            }
+        }
+        map.insert("args".to_owned(), json!(whole));
+    }
+    for key in ["url", "httpUrl", "serverUrl"] {
+        let Some(url) = map.get(key).and_then(Value::as_str) else { continue };
+        if url.contains(MASK) {
+            let same = shown.get(key).and_then(Value::as_str) == Some(url);
+            let before = written.get(key).filter(|_| same).cloned();
+            map.insert(key.to_owned(), before.ok_or_else(|| missing(key))?);
+        }
+    }
+    Ok(out)
+}
+
+/// The key of the name in a form; no setting is called like this.
+pub const NAME: &str = "(name)";
+
+/// The schema to edit an entry by: the settings that fit how the server is reached, the name first.
+pub fn schema(entry: &Value) -> Value {
+    let whole = json_schema();
+    let has = |key: &str| entry.get(key).is_some();
+    let remote = has("url") || has("httpUrl") || has("serverUrl");
+    let process = has("command") || !remote;
+    let other: &[&str] = match (process, remote) {
+        (true, false) => &["url", "headers"],
+        (false, true) => &["command", "args", "env", "envFile", "cwd", "inheritEnv"],
+        _ => &[],
+    };
+    let spelling = ["transport", "id", "httpUrl", "serverUrl", "dependsOn"];
+    let mut properties = Map::new();
+    let name = json!({ "type": "string", "title": "name", "minLength": 1,
+        "description": "Its tools are called by it: NAME.tool" });
+    properties.insert(NAME.to_owned(), name);
+    let all = whole.pointer("/$defs/server/properties").and_then(Value::as_object);
+    for (key, schema) in all.into_iter().flatten() {
+        let left_out = other.contains(&key.as_str())
+            || spelling.contains(&key.as_str())
+            || (key.ends_with("Ms") && key != "Ms");
+        if has(key) || !left_out {
+            properties.insert(key.clone(), schema.clone());
+        }
+    }
+    // Values of the environment are written as text; a file may hold numbers too.
+    let texts = |env: &Value| env.as_object().is_some_and(|e| e.values().all(Value::is_string));
+    if let Some(env) = properties.get_mut("env")
+        && entry.get("env").is_none_or(texts)
+    {
+        env["additionalProperties"] = json!({ "type": "string" });
+    }
+    let mut required = vec![NAME];
+    if process && !remote {
+        required.push("command");
+    }
+    json!({ "type": "object", "properties": properties, "required": required,
+        "$defs": whole.get("$defs").cloned().unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{"servers":{"a":{"command":"x",
+        "args":["--token","s3cret-one","-v","--token","s3cret-two","${REF}"],
+        "env":{"K":"s3cret","N":7,"R":"${K}","B":"Bearer ${T}","D":"${X:-s3cret}"},
+        "vendor":{"kept":true}}}}"#;
+
+    fn open(text: &str) -> ShownEntry {
+        let name = ServerName::new("a");
+        let shown = masked(&written(text, &name).expect("there"));
+        ShownEntry { file: "mcp.json".into(), name, shown }
+    }
+
+    #[test]
+    fn no_secret_is_shown_and_references_are() {
+        let entry = open(TEXT);
+        let text = entry.shown.to_string();
+        assert!(!text.contains("s3cret"), "{text}");
+        assert_eq!(entry.shown["env"]["R"], "${K}");
+        assert_eq!(entry.shown["env"]["B"], "Bearer ${T}");
+        assert_eq!(entry.shown["args"][5], "${REF}");
+    }
+
+    #[test]
+    fn what_was_left_alone_comes_back_and_what_was_typed_stays() {
+        let entry = open(TEXT);
+        let same = restored(TEXT, &entry, &entry.shown).expect("restored");
+        assert_eq!(same, written(TEXT, &entry.name).expect("there"));
+        let mut edited = entry.shown.clone();
+        edited["env"]["K"] = json!("typed");
+        edited["args"] = json!(["-v", "--token", MASK, "--token", MASK, "new"]);
+        let out = restored(TEXT, &entry, &edited).expect("restored");
+        assert_eq!(out["env"]["K"], "typed");
+        assert_eq!(out["env"]["N"], 7);
+        assert_eq!(
+            out["args"],
+            json!(["-v", "--token", "s3cret-one", "--token", "s3cret-two", "new"])
+        );
+    }
+
+    #[test]
+    fn a_mask_that_stands_for_nothing_and_an_entry_that_changed_are_refused() {
+        let entry = open(TEXT);
+        for place in ["env", "headers"] {
+            let mut edited = entry.shown.clone();
+            edited[place] = json!({ "NEW": MASK });
+            assert!(matches!(restored(TEXT, &entry, &edited), Err(EditError::Refused(_))));
+        }
+        let mut edited = entry.shown.clone();
+        edited["args"] = json!(["--other=***"]);
+        assert!(matches!(restored(TEXT, &entry, &edited), Err(EditError::Refused(_))));
+        let newer = TEXT.replace("\"-v\"", "\"-vv\"");
+        assert!(matches!(restored(&newer, &entry, &entry.shown), Err(EditError::Refused(_))));
+    }
+
+    #[test]
+    fn the_schema_has_what_fits_the_entry_and_what_the_entry_has() {
+        let keys = |entry: Value| -> Vec<String> {
+            schema(&entry)["properties"].as_object().expect("an object").keys().cloned().collect()
+        };
+        let process = keys(json!({ "command": "x", "dependsOn": [] }));
+        let has = |keys: &[String], key: &str| keys.iter().any(|k| k == key);
+        assert_eq!(process[0], NAME);
+        assert!(has(&process, "args") && has(&process, "dependsOn") && !has(&process, "url"));
+        assert!(!has(&process, "timeoutMs"));
+        let remote = keys(json!({ "url": "http://h" }));
+        assert!(has(&remote, "headers") && !has(&remote, "command"));
+    }
+}

@@ -1,0 +1,229 @@
+//! Edits of the person written into the files: by pieces, checked before anything is written, with
+//! an undo. What the person typed is approved by typing it; what was never approved stays so.
+
+use std::path::{Path, PathBuf};
+
+use super::EngineEvent;
+use super::work::Work;
+use crate::config::edit::entry::{self, NAME};
+use crate::config::edit::{Edit, EditError, Undo, apply, write_with_backup};
+use crate::config::gate::Gate;
+use crate::config::trust::Verdict;
+use crate::config::{self, ServerName, load_text};
+use crate::text::SafeText;
+use crate::tui::effect::{Change, Saving};
+
+/// Edits that can be taken back.
+const UNDO: usize = 50;
+
+/// An edit that was made.
+pub(super) struct Made {
+    undo: Undo,
+    /// The servers it is about.
+    servers: Vec<ServerName>,
+    /// What it was, in words.
+    words: String,
+}
+
+impl Work {
+    /// Shows an entry to the person.
+    pub(super) async fn open_entry(&mut self, name: &ServerName) {
+        let file = self.file_of(name);
+        match entry::shown(&file, name) {
+            Ok(entry) => self.send(EngineEvent::Entry(Box::new(entry))).await,
+            Err(error) => self.fail(error.to_string()).await,
+        }
+    }
+
+    /// Writes what the person made of an entry.
+    pub(super) async fn save_entry(&mut self, saving: Saving) {
+        let file = match &saving.before {
+            Some(before) => before.file.clone(),
+            None => self.files.files.last().cloned().unwrap_or_default(),
+        };
+        let done = self.saved(&file, &saving);
+        let outcome = match done {
+            Ok(made) => {
+                let words = made.words.clone();
+                self.made(made).await;
+                Ok(SafeText::line(&format!("{words}   z takes it back")))
+            }
+            Err(error) => Err(SafeText::line(&error.to_string())),
+        };
+        self.send(EngineEvent::Saved(outcome)).await;
+    }
+
+    fn saved(&self, file: &Path, saving: &Saving) -> Result<Made, EditError> {
+        let mut edited = saving.edited.clone();
+        let name = edited.as_object_mut().and_then(|entry| entry.shift_remove(NAME));
+        let name = ServerName::new(name.as_ref().and_then(|n| n.as_str()).unwrap_or_default());
+        let text = read(file)?;
+        match &saving.before {
+            None => {
+                let edit = Edit::Add { name: name.clone(), entry: edited };
+                let words = format!("{name} was added");
+                self.write(file, text, &[edit], (vec![name], words))
+            }
+            Some(before) => {
+                let whole = text.clone().unwrap_or_default();
+                let entry = entry::restored(&whole, before, &edited)?;
+                let mut edits = vec![Edit::Replace { name: before.name.clone(), entry }];
+                let mut servers = vec![before.name.clone()];
+                if name != before.name {
+                    edits.push(Edit::Rename { name: before.name.clone(), to: name.clone() });
+                    servers.insert(0, name.clone());
+                }
+                self.write(file, text, &edits, (servers, format!("{name} was saved")))
+            }
+        }
+    }
+
+    /// Makes a change that needs no form.
+    pub(super) async fn change(&mut self, change: Change) {
+        let (name, edit, servers, words) = match change {
+            Change::Disable(name) => {
+                let words = format!("{name} is switched off");
+                (name.clone(), Edit::Disable { name: name.clone() }, vec![name], words)
+            }
+            Change::Enable(name) => {
+                let words = format!("{name} is switched on");
+                (name.clone(), Edit::Enable { name: name.clone() }, vec![name], words)
+            }
+            Change::Remove(name) => {
+                let words = format!("{name} was removed");
+                (name.clone(), Edit::Remove { name: name.clone() }, vec![name], words)
+            }
+            Change::Duplicate(name) => {
+                let copy = self.free_name(&name);
+                let words = format!("{copy} is a copy of {name}");
+                let edit = Edit::Duplicate { name: name.clone(), copy: copy.clone() };
+                (name.clone(), edit, vec![copy, name], words)
+            }
+        };
+        let file = self.file_of(&name);
+        let done = read(&file).and_then(|text| self.write(&file, text, &[edit], (servers, words)));
+        match done {
+            Ok(made) => {
+                let words = made.words.clone();
+                self.made(made).await;
+                self.done(&format!("{words}   z takes it back")).await;
+            }
+            Err(error) => self.fail(error.to_string()).await,
+        }
+    }
+
+    /// Takes the last edit back, unless the file is another by now.
+    pub(super) async fn undo(&mut self) {
+        let Some(made) = self.edits.pop() else {
+            return self.fail("there is no edit to take back".to_owned()).await;
+        };
+        let trusted = self.trusted();
+        match made.undo.undo() {
+            Ok(()) => {
+                self.written(&made.servers, &trusted, false).await;
+                self.done(&format!("taken back: {}", made.words)).await;
+            }
+            Err(error) => self.fail(error.to_string()).await,
+        }
+    }
+
+    fn write(
+        &self,
+        file: &Path,
+        before: Option<String>,
+        edits: &[Edit],
+        (servers, words): (Vec<ServerName>, String),
+    ) -> Result<Made, EditError> {
+        let start = before.clone().unwrap_or_default();
+        let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
+        let removes = matches!(edits, [Edit::Remove { .. } | Edit::Disable { .. }]);
+        if !removes {
+            self.check(file, &after, servers.first())?;
+        }
+        let environment = &self.files.environment;
+        let undo = write_with_backup(file, before, after, environment)?;
+        Ok(Made { undo, servers, words })
+    }
+
+    /// Refuses an entry that could not be used.
+    fn check(&self, file: &Path, text: &str, name: Option<&ServerName>) -> Result<(), EditError> {
+        let problems = match load_text(file, text, &self.files.environment) {
+            Ok(loaded) => loaded.diagnostics,
+            Err(problems) => problems,
+        };
+        // Servers of other files are not seen here; reading all of them will tell.
+        let wrong = problems
+            .iter()
+            .find(|d| d.is_error() && d.server.as_ref() == name && d.rule != "config/dependency");
+        let Some(wrong) = wrong else { return Ok(()) };
+        let pointer = wrong.pointer.rsplit('/').next().unwrap_or_default();
+        let help = wrong.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+        Err(EditError::Refused(format!("{pointer}: {}{help}", wrong.message)))
+    }
+
+    async fn made(&mut self, made: Made) {
+        let trusted = self.trusted();
+        let added = made.servers.len() == 1 && !self.knows(&made.servers[0]);
+        let servers = made.servers.clone();
+        self.edits.push(made);
+        let over = self.edits.len().saturating_sub(UNDO);
+        self.edits.drain(..over);
+        self.written(&servers, &trusted, added).await;
+    }
+
+    fn knows(&self, name: &ServerName) -> bool {
+        self.passed.reviewed.config.servers.contains_key(name)
+            || self.passed.reviewed.left_out.contains(name)
+    }
+
+    /// The servers that are approved as they stand in the files now.
+    fn trusted(&self) -> Vec<ServerName> {
+        let Gate::Guarded(store) = &self.files.gate else { return Vec::new() };
+        let reviews = store.review(&self.passed.reviewed).into_iter();
+        reviews.filter(|r| r.verdict == Verdict::Approved).map(|r| r.server).collect()
+    }
+
+    /// Our own edit is on the disk: it is loaded, approved as far as what it was made of was
+    /// approved, and applied.
+    async fn written(&mut self, servers: &[ServerName], trusted: &[ServerName], typed: bool) {
+        let result = config::load(&self.files.files, &self.files.environment);
+        if let (Ok(loaded), true) = (&result, typed || servers.iter().any(|s| trusted.contains(s)))
+        {
+            let from = (self.files.files.as_slice(), &self.files.environment);
+            let passed = self.files.gate.pass(loaded.clone(), from, self.running.as_ref());
+            if let Gate::Guarded(store) = &mut self.files.gate
+                && let Err(error) = store.approve(&passed.reviewed, servers)
+            {
+                tracing::warn!(%error, "an edit of the person could not be remembered as approved");
+                store.approve_for_session(&passed.reviewed, servers);
+            }
+        }
+        self.expected = true;
+        self.changed(result).await;
+    }
+
+    async fn done(&self, words: &str) {
+        self.send(EngineEvent::Done(SafeText::line(words))).await;
+    }
+
+    /// The file an entry stands in; the one that wins when it is nowhere.
+    fn file_of(&self, name: &ServerName) -> PathBuf {
+        let known = self.passed.reviewed.config.servers.get(name).map(|s| s.at.file.clone());
+        known.or_else(|| self.files.files.last().cloned()).unwrap_or_default()
+    }
+
+    fn free_name(&self, name: &ServerName) -> ServerName {
+        let numbered = (2..).map(|n| ServerName::new(&format!("{name}-{n}")));
+        let mut free = numbered.filter(|name| !self.knows(name));
+        free.next().unwrap_or_else(|| name.clone())
+    }
+}
+
+/// The text of a file; nothing when it does not exist yet.
+fn read(file: &Path) -> Result<Option<String>, EditError> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
