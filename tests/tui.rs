@@ -10,9 +10,7 @@ use mcpdeck::config::discover::Scope;
 use mcpdeck::config::edit::entry::ShownEntry;
 use mcpdeck::config::gate::Gate;
 use mcpdeck::config::overview::{SourceFile, values};
-use mcpdeck::config::{
-    Environment, InputConfig, InputKind, LogLevel, TrustStore, load_text,
-};
+use mcpdeck::config::{Environment, InputConfig, InputKind, LogLevel, TrustStore, load_text};
 use mcpdeck::host::logs::{LogRecord, LogSource};
 use mcpdeck::host::ring::Batch;
 use mcpdeck::host::traffic::{Direction, MessageKind, TrafficRecord};
@@ -225,7 +223,7 @@ fn situation() -> Situation {
 #[test]
 fn the_screens_of_configuration_read_as_recorded() {
     let sizes = [(80, 24), (120, 40)];
-    let mut at = |name: &str, keys: &[KeyCode]| {
+    let at = |name: &str, keys: &[KeyCode]| {
         for (width, height) in sizes {
             let mut app = app("typical");
             app.update(Message::Resize(width, height));

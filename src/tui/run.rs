@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -18,7 +17,6 @@ use crate::config::saved::SavedCalls;
 use crate::host::approvals::Drafter;
 use crate::host::clock::Clock;
 use crate::host::{Error, ErrorCode};
-use crate::text::SafeText;
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw, Setup};
 use crate::tui::effect::Effect;
@@ -32,6 +30,8 @@ use crate::tui::session::{PanicGuard, Session, refuse_terminal};
 use crate::tui::signal::{Signal, Signals};
 use crate::tui::state::{Places, read_prefs};
 use crate::tui::theme::ColorDepth;
+
+mod outside;
 
 /// Grace of the servers when the terminal is gone: the program is to be gone soon too.
 const GRACE_WITHOUT_TERMINAL: Duration = Duration::from_millis(1_200);
@@ -332,55 +332,6 @@ impl Deck {
                 Box::pin(self.update(Message::Edited(token, edited))).await?;
             }
             effect => self.runner.perform(effect),
-        }
-        Ok(())
-    }
-
-    /// OSC 52: the terminal puts it on the clipboard, also through ssh. The text is base64, so
-    /// nothing in it can reach the terminal as a sequence.
-    fn copy(&mut self, text: &str) -> io::Result<()> {
-        let encoded = base64::engine::general_purpose::STANDARD.encode(text);
-        self.session.write(format!("\x1b]52;c;{encoded}\x07").as_bytes())
-    }
-
-    fn resized(&mut self) -> io::Result<()> {
-        self.app.update(Message::Repainted);
-        let (width, height) = self.session.size()?;
-        self.app.update(Message::Resize(width, height));
-        Ok(())
-    }
-
-    async fn suspend(&mut self) -> io::Result<()> {
-        self.input.pause();
-        self.session.leave()?;
-        self.signals.stop_job().await;
-        self.session.resume()?;
-        self.input.resume();
-        self.resized()
-    }
-
-    /// Hands the terminal to `$VISUAL` or `$EDITOR` and takes it back.
-    async fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Result<String, SafeText>> {
-        self.input.pause();
-        self.session.leave()?;
-        let edited = crate::tui::editor::edit(text, suffix).await;
-        self.session.resume()?;
-        self.input.resume();
-        self.resized()?;
-        Ok(edited)
-    }
-
-    /// Hands the terminal to the editor on a file itself; what it saves is followed like any edit.
-    async fn edit_file(&mut self, path: &std::path::Path, line: u32) -> io::Result<()> {
-        self.input.pause();
-        self.session.leave()?;
-        let done = crate::tui::editor::open(path, line).await;
-        self.session.resume()?;
-        self.input.resume();
-        self.resized()?;
-        if let Err(reason) = done {
-            let error = Error::new(ErrorCode::Internal, reason.as_str());
-            Box::pin(self.update(Message::Failed(error))).await?;
         }
         Ok(())
     }

@@ -150,6 +150,14 @@ pub(super) fn remove_at(doc: &Doc, parent: &Node, index: usize) -> String {
             // The space before it goes with it; what follows keeps the space before itself.
             let before = text.get(..start).unwrap_or_default();
             start = before.trim_end_matches([' ', '\t']).len();
+            // Where the bracket closes on this line, the line break goes too, unless a comment
+            // would take the bracket in.
+            let previous = children.get(index - 1).map_or(0, |previous| previous.end);
+            let gap = comma_in(&text, previous..child.start).map_or(child.start, |at| at + 1);
+            let blank = text.get(gap..child.start).is_some_and(|t| t.trim().is_empty());
+            if alone_before && index + 1 == children.len() && blank {
+                start = gap;
+            }
         } else if index + 1 < children.len() {
             let rest = text.get(end..limit.max(end)).unwrap_or_default();
             end += rest.len() - rest.trim_start_matches([' ', '\t']).len();
