@@ -236,7 +236,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     deck.keys("e");
     deck.wait("edit one");
     assert!(!deck.raw().contains("canary-61"), "a secret was shown");
-    deck.keys("\x1b[B\x1b[B\x1b[B\x1b[B\x1b[B");
+    deck.keys(&"\x1b[B".repeat(6));
     deck.wait("adds an item");
     deck.keys("\r--quiet");
     deck.wait("--quiet");
@@ -264,8 +264,9 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     let removed = text(&file);
     assert!(!removed.contains("\"one\"") && removed.contains("// the end"), "{removed}");
     deck.keys("z");
-    deck.wait("1 ready");
+    deck.wait("taken back: one was removed");
     assert_eq!(text(&file), before);
+    deck.wait("1 ready");
     deck.quit();
 }
 
