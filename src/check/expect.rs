@@ -6,6 +6,7 @@
 pub mod sample;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -287,9 +288,11 @@ fn prompt_arguments(prompt: &Value) -> impl Iterator<Item = (&str, bool)> {
 fn compare(expected: &ServerExpectation, subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, wanted) in &expected.tools {
-        match subject.tools().find(|tool| tool.id() == name) {
-            Some(tool) => compare_tool(wanted, &tool, &mut findings),
-            None => findings.push(missing("expect/missing-tool", "tools", "tool", name)),
+        if let Some(tool) = subject.tools().find(|tool| tool.id() == name) {
+            compare_tool(wanted, &tool, &mut findings);
+        } else {
+            let have = subject.tools().map(|tool| tool.id());
+            findings.push(missing("expect/missing-tool", ("tools", "tool"), name, have));
         }
     }
     for pattern in &expected.forbidden {
@@ -302,9 +305,11 @@ fn compare(expected: &ServerExpectation, subject: &Subject) -> Vec<Finding> {
     }
     for (name, wanted) in &expected.prompts {
         let is = |p: &&std::sync::Arc<Value>| p.get("name").and_then(Value::as_str) == Some(name);
-        match subject.prompts.iter().find(is) {
-            Some(prompt) => compare_prompt(name, wanted, prompt, &mut findings),
-            None => findings.push(missing("expect/missing-prompt", "prompts", "prompt", name)),
+        if let Some(prompt) = subject.prompts.iter().find(is) {
+            compare_prompt(name, wanted, prompt, &mut findings);
+        } else {
+            let have = subject.prompts.iter().filter_map(|p| p.get("name")?.as_str());
+            findings.push(missing("expect/missing-prompt", ("prompts", "prompt"), name, have));
         }
     }
     let listed = |uri: &str| {
@@ -314,14 +319,31 @@ fn compare(expected: &ServerExpectation, subject: &Subject) -> Vec<Finding> {
         has(&subject.resources, "uri") || has(&subject.templates, "uriTemplate")
     };
     for uri in expected.resources.iter().filter(|uri| !listed(uri)) {
-        findings.push(missing("expect/missing-resource", "resources", "resource", uri));
+        let all = subject.resources.iter().filter_map(|r| r.get("uri")?.as_str());
+        let have =
+            all.chain(subject.templates.iter().filter_map(|t| t.get("uriTemplate")?.as_str()));
+        findings.push(missing("expect/missing-resource", ("resources", "resource"), uri, have));
     }
     findings
 }
 
-fn missing(rule: &'static str, list: &str, noun: &str, name: &str) -> Finding {
+/// What is expected and not there, with what is there under a similar name.
+fn missing<'a>(
+    rule: &'static str,
+    (list, noun): (&str, &str),
+    name: &str,
+    have: impl Iterator<Item = &'a str>,
+) -> Finding {
+    let near = have
+        .map(|other| (strsim::jaro_winkler(name, other), other))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(score, _)| *score > 0.8);
     let name = brief(name, 80);
-    finding(rule, format!("{list}/{name}"), format!("{noun} `{name}` is expected"))
+    let mut message = format!("{noun} `{name}` is expected");
+    if let Some((_, other)) = near {
+        let _ = write!(message, "; there is `{}`", brief(other, 80));
+    }
+    finding(rule, format!("{list}/{name}"), message)
 }
 
 fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<Finding>) {
@@ -342,9 +364,9 @@ fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<F
             fail(name, format!("parameter `{}` {is}, expected {should}", brief(name, 60)));
         }
         if expected.required.is_some_and(|wanted| wanted != required) {
-            let is = if required { "required" } else { "optional" };
-            let message = format!("parameter `{}` is {is}, expected the opposite", brief(name, 60));
-            fail(name, message);
+            let words = ["optional", "required"];
+            let (is, should) = (words[usize::from(required)], words[usize::from(!required)]);
+            fail(name, format!("parameter `{}` is {is}, expected {should}", brief(name, 60)));
         }
     }
     if wanted.exact {

@@ -81,6 +81,23 @@ fn the_first_expectations_hold_and_sample_calls_are_made() {
     let (code, report) = json_of(&bench, &[]);
     assert_eq!(code, Some(1));
     assert_eq!(rules(&report["servers"][0]), ["expect/missing-tool", "expect/sample"]);
+    file["servers"]["s"] = json!({"tools": {"look_ups": {"parameters": {"q": {"type": "integer"}}},
+        "look_up": {"parameters": {"q": {"type": "integer", "required": false}, "z": {}}, "exact": true}},
+        "prompts": {"p": {}}, "resources": ["r://x"], "forbidden": ["look*"]});
+    bench.write("mcp.expect.json", &file.to_string());
+    let (_, report) = json_of(&bench, &[]);
+    let all = report["servers"][0]["findings"].as_array().expect("findings");
+    let said: Vec<&str> = all.iter().filter_map(|f| f["message"].as_str()).collect();
+    let want = [
+        "the tool matches the forbidden `look*`",
+        "prompt `p` is expected",
+        "resource `r://x` is expected",
+        "tool `look_ups` is expected; there is `look_up`",
+        "parameter `q` is required, expected optional",
+        "parameter `q` is string, expected integer",
+        "parameter `z` is expected",
+    ];
+    assert_eq!(said, want);
     bench.write("mcp.expect.json", r#"{"servers": {"s": {"tols": {}}}}"#);
     let done = check(&bench, &[]);
     assert_eq!(done.code, Some(2), "a typing error in the gate is no expectation");

@@ -105,6 +105,7 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         "missing": {"command": "no-such-program-anywhere"},
         "dying": mock("dying", dying),
         "hanging": bench.mock("hanging", &json!({"on": {"*": [], "start": {"wait": "stdinClosed"}}}), &json!({"startupTimeout": 2})),
+        "deaf": bench.mock("deaf", &json!({"on": {"initialize": [], "server/discover": [], "stdinClosed": []}}), &json!({"startupTimeout": 2, "shutdownTimeout": 4})),
         "noisy": mock("noisy", noisy),
         "hostile": mock("hostile", json!({"tools": [hostile]})),
         "stubborn": bench.mock("stubborn", &stubborn, &json!({"shutdownTimeout": 1})),
@@ -120,6 +121,7 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         ("missing", "incomplete", "start/executable"),
         ("dying", "incomplete", "start/exited"),
         ("hanging", "incomplete", "start/timeout"),
+        ("deaf", "incomplete", "start/timeout"),
         ("noisy", "violated", "stdout/pollution"),
         ("hostile", "violated", "text/hidden"),
         ("hostile", "violated", "text/instruction"),
@@ -133,6 +135,14 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
     let dying = server("dying");
     assert_eq!(dying["exit"]["code"], 3);
     assert!(dying["stderrTail"].to_string().contains("no token, no service"), "{dying:#}");
+    let deaf = server("deaf");
+    let said = deaf["findings"][0]["message"].as_str().expect("a message");
+    assert!(
+        said.contains("no byte") && !said.contains(" 0.0 s"),
+        "of the attempt that had time: {said}"
+    );
+    let took = |name: &str| server(name)["durationMs"].as_u64().expect("a time");
+    assert!(took("missing") < took("deaf"), "a server's time ends when it failed");
     let good = server("good");
     assert_eq!(good["verdict"], "ok");
     assert_eq!(rules(&good), [""; 0]);

@@ -79,7 +79,10 @@ fn engine_step(
         Some(Seen::Ok) => StepStatus::Ok,
         Some(Seen::Failed) => StepStatus::Failed,
         // Still running when the server was given up: that is where it failed.
-        Some(Seen::Running) if server.state == ServerState::Unavailable && !failed => {
+        Some(Seen::Running)
+            if !failed
+                && (server.state == ServerState::Unavailable || subject.interrupted.is_some()) =>
+        {
             StepStatus::Failed
         }
         Some(Seen::Skipped) => StepStatus::Skipped,
@@ -92,6 +95,7 @@ fn engine_step(
         // A process id differs from run to run and says nothing after it.
         ("spawn", StepStatus::Ok) => String::new(),
         ("handshake", StepStatus::Ok) => subject.protocol_version.clone().unwrap_or_default(),
+        (_, StepStatus::Failed) if subject.interrupted.is_some() => "interrupted".to_owned(),
         // What the connection saw of a process that ended depends on who was faster; how the
         // process ended does not.
         (_, StepStatus::Failed) if died(subject) => subject.reason.clone().unwrap_or_default(),

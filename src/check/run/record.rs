@@ -29,6 +29,8 @@ pub(super) struct Moments {
 impl Moments {
     fn of(host: &Host, name: &ServerName) -> Self {
         let mut moments = Self::default();
+        // A server that failed is over: that the host stops later is no part of its time.
+        let mut over = false;
         for record in host.journal() {
             if record.fact.server() != Some(name) {
                 continue;
@@ -36,13 +38,17 @@ impl Moments {
             match &record.fact {
                 Fact::StateChanged { state: ServerState::Starting, .. } => {
                     moments.began.get_or_insert(record.at);
+                    over = false;
                 }
-                Fact::StateChanged { state: ServerState::Shutdown, .. } => {
+                Fact::StateChanged { state: ServerState::Shutdown, .. } if !over => {
                     moments.stop_began.get_or_insert(record.at);
                     moments.ended = moments.ended.max(Some(record.at));
                 }
-                Fact::StateChanged { state: ServerState::Unavailable, .. }
-                | Fact::Exited { .. } => {
+                Fact::StateChanged { state: ServerState::Unavailable, .. } => {
+                    moments.ended = moments.ended.max(Some(record.at));
+                    over = true;
+                }
+                Fact::Exited { .. } => {
                     moments.ended = moments.ended.max(Some(record.at));
                 }
                 _ => {}

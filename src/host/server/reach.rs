@@ -73,7 +73,10 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
         match try_process(request, launch.clone(), attempt, left).await {
             Ok(opened) => return Ok(opened),
             Err(failure) => {
-                let another = failure.another_era && !request.cancel.is_cancelled();
+                // Ending what did not answer may have used the time up: another process would be
+                // told that it is late before it has said a word.
+                let time = request.deadline > Instant::now();
+                let another = failure.another_era && time && !request.cancel.is_cancelled();
                 if another
                     && left > 1
                     && let Some((exit, stderr_tail)) = &failure.error.exit
