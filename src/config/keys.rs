@@ -261,7 +261,7 @@ static LIMITS: ObjectShape = ObjectShape {
         key("cpu", Shape::Seconds, "CPU time of the process in seconds"),
         key("cpuMs", Shape::Millis, "CPU time of the process in milliseconds").alias("cpu"),
         key("openFiles", Shape::Integer { min: 16, max: 1_048_576 }, "Open files of the process"),
-        key("lineBytes", Shape::Integer { min: 1_024, max: 16 << 20 }, "Longest message in bytes")
+        key("lineBytes", Shape::Integer { min: 1_024, max: 256 << 20 }, "Longest message in bytes")
             .default("4194304"),
         key("depth", Shape::Integer { min: 8, max: 512 }, "Deepest nesting of a message")
             .default("128"),

@@ -342,6 +342,17 @@ fn schemas() -> impl Strategy<Value = Value> {
             inner.clone().prop_map(|items| json!({"type": "array", "items": items})),
             inner.clone().prop_map(|items| json!({"type": "array", "prefixItems": [items.clone()], "items": items})),
             inner.clone().prop_map(|other| json!({"type": "object", "additionalProperties": other})),
+            inner.clone().prop_map(|one| json!({"anyOf": [one, {"type": "null"}]})),
+            inner.clone().prop_map(|one| json!({"oneOf": [{"type": "null"}, one], "default": null})),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| json!({"type": "array", "prefixItems": [a, b], "items": false})),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| json!({"type": "object", "patternProperties": {"^p": a}, "additionalProperties": b})),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| json!({"discriminator": {"propertyName": "p0"}, "oneOf": [
+                {"title": "A", "type": "object", "properties": {"p0": {"const": "a"}, "p1": a}, "required": ["p0"]},
+                {"title": "B", "type": "object", "properties": {"p0": {"const": "b"}, "p2": b}, "required": ["p0"]}]})),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| json!({"type": "object", "properties": {"p0": {"type": "boolean"}, "p3": {"$ref": "#"}},
+                "if": {"properties": {"p0": {"const": true}}}, "then": {"properties": {"p1": a}, "required": ["p1"]}, "else": {"properties": {"p2": b}}})),
+            inner.clone().prop_map(|items| json!({"type": ["array", "null"], "uniqueItems": true, "items": {"enum": ["a", "b", 1]}, "contains": items})),
+            inner.clone().prop_map(|names| json!({"type": "object", "propertyNames": {"pattern": "^p"}, "additionalProperties": names, "minProperties": 1})),
             prop::collection::vec(inner.clone(), 1..3).prop_map(|list| json!({"oneOf": list})),
             prop::collection::vec(inner.clone(), 1..3).prop_map(|list| json!({"anyOf": list})),
             prop::collection::vec(inner, 1..3).prop_map(|list| json!({"allOf": list})),
@@ -382,6 +393,23 @@ proptest! {
         form.apply(FormCommand::Json);
         form.apply(FormCommand::Json);
         prop_assert_eq!(form.value(), Some(&value));
+    }
+
+    #[test]
+    fn a_form_of_the_value_of_a_form_is_the_same_form(schema in schemas(), keys in prop::collection::vec(0_u8..30, 0..30)) {
+        // What keys made of a form, shown as JSON and read again, is the same value in the same rows.
+        let schema = Arc::new(schema);
+        let mut form = FormState::new(&schema, Defaults::All);
+        for key in keys {
+            script::random(&mut form, key);
+        }
+        let text = json::pretty(form.value());
+        let read = if text.is_empty() { None } else { Some(json::exact(&text).expect("exact")) };
+        let again = FormState::with_value(&schema, read);
+        prop_assert_eq!(again.value(), form.value());
+        prop_assert_eq!(again.arguments(), form.arguments());
+        let stripped = form.without_secrets(form.arguments());
+        prop_assert_eq!(stripped, form.arguments(), "nothing here is secret");
     }
 
     #[test]
