@@ -1,6 +1,22 @@
 //! The watch on real files: every way of saving is followed, states in between are not delivered,
 //! and after a thousand random edits the last valid file has won.
 
+#[cfg(all(unix, feature = "tui", feature = "mock"))]
+#[path = "reload/deck.rs"]
+mod deck;
+#[cfg(all(unix, feature = "tui", feature = "mock"))]
+#[path = "reload/invalid.rs"]
+mod invalid;
+#[cfg(all(unix, feature = "tui", feature = "mock"))]
+#[path = "reload/rows.rs"]
+mod rows;
+#[cfg(all(unix, feature = "tui", feature = "mock"))]
+#[path = "support/helpers.rs"]
+mod support;
+#[cfg(all(unix, feature = "tui", feature = "mock"))]
+#[path = "reload/torture.rs"]
+mod torture;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -82,7 +98,7 @@ impl Deck {
 
 /// Ways of saving a file.
 #[derive(Clone, Copy, Debug)]
-enum Method {
+pub(crate) enum Method {
     InPlace,
     Rename,
     DeleteAndCreate,
@@ -92,7 +108,7 @@ enum Method {
     LinkSwap,
 }
 
-const METHODS: &[Method] = &[
+pub(crate) const METHODS: &[Method] = &[
     Method::InPlace,
     Method::Rename,
     Method::DeleteAndCreate,
@@ -102,7 +118,7 @@ const METHODS: &[Method] = &[
     Method::LinkSwap,
 ];
 
-fn save(method: Method, file: &Path, content: &str, number: usize) {
+pub(crate) fn save(method: Method, file: &Path, content: &str, number: usize) {
     use std::io::Write;
     let beside = |suffix: &str| file.with_file_name(format!("other-{number}{suffix}"));
     match method {
@@ -258,10 +274,10 @@ async fn without_reports_the_files_are_looked_at_by_the_clock() {
 }
 
 /// A small generator, so that a failure can be run again from its seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % sides

@@ -28,10 +28,20 @@ pub struct Running {
     pub engine: Engine,
 }
 
+/// Whether the process of a server in the view carries this number in its environment: an entry in
+/// use is one thing, the process that was started with it another.
+pub fn carries(view: &HostView, server: &str, edit: u64) -> bool {
+    let Some(pid) = view.servers.get(server).and_then(|server| server.pid) else { return false };
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let wanted = format!("EDIT={edit}");
+    environ.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes())
+}
+
 /// A script of a server with a quick tool and a slow one.
 pub fn script() -> Value {
+    let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
     json!({
-        "tools": [{"name": "quick"}, {"name": "slow"}],
+        "tools": [tool("quick"), tool("slow")],
         "calls": {"quick": {"text": "quick"}, "slow": [{"delay": 2500}, {"text": "slow"}]},
     })
 }
@@ -81,7 +91,7 @@ impl Running {
                 _ = self.events.recv() => {}
                 () = tokio::time::sleep_until(deadline) => {
                     let text = std::fs::read_to_string(&self.file).unwrap_or_default();
-                    panic!("never: {what}\nfile: {text}\nview: {:#?}", view.borrow().servers)
+                    panic!("never: {what}\nfile: {text}\nview: {:#?}", view.borrow().servers.values().map(|s| (&s.name, s.state, &s.reason, s.pid, s.starts)).collect::<Vec<_>>())
                 }
             }
         }

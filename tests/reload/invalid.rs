@@ -42,7 +42,7 @@ async fn every_invalid_file_leaves_the_deck_running_and_shows_what_the_check_say
     );
     let mut running = Running::start(bench, &good).await;
     running.ready(&["well"]).await;
-    let pid = running.pid("well");
+    let mut pid = running.pid("well");
     for fixture in fixtures() {
         let name = fixture.file_name().expect("a name").to_string_lossy().into_owned();
         let text = std::fs::read(&fixture).expect("readable");
@@ -51,16 +51,31 @@ async fn every_invalid_file_leaves_the_deck_running_and_shows_what_the_check_say
         let finished = running.bench.run(&["config", "--config", &file], Duration::from_secs(30));
         assert_eq!(finished.code, Some(2), "{name} is invalid");
         let expected = finished.stderr.trim_end().to_owned();
+        if name == "input-needed.json" {
+            // Nothing is wrong with it where a person can be asked: it is used, and asks.
+            running
+                .until("the input is asked for", |view| {
+                    view.diagnostics.iter().any(|d| expected.contains(&d.message))
+                        && view.servers.contains_key("a")
+                        && view.rejected.is_empty()
+                })
+                .await;
+            std::fs::write(&running.file, &good).expect("written");
+            running.ready(&["well"]).await;
+            pid = running.pid("well");
+            continue;
+        }
         running
             .until(&format!("{name}: {expected}"), |view| told(&view.rejected) == expected)
             .await;
         assert_eq!(running.pid("well"), pid, "{name}: what runs is left alone");
         let check = running
             .bench
-            .run(&["--check", "--no-color", "--config", &file], Duration::from_secs(30));
+            .run(&["--check", "--color", "never", "--config", &file], Duration::from_secs(30));
         assert_eq!(check.code, Some(2), "{name}: {}{}", check.stdout, check.stderr);
         let said = check.stdout + &check.stderr;
-        for diagnostic in &running.host.view().borrow().rejected {
+        let rejected = running.host.view().borrow().rejected.clone();
+        for diagnostic in rejected.iter().filter(|diagnostic| diagnostic.is_error()) {
             assert!(said.contains(&diagnostic.message), "{name}: {}\n{said}", diagnostic.message);
         }
         running.host.call_tool("well.quick", json!({})).await.expect("it is called as before");

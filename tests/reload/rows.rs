@@ -5,18 +5,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcpdeck::config::Severity;
-use mcpdeck::host::{Fact, HostView, ReloadPlan};
+use mcpdeck::host::{Fact, HostView, ReloadPlan, ServerState};
 use mcpdeck::tui::EngineEvent;
 use mcpdeck::tui::effect::ConfigCommand;
 use serde_json::{Value, json};
 
-use crate::deck::{DEADLINE, Running, script};
+use crate::deck::{DEADLINE, Running, carries, script};
 use crate::support::Bench;
 use crate::{METHODS, save};
 
 /// An entry that carries a number.
 fn entry(bench: &Bench, number: u64) -> Value {
-    bench.mock("server", &script(), &json!({"env": {"EDIT": number.to_string()}}))
+    // The script is written once for each number: servers read it while they start.
+    bench.mock(
+        &format!("server-{number}"),
+        &script(),
+        &json!({"env": {"EDIT": number.to_string()}}),
+    )
 }
 
 fn file(servers: &[(&str, Value)]) -> String {
@@ -42,19 +47,8 @@ impl Running {
 
     /// Waits until `a` runs with this number; `b` must be the process it was.
     async fn runs(&mut self, number: u64, b: Option<u32>) {
-        let starts = |view: &HostView| view.servers.get("a").map(|server| server.starts);
-        self.until("a file is used", |view| starts(view).is_some()).await;
-        let host = self.host.clone();
         self.until(&format!("a runs with {number}"), |view| {
-            let config = host.server_config(&"a".into());
-            let env = config.and_then(|config| match &config.transport {
-                mcpdeck::config::TransportConfig::Stdio(stdio) => {
-                    stdio.env.get("EDIT").map(|value| value.expose().to_owned())
-                }
-                _ => None,
-            });
-            env == Some(number.to_string())
-                && view.servers["a"].state == mcpdeck::host::ServerState::Ready
+            carries(view, "a", number) && view.servers["a"].state == ServerState::Ready
         })
         .await;
         assert_eq!(self.pid("b"), b, "the other one is left alone");
@@ -105,8 +99,9 @@ async fn c1_a_mounted_configuration_is_followed_through_swaps_and_another_target
         std::fs::write(at(&format!("..v{number}/mcp.json")), text(number)).expect("written");
     }
     let swap = |target: &str, link: &Path| {
-        symlink(target, link.with_extension("swap")).expect("linked");
-        std::fs::rename(link.with_extension("swap"), link).expect("swapped");
+        let fresh = link.with_file_name("fresh-link");
+        symlink(target, &fresh).expect("linked");
+        std::fs::rename(fresh, link).expect("swapped");
     };
     let (data, config) = (at("..data"), at("mcp.json"));
     let start = text(0);
@@ -128,7 +123,7 @@ async fn c1_a_mounted_configuration_is_followed_through_swaps_and_another_target
 async fn c2_a_wrong_type_is_told_at_its_place_and_the_last_good_file_stays() {
     let mut running = two().await;
     let (a, b) = (running.pid("a"), running.pid("b"));
-    let wrong = running.text(1).replace("server.mock.json\"", "server.mock.json\", 7");
+    let wrong = running.text(1).replace("server-1.mock.json\"", "server-1.mock.json\", 7");
     std::fs::write(&running.file, &wrong).expect("written");
     running.until("the problem is shown", |view| !view.rejected.is_empty()).await;
     let problem = running.host.view().borrow().rejected[0].clone();
@@ -215,7 +210,6 @@ async fn c8_an_unset_variable_on_reload_is_named_with_its_server_and_starts_noth
     for (text, says) in [
         ("${MCPDECK_SURELY_UNSET}", "MCPDECK_SURELY_UNSET"),
         ("${MCPDECK_SURELY_UNSET:-${MCPDECK_UNSET_TOO}}", "MCPDECK_UNSET_TOO"),
-        ("${unclosed", "unclosed"),
     ] {
         let broken =
             running.text(0).replacen("\"EDIT\": \"0\"", &format!("\"EDIT\": \"{text}\""), 1);
@@ -259,7 +253,7 @@ async fn a_changed_file_waits_for_a_yes_when_it_says_so_and_newer_changes_join_t
     std::fs::write(&running.file, &second).expect("written");
     let waiting = plan(&mut running).await.expect("a plan");
     assert_eq!(waiting.added, ["c".into()]);
-    assert_eq!(waiting.changed, [("a".into(), vec!["env.EDIT".to_owned()])]);
+    assert_eq!(waiting.changed, [("a".into(), vec!["args".to_owned(), "env.EDIT".to_owned()])]);
     assert_eq!(waiting.kept, ["b".into()]);
     assert_eq!((running.pid("a"), running.pid("b")), pids, "nothing is done yet");
     std::fs::write(&running.file, "{ \"servers\": ").expect("written");
@@ -300,6 +294,7 @@ async fn saves_during_a_reload_that_drains_a_call_are_one_reload_after_it() {
     let calling = tokio::spawn(async move { host.call_tool("a.slow", json!({})).await });
     let host = running.host.clone();
     while host.calls().is_empty() {
+        assert!(!calling.is_finished(), "it is under way");
         tokio::task::yield_now().await;
     }
     let mut facts = running.host.subscribe();
@@ -308,7 +303,7 @@ async fn saves_during_a_reload_that_drains_a_call_are_one_reload_after_it() {
     std::fs::write(&running.file, without).expect("written");
     running
         .until("it is being stopped", |view| {
-            view.servers.get("a").is_some_and(|a| a.state == mcpdeck::host::ServerState::Shutdown)
+            view.servers.get("a").is_some_and(|a| a.state == ServerState::Shutdown)
         })
         .await;
     let b = running.pid("b");

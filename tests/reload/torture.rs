@@ -10,7 +10,7 @@ use mcpdeck::config::ServerName;
 use mcpdeck::host::{Fact, ServerState};
 use serde_json::{Value, json};
 
-use crate::deck::{Running, script};
+use crate::deck::{Running, carries, script};
 use crate::support::Bench;
 use crate::{Dice, METHODS, Method, save};
 
@@ -22,14 +22,19 @@ const STILL: [&str; 2] = ["still", "calm"];
 /// What a file says: servers that move, and the number each carries.
 type Model = BTreeMap<&'static str, u64>;
 
-fn text(bench: &Bench, model: &Model) -> String {
+/// The script is written once: servers read it while they start.
+fn template(bench: &Bench) -> Value {
+    bench.mock("server", &script(), &Value::Null)
+}
+
+fn text(template: &Value, model: &Model) -> String {
     let mut servers = json!({});
     for name in STILL {
-        servers[name] = bench.mock("server", &script(), &Value::Null);
+        servers[name] = template.clone();
     }
     for (name, edit) in model {
-        servers[*name] =
-            bench.mock("server", &script(), &json!({"env": {"EDIT": edit.to_string()}}));
+        servers[*name] = template.clone();
+        servers[*name]["env"]["EDIT"] = json!(edit.to_string());
     }
     format!("{:#}\n", json!({"servers": servers}))
 }
@@ -76,15 +81,13 @@ async fn converge(running: &mut Running, model: &Model, since: Instant) -> (Dura
         })
         .await;
     let applied = since.elapsed();
-    running.ready(&names).await;
+    running
+        .until("every process is the one of its edit", |view| {
+            view.servers.values().all(|server| server.state == ServerState::Ready)
+                && model.iter().all(|(name, edit)| carries(view, name, *edit))
+        })
+        .await;
     let ready = since.elapsed();
-    for (name, edit) in model {
-        let pid = running.pid(name).expect("it runs");
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let wanted = format!("EDIT={edit}");
-        let carries = environ.split(|byte| *byte == 0).any(|pair| pair == wanted.as_bytes());
-        assert!(carries, "the process of {name} is the one of edit {edit}");
-    }
     let processes = running.bench.processes();
     assert_eq!(processes.len(), names.len(), "one process for each server: {processes:#?}");
     (applied, ready)
@@ -121,8 +124,9 @@ async fn random_edits_converge_to_the_last_valid_file_and_unchanged_servers_neve
     let _ = writeln!(std::io::stdout(), "{edits} edits, MCPDECK_SEED={seed}");
     let mut dice = Dice(seed);
     let bench = Bench::new();
+    let template = template(&bench);
     let mut model = Model::from([("a", 0), ("b", 0)]);
-    let first = text(&bench, &model);
+    let first = text(&template, &model);
     let mut running = Running::start(bench, &first).await;
     running.ready(&["still", "calm", "a", "b"]).await;
     let pids: Vec<u32> = STILL.iter().filter_map(|name| running.pid(name)).collect();
@@ -132,7 +136,7 @@ async fn random_edits_converge_to_the_last_valid_file_and_unchanged_servers_neve
     for edit in 1..=edits {
         let method = METHODS[dice.roll(METHODS.len())];
         let next = edited(&model, edit, &mut dice);
-        let whole = text(&running.bench, &next);
+        let whole = text(&template, &next);
         if dice.roll(3) == 0 {
             break_file(&running, &whole, method, edit, &mut dice);
             kinds[1] += 1;
@@ -146,7 +150,7 @@ async fn random_edits_converge_to_the_last_valid_file_and_unchanged_servers_neve
             tokio::time::sleep(Duration::from_millis(dice.roll(250) as u64)).await;
         }
         if edit % 10 == 0 || edit == edits {
-            let whole = text(&running.bench, &model);
+            let whole = text(&template, &model);
             let since = Instant::now();
             save(method, &running.file, &whole, (edit + edits) as usize);
             let took = converge(&mut running, &model, since).await;
@@ -176,8 +180,9 @@ async fn random_edits_converge_to_the_last_valid_file_and_unchanged_servers_neve
 #[ignore = "a measurement: cargo test --test reload measure -- --ignored --nocapture"]
 async fn measure_the_time_from_save_to_the_first_changed_server_being_started() {
     let bench = Bench::new();
+    let template = template(&bench);
     let mut model = Model::from([("a", 0), ("b", 0), ("c", 0)]);
-    let first = text(&bench, &model);
+    let first = text(&template, &model);
     let mut running = Running::start(bench, &first).await;
     running.ready(&["still", "calm", "a", "b", "c"]).await;
     let mut facts = running.host.subscribe();
@@ -186,7 +191,7 @@ async fn measure_the_time_from_save_to_the_first_changed_server_being_started() 
         for name in MOVING {
             model.insert(name, edit);
         }
-        let whole = text(&running.bench, &model);
+        let whole = text(&template, &model);
         let since = Instant::now();
         save(METHODS[edit as usize % METHODS.len()], &running.file, &whole, edit as usize);
         loop {
