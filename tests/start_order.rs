@@ -7,6 +7,7 @@ mod support;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use mcpdeck::Startup;
 use mcpdeck::host::view::ServerState;
 use mcpdeck::host::{Fact, Host};
 use serde_json::{Value, json};
@@ -78,4 +79,31 @@ async fn a_chain_of_three_starts_one_after_the_other() {
         "third ready",
     ];
     assert_eq!(order, expected);
+}
+
+/// Starts one server that is a shell script; gives how often it was tried and how often spawned.
+async fn tried(bench: &Bench, script: &str) -> (usize, usize, Option<String>) {
+    let script = format!("{script}\n");
+    let servers = json!({"a": {"command": "/bin/sh", "args": ["-c", script]}});
+    let builder = Host::builder().config_file(bench.servers(&servers));
+    let host = builder.startup(Startup::Available).initialize().await.expect("a host");
+    let journal = host.journal();
+    let count = |wanted: fn(&Fact) -> bool| journal.iter().filter(|r| wanted(&r.fact)).count();
+    let starting = |fact: &Fact| matches!(fact, Fact::StateChanged { state, .. } if *state == ServerState::Starting);
+    let counted = (count(starting), count(|fact| matches!(fact, Fact::Spawned { .. })));
+    let reason = host.view().borrow().servers["a"].reason.as_ref().map(ToString::to_string);
+    host.shutdown().await;
+    (counted.0, counted.1, reason)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_unheard_is_spawned_once_and_one_that_dies_of_the_probe_twice() {
+    let bench = Bench::new();
+    let (tries, spawned, reason) = tried(&bench, "echo 'no key' >&2; exit 3").await;
+    assert_eq!(spawned, tries, "nothing that it was told can be the cause");
+    let reason = reason.expect("a reason");
+    assert_eq!(reason.matches("no key").count(), 1, "{reason}");
+    let (tries, spawned, reason) = tried(&bench, "read line; echo 'what?' >&2; exit 3").await;
+    assert_eq!(spawned, 2 * tries, "{reason:?}");
 }

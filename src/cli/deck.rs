@@ -197,7 +197,8 @@ pub fn unready(view: &HostView) -> Option<Error> {
     let first = down.first()?;
     let reason = first.reason.as_ref().map_or("it did not become ready", |r| r.as_str());
     let mut message = format!("the server is {}: {reason}", first.state.as_str());
-    if let Some(line) = first.stderr_tail.last() {
+    let last = first.stderr_tail.iter().rev().find(|line| !line.trim().is_empty());
+    if let Some(line) = last.filter(|line| !reason.contains(line.as_str())) {
         let _ = write!(message, " (last line of stderr: {line})");
     }
     let error = Error::new(ErrorCode::ServerUnavailable, message).server(&first.name);

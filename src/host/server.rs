@@ -4,6 +4,7 @@ pub mod actor;
 pub mod allowance;
 pub mod client;
 pub mod connect;
+pub mod keeper;
 pub mod lifecycle;
 pub mod process;
 pub mod reach;

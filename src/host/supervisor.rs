@@ -19,7 +19,8 @@ use crate::host::approvals::desk::panic_text;
 use crate::host::deck::{Deck, Slots};
 use crate::host::dev::Crew;
 use crate::host::server::actor::steps::introduction;
-use crate::host::server::actor::{Actor, COMMANDS, Command};
+use crate::host::server::actor::{COMMANDS, Command};
+use crate::host::server::keeper::keep;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
 use crate::host::{Error, Fact, ServerState};
@@ -141,38 +142,24 @@ impl Supervisor {
 
     fn spawn(&mut self, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
         let name = slot.name.clone();
-        let actor = Actor::new(Arc::clone(&self.deck), slot, commands);
-        let task = self.actors.spawn(actor.run());
+        let task = self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
         self.names.insert(task.id(), name);
     }
 
-    /// An actor ended. When it panicked, its server is down, and everything else goes on.
+    /// The task of a server ended. It minds panics itself; what is told here must not happen.
     async fn joined(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
-        let error = match ended {
-            Ok((id, ())) => {
-                self.names.remove(&id);
-                return;
-            }
-            Err(error) => error,
+        let (id, error) = match ended {
+            Ok((id, ())) => (id, None),
+            Err(error) => (error.id(), Some(error)),
         };
-        let Some(name) = self.names.remove(&error.id()) else { return };
+        let (Some(name), Some(error)) = (self.names.remove(&id), error) else { return };
         let message = match error.try_into_panic() {
             Ok(panic) => panic_text(&*panic),
             Err(_) => "was cancelled".to_owned(),
         };
-        let task = SafeText::line(&format!("actor of {name}"));
+        let task = SafeText::line(&format!("keeper of {name}"));
         let message = SafeText::line(&message);
         self.deck.facts.record(Fact::TaskFailed { task, message }).await;
-        let Some(slot) = self.deck.slots().get(&name).cloned() else { return };
-        let reason = SafeText::line("a fault of the host ended its task; restart mcpdeck");
-        slot.publish(|live| {
-            live.session = None;
-            live.process = None;
-            live.state = ServerState::Unavailable;
-            live.reason = Some(reason.clone());
-            live.settled = true;
-        });
-        self.deck.facts.record(told(&slot, ServerState::Unavailable, Some(reason))).await;
     }
 
     /// Stops these servers for good: each as soon as those that depend on it are gone, all others

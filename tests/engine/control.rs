@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mcpdeck::ErrorCode;
 use mcpdeck::config::{RestartConfig, RestartPolicy};
 use mcpdeck::host::capabilities::ListKind;
 use mcpdeck::host::server::session::SessionEvent;
 use mcpdeck::host::{Fact, Host, ServerState};
 use mcpdeck::text::SafeText;
+use mcpdeck::{ErrorCode, Startup};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -210,7 +210,33 @@ async fn a_panic_in_the_task_of_one_server_is_told_and_harms_no_other() {
     assert!(poisoner.join().is_err());
     let _ = tokio::time::timeout(Duration::from_secs(5), host.restart(&name("a"))).await;
     until(&host, |view| !view.failures.is_empty()).await;
+    host.call_tool("b.echo", Value::Null).await.expect("the other answers");
+    // The task is begun anew, and with it the server, which answers as before.
+    until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
+    assert_eq!(world.server("a").opens(), 2);
+    host.call_tool("a.echo", Value::Null).await.expect("it answers again");
+    // It panics again when it is stopped; that does not keep it.
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_panics_every_time_is_given_up_with_the_reason() {
+    let world = World::default();
+    let server = world.server("a");
+    let poisoner = std::thread::spawn(move || {
+        let _guard = server.start.lock().unwrap();
+        panic!("poisoned on purpose");
+    });
+    assert!(poisoner.join().is_err());
+    let builder = world.host(config(&[("a", &[]), ("b", &[])]));
+    let host = builder.startup(Startup::Available).initialize().await.expect("b starts");
+    let view = host.view().borrow().clone();
+    assert_eq!(view.failures.len(), 4, "three more times: {:?}", view.failures);
     assert_eq!(state(&host, "a"), ServerState::Unavailable);
+    let error = host.restart(&name("a")).await.expect_err("nobody is there");
+    assert!(!error.message.is_empty());
+    let reason = view.servers["a"].reason.as_ref().expect("a reason");
+    assert!(reason.contains("restart mcpdeck"), "{reason}");
     host.call_tool("b.echo", Value::Null).await.expect("the other answers");
     host.shutdown().await;
 }

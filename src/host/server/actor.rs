@@ -25,6 +25,7 @@ use crate::host::server::actor::lists::Refreshes;
 use crate::host::server::actor::opening::Opening;
 use crate::host::server::actor::steps::introduction;
 use crate::host::server::connect::{ExitReport, OpenError, Opened};
+use crate::host::server::keeper::{Commands, Wish};
 use crate::host::server::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
 use crate::host::server::session::{FetchedList, SessionEvent};
 use crate::host::server::slot::Slot;
@@ -76,7 +77,9 @@ pub struct Actor {
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     machine: Lifecycle,
-    commands: mpsc::Receiver<Command>,
+    commands: Commands,
+    /// What the commands so far amount to.
+    wish: Arc<Wish>,
     /// What is being waited for besides commands and session events.
     work: FuturesUnordered<BoxFuture<'static, Happened>>,
     /// Events of the current session.
@@ -104,9 +107,10 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// An actor for a server that rests.
-    pub fn new(deck: Arc<Deck>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) -> Self {
-        let config = Arc::clone(&slot.live().config);
+    /// An actor for a server that rests. Goes on from what is published of it.
+    pub fn new(deck: Arc<Deck>, slot: Arc<Slot>, commands: Commands, wish: Arc<Wish>) -> Self {
+        let live = slot.live();
+        let config = Arc::clone(&live.config);
         let phase = if config.disabled { Phase::Disabled } else { Phase::Stopped };
         Self {
             deck,
@@ -114,10 +118,11 @@ impl Actor {
             config,
             machine: Lifecycle::new(phase),
             commands,
+            wish,
             work: FuturesUnordered::new(),
             events: None,
             current: None,
-            generation: 0,
+            generation: live.generation,
             epoch: 0,
             opening: None,
             attempt_began: None,
@@ -126,8 +131,8 @@ impl Actor {
             ending: false,
             draining: None,
             refreshes: Refreshes::default(),
-            capabilities: Arc::default(),
-            listed_before: false,
+            listed_before: live.generation > 0,
+            capabilities: Arc::clone(&live.capabilities),
             finished: false,
         }
     }
@@ -135,7 +140,7 @@ impl Actor {
     /// Runs until the server has left the deck.
     pub async fn run(mut self) {
         self.deck.desk.configure(&self.config);
-        if !self.config.disabled {
+        if !self.config.disabled && self.wish.is_run() {
             self.give(Input::Start).await;
         }
         while !self.finished {
@@ -161,12 +166,15 @@ impl Actor {
                 }
             }
         }
-        self.deck.desk.forget(&self.slot.name);
     }
 
     async fn obey(&mut self, command: Command) {
         match command {
             Command::Control(input, done) => {
+                match &input {
+                    Input::Stop(next) | Input::Retire(next, _) => self.wishes(*next),
+                    _ => self.wish.run(),
+                }
                 self.give(input).await;
                 let _ = done.send(());
             }
@@ -186,11 +194,20 @@ impl Actor {
         }
     }
 
+    fn wishes(&self, next: Next) {
+        match next {
+            Next::Start => self.wish.run(),
+            Next::Rest | Next::Disable => self.wish.rest(),
+            Next::Leave => self.wish.leave(),
+        }
+    }
+
     async fn reconfigure(&mut self, config: Arc<ServerConfig>, reason: SafeText) {
         self.config = Arc::clone(&config);
         self.deck.desk.configure(&config);
         self.deck.facts.record(introduction(&config)).await;
         self.slot.publish(|live| live.config = Arc::clone(&config));
+        self.wishes(if config.disabled { Next::Disable } else { Next::Start });
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {
             (true, _) => self.give(Input::Retire(Next::Disable, reason)).await,

@@ -211,6 +211,12 @@ impl ServerProcess {
         self.inner.stdin.close();
     }
 
+    /// Whether its stdin is closed and it has not read a single byte of what was written: whatever
+    /// it died of, it was nothing that it was told. Always false where the system does not say.
+    pub fn ignored_stdin(&self) -> bool {
+        self.inner.stdin.was_ignored()
+    }
+
     /// The last `lines` lines of stderr, oldest first, masked and safe. Exact even in a flood, when
     /// the log itself has gaps.
     pub fn stderr_tail(&self, lines: usize) -> Vec<SafeText> {

@@ -1,7 +1,8 @@
 //! The connector of real life: processes over pipes, and servers behind URLs.
 //!
 //! Owns the order of attempts: which protocol era is tried first, with a fresh process for each,
-//! because a server may lock itself to the era it was spoken to in.
+//! because a server may lock itself to the era it was spoken to in. One that ended by itself before
+//! it had read a word is not tried in another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,7 +142,10 @@ async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectErr
     let ExitReport { exit, stderr_tail } = Process::stop(&process, plan).await;
     let mut error = failure.error;
     let mut lasting = !failure.retryable;
+    let mut another_era = !failure.unauthorized;
     if by_itself {
+        // What dies before it has heard a word dies of something else than the era.
+        another_era &= !process.ignored_stdin();
         let last = stderr_tail.iter().rev().find(|line| !line.trim().is_empty());
         let words = last.map(|line| format!(": {line}")).unwrap_or_default();
         error.message = format!("{} before it was ready{words}", exit.describe());
@@ -149,7 +153,7 @@ async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectErr
     }
     TryFailure {
         error: OpenError { error, retryable: !lasting, exit: Some((exit, stderr_tail)) },
-        another_era: !failure.unauthorized,
+        another_era: another_era && !(by_itself && lasting),
     }
 }
 

@@ -17,6 +17,34 @@ struct Slot<T> {
     pipe: Option<T>,
     /// Who waits on the pipe; dropping the pipe alone would never wake it.
     waiting: Option<Waker>,
+    /// Bytes that were written to it.
+    written: u64,
+    /// How many of them nobody had read when it was closed, where the system tells.
+    unread: Option<u64>,
+}
+
+/// An end of a pipe.
+trait End {
+    /// Bytes in the pipe that nobody has read yet, where the system tells.
+    fn unread(&self) -> Option<u64>;
+}
+
+impl End for ChildStdin {
+    #[cfg(target_os = "linux")]
+    fn unread(&self) -> Option<u64> {
+        rustix::io::ioctl_fionread(self).ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn unread(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl End for ChildStdout {
+    fn unread(&self) -> Option<u64> {
+        None
+    }
 }
 
 type Shared<T> = Arc<Mutex<Slot<T>>>;
@@ -25,10 +53,14 @@ fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, Slot<T>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn close<T>(shared: &Shared<T>) {
+fn close<T: End>(shared: &Shared<T>) {
     let (pipe, waiting) = {
         let mut slot = lock(shared);
-        (slot.pipe.take(), slot.waiting.take())
+        let pipe = slot.pipe.take();
+        if let Some(pipe) = &pipe {
+            slot.unread = pipe.unread();
+        }
+        (pipe, slot.waiting.take())
     };
     drop(pipe);
     if let Some(waker) = waiting {
@@ -106,7 +138,7 @@ impl Room {
 pub(super) struct StdoutGate(Shared<ChildStdout>);
 
 fn share<T>(pipe: T) -> Shared<T> {
-    Arc::new(Mutex::new(Slot { pipe: Some(pipe), waiting: None }))
+    Arc::new(Mutex::new(Slot { pipe: Some(pipe), waiting: None, written: 0, unread: None }))
 }
 
 pub(super) fn stdin(pipe: ChildStdin) -> (ServerStdin, StdinGate) {
@@ -122,6 +154,12 @@ pub(super) fn stdout(pipe: ChildStdout) -> (ServerStdout, StdoutGate) {
 impl StdinGate {
     pub(super) fn close(&self) {
         close(&self.0);
+    }
+
+    /// Whether the pipe is closed and the server has not read a single byte of it.
+    pub(super) fn was_ignored(&self) -> bool {
+        let slot = lock(&self.0);
+        slot.pipe.is_none() && (slot.written == 0 || slot.unread == Some(slot.written))
     }
 }
 
@@ -152,15 +190,30 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the server's stdin is closed")
 }
 
+impl ServerStdin {
+    fn write(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut ChildStdin>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut slot = lock(&self.0);
+        let Some(result) = slot.poll(cx, |pipe, cx| write(Pin::new(pipe), cx)) else {
+            return Poll::Ready(Err(closed()));
+        };
+        if let Poll::Ready(Ok(written)) = &result {
+            slot.written += *written as u64;
+        }
+        result
+    }
+}
+
 impl AsyncWrite for ServerStdin {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        lock(&self.0)
-            .poll(cx, |pipe, cx| Pin::new(pipe).poll_write(cx, buf))
-            .unwrap_or_else(|| Poll::Ready(Err(closed())))
+        self.write(cx, |pipe, cx| pipe.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -168,9 +221,7 @@ impl AsyncWrite for ServerStdin {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        lock(&self.0)
-            .poll(cx, |pipe, cx| Pin::new(pipe).poll_write_vectored(cx, bufs))
-            .unwrap_or_else(|| Poll::Ready(Err(closed())))
+        self.write(cx, |pipe, cx| pipe.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -211,5 +262,59 @@ impl AsyncRead for ServerStdout {
             room.enlarge(pipe);
         }
         result
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::Stdio;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn shell(script: &str) -> tokio::process::Child {
+        tokio::process::Command::new("/bin/sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell")
+    }
+
+    #[tokio::test]
+    async fn a_pipe_that_was_full_is_enlarged_once() {
+        let mut child = shell("head -c 1000000 /dev/zero");
+        let (mut out, gate) = stdout(child.stdout.take().unwrap());
+        let size = || {
+            let slot = lock(&gate.0);
+            rustix::pipe::fcntl_getpipe_size(slot.pipe.as_ref().unwrap()).unwrap()
+        };
+        let given = size();
+        let mut buffer = vec![0; 64 << 10];
+        // The shell may be slower than the reader: only a full pipe is enlarged.
+        while child.try_wait().unwrap().is_none() && size() == given {
+            tokio::task::yield_now().await;
+            out.read_exact(&mut buffer[..1]).await.unwrap();
+            if rustix::io::ioctl_fionread(lock(&gate.0).pipe.as_ref().unwrap()).unwrap() >= 65_536 {
+                assert_eq!(out.read(&mut buffer).await.unwrap(), buffer.len());
+            }
+        }
+        assert!(size() >= Room::LARGE, "{} bytes at first, {} now", given, size());
+        child.kill().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn it_is_known_whether_a_server_has_heard_anything() {
+        for (script, ignored) in [("exit 3", true), ("read line; exit 3", false)] {
+            let mut child = shell(script);
+            let (mut input, gate) = stdin(child.stdin.take().unwrap());
+            // The first may be gone already, which is no word heard either.
+            let _ = input.write_all(b"{\"a\":1}\n").await;
+            assert!(!gate.was_ignored(), "nothing is known before the end");
+            child.wait().await.unwrap();
+            drop(input);
+            assert_eq!(gate.was_ignored(), ignored, "{script}");
+        }
     }
 }

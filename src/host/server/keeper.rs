@@ -1,0 +1,111 @@
+//! Keeps a server's actor running: one that panics is a fault of the host, not of the server, and
+//! is begun anew like a crashed process, with the same commands and the same published side.
+//!
+//! Owns how often and how soon. Must not know what an actor does.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
+use tokio::time::Instant;
+
+use crate::host::approvals::desk::panic_text;
+use crate::host::deck::Deck;
+use crate::host::server::actor::{Actor, Command};
+use crate::host::server::slot::Slot;
+use crate::host::{Fact, ServerState};
+use crate::text::SafeText;
+
+/// Pauses before an actor is begun anew; when they are used up, its server stays down.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(3)];
+/// An actor that ran for this long has earned all of them again.
+const PROVEN: Duration = Duration::from_secs(60);
+
+/// What is wanted of a server, as far as it has been told to its actor. Outlives the actor.
+#[derive(Debug, Default)]
+pub struct Wish(AtomicU8);
+
+impl Wish {
+    const RUN: u8 = 0;
+    const REST: u8 = 1;
+    const LEAVE: u8 = 2;
+
+    /// It shall run.
+    pub fn run(&self) {
+        self.0.store(Self::RUN, Ordering::Relaxed);
+    }
+
+    /// It shall rest.
+    pub fn rest(&self) {
+        self.0.store(Self::REST, Ordering::Relaxed);
+    }
+
+    /// It leaves the deck.
+    pub fn leave(&self) {
+        self.0.store(Self::LEAVE, Ordering::Relaxed);
+    }
+
+    /// Whether it shall run.
+    pub fn is_run(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::RUN
+    }
+
+    fn is_leave(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::LEAVE
+    }
+}
+
+/// What an actor is told, held by one actor after the other.
+pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
+
+/// Runs the actor of `slot` until its server has left the deck, or until it has failed too often.
+pub async fn keep(deck: Arc<Deck>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
+    let commands = Arc::new(Mutex::new(commands));
+    let wish = Arc::new(Wish::default());
+    let mut pauses = PAUSES.iter();
+    loop {
+        let held = Arc::clone(&commands).lock_owned().await;
+        let actor = Actor::new(Arc::clone(&deck), Arc::clone(&slot), held, Arc::clone(&wish));
+        let began = Instant::now();
+        // What an actor leaves behind when it unwinds is its own; what it shares is either behind
+        // locks that do not mind or published whole.
+        let Err(panic) = AssertUnwindSafe(actor.run()).catch_unwind().await else { break };
+        if began.elapsed() >= PROVEN {
+            pauses = PAUSES.iter();
+        }
+        let pause = pauses.next().filter(|_| !wish.is_leave());
+        tell(&deck, &slot, &panic_text(&*panic), pause.copied()).await;
+        let Some(pause) = pause else { break };
+        tokio::time::sleep(*pause).await;
+    }
+    deck.desk.forget(&slot.name);
+    // Nobody takes commands any more: that is how others learn that it is gone.
+    drop(commands);
+}
+
+/// The server is down, and everything else goes on.
+async fn tell(deck: &Deck, slot: &Slot, panic: &str, pause: Option<Duration>) {
+    let server = slot.name.clone();
+    let task = SafeText::line(&format!("actor of {server}"));
+    deck.facts.record(Fact::TaskFailed { task, message: SafeText::line(panic) }).await;
+    let reason = SafeText::line(match pause {
+        Some(_) => "a fault of the host ended its task, which is begun anew; please report it",
+        None => "faults of the host ended its task; restart mcpdeck, and please report them",
+    });
+    let retry_at = pause.map(|pause| deck.clock.now().plus(pause));
+    slot.publish(|live| {
+        live.session = None;
+        live.process = None;
+        live.state = ServerState::Unavailable;
+        live.reason = Some(reason.clone());
+        live.retry_at = retry_at;
+        live.settled = pause.is_none();
+    });
+    let state = ServerState::Unavailable;
+    let reason = Some(reason);
+    deck.facts.record(Fact::StateChanged { server, state, reason, attempt: 0, retry_at }).await;
+}
