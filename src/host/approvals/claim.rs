@@ -1,11 +1,17 @@
 //! Who came first for one request: the answer or the withdrawal. One of them wins, for good; what
 //! is told and what goes over the wire follow from it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::text::SafeText;
 
 /// Decided once: answered or withdrawn, never both.
 #[derive(Debug, Default)]
-pub struct Claim(AtomicU8);
+pub struct Claim {
+    state: AtomicU8,
+    reason: OnceLock<SafeText>,
+}
 
 const OPEN: u8 = 0;
 const ANSWERED: u8 = 1;
@@ -17,18 +23,28 @@ impl Claim {
         self.take(ANSWERED)
     }
 
-    /// Takes it for a withdrawal; gives whether it is, now or since before.
-    pub fn withdraw(&self) -> bool {
-        self.take(WITHDRAWN)
+    /// Takes it for a withdrawal; gives whether it is, now or since before. The first reason holds.
+    pub fn withdraw(&self, reason: &str) -> bool {
+        let withdrawn = self.take(WITHDRAWN);
+        if withdrawn {
+            self.reason.get_or_init(|| SafeText::line(reason));
+        }
+        withdrawn
+    }
+
+    /// Why it was withdrawn.
+    pub fn reason(&self) -> SafeText {
+        self.reason.get().cloned().unwrap_or_default()
     }
 
     /// Whether an answer has won.
     pub fn is_answered(&self) -> bool {
-        self.0.load(Ordering::Acquire) == ANSWERED
+        self.state.load(Ordering::Acquire) == ANSWERED
     }
 
     fn take(&self, wanted: u8) -> bool {
-        let taken = self.0.compare_exchange(OPEN, wanted, Ordering::AcqRel, Ordering::Acquire);
+        let state = &self.state;
+        let taken = state.compare_exchange(OPEN, wanted, Ordering::AcqRel, Ordering::Acquire);
         taken.is_ok() || taken == Err(wanted)
     }
 }
@@ -40,8 +56,9 @@ mod tests {
     #[test]
     fn the_first_word_holds_and_the_other_is_too_late() {
         let claim = Claim::default();
-        assert!(claim.answer() && claim.answer() && !claim.withdraw() && claim.is_answered());
+        assert!(claim.answer() && claim.answer() && !claim.withdraw("late") && claim.is_answered());
         let claim = Claim::default();
-        assert!(claim.withdraw() && !claim.answer() && !claim.is_answered());
+        assert!(claim.withdraw("first") && claim.withdraw("second") && !claim.answer());
+        assert_eq!((claim.is_answered(), claim.reason().as_str()), (false, "first"));
     }
 }

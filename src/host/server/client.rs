@@ -83,11 +83,17 @@ impl ClientHandler for Client {
             withdrawn,
             claim: Arc::clone(&asked.claim),
         });
-        let held = during.as_ref().map(Operation::hold);
+        // Where it cannot be told which call asks, the clocks of all stand still: none may run out
+        // while a person thinks about what may be its question.
+        let waiting = during.map_or_else(|| self.tap.in_flight(), |during| vec![during]);
+        let held: Vec<_> = waiting.iter().map(Operation::hold).collect();
         let answer = tokio::select! {
             biased;
             () = context.ct.cancelled() => None,
-            () = self.tap.over.cancelled() => None,
+            () = self.tap.over.cancelled() => {
+                asked.claim.withdraw("its session ended");
+                None
+            }
             answer = answer => Some(answer),
         };
         drop(held);

@@ -51,6 +51,11 @@ impl Answers {
         self.desks.get_mut(&self.open?)
     }
 
+    /// Whether an answer is on its way: the engine has not confirmed it yet.
+    fn is_sent(&self, id: ApprovalId) -> bool {
+        self.desks.get(&id).is_some_and(|desk| desk.stage == Stage::Sent)
+    }
+
     /// Whether a draft would be lost by leaving the program.
     pub fn has_drafts(&self) -> bool {
         self.desks.values().any(|desk| desk.stage == Stage::Open && desk.has_draft())
@@ -81,7 +86,7 @@ impl App {
     /// Opens the answering screen of a request; `None` is the oldest that is open.
     pub(super) fn open_answer(&mut self, id: Option<ApprovalId>) {
         let pending = &self.model.view.pending;
-        let first = pending.keys().next().copied();
+        let first = pending.keys().find(|id| !self.answers.is_sent(**id)).copied();
         let Some(id) = id.or(first) else {
             return self.toast(ink!("nothing waits for you"), Role::Ok);
         };
@@ -277,11 +282,12 @@ impl App {
 
     fn next_answer(&mut self, id: ApprovalId) {
         let pending = &self.model.view.pending;
-        let after = pending.get_index_of(&id).map_or(0, |at| (at + 1) % pending.len().max(1));
-        let next = pending.get_index(after).map(|(id, _)| *id);
+        let after = pending.get_index_of(&id).map_or(0, |at| at + 1);
+        let mut around = pending.keys().cycle().skip(after).take(pending.len()).copied();
+        let next = around.find(|other| *other != id && !self.answers.is_sent(*other));
         match next {
-            Some(next) if next != id => self.open_answer(Some(next)),
-            _ => self.toast(ink!("nothing else waits for you"), Role::Ok),
+            Some(next) => self.open_answer(Some(next)),
+            None => self.toast(ink!("nothing else waits for you"), Role::Ok),
         }
     }
 

@@ -105,14 +105,17 @@ fn elicitation(reading: &ElicitationReading, doc: &mut Doc) {
 
 fn draw_url(url: &UrlReading, doc: &mut Doc) {
     doc.gap();
-    doc.text(0, &ink!("{}", &url.before), Role::Muted);
-    doc.line(vec![(ink!("  "), Role::Text), (Ink::from(&url.host), Role::Attention)]);
-    if !url.after.is_empty() {
-        doc.text(2, &url.after, Role::Muted);
-    }
-    doc.gap();
+    let host = if url.host.is_empty() { ink!("nowhere") } else { Ink::from(&url.host) };
+    doc.line(vec![(ink!("goes to  "), Role::Muted), (host, Role::Attention)]);
     for refusal in &url.refusals {
         doc.text(0, &ink!("not opened: {}", Ink::line(refusal)), Role::Error);
+    }
+    doc.gap();
+    doc.text(0, &ink!("{}{}{}", &url.before, &url.host, &url.after), Role::Foreign);
+    if let Some(written) = &url.written {
+        doc.gap();
+        doc.line(vec![(ink!("the server wrote it differently:"), Role::Warning)]);
+        doc.text(0, written, Role::Foreign);
     }
 }
 

@@ -17,6 +17,8 @@ pub struct UrlReading {
     pub host: SafeText,
     /// Text after the host.
     pub after: SafeText,
+    /// What the server wrote, when that is not what would be opened.
+    pub written: Option<SafeText>,
     /// Why it must not be opened; empty when it may be.
     pub refusals: Vec<String>,
     /// What a person should look at before opening it.
@@ -47,6 +49,7 @@ pub fn read(raw: &str) -> UrlReading {
                 before: SafeText::line(raw),
                 host: SafeText::default(),
                 after: SafeText::default(),
+                written: None,
                 refusals,
                 warnings,
                 open: None,
@@ -66,7 +69,9 @@ pub fn read(raw: &str) -> UrlReading {
     }
     let (before, host, after) = split(&parsed);
     let open = refusals.is_empty().then(|| parsed.to_string());
-    UrlReading { before, host, after, refusals, warnings, open }
+    let written = (parsed.as_str() != raw && parsed.as_str().trim_end_matches('/') != raw)
+        .then(|| SafeText::line(raw));
+    UrlReading { before, host, after, written, refusals, warnings, open }
 }
 
 fn check_scheme(url: &Url, refusals: &mut Vec<String>, warnings: &mut Vec<String>) {

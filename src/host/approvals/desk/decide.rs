@@ -32,22 +32,24 @@ pub(super) async fn decide(desk: Arc<ApprovalDesk>, asked: DeskRequest) -> Answe
         Some(rule) => apply(&rule, &asked.kind, "for this session"),
         None => rule(&desk.entry_rules(&asked.server), &asked.kind),
     };
-    let may_park = ruled.is_none() && asked.kind != RequestKind::Roots;
+    let ruled = ruled.or_else(|| shared_roots(&desk, &asked));
+    if let Some((answer, by)) = ruled {
+        // Nobody is asked: no screen is to show it as waiting, not even for a moment.
+        open.arrived_and_decided();
+        let how = describe(&asked.kind, &answer);
+        return if open.answered(by, how) { answer } else { refusal(&asked.kind, "withdrawn") };
+    }
+    let may_park = asked.kind != RequestKind::Roots;
     let began = Instant::now();
     let (sender, mut patience) = watch::channel(open.patience());
     let person = (may_park && desk.person == Person::Present).then(|| open.park(sender));
     open.arrived().await;
-    let verdict = async {
-        match ruled {
-            Some(ruled) => ruled,
-            None => verdict(&desk, &open.request, &asked, person).await,
-        }
-    };
+    let verdict = verdict(&desk, &open.request, &asked, person);
     let (answer, by) = tokio::select! {
         biased;
         verdict = verdict => verdict,
         () = asked.withdrawn.cancelled() => {
-            open.withdrawn("the server took it back, or its session ended");
+            open.withdrawn("the call that asked is over");
             return refusal(&asked.kind, "withdrawn");
         }
         () = run_out(began, &mut patience) => {
@@ -102,8 +104,7 @@ async fn verdict(
         return (answer, Decider::Callback);
     }
     if asked.kind == RequestKind::Roots {
-        let by = Decider::Rule("the shared roots".to_owned());
-        return (Answer::Result(json!({ "roots": roots(&desk.roots(&asked.server)) })), by);
+        return roots_of(desk, asked);
     }
     if let Some(person) = person
         && let Ok(answer) = person.await
@@ -111,6 +112,17 @@ async fn verdict(
         return (answer, Decider::Person);
     }
     (refusal(&asked.kind, "nobody is there to answer"), Decider::Nobody)
+}
+
+/// The shared roots, where no callback wants to be asked first.
+fn shared_roots(desk: &ApprovalDesk, asked: &DeskRequest) -> Option<(Answer, Decider)> {
+    let alone = asked.kind == RequestKind::Roots && desk.handler().is_none();
+    alone.then(|| roots_of(desk, asked))
+}
+
+fn roots_of(desk: &ApprovalDesk, asked: &DeskRequest) -> (Answer, Decider) {
+    let roots = roots(&desk.roots(&asked.server));
+    (Answer::Result(json!({ "roots": roots })), Decider::Rule("the shared roots".to_owned()))
 }
 
 fn roots(roots: &[crate::config::RootConfig]) -> Vec<Value> {

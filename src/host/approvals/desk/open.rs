@@ -13,7 +13,6 @@ use crate::host::approvals::desk::ApprovalDesk;
 use crate::host::approvals::{Answer, Claim, Decider, PendingRequest, RequestKind, Settlement};
 use crate::host::server::session::DeskRequest;
 use crate::host::{ApprovalId, Fact, Finding, FindingKind};
-use crate::text::SafeText;
 
 /// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.
 pub(super) struct Open {
@@ -61,6 +60,12 @@ impl Open {
         receiver
     }
 
+    /// Tells that the request arrived, from where nothing may come between that and its end.
+    pub(super) fn arrived_and_decided(&self) {
+        let request = Arc::clone(&self.request);
+        self.desk.facts.post(Fact::RequestArrived { request });
+    }
+
     /// Tells that the request arrived.
     pub(super) async fn arrived(&self) {
         let request = Arc::clone(&self.request);
@@ -78,8 +83,13 @@ impl Open {
 
     /// Tells that no answer is wanted any more.
     pub(super) fn withdrawn(mut self, reason: &str) {
-        self.claim.withdraw();
-        self.settle(Settlement::Withdrawn { reason: SafeText::line(reason) });
+        self.withdraw(reason);
+    }
+
+    fn withdraw(&mut self, reason: &str) {
+        self.claim.withdraw(reason);
+        // Whoever was first knows best: the server that took it back, the session that ended.
+        self.settle(Settlement::Withdrawn { reason: self.claim.reason() });
     }
 
     /// Posted, not awaited: whoever asked may be gone at any await, and the fact must not be lost.
@@ -98,9 +108,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.desk.leave(self.request.id, &self.request.server);
         if !self.settled {
-            self.claim.withdraw();
-            let reason = SafeText::line("the call or the session that asked is gone");
-            self.settle(Settlement::Withdrawn { reason });
+            self.withdraw("the call that asked is over");
         }
     }
 }

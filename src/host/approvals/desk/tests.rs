@@ -308,7 +308,7 @@ async fn an_answer_that_was_first_is_the_end_of_it_and_so_is_a_withdrawal() {
             claim: Arc::clone(&claim),
         }));
         let request = rig.pending(1).await.remove(0);
-        assert!(answered_first || claim.withdraw());
+        assert!(answered_first || claim.withdraw("taken back"));
         rig.desk.0.answer(request.id, Answer::Result(json!({"hello": 1}))).expect("it waits");
         let answer = asking.await.expect("no panic");
         assert_eq!(matches!(answer, Answer::Result(_)), answered_first);

@@ -226,17 +226,22 @@ impl Tap {
             let exchange = state.pending.get(id)?.exchange.as_ref()?;
             return exchange.operation.call.map(|_| Arc::clone(&exchange.operation));
         }
-        let mut calls = state.pending.values().filter_map(|entry| {
-            let exchange = entry.exchange.as_ref()?;
-            exchange.operation.call.map(|_| &exchange.operation)
-        });
+        let mut calls = state.calls();
         let only = calls.next()?;
         calls.next().is_none().then(|| Arc::clone(only))
+    }
+
+    /// Every call in flight: any of them may be the one during which the server asks.
+    pub fn in_flight(&self) -> Vec<Arc<Operation>> {
+        self.state().calls().map(Arc::clone).collect()
     }
 
     /// The connection is over: what waits behind the last line is looked at, and nothing is open
     /// any more.
     pub fn ended(&self, reason: &str) {
+        for open in self.state().open.values() {
+            open.claim.withdraw("its session ended");
+        }
         let spread = std::mem::take(&mut self.state().spread);
         if !spread.text.is_empty() {
             let message = "the output ended inside a message";
@@ -305,6 +310,13 @@ impl Tap {
 }
 
 impl State {
+    fn calls(&self) -> impl Iterator<Item = &Arc<Operation>> {
+        self.pending.values().filter_map(|entry| {
+            let exchange = entry.exchange.as_ref()?;
+            exchange.operation.call.map(|_| &exchange.operation)
+        })
+    }
+
     /// The only request an unattributed answer can be meant for.
     fn only_pending(&self) -> Option<i64> {
         let mut ids = self.pending.iter().filter(|(_, e)| e.expects != Expects::Listen);

@@ -39,7 +39,12 @@ impl App {
         let mut told = None;
         let mut answered = Vec::new();
         for (id, desk) in &mut self.answers.desks {
-            if desk.ended().is_some() || view.pending.contains_key(id) {
+            if let Some(request) = view.pending.get(id) {
+                // It may have got more time.
+                desk.request = Arc::clone(request);
+                continue;
+            }
+            if desk.ended().is_some() {
                 continue;
             }
             match end_of(*id, desk, view) {
@@ -58,6 +63,9 @@ impl App {
         }
         for id in answered {
             self.answers.desks.remove(&id);
+            if self.answers.open == Some(id) {
+                self.answers.open = None;
+            }
         }
         if let Some(told) = told {
             self.toast(told, Role::Error);

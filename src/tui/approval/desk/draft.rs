@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratatui_textarea::TextArea;
+use ratatui_textarea::{CursorMove, TextArea};
 use serde_json::{Value, json};
 
 use super::{AnswerDesk, Drafting, Part, Says, read};
@@ -252,6 +252,10 @@ pub(super) fn pretty(value: &Value) -> String {
     crate::text::json::pretty(value)
 }
 
+/// Text to go on with: the cursor stands behind it.
 pub(super) fn area(text: &str) -> TextArea<'static> {
-    TextArea::new(text.split('\n').map(str::to_owned).collect())
+    let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
+    area.move_cursor(CursorMove::Bottom);
+    area.move_cursor(CursorMove::End);
+    area
 }

@@ -144,7 +144,11 @@ impl Tap {
         let mut state = self.state();
         if let Some(open) = state.open.get(&id) {
             // Its answer is on the way: too late, and no harm (2025-11-25, cancellation).
-            if !open.claim.withdraw() {
+            let why = reason.map_or_else(
+                || "the server took it back".to_owned(),
+                |reason| format!("the server took it back: {reason}"),
+            );
+            if !open.claim.withdraw(&self.context.redactor.redact(&why)) {
                 return;
             }
             state.open.remove(&id);

@@ -1,0 +1,295 @@
+//! Servers answered by hand: the built binary in a pseudo-terminal, real and played servers, keys in
+//! and screens out; and what went over the wire, from the servers' own records.
+#![cfg(all(unix, feature = "tui", feature = "demo"))]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+#[path = "pty_approvals/hostile.rs"]
+mod hostile;
+#[path = "support/pty.rs"]
+mod pty;
+#[path = "pty_approvals/stage.rs"]
+mod stage;
+#[path = "support/helpers.rs"]
+mod support;
+#[path = "pty_approvals/withdrawn.rs"]
+mod withdrawn;
+
+use pty::{Launch, Size};
+use stage::{ANSWER, CALL, SEND, Stage};
+
+#[test]
+fn sampling_and_elicitation_of_the_reference_server_are_answered_by_keys() {
+    let Some(folder) = support::real_servers() else { return };
+    let module = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let script = folder.join(module);
+    let text = format!(
+        r#"{{"servers": {{"everything": {{"command": "node", "args": [{script:?}, "stdio"],
+            "timeout": 5}}}}}}"#
+    );
+    let mut deck = Launch::file(Size::WIDE, &text).start();
+    deck.wait("1 ready");
+    stage::open_call(&mut deck, "trigger-sampling-request");
+    deck.keys("good morning");
+    deck.keys(CALL);
+    deck.wait("1 waiting");
+    deck.keys(ANSWER);
+    deck.wait("asks for a completion");
+    deck.wait("You are a helpful test server.");
+    deck.wait("good morning");
+    // Some time goes by, and the screen shows it.
+    deck.wait("59m 58s left");
+    deck.keys("Good morning to you");
+    deck.keys(SEND);
+    deck.wait("LLM sampling result");
+    deck.wait("Good morning to you");
+    deck.wait("waiting for you");
+    stage::leave_call(&mut deck);
+    stage::open_call(&mut deck, "trigger-elicitation-request");
+    deck.keys(CALL);
+    deck.wait("1 waiting");
+    deck.keys(ANSWER);
+    deck.wait("everything asks you");
+    deck.keys("Ada Lovelace");
+    deck.keys(SEND);
+    deck.wait("User provided the requested information");
+    deck.wait("Ada Lovelace");
+    stage::leave_call(&mut deck);
+    stage::open_call(&mut deck, "trigger-elicitation-request");
+    deck.keys(CALL);
+    deck.wait("1 waiting");
+    deck.keys(ANSWER);
+    deck.wait("everything asks you");
+    deck.keys("\x18");
+    deck.wait("declined");
+    stage::leave_call(&mut deck);
+    deck.quit();
+}
+
+#[test]
+fn a_completion_shows_all_that_is_asked_and_goes_out_as_it_was_written() {
+    let mut stage = Stage::asker(Size::WIDE);
+    stage.call("sample");
+    stage.deck.keys(ANSWER);
+    for said in [
+        "Answer in one word.",
+        "What colour is the sky?",
+        "image image/png",
+        "audio audio/wav",
+        "max 40 tokens",
+        "temperature 0.5",
+        "END",
+        "model like tiny",
+        "cost 0.25",
+        "context allServers",
+        "context of all servers; nothing is added",
+        "\"trace\": 77",
+    ] {
+        stage.deck.wait(said);
+    }
+    stage.deck.keys("grey\rblue");
+    stage.deck.keys("\t");
+    stage.deck.keys(" (me)\t");
+    stage.deck.keys("!");
+    stage.deck.keys(SEND);
+    stage.deck.wait("said: grey");
+    let answer = stage.answer("sample");
+    assert_eq!(answer["result"]["content"]["text"], "grey\nblue");
+    assert_eq!(answer["result"]["model"], "by hand (me)");
+    assert_eq!(answer["result"]["stopReason"], "endTurn!");
+    assert_eq!(answer.as_object().unwrap().len(), 3, "no context leaked: {answer}");
+    stage.end();
+}
+
+#[test]
+fn a_tool_call_is_filled_in_and_goes_out_as_a_block() {
+    let mut stage = Stage::asker(Size::WIDE);
+    stage.call("use_tool");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("it wants a tool call");
+    stage.deck.wait("uses look_up");
+    stage.deck.wait("result of c0");
+    stage.deck.keys("\x1bt");
+    stage.deck.wait("answer with a call of which tool?");
+    stage.deck.keys("book\r");
+    stage.deck.wait("a call of book");
+    stage.deck.keys("0");
+    stage.deck.keys(SEND);
+    stage.deck.wait("not right yet");
+    stage.deck.keys("\x7f4");
+    stage.deck.keys(SEND);
+    stage.deck.wait("calls book");
+    stage.deck.wait("toolUse");
+    stage.deck.keys(SEND);
+    stage.deck.wait("chosen:");
+    let result = stage.answer("use_tool")["result"].clone();
+    assert_eq!(result["content"][0]["name"], "book");
+    assert_eq!(result["content"][0]["input"], serde_json::json!({"seats": 4}));
+    assert_eq!(result["stopReason"], "toolUse");
+    stage.end();
+}
+
+#[test]
+fn modern_questions_are_answered_by_calling_again() {
+    let mut stage = Stage::of("modern", Size::WIDE, "{}");
+    stage::open_call(&mut stage.deck, "ask");
+    stage.deck.keys(CALL);
+    stage.deck.wait("2 waiting");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("nothing waits on the wire");
+    stage.deck.wait("1 of 2");
+    stage.deck.keys("Ada");
+    stage.deck.keys(SEND);
+    stage.deck.wait("1 waiting");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("Say something.");
+    stage.deck.keys("something");
+    stage.deck.keys(SEND);
+    stage.deck.wait("asks: elicitation/create");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("And sign.");
+    stage.deck.keys("\x18");
+    stage.deck.wait("state two:Ada:something, page decline");
+    let retries: Vec<_> = stage
+        .record()
+        .into_iter()
+        .filter(|message| message["params"].get("inputResponses").is_some())
+        .collect();
+    assert_eq!(retries.len(), 2, "each round is answered once");
+    stage.end();
+}
+
+#[test]
+fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
+    let mut stage = Stage::asker(Size::WIDE);
+    stage.call("sample");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("asks for a completion");
+    stage.deck.keys("azure");
+    stage.deck.keys("\x1bw");
+    stage.deck.wait("keep this answer as");
+    stage.deck.keys("plain\r");
+    stage.deck.wait("kept plain in");
+    let kept = std::fs::read_to_string(stage.deck.home().join("mcp.answers.json")).unwrap();
+    assert!(kept.contains("\"plain\"") && kept.contains("azure"), "{kept}");
+    stage.deck.keys("\x7f\x7f\x7f\x7f\x7f\x14");
+    stage.deck.wait("start from which answer?");
+    stage.deck.keys("plain\r");
+    stage.deck.wait("azure");
+    stage.deck.keys("\x1bs");
+    stage.deck.wait("like this one?");
+    stage.deck.keys("next 1 \r");
+    stage.deck.wait("said: azure");
+    stage.deck.keys(CALL);
+    stage::until("the rule answered", || stage.answers("sample").len() == 2);
+    stage.deck.gone("1 waiting");
+    stage.deck.keys(CALL);
+    stage.deck.wait("1 waiting");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("asks for a completion");
+    stage.deck.keys("\x18");
+    stage.deck.wait("say why");
+    stage.deck.keys("enough\r");
+    stage.deck.wait("ctrl-s sends the refusal");
+    stage.deck.keys(SEND);
+    stage.deck.wait("said: enough");
+    let error = stage.answers("sample")[2]["error"].clone();
+    assert_eq!((error["code"].as_i64(), error["message"].as_str()), (Some(-1), Some("enough")));
+    stage.leave();
+    stage.deck.keys("9");
+    stage.deck.wait("by the rule for this");
+    stage.deck.wait("refused: enough by you");
+    stage.deck.keys("6");
+    stage.deck.wait("answered by a person");
+    stage.deck.keys("q");
+    assert_eq!(stage.deck.exit_code(), 0);
+}
+
+#[test]
+fn roots_are_shared_while_it_runs_and_the_server_sees_them() {
+    let mut stage = Stage::asker(Size::WIDE);
+    stage.deck.keys("9f");
+    stage.deck.wait("roots shared with asker");
+    stage.deck.keys("/srv/data\tData");
+    stage.deck.keys("\x1ba");
+    stage.deck.keys("nowhere");
+    stage.deck.keys(SEND);
+    stage.deck.wait("write a whole path");
+    stage.deck.keys("\x1bx");
+    stage.deck.keys(SEND);
+    stage.deck.wait("root file:///srv/data  Data");
+    stage::until("the server is told", || {
+        let method = "notifications/roots/list_changed";
+        stage.record().iter().any(|message| message["method"] == method)
+    });
+    stage.call_and_wait("roots", "roots: [{\"uri\":\"file:///srv/data\",\"name\":\"Data\"}]");
+    stage.end();
+}
+
+#[test]
+fn a_registered_drafter_drafts_and_a_person_sends() {
+    let mut deck = Launch::demo(Size::WIDE).start();
+    deck.wait("4 ready");
+    stage::open_call(&mut deck, "draft_announcement");
+    deck.keys("fog");
+    deck.keys(CALL);
+    deck.wait("1 waiting");
+    deck.keys(ANSWER);
+    deck.wait("asks for a completion");
+    // The request is edited before it is used.
+    deck.keys("\x1bo");
+    deck.wait("the request as JSON, yours to edit");
+    deck.keys("\x1bo");
+    deck.gone("yours to edit");
+    deck.keys("\x04");
+    deck.wait("a draft by the demo purser");
+    deck.wait("all is well.");
+    deck.keys(" Enjoy.");
+    deck.keys(SEND);
+    deck.wait("The purser reads: Dear passengers");
+    stage::leave_call(&mut deck);
+    deck.quit();
+}
+
+#[test]
+fn no_stray_key_answers_anything() {
+    let mut stage = Stage::asker(Size::SMALL);
+    stage.call("sample");
+    // Wherever the person is, and whatever is typed there.
+    stage.deck.keys("\r\r yn\r");
+    stage.leave();
+    for pane in "1234567890".chars() {
+        stage.deck.keys(&format!("{pane}\r \ry\r\x1b\x1b"));
+    }
+    stage.deck.keys("\x1b\x1b9");
+    stage.deck.wait("waiting for you");
+    stage.deck.keys("\r");
+    stage.deck.wait("asks for a completion");
+    // In the answer Enter is a new line, and letters are letters.
+    stage.deck.keys("\r\ryes\r\r");
+    stage.deck.keys("\x1b");
+    stage.deck.wait("1 waiting");
+    assert!(stage.answers("sample").is_empty());
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("yes");
+    stage.deck.keys(SEND);
+    stage::until("it is answered now", || stage.answers("sample").len() == 1);
+    stage.deck.wait("nothing waits for you");
+    stage.deck.wait("answer");
+    stage.deck.keys("q");
+    assert_eq!(stage.deck.exit_code(), 0);
+}
+
+#[test]
+fn the_time_left_counts_down_and_can_be_made_longer() {
+    let mut stage = Stage::of("asker", Size::WIDE, r#"{"maxWaiting": 90}"#);
+    stage.call("sample");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("1m 28s left, its clock is stopped");
+    stage.deck.wait("1m 27s left");
+    stage.deck.keys("\x1bm");
+    stage.deck.wait("11m");
+    stage.deck.keys("ok");
+    stage.deck.keys(SEND);
+    stage.deck.wait("said: ok");
+    stage.end();
+}

@@ -1,0 +1,137 @@
+//! A dashboard over played servers that ask, and the record of what each of them received.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+pub use crate::pty::until;
+use crate::pty::{Deck, Launch, Size};
+
+/// F5: makes the call.
+pub const CALL: &str = "\x1b[15~";
+/// Opens what waits longest.
+pub const ANSWER: &str = "\x07";
+/// Sends.
+pub const SEND: &str = "\x13";
+
+/// A dashboard and its servers.
+pub struct Stage {
+    pub deck: Deck,
+    /// The record of the first server.
+    name: String,
+}
+
+/// The path of a script of `fixtures/approvals`.
+fn script(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/approvals/{name}.jsonc"))
+}
+
+/// An entry that plays a script under a name; its record has that name too.
+pub fn entry(name: &str, play: &str, limits: &str) -> String {
+    let (program, script) = (env!("CARGO_BIN_EXE_mcpdeck"), script(play));
+    format!(
+        "{name:?}: {{\"command\": {program:?}, \"args\": [\"mock\", {script:?}, \"{name}.record\"],
+         \"timeout\": 60, \"limits\": {limits}}}"
+    )
+}
+
+/// The text of a configuration with these entries.
+pub fn config(entries: &[String]) -> String {
+    format!("{{\"servers\": {{{}}}}}", entries.join(",\n"))
+}
+
+impl Stage {
+    pub fn asker(size: Size) -> Self {
+        Self::of("asker", size, "{}")
+    }
+
+    pub fn of(play: &str, size: Size, limits: &str) -> Self {
+        let text = config(&[entry(play, play, limits)]);
+        let deck = Launch::file(size, &text).start();
+        deck.wait("1 ready");
+        Self { deck, name: play.to_owned() }
+    }
+
+    /// Calls a tool and waits until the server asks.
+    pub fn call(&mut self, tool: &str) {
+        open_call(&mut self.deck, tool);
+        self.deck.keys(CALL);
+        self.deck.wait("1 waiting");
+    }
+
+    /// Calls a tool that asks nobody.
+    pub fn call_and_wait(&mut self, tool: &str, text: &str) {
+        open_call(&mut self.deck, tool);
+        self.deck.keys(CALL);
+        self.deck.wait(text);
+    }
+
+    /// Every message that the server received.
+    pub fn record(&self) -> Vec<Value> {
+        record(&self.deck, &self.name)
+    }
+
+    /// Every answer to the server's request of this id.
+    pub fn answers(&self, id: &str) -> Vec<Value> {
+        let mut record = self.record();
+        record.retain(|message| message["id"] == id && message.get("method").is_none());
+        record
+    }
+
+    /// The only answer.
+    pub fn answer(&self, id: &str) -> Value {
+        let answers = self.answers(id);
+        assert_eq!(answers.len(), 1, "{id}: {answers:?}");
+        answers[0].clone()
+    }
+
+    /// Back to the panes.
+    pub fn leave(&mut self) {
+        leave_call(&mut self.deck);
+    }
+
+    /// Back to the panes, and out.
+    pub fn end(mut self) {
+        self.leave();
+        self.deck.quit();
+    }
+}
+
+/// Every message that a server received.
+pub fn record(deck: &Deck, name: &str) -> Vec<Value> {
+    let path = deck.home().join(format!("{name}.record"));
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    // The last line may be half written.
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Opens the call screen of a tool.
+pub fn open_call(deck: &mut Deck, tool: &str) {
+    deck.keys("2");
+    deck.wait("tokens");
+    // An empty list first: what is selected afterwards is the best that fits.
+    deck.keys("/\x15zzzzz");
+    deck.wait("0 of");
+    deck.keys("\x15");
+    deck.keys(tool);
+    deck.wait_until("the tool under the cursor", |screen| {
+        let marked =
+            |line: &str| line.split('▸').next_back().is_some_and(|t| t.trim().starts_with(tool));
+        screen.lines().any(|line| line.contains('▸') && marked(line))
+    });
+    deck.keys("\r");
+    deck.wait("r restart");
+    deck.keys("\r");
+    deck.wait("f5 call");
+}
+
+/// Leaves the call screen.
+pub fn leave_call(deck: &mut Deck) {
+    while !deck.screen().contains("q quit") {
+        let place = deck.written();
+        deck.keys("\x1b");
+        until("escape does something", || {
+            deck.written() > place || deck.screen().contains("q quit")
+        });
+    }
+}

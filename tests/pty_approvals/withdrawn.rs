@@ -1,0 +1,147 @@
+//! Requests that end before they are answered: taken back, their server dead or taken out of the
+//! configuration. The draft stays, and nothing goes over the wire any more.
+
+use crate::pty::{self, Launch, Signal, Size};
+use crate::stage::{self, ANSWER, CALL, SEND, Stage};
+
+/// Types half an answer to the question of `midway`.
+fn half_written() -> (Stage, i32) {
+    let mut stage = Stage::asker(Size::WIDE);
+    let pid = stage.deck.pid_of("asker");
+    stage.call("midway");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("Left or right?");
+    stage.deck.keys("I would rather");
+    stage.deck.wait("I would rather");
+    (stage, pid)
+}
+
+/// The draft can be read and copied, nothing is sent, and it is found again.
+fn draft_stays(stage: &mut Stage, reason: &str) {
+    stage.deck.wait("withdrawn:");
+    stage.deck.wait(reason);
+    stage.deck.wait("I would rather");
+    stage.deck.keys(SEND);
+    stage.deck.wait("nothing was sent: it is no longer open");
+    stage.deck.keys("typed after the end");
+    stage.deck.keys("\x18");
+    stage.deck.keys("\x19");
+    // "I would rather", as OSC 52 carries it.
+    let place = 0;
+    stage.deck.wait_raw(place, "SSB3b3VsZCByYXRoZXI=");
+    stage.deck.keys("\x1b");
+    stage.deck.gone("no longer open");
+    stage.leave();
+    stage.deck.keys("9");
+    stage.deck.wait("draft kept");
+    stage.deck.keys("\r");
+    stage.deck.wait("I would rather");
+    assert!(!stage.deck.screen().contains("typed after the end"));
+    assert!(stage.answers("midway").is_empty(), "{:?}", stage.answers("midway"));
+    stage.deck.keys("\x1b");
+    stage.deck.wait("quit");
+}
+
+#[test]
+fn a_question_taken_back_in_the_middle_is_never_answered_and_the_draft_stays() {
+    let (mut stage, pid) = half_written();
+    pty::signal(pid, Signal::INT);
+    draft_stays(&mut stage, "the server took it back: never mind");
+    stage.deck.keys("q");
+    // The call of the server still runs.
+    stage.deck.wait("stop the servers and leave?");
+    stage.deck.keys("y");
+    assert_eq!(stage.deck.exit_code(), 0);
+    assert!(stage.answers("midway").is_empty());
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_withdraws_its_question() {
+    let (mut stage, pid) = half_written();
+    pty::kill(pid);
+    draft_stays(&mut stage, "its session ended");
+    stage.deck.quit();
+    assert!(stage.answers("midway").is_empty());
+}
+
+/// The process of a server, from its card.
+fn pid(deck: &mut pty::Deck, server: &str) -> i32 {
+    deck.keys("1");
+    deck.wait("start order");
+    let pid = deck.pid_of(server);
+    deck.keys("9");
+    deck.wait("waiting for you");
+    pid
+}
+
+fn kill(deck: &mut pty::Deck, server: &str) {
+    let pid = pid(deck, server);
+    pty::kill(pid);
+}
+
+#[test]
+fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_never_sent_stale() {
+    let names = ["ann", "ben", "cat", "dan", "eve"];
+    let entries: Vec<String> = names.iter().map(|name| stage::entry(name, "asker", "{}")).collect();
+    let mut deck = Launch::file(Size::WIDE, &stage::config(&entries)).start();
+    deck.wait("5 ready");
+    for (n, name) in names.iter().enumerate() {
+        // Narrowed to one server, its tool is the only one of that name.
+        deck.keys("2*");
+        for _ in 0..=n {
+            deck.keys("]");
+        }
+        deck.wait(&format!("{name}   about"));
+        stage::open_call(&mut deck, "twenty");
+        deck.keys(CALL);
+        deck.wait(&format!("{} waiting", (n + 1) * 20));
+        stage::leave_call(&mut deck);
+    }
+    deck.keys("*9");
+    deck.wait("100 waiting for you");
+    for name in names {
+        deck.wait_until(name, |screen| {
+            screen.lines().any(|line| line.contains(name) && line.contains("20 answer"))
+        });
+    }
+    // One server's are denied as one.
+    deck.keys("g");
+    deck.keys("X");
+    deck.wait("deny all of ann?");
+    deck.wait("20 open requests of this server");
+    deck.keys("y");
+    deck.wait("denied 20");
+    deck.wait("80 waiting for you");
+    // One server dies, one leaves the configuration.
+    kill(&mut deck, "ben");
+    deck.wait("60 waiting for you");
+    let left: Vec<String> =
+        ["ann", "ben", "dan", "eve"].iter().map(|name| stage::entry(name, "asker", "{}")).collect();
+    std::fs::write(deck.home().join("mcp.json"), stage::config(&left)).unwrap();
+    deck.wait("40 waiting for you");
+    let dan = pid(&mut deck, "dan");
+    // A question before a withdrawal, a yes after it: the stale ones are only counted.
+    deck.keys("g");
+    deck.keys("X");
+    deck.wait("deny all of dan?");
+    // The question stands over the pane; behind it the server goes.
+    pty::kill(dan);
+    deck.wait("20 waiting");
+    deck.keys("y");
+    deck.wait("20 were no longer open");
+    let answered = |name: &str| {
+        let record = stage::record(&deck, name);
+        let id = |message: &serde_json::Value| message["id"].as_str().map(str::to_owned);
+        let answers = record.iter().filter(|message| message.get("method").is_none());
+        let ids: Vec<String> = answers.filter_map(id).filter(|id| id.starts_with("q-")).collect();
+        ids.len()
+    };
+    assert_eq!(names.map(answered), [20, 0, 0, 0, 0]);
+    let declined = stage::record(&deck, "ann");
+    let declined = declined.iter().filter(|message| message["result"]["action"] == "decline");
+    assert_eq!(declined.count(), 20);
+    deck.keys("q");
+    deck.wait("stop the servers and leave?");
+    deck.keys("y");
+    assert_eq!(deck.exit_code(), 0);
+}
