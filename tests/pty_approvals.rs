@@ -21,7 +21,7 @@ use stage::{ANSWER, CALL, SEND, Stage};
 fn sampling_and_elicitation_of_the_reference_server_are_answered_by_keys() {
     let Some(folder) = support::real_servers() else { return };
     let module = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    let script = folder.join(module);
+    let script = folder.join(module).display().to_string();
     let text = format!(
         r#"{{"servers": {{"everything": {{"command": "node", "args": [{script:?}, "stdio"],
             "timeout": 5}}}}}}"#

@@ -28,7 +28,8 @@ fn script(name: &str) -> PathBuf {
 
 /// An entry that plays a script under a name; its record has that name too.
 pub fn entry(name: &str, play: &str, limits: &str) -> String {
-    let (program, script) = (env!("CARGO_BIN_EXE_mcpdeck"), script(play));
+    let program = env!("CARGO_BIN_EXE_mcpdeck");
+    let script = script(play).display().to_string();
     format!(
         "{name:?}: {{\"command\": {program:?}, \"args\": [\"mock\", {script:?}, \"{name}.record\"],
          \"timeout\": 60, \"limits\": {limits}}}"
