@@ -62,6 +62,9 @@ fn read_any(
     if let Some(host) = host {
         return read(host, path, env);
     }
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
+        return read(Host::Codex, path, env);
+    }
     read(Host::ClaudeDesktop, path, env).or_else(|first| {
         [Host::VsCode, Host::Zed].into_iter().find_map(|h| read(h, path, env).ok()).ok_or(first)
     })

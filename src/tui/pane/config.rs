@@ -185,11 +185,12 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
     let view = &model.view;
     let all: Vec<&Diagnostic> = view.rejected.iter().chain(&view.diagnostics).collect();
     if !view.rejected.is_empty() {
-        doc.text(
-            0,
-            &"the file on disk cannot be used; the last good one stays in use",
-            Role::Error,
-        );
+        let standing = if matches!(model.engine, crate::tui::model::EngineState::Failed(_)) {
+            "the file cannot be used; nothing runs until it can, which is noticed"
+        } else {
+            "the file on disk cannot be used; the last good one stays in use"
+        };
+        doc.text(0, &standing, Role::Error);
         doc.gap();
     }
     for diagnostic in &all {
