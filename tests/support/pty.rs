@@ -235,6 +235,10 @@ impl Launch {
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home.path());
         command.env("PS1", "$ ");
+        // Where a measured build writes what was executed.
+        if let Some(profile) = std::env::var_os("LLVM_PROFILE_FILE") {
+            command.env("LLVM_PROFILE_FILE", profile);
+        }
         // Nobody is there to answer what the terminal can draw.
         command.env("MCPDECK_IMAGES", "blocks");
         command.env("MCPDECK_STATE_DIR", self.home.path().join("state"));
