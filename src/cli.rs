@@ -43,6 +43,7 @@ pub fn main() -> std::process::ExitCode {
         Ok(code) => return code,
         Err(cli) => *cli,
     };
+    signals::outlive_file_limits();
     let telemetry = match Telemetry::start(&log_options(&cli)) {
         Ok(telemetry) => telemetry,
         Err(error) => return output::refuse(&error.to_string()).into(),

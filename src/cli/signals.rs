@@ -16,6 +16,21 @@ pub fn listen() -> Signals {
     signals
 }
 
+/// A file that may not grow further (`ulimit -f`) is an error of that write, not the end of the
+/// program: the signal that says so is heard and forgotten. Holds until the process ends.
+pub fn outlive_file_limits() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        if let Ok(runtime) = runtime {
+            // What is installed stays installed, whoever listens.
+            drop(runtime.block_on(async { signal(kind) }));
+        }
+    }
+}
+
 #[cfg(unix)]
 struct Source(Vec<tokio::signal::unix::Signal>);
 

@@ -186,6 +186,14 @@ pub struct Kill {
     pub processes: usize,
 }
 
+/// Floods last three seconds, or 100 MB; with `MCPDECK_FAULTS_FULL` in the environment as long as
+/// the catalogue says: ten seconds, a gigabyte.
+fn at_length(text: &str) -> String {
+    let full = std::env::var_os("MCPDECK_FAULTS_FULL").is_some();
+    let (millis, bytes) = if full { ("10000", "1073741824") } else { ("3000", "104857600") };
+    text.replace("@FLOOD_MILLIS@", millis).replace("@FLOOD_BYTES@", bytes)
+}
+
 /// Reads every row whose id begins with one of the filters; all without a filter.
 pub fn read_all(folder: &Path, filters: &[String], canary: &str) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -195,7 +203,7 @@ pub fn read_all(folder: &Path, filters: &[String], canary: &str) -> Vec<Row> {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("a file");
-        let text = text.replace("@CANARY@", canary).replace(
+        let text = at_length(&text).replace("@CANARY@", canary).replace(
             "@BIN@",
             &serde_json::to_string(env!("CARGO_BIN_EXE_mcpdeck")).expect("JSON").replace('"', ""),
         );

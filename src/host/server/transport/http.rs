@@ -7,6 +7,7 @@
 mod client;
 mod events;
 mod post;
+mod tls;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -15,7 +15,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
-use super::{Held, events};
+use super::{Held, events, tls};
 use crate::host::server::wire::exchange::cut;
 use crate::host::server::wire::tap::Tap;
 use crate::text::SafeText;
@@ -134,7 +134,11 @@ impl HttpClient {
         } else {
             "the request failed"
         };
-        let text = format!("{what}: {cause}");
+        let cause = cause.to_string();
+        let text = match tls::explain(&cause) {
+            Some(told) => format!("{what}: {told} ({cause})"),
+            None => format!("{what}: {cause}"),
+        };
         let text = self.tap.context.redactor.redact(&text);
         HttpFailure::plain(SafeText::line(&text).to_string()).into()
     }
