@@ -169,7 +169,7 @@ fn flood() {
     let (begun, cpu) = (Instant::now(), cpu_seconds(deck.pid()));
     println!("floods of 100,000 stderr lines/s and 20,000 messages/s, {KEYS} keys each, in ms");
     for (pane, shows, what) in
-        [("1", "start order", "servers"), ("5", "messages", "traffic"), ("6", "lines", "logs")]
+        [("1", "60 s", "servers"), ("5", "messages", "traffic"), ("6", "lines", "logs")]
     {
         deck.keys(pane);
         deck.wait(shows);

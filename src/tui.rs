@@ -7,6 +7,7 @@
 pub mod action;
 pub mod app;
 pub mod approval;
+mod backend;
 pub mod call;
 pub mod chord;
 mod editor;

@@ -3,6 +3,8 @@
 #![cfg(all(unix, feature = "tui", feature = "demo"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+#[path = "pty/hostile.rs"]
+mod hostile;
 #[path = "support/pty.rs"]
 mod pty;
 #[path = "pty/signals.rs"]

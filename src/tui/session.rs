@@ -19,14 +19,14 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
 use tokio::sync::mpsc;
 
 use crate::text::SafeText;
 use crate::tui::app::App;
+use crate::tui::backend::Ansi;
 use crate::tui::message::Message;
 
-type Screen = Terminal<CrosstermBackend<BufWriter<io::Stdout>>>;
+type Screen = Terminal<Ansi<BufWriter<io::Stdout>>>;
 type Hook = Box<dyn Fn(&std::panic::PanicHookInfo<'_>) + Sync + Send + 'static>;
 
 /// Whether the terminal is ours now.
@@ -51,7 +51,7 @@ pub fn refuse_terminal(term: Option<&str>) -> Option<&'static str> {
 impl Session {
     /// Takes the terminal.
     pub fn enter() -> io::Result<Self> {
-        let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, io::stdout()));
+        let backend = Ansi::new(BufWriter::with_capacity(1 << 16, io::stdout()));
         take()?;
         match Terminal::new(backend) {
             Ok(screen) => Ok(Self { screen }),

@@ -180,6 +180,11 @@ impl App {
     }
 
     pub(super) fn open_black_box(&mut self, server: crate::config::ServerName) {
+        // One is enough: esc leads out of it at once.
+        self.overlays.retain(|overlay| match overlay {
+            Overlay::Reader(reader) => !matches!(reader.subject, Subject::BlackBox(_)),
+            _ => true,
+        });
         let title = ink!("black box: {}", Model::name(&server));
         let mut reader = Reader::new(title, Doc::default());
         reader.subject = Subject::BlackBox(server);

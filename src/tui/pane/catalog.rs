@@ -222,7 +222,8 @@ impl Catalog {
         let summary = if self.all.is_empty() {
             ink!("no {}", noun)
         } else {
-            ink!("{} {} of {} servers", self.all.len(), noun, servers)
+            let s: &'static str = if servers == 1 { "" } else { "s" };
+            ink!("{} {} of {} server{}", self.all.len(), noun, servers, s)
         };
         self.browser.render_frame(cx, &summary, self.all.len(), area, buf);
         let regions = self.browser.regions(area);

@@ -1,0 +1,210 @@
+//! Cells as bytes for the terminal. Sixteen colours are written in the way that every terminal with
+//! colours knows (SGR 30 to 37 and 90 to 97), a frame goes out in one write, and the terminal is
+//! never asked anything, since its answers would come among the keys.
+
+use std::io::{self, Write};
+
+use ratatui::backend::{Backend, ClearType, WindowSize};
+use ratatui::buffer::Cell;
+use ratatui::layout::{Position, Size};
+use ratatui::style::{Color, Modifier};
+
+/// Writes frames to `out`.
+pub struct Ansi<W: Write> {
+    out: W,
+    /// Where the cursor was put last.
+    cursor: Position,
+}
+
+impl<W: Write> Ansi<W> {
+    /// A backend that writes there; `out` keeps the bytes until it is flushed.
+    pub const fn new(out: W) -> Self {
+        Self { out, cursor: Position { x: 0, y: 0 } }
+    }
+
+    fn style(&mut self, cell: &Cell) -> io::Result<()> {
+        self.out.write_all(b"\x1b[0")?;
+        for (modifier, code) in [
+            (Modifier::BOLD, 1),
+            (Modifier::DIM, 2),
+            (Modifier::ITALIC, 3),
+            (Modifier::UNDERLINED, 4),
+            (Modifier::SLOW_BLINK, 5),
+            (Modifier::RAPID_BLINK, 6),
+            (Modifier::REVERSED, 7),
+            (Modifier::HIDDEN, 8),
+            (Modifier::CROSSED_OUT, 9),
+        ] {
+            if cell.modifier.contains(modifier) {
+                write!(self.out, ";{code}")?;
+            }
+        }
+        self.colour(cell.fg, 30)?;
+        self.colour(cell.bg, 40)?;
+        self.out.write_all(b"m")
+    }
+
+    /// A colour of the text (`first` 30) or of the ground (40).
+    fn colour(&mut self, colour: Color, first: u8) -> io::Result<()> {
+        match colour {
+            Color::Reset => Ok(()),
+            Color::Rgb(r, g, b) => write!(self.out, ";{};2;{r};{g};{b}", first + 8),
+            Color::Indexed(n) => write!(self.out, ";{};5;{n}", first + 8),
+            named => write!(self.out, ";{}", first + ansi(named)),
+        }
+    }
+}
+
+/// The place of a colour with a name after the first: 0 to 7, and 60 to 67 for the bright ones.
+const fn ansi(colour: Color) -> u8 {
+    match colour {
+        Color::Black => 0,
+        Color::Red => 1,
+        Color::Green => 2,
+        Color::Yellow => 3,
+        Color::Blue => 4,
+        Color::Magenta => 5,
+        Color::Cyan => 6,
+        Color::Gray => 7,
+        Color::DarkGray => 60,
+        Color::LightRed => 61,
+        Color::LightGreen => 62,
+        Color::LightYellow => 63,
+        Color::LightBlue => 64,
+        Color::LightMagenta => 65,
+        Color::LightCyan => 66,
+        Color::White => 67,
+        // The terminal's own: 39 and 49.
+        Color::Reset | Color::Rgb(..) | Color::Indexed(_) => 9,
+    }
+}
+
+impl<W: Write> Write for Ansi<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl<W: Write> Backend for Ansi<W> {
+    type Error = io::Error;
+
+    fn draw<'a, I>(&mut self, cells: I) -> io::Result<()>
+    where
+        I: Iterator<Item = (u16, u16, &'a Cell)>,
+    {
+        let look = |cell: &Cell| (cell.fg, cell.bg, cell.modifier);
+        let mut worn = look(&Cell::EMPTY);
+        let mut next = None;
+        for (x, y, cell) in cells {
+            if next != Some((x, y)) {
+                write!(self.out, "\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1)?;
+            }
+            if look(cell) != worn {
+                self.style(cell)?;
+                worn = look(cell);
+            }
+            self.out.write_all(cell.symbol().as_bytes())?;
+            next = x.checked_add(1).map(|x| (x, y));
+        }
+        if worn == look(&Cell::EMPTY) { Ok(()) } else { self.out.write_all(b"\x1b[0m") }
+    }
+
+    fn hide_cursor(&mut self) -> io::Result<()> {
+        self.out.write_all(b"\x1b[?25l")
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        self.out.write_all(b"\x1b[?25h")
+    }
+
+    fn get_cursor_position(&mut self) -> io::Result<Position> {
+        Ok(self.cursor)
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
+        self.cursor = position.into();
+        let Position { x, y } = self.cursor;
+        write!(self.out, "\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1)
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.clear_region(ClearType::All)
+    }
+
+    fn clear_region(&mut self, region: ClearType) -> io::Result<()> {
+        self.out.write_all(match region {
+            ClearType::All => b"\x1b[2J",
+            ClearType::AfterCursor => b"\x1b[0J",
+            ClearType::BeforeCursor => b"\x1b[1J",
+            ClearType::CurrentLine => b"\x1b[2K",
+            ClearType::UntilNewLine => b"\x1b[0K",
+        })
+    }
+
+    fn size(&self) -> io::Result<Size> {
+        let (width, height) = crossterm::terminal::size()?;
+        Ok(Size { width, height })
+    }
+
+    fn window_size(&mut self) -> io::Result<WindowSize> {
+        let size = crossterm::terminal::window_size()?;
+        Ok(WindowSize {
+            columns_rows: Size { width: size.columns, height: size.rows },
+            pixels: Size { width: size.width, height: size.height },
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::style::Style;
+
+    use super::*;
+
+    fn drawn(cells: &[(u16, u16, &str, Style)]) -> String {
+        let cells: Vec<(u16, u16, Cell)> = cells
+            .iter()
+            .map(|(x, y, symbol, style)| {
+                let mut cell = Cell::default();
+                cell.set_symbol(symbol).set_style(*style);
+                (*x, *y, cell)
+            })
+            .collect();
+        let mut backend = Ansi::new(Vec::new());
+        backend.draw(cells.iter().map(|(x, y, cell)| (*x, *y, cell))).unwrap();
+        String::from_utf8(backend.out).unwrap()
+    }
+
+    #[test]
+    fn neighbours_need_no_move_and_a_style_is_said_once() {
+        let red = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+        let cells = [(0, 0, "a", red), (1, 0, "b", red), (0, 2, "c", Style::new())];
+        assert_eq!(drawn(&cells), "\x1b[1;1H\x1b[0;1;31mab\x1b[3;1H\x1b[0mc");
+    }
+
+    #[test]
+    fn a_cell_after_a_wide_one_is_gone_to() {
+        let plain = Style::new();
+        let cells = [(0, 0, "世", plain), (2, 0, "x", plain)];
+        assert_eq!(drawn(&cells), "\x1b[1;1H世\x1b[1;3Hx");
+    }
+
+    #[test]
+    fn every_kind_of_colour_is_written_in_its_own_way() {
+        let of = |fg, bg| drawn(&[(0, 0, "x", Style::new().fg(fg).bg(bg))]);
+        assert!(of(Color::White, Color::Black).contains("\x1b[0;97;40m"));
+        assert!(of(Color::Gray, Color::DarkGray).contains("\x1b[0;37;100m"));
+        assert!(
+            of(Color::Indexed(203), Color::Rgb(1, 2, 3)).contains("\x1b[0;38;5;203;48;2;1;2;3m")
+        );
+        assert!(of(Color::Reset, Color::Reset).ends_with("Hx"));
+    }
+}
