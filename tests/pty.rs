@@ -5,6 +5,8 @@
 
 #[path = "pty/hostile.rs"]
 mod hostile;
+#[path = "pty/panes.rs"]
+mod panes;
 #[path = "support/pty.rs"]
 mod pty;
 #[path = "pty/signals.rs"]

@@ -86,7 +86,7 @@ actions! {
     Wrap = "wrap", "wrap", "Wrap long lines, or not";
     LevelUp = "level-up", "fewer", "Show only more severe logs";
     LevelDown = "level-down", "more", "Show less severe logs too";
-    ServerLogLevel = "server-log-level", "log level", "Ask the server for another log level";
+    ServerLogLevel = "server-log-level", "log level", "Choose from which level on the host or a server logs";
     Sort = "sort", "sort", "Sort by the next column";
     SortReverse = "sort-reverse", "reverse", "Reverse the order";
     DropEntry = "drop-entry", "drop", "Drop the cache entry";

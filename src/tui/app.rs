@@ -13,6 +13,7 @@ use crate::tui::layout::Layout;
 use crate::tui::message::{Message, UserFiles};
 use crate::tui::model::Model;
 use crate::tui::overlay::Overlay;
+use crate::tui::pane::catalog::CatalogPane;
 use crate::tui::pane::{Pane, PaneId, Toast, Ui};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::{ColorDepth, Theme};
@@ -54,18 +55,35 @@ pub enum Focus {
 }
 
 /// The panes, each a field of its own.
-#[derive(Default)]
 pub struct Panes {
     servers: super::pane::servers::ServersPane,
-    tools: super::pane::tools::ToolsPane,
-    resources: super::pane::resources::ResourcesPane,
-    prompts: super::pane::prompts::PromptsPane,
+    tools: CatalogPane,
+    resources: CatalogPane,
+    prompts: CatalogPane,
     traffic: super::pane::traffic::TrafficPane,
     logs: super::pane::logs::LogsPane,
     metrics: super::pane::metrics::MetricsPane,
     cache: super::pane::cache::CachePane,
     approvals: super::pane::approvals::ApprovalsPane,
     config: super::pane::config::ConfigPane,
+}
+
+impl Default for Panes {
+    fn default() -> Self {
+        use crate::tui::pane::{prompts, resources, tools};
+        Self {
+            servers: Default::default(),
+            tools: CatalogPane::new(&tools::KIND),
+            resources: CatalogPane::new(&resources::KIND),
+            prompts: CatalogPane::new(&prompts::KIND),
+            traffic: Default::default(),
+            logs: Default::default(),
+            metrics: Default::default(),
+            cache: Default::default(),
+            approvals: Default::default(),
+            config: Default::default(),
+        }
+    }
 }
 
 impl Panes {
@@ -211,19 +229,25 @@ impl App {
     pub fn prepare(&mut self) {
         self.model.reset_wake();
         self.redraw = Redraw::None;
+        self.refresh_readers();
+        self.sync();
+        self.prepare_call();
+        self.prepare_answer();
+        self.prepare_entry();
+    }
+
+    /// Brings lists up to date: before a frame, and before a key that follows another one faster
+    /// than frames do.
+    pub(super) fn sync(&mut self) {
         self.stale = false;
         if let Some(layout) = self.layout() {
             let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
             self.panes.get_mut(self.pane).sync(ui);
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
         }
-        self.refresh_readers();
         if let Some(overlay) = self.overlays.last_mut() {
             overlay.prepare(self.size);
         }
-        self.prepare_call();
-        self.prepare_answer();
-        self.prepare_entry();
     }
 
     pub(super) fn layout(&self) -> Option<Layout> {
@@ -236,14 +260,14 @@ impl App {
     }
 
     /// Where keys are looked up now, innermost first.
-    pub(super) fn scopes(&mut self) -> Vec<Scope> {
+    pub(super) fn scopes(&self) -> Vec<Scope> {
         let mut scopes = Vec::with_capacity(4);
         if let Some(overlay) = self.overlays.last() {
             scopes.extend_from_slice(overlay.scopes());
             if matches!(overlay, Overlay::Confirm(_)) {
                 return scopes;
             }
-        } else if self.panes.get_mut(self.pane).typing().is_some() {
+        } else if self.panes.get(self.pane).is_typing() {
             scopes.push(Scope::Text);
         } else {
             match self.focus {

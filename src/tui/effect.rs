@@ -92,6 +92,8 @@ pub enum Effect {
     OpenUrl(ApprovalId, url::Url),
     /// Remember the preferences.
     SavePrefs(Box<Prefs>),
+    /// Let the program's own log begin at this level.
+    HostLogLevel(LogLevel),
     /// Ring the bell.
     Bell,
     /// Draw everything again.

@@ -275,6 +275,11 @@ pub trait Pane {
     /// Draws itself.
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
 
+    /// Whether a line is being typed.
+    fn is_typing(&self) -> bool {
+        false
+    }
+
     /// The line being typed, when one is.
     fn typing(&mut self) -> Option<&mut crate::tui::widget::TextInput> {
         None

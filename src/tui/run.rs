@@ -96,6 +96,7 @@ struct Deck {
     pacer: Pacer,
     clock: Clock,
     messages: mpsc::Sender<Message>,
+    log_level: Option<HostLogLevel>,
     leaving: Option<Leaving>,
     drafter: Option<Arc<dyn Drafter>>,
 }
@@ -169,6 +170,7 @@ impl Deck {
             pacer: Pacer::default(),
             clock,
             messages,
+            log_level: options.log_level,
             leaving: None,
             drafter: options.drafter,
         };
@@ -316,6 +318,11 @@ impl Deck {
                 if !self.engine.ask(command) {
                     let busy = Error::new(ErrorCode::RateLimited, "busy: try again in a moment");
                     Box::pin(self.update(Message::Failed(busy))).await?;
+                }
+            }
+            Effect::HostLogLevel(level) => {
+                if let Some(change) = &self.log_level {
+                    change(level);
                 }
             }
             Effect::Bell => self.session.write(b"\x07")?,

@@ -71,7 +71,7 @@ fn look_everywhere(deck: &mut Deck, asked: &str) {
     deck.keys("\x1b");
     deck.keys("\x1b");
     deck.gone("f5 call");
-    for (key, shown) in [("5", "initialize"), ("6", "lines"), ("7", "p95"), ("1", "r restart")] {
+    for (key, shown) in [("5", "faulty"), ("6", "lines"), ("7", "p95"), ("1", "r restart")] {
         deck.keys(key);
         deck.wait(shown);
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{App, Focus, Redraw};
+use super::{App, Redraw};
 use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
@@ -21,7 +21,14 @@ impl App {
     pub fn availability(&self, action: Action) -> Availability {
         let target = || self.target_server().and_then(|name| self.model.server(&name).cloned());
         let running = matches!(self.model.engine, EngineState::Running);
+        let on_top = !self.overlays.is_empty() || self.panes.get(self.pane).is_typing();
         match action {
+            // These are for what lies over the pane, or for the line being typed.
+            Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold
+                if on_top =>
+            {
+                Availability::Ready
+            }
             Action::Restart | Action::StartStop | Action::Refresh if !running => {
                 Availability::Disabled("the engine is not running")
             }
@@ -78,7 +85,7 @@ impl App {
 
     /// Keys of the footer, most wanted first: chord, label, action.
     pub(super) fn footer_keys(&self) -> Vec<(String, &'static str, Action)> {
-        let scopes = self.shown_scopes();
+        let scopes = self.scopes();
         let mut rows = self.keymap.rows(&scopes);
         rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
         if self.model.situation.asked().next().is_none() {
@@ -105,20 +112,8 @@ impl App {
         row.map_or_else(String::new, |row| self.spell(row.chords[0]))
     }
 
-    fn shown_scopes(&self) -> Vec<Scope> {
-        let mut scopes = Vec::new();
-        match (self.overlays.last(), self.focus) {
-            (Some(Overlay::Confirm(_)), _) => return vec![Scope::Confirm],
-            (Some(overlay), _) => scopes.extend_from_slice(overlay.scopes()),
-            (None, Focus::Servers) => scopes.extend([Scope::ServerList, Scope::List]),
-            (None, Focus::Pane) => scopes.extend_from_slice(self.panes.get(self.pane).scopes()),
-        }
-        scopes.push(Scope::Global);
-        scopes
-    }
-
     pub(super) fn palette_choices(&mut self) -> Vec<Choice> {
-        let scopes = self.shown_scopes();
+        let scopes = self.scopes();
         let mut choices: Vec<Choice> = Action::ALL
             .iter()
             .filter(|action| !matches!(action, Action::Palette | Action::Confirm | Action::Open))
@@ -154,7 +149,7 @@ impl App {
     }
 
     pub(super) fn open_help(&mut self) {
-        let scopes = self.shown_scopes();
+        let scopes = self.scopes();
         let mut doc = Doc::new(reader_width(self.size));
         let mut last = None;
         for row in self.keymap.rows(&scopes) {

@@ -9,6 +9,7 @@ use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Confirm, Overlay, Palette, Pick, Verdict};
+use crate::tui::pane::logs::level_word;
 use crate::tui::pane::{Availability, Out, PaneId, Ui};
 use crate::tui::theme::{Role, SHIPPED};
 use crate::tui::widget::browser::Keep;
@@ -245,8 +246,12 @@ impl App {
             Pick::Server(server) => self.model.scope = Some(server),
             Pick::SavedCall(name) => self.open_saved_call(&name),
             Pick::Theme(name) => self.use_theme(&name, effects),
-            Pick::LogLevel(server, level) => {
+            Pick::LogLevel(Some(server), level) => {
                 effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
+            }
+            Pick::LogLevel(None, level) => {
+                self.toast(ink!("the host logs from {} on", level_word(level)), Role::Ok);
+                effects.push(Effect::HostLogLevel(level));
             }
             Pick::Template(number) => self.open_template(number),
             Pick::Input(id) => self.open_input(&id),

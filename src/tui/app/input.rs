@@ -35,6 +35,9 @@ impl App {
     }
 
     fn key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
+        if self.stale {
+            self.sync();
+        }
         if self.answer_key(key, effects)
             || self.entry_key(key, effects)
             || self.call_key(key, effects)
@@ -73,10 +76,10 @@ impl App {
         }
     }
 
-    fn is_typing(&mut self) -> bool {
+    fn is_typing(&self) -> bool {
         match self.overlays.last() {
             Some(overlay) => overlay.is_typing(),
-            None => self.panes.get_mut(self.pane).typing().is_some(),
+            None => self.panes.get(self.pane).is_typing(),
         }
     }
 

@@ -81,7 +81,7 @@ fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
     let note_width = crate::tui::widget::width(&note).min(pen.room() / 2);
     let name_width = pen.room().saturating_sub(note_width + spark + 2);
     let weight = if server.state == ServerState::Ready { Role::Text } else { Role::Muted };
-    pen.left(Model::name(name), name_width, cx.style(weight)).skip(1);
+    pen.middle(Model::name(name), name_width, cx.style(weight)).skip(1);
     pen.clip(note, note_width, cx.style(Role::Muted));
     if spark > 0 {
         pen.skip(1);

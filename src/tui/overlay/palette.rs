@@ -34,7 +34,7 @@ pub enum Pick {
     /// Turn the tour's page.
     TourPage(isize),
     /// Ask a server for a log level; none means the host's own view.
-    LogLevel(ServerName, LogLevel),
+    LogLevel(Option<ServerName>, LogLevel),
     /// Something about requests of servers.
     Approval(ApprovalPick),
 }

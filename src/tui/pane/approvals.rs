@@ -200,7 +200,7 @@ impl Pane for ApprovalsPane {
 
 fn render_row(cx: &Cx<'_>, row: &Row, during: u16, pen: &mut Pen<'_>) {
     let muted = cx.style(Role::Muted);
-    pen.left(Model::name(row.server()), 14, cx.style(Role::Text)).skip(1);
+    pen.middle(Model::name(row.server()), 14, cx.style(Role::Text)).skip(1);
     let (arrived, deadline, bytes) = match row {
         Row::Request(request) => {
             pen.left(kind_word(&request.kind), 12, cx.style(Role::Attention)).skip(1);

@@ -129,7 +129,7 @@ impl Pane for CachePane {
         }
         self.browser.render_rows(cx, area, buf, |pen, row| {
             let entry = &row.0;
-            pen.left(&entry.label, name, cx.style(Role::Text)).skip(1);
+            pen.middle(&entry.label, name, cx.style(Role::Text)).skip(1);
             if roomy {
                 pen.left(kind(&entry.key.method), 10, cx.style(Role::Muted)).skip(1);
                 pen.right(cx.model.ago(entry.stored), 7, cx.style(Role::Muted)).skip(1);
@@ -146,6 +146,10 @@ impl Pane for CachePane {
             pen.at(1, 1)
                 .put("nothing is cached; resources and prompts are, once they were read", faint);
         }
+    }
+
+    fn is_typing(&self) -> bool {
+        self.browser.editing
     }
 
     fn typing(&mut self) -> Option<&mut TextInput> {

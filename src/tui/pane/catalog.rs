@@ -21,6 +21,9 @@ use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
 use crate::tui::widget::{Browser, Doc, Part, Pen, TextInput, width};
 
+mod listing;
+pub use listing::{CatalogPane, Kind};
+
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -258,7 +261,7 @@ impl Catalog {
             let ink = |role| if dim { cx.style(Role::Faint) } else { cx.style(role) };
             pen.put(mark, cx.style(role)).skip(1);
             let start = pen.position();
-            pen.left(&entry.label, label_width, ink(Role::Text)).skip(1);
+            pen.middle(&entry.label, label_width, ink(Role::Text)).skip(1);
             let rest = flexible.saturating_sub(label_width + 1);
             match &entry.unavailable {
                 Some(reason) => pen.clip(reason, rest, cx.style(Role::Faint)),
@@ -266,7 +269,7 @@ impl Catalog {
             };
             pen.column(start + flexible.max(label_width) + 1);
             if many {
-                pen.left(Model::name(&entry.server), server_width, ink(Role::Muted)).skip(1);
+                pen.middle(Model::name(&entry.server), server_width, ink(Role::Muted)).skip(1);
             }
             pen.left(&entry.marks, marks_width, ink(Role::Warning)).skip(1);
             pen.right(&entry.number, number_width, ink(Role::Muted));

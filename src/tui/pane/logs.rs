@@ -4,11 +4,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::config::{LogLevel, ServerName};
-use crate::host::logs::{LogRecord, LogSource};
+use crate::host::ServerState;
+use crate::host::logs::LogRecord;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::filter::{contains, find};
-use crate::tui::ink::{Ink, Piece, ink};
+use crate::tui::filter::contains;
+use crate::tui::ink::ink;
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::overlay::{Choice, Overlay, Palette, Pick};
@@ -16,7 +17,9 @@ use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Pen, Stream, TextInput, stream, width};
+use crate::tui::widget::{Pen, Stream, TextInput, stream};
+
+mod draw;
 
 /// Levels from the least to the most severe.
 const LEVELS: [LogLevel; 9] = [
@@ -43,6 +46,8 @@ pub struct LogsPane {
     level: LogLevel,
     wrap: bool,
     shift: u16,
+    /// The line just typed is to be looked for.
+    seek: bool,
     built_for: Option<(LogLevel, Option<ServerName>)>,
 }
 
@@ -55,6 +60,7 @@ impl Default for LogsPane {
             level: LogLevel::Trace,
             wrap: false,
             shift: 0,
+            seek: false,
             built_for: None,
         }
     }
@@ -108,6 +114,15 @@ impl LogsPane {
         out.remember = true;
     }
 
+    /// After typing: stays on a line that matches, or goes to the nearest older one that does.
+    fn seek_here(&mut self, ui: Ui<'_>) {
+        let needle = self.input.text().to_lowercase();
+        let here = self.stream.selected().and_then(|seq| ui.model.logs.get(seq));
+        if !needle.is_empty() && !here.is_some_and(|record| contains(&record.text, &needle)) {
+            self.search(-1, ui, &mut Out::default());
+        }
+    }
+
     fn search(&mut self, delta: isize, ui: Ui<'_>, out: &mut Out) {
         let needle = self.input.text().to_lowercase();
         let len = self.stream.len();
@@ -128,17 +143,26 @@ impl LogsPane {
 
     fn choose_level(model: &Model, out: &mut Out) {
         let mut choices = Vec::new();
+        let host = [LogLevel::Trace, LogLevel::Debug, LogLevel::Info, LogLevel::Warning];
+        for level in host.into_iter().chain([LogLevel::Error]) {
+            choices.push(Choice {
+                words: ink!("the host logs from {} on", level_word(level)),
+                hint: ink!("log file"),
+                pick: Pick::LogLevel(None, level),
+                disabled: None,
+            });
+        }
         for server in model.servers() {
             for level in LEVELS.into_iter().skip(1) {
                 choices.push(Choice {
                     words: ink!("{} logs from {} on", Model::name(&server.name), level_word(level)),
                     hint: ink!(""),
-                    pick: Pick::LogLevel(server.name.clone(), level),
-                    disabled: None,
+                    pick: Pick::LogLevel(Some(server.name.clone()), level),
+                    disabled: (server.state != ServerState::Ready).then_some("it is not ready"),
                 });
             }
         }
-        let title = ink!("which server, which level?");
+        let title = ink!("who logs from which level on?");
         out.overlay = Some(Overlay::Palette(Palette::new(title, choices)));
     }
 
@@ -175,14 +199,18 @@ impl Pane for LogsPane {
         }
         let (level, scope) = key;
         let filtered = level > LogLevel::Trace || scope.is_some();
-        let passes = |record: &LogRecord| {
-            record.level >= level && (scope.is_none() || record.server == scope)
+        let mut judge = |_: u64, record: &LogRecord| {
+            let passes = record.level >= level && (scope.is_none() || record.server == scope);
+            if passes { stream::Verdict::Row } else { stream::Verdict::Out }
         };
-        let wanted: Option<&dyn Fn(&LogRecord) -> bool> =
-            if filtered { Some(&passes) } else { None };
+        let wanted: Option<stream::Judge<'_, LogRecord>> =
+            if filtered { Some(&mut judge) } else { None };
         let height = usize::from(Self::list(ui.area).height);
         if self.stream.sync(&ui.model.logs, wanted, height) == stream::Progress::More {
             ui.model.wake_soon();
+        }
+        if std::mem::take(&mut self.seek) {
+            self.seek_here(ui);
         }
     }
 
@@ -231,15 +259,12 @@ impl Pane for LogsPane {
         true
     }
 
-    fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
+    fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         Some(match action {
             Action::SearchNext | Action::SearchPrevious => {
                 Availability::when(!self.input.text().is_empty(), "search with / first")
             }
             Action::Open => Availability::Disabled("a line is all there is; W wraps it"),
-            Action::ServerLogLevel => {
-                Availability::when(model.servers().next().is_some(), "there is no server")
-            }
             Action::Copy | Action::CopyAll | Action::Save => {
                 Availability::when(!self.stream.is_empty(), "there is no line")
             }
@@ -286,14 +311,19 @@ impl Pane for LogsPane {
         }
     }
 
+    fn is_typing(&self) -> bool {
+        self.editing
+    }
+
     fn typing(&mut self) -> Option<&mut TextInput> {
         self.editing.then_some(&mut self.input)
     }
 
     fn end_typing(&mut self, keep: Keep) {
         self.editing = false;
-        if keep == Keep::No {
-            self.input.set("");
+        match keep {
+            Keep::No => self.input.set(""),
+            Keep::Yes => self.seek = true,
         }
     }
 
@@ -304,146 +334,4 @@ impl Pane for LogsPane {
     fn set_filter(&mut self, text: &str) {
         self.input.set(text);
     }
-}
-
-impl LogsPane {
-    fn rows_that_fit(&self, cx: &Cx<'_>, list: Rect) -> Vec<u64> {
-        let mut rows: Vec<u64> = self.stream.window(usize::from(list.height)).collect();
-        if !self.wrap {
-            return rows;
-        }
-        // Keep the selected row inside when the rows above it wrap.
-        let selected = self.stream.selected();
-        let room = list.width.saturating_sub(Self::lead(cx, list.width)).max(8);
-        let tall = |seq: &u64| {
-            cx.model
-                .logs
-                .get(*seq)
-                .map_or(1, |r| crate::tui::widget::doc::wrap(&r.text, room).take(50).count())
-        };
-        loop {
-            let upto = rows.iter().position(|seq| Some(*seq) == selected).map_or(0, |at| at + 1);
-            let used: usize = rows[..upto].iter().map(tall).sum();
-            if used <= usize::from(list.height) || upto <= 1 {
-                return rows;
-            }
-            rows.remove(0);
-        }
-    }
-
-    /// Cells before the text.
-    fn lead(cx: &Cx<'_>, room: u16) -> u16 {
-        let time = if room < 70 { 8 } else { 12 };
-        let server = if cx.model.scope.is_none() { 13 } else { 0 };
-        1 + time + 1 + 6 + server
-    }
-
-    fn render_record(
-        &self,
-        cx: &Cx<'_>,
-        seq: u64,
-        record: &LogRecord,
-        needle: &str,
-        area: Rect,
-        buf: &mut Buffer,
-    ) -> u16 {
-        let selected = self.stream.selected() == Some(seq);
-        let lead = Self::lead(cx, area.width);
-        let room = area.width.saturating_sub(lead + 1);
-        let own = record.source == LogSource::Host;
-        let text_role = if own { Role::Text } else { Role::Foreign };
-        let mut height = 0;
-        let lines: Vec<&str> = if self.wrap {
-            crate::tui::widget::doc::wrap(&record.text, room.max(8)).take(50).collect()
-        } else {
-            vec![&record.text]
-        };
-        for (n, part) in lines.iter().enumerate() {
-            if height >= area.height {
-                break;
-            }
-            let line = Rect { y: area.y + height, height: 1, ..area };
-            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
-            if n == 0 {
-                pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
-                let time = Model::time_of_day(record.at);
-                pen.left(time, if area.width < 70 { 8 } else { 12 }, cx.style(Role::Faint)).skip(1);
-                pen.left(level_word(record.level), 5, cx.style(level_role(record.level))).skip(1);
-                if cx.model.scope.is_none() {
-                    let who = record.server.as_ref().map_or_else(|| ink!("host"), Model::name);
-                    pen.left(who, 12, cx.style(Role::Muted)).skip(1);
-                }
-            }
-            pen.column(lead);
-            if n == 0 && record.source == LogSource::Build {
-                pen.put("build ", cx.style(Role::Faint));
-            }
-            let offset = part.as_ptr() as usize - record.text.as_ptr() as usize;
-            let from = offset + if self.wrap { 0 } else { skip(part, self.shift) };
-            draw_text(
-                cx,
-                Piece::of(&record.text, from, offset + part.len()),
-                needle,
-                text_role,
-                &mut pen,
-            );
-            if selected {
-                pen.row_style(cx.selection(true));
-            }
-            height += 1;
-        }
-        height.max(1)
-    }
-
-    fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let feed = &cx.model.logs;
-        let mut state = ink!("{} lines  {}+  ", self.stream.len(), level_word(self.level));
-        if feed.missed() > 0 {
-            state.push(ink!("{} dropped unseen  ", feed.missed()));
-        }
-        if self.shift > 0 {
-            state.push(ink!("+{} cells  ", self.shift));
-        }
-        match (self.stream.frozen, self.stream.follow) {
-            (Some(_), _) => {
-                let behind = self.stream.behind(feed.end());
-                state.push(ink!("{} frozen, {} newer ", cx.glyphs.frozen, behind));
-            }
-            (None, true) => _ = state.push(ink!("{} following ", cx.glyphs.follow)),
-            (None, false) => _ = state.push("not following, f follows "),
-        }
-        let role = if self.stream.follow { Role::Muted } else { Role::Warning };
-        let room = area.width.saturating_sub(width(&state) + 3);
-        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-        pen.put("/ ", cx.style(Role::Accent));
-        let (text, text_role): (Ink, Role) = if self.input.text().is_empty() {
-            (ink!("search"), Role::Faint)
-        } else {
-            (Ink::line(self.input.text()), Role::Text)
-        };
-        pen.clip(text, room, cx.style(text_role));
-        pen.column(area.width.saturating_sub(width(&state)).max(2)).put(state, cx.style(role));
-        if self.editing {
-            let input =
-                Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
-            self.input.render(input, buf, cx.style(Role::Input));
-        }
-    }
-}
-
-fn skip(text: &str, cells: u16) -> usize {
-    if cells == 0 { 0 } else { crate::tui::widget::pen::fit(text, cells) }
-}
-
-fn draw_text(cx: &Cx<'_>, text: Piece<'_>, needle: &str, role: Role, pen: &mut Pen<'_>) {
-    let mut at = 0;
-    while !needle.is_empty() && pen.room() > 0 {
-        let Some(found) = text.as_str().get(at..).and_then(|rest| find(rest, needle)) else {
-            break;
-        };
-        pen.put(text.part(at, at + found), cx.style(role));
-        pen.put(text.part(at + found, at + found + needle.len()), cx.style(Role::Match));
-        at += found + needle.len();
-    }
-    pen.put(text.part(at, usize::MAX), cx.style(role));
 }

@@ -256,7 +256,7 @@ impl Pane for MetricsPane {
         }
         self.browser.render_rows(cx, area, buf, |pen, row| {
             let role = if row.target.is_none() { Role::Heading } else { Role::Text };
-            pen.left(&row.label, name, cx.style(role));
+            pen.middle(&row.label, name, cx.style(role));
             for column in shown {
                 let (text, role) = cell(row, *column, cx.model);
                 pen.skip(1).right(text, column.width(), cx.style(role));
@@ -266,6 +266,10 @@ impl Pane for MetricsPane {
             let mut pen = Pen::new(buf, regions.list);
             pen.at(1, 1).put("nothing was called yet", cx.style(Role::Faint));
         }
+    }
+
+    fn is_typing(&self) -> bool {
+        self.browser.editing
     }
 
     fn typing(&mut self) -> Option<&mut TextInput> {

@@ -1,39 +1,19 @@
 //! The tools of all servers or of one: signature, schema, hints, what they cost, what changed.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use super::catalog::{Catalog, Entry, description, head};
+use super::catalog::{Entry, Kind, description, head};
 use crate::config::ServerName;
 use crate::host::ServerView;
 use crate::host::capabilities::{Capabilities, ListKind, Tool, ToolHints};
-use crate::tui::action::Action;
 use crate::tui::ink::{Bytes, Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::schema_text;
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Doc, TextInput};
+use crate::tui::widget::Doc;
 
 /// The tools pane.
-#[derive(Default)]
-pub struct ToolsPane {
-    catalog: Catalog,
-}
-
-impl ToolsPane {
-    /// The server of the selected tool.
-    pub fn server(&self) -> Option<ServerName> {
-        self.catalog.browser.selected().map(|entry| entry.server.clone())
-    }
-
-    /// The selected tool's name on the wire.
-    pub fn wire_name(&self) -> Option<String> {
-        self.catalog.browser.selected().map(|entry| entry.wire.to_string())
-    }
-}
+pub const KIND: Kind =
+    Kind { scopes: &[Scope::Tools, Scope::List], noun: "tools", number: "tokens", build, detail };
 
 /// A guess at what an entry costs a model's context: four bytes to a token.
 pub fn tokens(raw: &serde_json::Value) -> usize {
@@ -114,51 +94,5 @@ fn hints(tool: &Tool, doc: &mut Doc) {
         .collect();
     if !said.is_empty() {
         doc.text(0, &Ink::line(&format!("the server says: {}", said.join(", "))), Role::Muted);
-    }
-}
-
-impl Pane for ToolsPane {
-    fn scopes(&self) -> &'static [Scope] {
-        &[Scope::Tools, Scope::List]
-    }
-
-    fn sync(&mut self, ui: Ui<'_>) {
-        self.catalog.sync(ui, build, detail);
-    }
-
-    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
-        self.catalog.act(action, ui, out)
-    }
-
-    fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
-        self.catalog.availability(action)
-    }
-
-    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
-        self.catalog.mouse(gesture, ui, out);
-    }
-
-    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        self.catalog.render(cx, "tools", "tokens", area, buf);
-    }
-
-    fn typing(&mut self) -> Option<&mut TextInput> {
-        self.catalog.typing()
-    }
-
-    fn end_typing(&mut self, keep: Keep) {
-        self.catalog.end_typing(keep);
-    }
-
-    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.catalog.focus_next(ui)
-    }
-
-    fn filter_text(&self) -> &str {
-        self.catalog.browser.filter.text()
-    }
-
-    fn set_filter(&mut self, text: &str) {
-        self.catalog.browser.filter.set(text);
     }
 }

@@ -15,9 +15,10 @@ use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::Prefs;
 use crate::tui::widget::browser::{Keep, SIDE_BY_SIDE};
-use crate::tui::widget::{Doc, Part, Stream, TextInput, stream};
+use crate::tui::widget::{Part, Stream, TextInput, stream};
 
 mod detail;
+mod groups;
 mod head;
 mod row;
 
@@ -39,11 +40,9 @@ pub struct TrafficPane {
     part: Part,
     opened: bool,
     beside: Beside,
-    operation: Option<crate::host::CallId>,
+    groups: groups::Groups,
     marked: Vec<u64>,
-    doc: Doc,
-    doc_top: usize,
-    doc_for: Option<(u64, u16)>,
+    detail: detail::Detail,
 }
 
 /// Whether the detail stands beside the list where there is room.
@@ -110,42 +109,12 @@ impl TrafficPane {
         model.traffic.get(self.stream.selected()?)
     }
 
-    fn sync_doc(&mut self, ui: Ui<'_>, detail: Option<Rect>) {
-        let (Some(detail), Some(seq)) = (detail, self.stream.selected()) else {
-            self.doc = Doc::default();
-            self.doc_for = None;
-            return;
+    fn sync_detail(&mut self, ui: Ui<'_>, area: Option<Rect>) {
+        let (Some(area), Some(seq)) = (area, self.stream.selected()) else {
+            return self.detail.clear();
         };
-        let key = Some((seq, detail.width));
-        if self.doc_for != key {
-            if self.doc_for.map(|(seq, _)| seq) != Some(seq) {
-                self.doc_top = 0;
-            }
-            self.doc_for = key;
-            self.doc = ui.model.traffic.get(seq).map_or_else(Doc::default, |record| {
-                detail::draw(record, pair(ui.model, seq), ui.glyphs, detail.width.saturating_sub(1))
-            });
-        }
-    }
-
-    fn act_in_detail(&mut self, action: Action, height: usize) -> bool {
-        let page = height.max(2) as isize - 1;
-        let delta = match action {
-            Action::Up => -1,
-            Action::Down => 1,
-            Action::PageUp => -page,
-            Action::PageDown => page,
-            Action::Top => isize::MIN / 2,
-            Action::Bottom => isize::MAX / 2,
-            _ => return false,
-        };
-        self.scroll_doc(delta, height);
-        true
-    }
-
-    fn scroll_doc(&mut self, delta: isize, height: usize) {
-        let last = self.doc.len().saturating_sub(height);
-        self.doc_top = self.doc_top.saturating_add_signed(delta).min(last);
+        let record = ui.model.traffic.get(seq).map(|record| &**record);
+        self.detail.show((seq, area.width), record, || pair(ui.model, seq), ui.glyphs);
     }
 
     fn export(&self, model: &Model) -> Vec<u8> {
@@ -212,25 +181,29 @@ impl Pane for TrafficPane {
         let key = (self.input.text().to_owned(), ui.model.scope.clone());
         if self.problem.is_none() && self.built_for.as_ref() != Some(&key) {
             self.stream.reset();
+            self.groups.reset();
             self.built_for = Some(key);
         }
         let scope = ui.model.scope.clone();
-        let (filter, operation) = (&self.filter, self.operation);
-        let passes = |record: &TrafficRecord| {
-            scope.as_ref().is_none_or(|scope| record.server == *scope)
-                && operation.is_none_or(|call| record.call == Some(call))
-                && filter.passes(record)
+        let (filter, groups, first) = (&self.filter, &mut self.groups, ui.model.traffic.first());
+        let filtered = scope.is_some() || groups.on || !filter.is_empty();
+        let mut judge = |seq: u64, record: &TrafficRecord| {
+            let here = scope.as_ref().is_none_or(|scope| record.server == *scope);
+            if here && filter.passes(record) {
+                groups.judge(first, seq, record)
+            } else {
+                stream::Verdict::Out
+            }
         };
-        let filtered = scope.is_some() || operation.is_some() || !filter.is_empty();
-        let wanted: Option<&dyn Fn(&TrafficRecord) -> bool> =
-            if filtered { Some(&passes) } else { None };
+        let wanted: Option<stream::Judge<'_, TrafficRecord>> =
+            if filtered { Some(&mut judge) } else { None };
         let height = usize::from(regions.list.height);
         let progress = self.stream.sync(&ui.model.traffic, wanted, height);
         self.progress = Some(progress);
         if progress == stream::Progress::More {
             ui.model.wake_soon();
         }
-        self.sync_doc(ui, regions.detail);
+        self.sync_detail(ui, regions.detail);
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
@@ -243,7 +216,13 @@ impl Pane for TrafficPane {
         }
         if self.part == Part::Detail {
             let height = regions.detail.map_or(1, |area| usize::from(area.height));
-            if self.act_in_detail(action, height) {
+            if self.detail.act(action, height) {
+                return true;
+            }
+            if action == Action::Copy
+                && let Some(text) = self.detail.current()
+            {
+                out.copy(text);
                 return true;
             }
         }
@@ -252,6 +231,9 @@ impl Pane for TrafficPane {
             return true;
         }
         match action {
+            Action::Right if self.part == Part::List && self.fold(ui.model, Some(true)) => {}
+            Action::Left if self.part == Part::List && self.fold(ui.model, Some(false)) => {}
+            Action::Fold if self.fold(ui.model, None) => {}
             Action::Open | Action::Right if !self.stream.is_empty() => {
                 self.opened = regions.divider.is_none();
                 self.part = Part::Detail;
@@ -261,7 +243,6 @@ impl Pane for TrafficPane {
                 self.opened = false;
                 self.part = Part::List;
             }
-            Action::Back if self.operation.is_some() => self.set_operation(None),
             Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
                 self.input.set("");
             }
@@ -282,9 +263,10 @@ impl Pane for TrafficPane {
             Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Mark => {
                 Availability::when(has, "there is no message")
             }
-            Action::Group => Availability::when(
-                self.operation.is_some() || self.record(model).is_some_and(|r| r.call.is_some()),
-                "the message belongs to no call",
+            Action::Fold => Availability::when(
+                self.part == Part::Detail
+                    || self.record(model).and_then(|r| self.groups.of(r)).is_some(),
+                "o groups messages by operation, enter opens the message; both fold",
             ),
             Action::JumpPair => Availability::when(
                 self.record(model).is_some_and(|r| r.id.is_some()),
@@ -305,10 +287,15 @@ impl Pane for TrafficPane {
         let in_detail = regions.detail.filter(|area| area.contains(at));
         match gesture {
             Gesture::Scroll { delta, .. } => match in_detail {
-                Some(area) => self.scroll_doc(delta, usize::from(area.height)),
+                Some(area) => self.detail.scroll(delta, usize::from(area.height)),
                 None => self.stream.scroll(delta, height),
             },
-            Gesture::Click(_) if in_detail.is_some() => self.part = Part::Detail,
+            Gesture::Click(_) | Gesture::DoubleClick(_) if in_detail.is_some() => {
+                self.part = Part::Detail;
+                if let Some(area) = in_detail {
+                    self.detail.click(usize::from(at.y - area.y), usize::from(area.height));
+                }
+            }
             Gesture::Click(_) if regions.head.contains(at) => self.editing = true,
             Gesture::Click(_) | Gesture::DoubleClick(_) if regions.list.contains(at) => {
                 self.part = Part::List;
@@ -329,9 +316,12 @@ impl Pane for TrafficPane {
             crate::tui::widget::vertical_rule(cx, divider, buf);
         }
         if let Some(detail) = regions.detail {
-            self.doc.render(cx, self.doc_top, detail, buf);
-            crate::tui::widget::scroll_bar(cx, self.doc.len(), self.doc_top, detail, buf);
+            self.detail.render(cx, self.part == Part::Detail, detail, buf);
         }
+    }
+
+    fn is_typing(&self) -> bool {
+        self.editing
     }
 
     fn typing(&mut self) -> Option<&mut TextInput> {
@@ -392,9 +382,12 @@ impl TrafficPane {
                 None => out.warn(ink!("its other half is not there")),
             },
             Action::Group => {
-                let call = self.record(ui.model).and_then(|record| record.call);
-                let next = if self.operation.is_some() { None } else { call };
-                self.set_operation(next);
+                self.groups.on = !self.groups.on;
+                self.groups.reset();
+                self.stream.reset();
+                if self.groups.on {
+                    out.say(ink!("one row for each operation; right unfolds it, left folds it"));
+                }
             }
             Action::SaveFilter => {
                 let text = self.input.text().to_owned();
@@ -415,9 +408,21 @@ impl TrafficPane {
         true
     }
 
-    fn set_operation(&mut self, call: Option<crate::host::CallId>) {
-        self.operation = call;
-        self.stream.reset();
-        self.stream.follow = call.is_none();
+    /// Unfolds or folds the operation of the selected row, or turns it round; gives whether there
+    /// was one to turn.
+    fn fold(&mut self, model: &Model, open: Option<bool>) -> bool {
+        let Some(seq) = self.stream.selected().filter(|_| self.groups.on) else { return false };
+        let Some(call) = self.record(model).and_then(|record| record.call) else { return false };
+        let open = open.unwrap_or(!self.groups.is_open(call));
+        let head = self.stream.head_of(seq);
+        let Some(group) = self.groups.set_open(call, open) else { return false };
+        self.stream.follow = false;
+        if open {
+            self.stream.unfold(group.head, &group.below);
+        } else {
+            self.stream.fold(head);
+            self.stream.list.select(head);
+        }
+        true
     }
 }

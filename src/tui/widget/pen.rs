@@ -25,6 +25,20 @@ pub fn fit(text: &str, cells: u16) -> usize {
     text.len()
 }
 
+/// Where the longest end of `text` that fits `cells` begins, in bytes.
+fn fit_end(text: &str, cells: u16) -> usize {
+    let mut used = 0;
+    let mut from = text.len();
+    for (at, grapheme) in text.grapheme_indices(true).rev() {
+        used += grapheme.width();
+        if used > usize::from(cells) {
+            break;
+        }
+        from = at;
+    }
+    from
+}
+
 /// Draws on one row at a time, left to right.
 pub struct Pen<'a> {
     buf: &'a mut Buffer,
@@ -111,6 +125,28 @@ impl<'a> Pen<'a> {
         self
     }
 
+    /// Draws in exactly `cells`; text that is too long loses its middle, so that names that begin
+    /// alike, or end alike, can still be told apart.
+    pub fn middle(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
+        let start = self.x;
+        let cells = cells.min(self.room());
+        let whole = text.text();
+        if cells < 6 || fit(whole, cells) == whole.len() {
+            self.clip(text, cells, style);
+        } else {
+            let head = fit(whole, (cells - 1) / 2);
+            let tail = fit_end(whole, cells - 1 - (cells - 1) / 2);
+            let put = |buf: &mut Buffer, x: u16, y: u16, part: &str| {
+                buf.set_stringn(x, y, part, usize::from(cells), style).0
+            };
+            let mut x = put(self.buf, self.x, self.y, &whole[..head]);
+            x = put(self.buf, x, self.y, self.ellipsis);
+            put(self.buf, x, self.y, &whole[tail..]);
+        }
+        self.x = start.saturating_add(cells);
+        self
+    }
+
     /// Draws in exactly `cells`, filled up with blanks at the left.
     pub fn right(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
         let start = self.x;
@@ -170,6 +206,19 @@ mod tests {
             drawn(6, |p| _ = p.left("ab", 4, Style::new()).put("|", Style::new())),
             "ab  | "
         );
+    }
+
+    #[test]
+    fn names_that_begin_or_end_alike_can_be_told_apart_when_cut() {
+        let cut = |name: &str, cells: u16| {
+            let name = SafeText::line(name);
+            drawn(cells, |p| _ = p.middle(&name, cells, Style::new()))
+        };
+        assert_eq!(cut("resource/static/one", 11), "resou…c/one");
+        assert_eq!(cut("resource/static/two", 11), "resou…c/two");
+        assert_eq!(cut("日本語日本語", 7).trim_end(), "日 …本 語");
+        assert_eq!(cut("short", 11), "short      ");
+        assert_eq!(cut("abcdefg", 3), "ab…");
     }
 
     #[test]

@@ -21,8 +21,9 @@ pub struct Stream {
     pub follow: bool,
     /// End of what is shown while it is frozen.
     pub frozen: Option<u64>,
-    /// Sequence numbers of matches; unused without a filter.
-    matched: VecDeque<u64>,
+    /// Matches in the order of their rows: the sequence number they stand under (their own, when
+    /// they stand alone), then their own. Unused without a filter.
+    matched: VecDeque<(u64, u64)>,
     /// Up to where the feed was looked at.
     scanned: u64,
     filtered: bool,
@@ -48,6 +49,20 @@ impl Default for Stream {
     }
 }
 
+/// What a filter says of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is no row.
+    Out,
+    /// It is a row of its own.
+    Row,
+    /// It is a row below the row of that sequence number.
+    Under(u64),
+}
+
+/// A filter: what a record of this sequence number is to the list.
+pub type Judge<'a, T> = &'a mut dyn FnMut(u64, &T) -> Verdict;
+
 /// Whether the index has caught up with the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -69,7 +84,7 @@ impl Stream {
     pub fn sync<T>(
         &mut self,
         feed: &Feed<T>,
-        filter: Option<&dyn Fn(&T) -> bool>,
+        filter: Option<Judge<'_, T>>,
         height: usize,
     ) -> Progress {
         if self.filtered != filter.is_some() {
@@ -80,14 +95,16 @@ impl Stream {
         self.end = self.frozen.unwrap_or(u64::MAX).min(feed.end()).max(self.first);
         let mut progress = Progress::Done;
         if let Some(filter) = filter {
-            while self.matched.front().is_some_and(|seq| *seq < self.first) {
+            while self.matched.front().is_some_and(|row| row.0 < self.first) {
                 self.matched.pop_front();
             }
             let from = self.scanned.max(self.first);
             let upto = self.end.min(from + BUDGET);
             for (seq, record) in feed.from(from).take((upto.saturating_sub(from)) as usize) {
-                if filter(record) {
-                    self.matched.push_back(seq);
+                match filter(seq, record) {
+                    Verdict::Out => {}
+                    Verdict::Row => self.matched.push_back((seq, seq)),
+                    Verdict::Under(head) => self.insert((head, seq)),
                 }
             }
             self.scanned = upto.max(from);
@@ -97,6 +114,38 @@ impl Stream {
         }
         self.follow_up(height);
         progress
+    }
+
+    fn insert(&mut self, row: (u64, u64)) {
+        let at = self.matched.partition_point(|other| *other < row);
+        if self.matched.get(at) != Some(&row) {
+            self.matched.insert(at, row);
+        }
+    }
+
+    /// Puts rows below a row.
+    pub fn unfold(&mut self, head: u64, below: &[u64]) {
+        for seq in below {
+            self.insert((head, *seq));
+        }
+    }
+
+    /// Takes the rows below a row away; gives whether there were any.
+    pub fn fold(&mut self, head: u64) -> bool {
+        let before = self.matched.len();
+        let from = self.matched.partition_point(|row| *row <= (head, head));
+        let upto = self.matched.partition_point(|row| row.0 <= head);
+        self.matched.drain(from..upto.max(from));
+        self.matched.len() < before
+    }
+
+    /// The row that a row stands under; itself when it stands alone.
+    pub fn head_of(&self, seq: u64) -> u64 {
+        let index = self.list.index();
+        match self.matched.get(index).filter(|row| self.filtered && row.1 == seq) {
+            Some((head, _)) => *head,
+            None => seq,
+        }
     }
 
     fn follow_up(&mut self, height: usize) {
@@ -116,7 +165,7 @@ impl Stream {
 
     fn visible_matches(&self) -> usize {
         match self.frozen {
-            Some(end) => self.matched.partition_point(|seq| *seq < end),
+            Some(end) => self.matched.partition_point(|row| row.0 < end),
             None => self.matched.len(),
         }
     }
@@ -129,7 +178,7 @@ impl Stream {
     /// Sequence number of a row.
     pub fn seq(&self, row: usize) -> u64 {
         if self.filtered {
-            self.matched.get(row).copied().unwrap_or_default()
+            self.matched.get(row).map(|row| row.1).unwrap_or_default()
         } else {
             self.first + row as u64
         }
@@ -139,7 +188,17 @@ impl Stream {
     pub fn index_of(&self, seq: u64) -> Option<usize> {
         let len = self.len();
         let row = if self.filtered {
-            self.matched.partition_point(|other| *other < seq)
+            // The selected row most often is where it was; a row below another is looked for.
+            let near = self.list.index();
+            let is_here = |row: usize| self.matched.get(row).is_some_and(|row| row.1 == seq);
+            let alone = self.matched.partition_point(|other| *other < (seq, seq));
+            if is_here(near) {
+                near
+            } else if is_here(alone) {
+                alone
+            } else {
+                { self.matched.iter() }.position(|row| row.1 == seq).unwrap_or(alone)
+            }
         } else {
             seq.saturating_sub(self.first) as usize
         };
@@ -271,19 +330,43 @@ mod tests {
     fn an_index_is_built_in_budgets_and_only_what_is_new_is_looked_at() {
         let mut feed = feed(120_000);
         let looked = Cell::new(0u64);
-        let even = |n: &u64| {
+        let mut even = |_: u64, n: &u64| {
             looked.set(looked.get() + 1);
-            n.is_multiple_of(2)
+            if n.is_multiple_of(2) { Verdict::Row } else { Verdict::Out }
         };
         let mut stream = Stream::default();
-        assert_eq!(stream.sync(&feed, Some(&even), 10), Progress::More);
+        assert_eq!(stream.sync(&feed, Some(&mut even), 10), Progress::More);
         assert_eq!(looked.get(), BUDGET);
-        stream.sync(&feed, Some(&even), 10);
-        assert_eq!(stream.sync(&feed, Some(&even), 10), Progress::Done);
+        stream.sync(&feed, Some(&mut even), 10);
+        assert_eq!(stream.sync(&feed, Some(&mut even), 10), Progress::Done);
         assert_eq!((stream.len(), looked.get()), (60_000, 120_000));
         more(&mut feed, 10);
-        stream.sync(&feed, Some(&even), 10);
+        stream.sync(&feed, Some(&mut even), 10);
         assert_eq!((stream.len(), looked.get()), (60_005, 120_010));
+    }
+
+    #[test]
+    fn rows_below_a_row_come_and_go_and_the_selection_stays_on_its_row() {
+        let mut feed = feed(10);
+        let mut stream = Stream::default();
+        // Rows of their own: 0, 3, 6, 9; the others belong below the last of these.
+        let mut judge = |seq: u64, _: &u64| {
+            if seq.is_multiple_of(3) { Verdict::Row } else { Verdict::Out }
+        };
+        stream.sync(&feed, Some(&mut judge), 20);
+        let rows = |stream: &Stream| stream.window(20).collect::<Vec<_>>();
+        stream.jump(6, 20);
+        stream.unfold(3, &[4, 5]);
+        stream.sync(&feed, Some(&mut judge), 20);
+        assert_eq!((rows(&stream), stream.selected()), (vec![0, 3, 4, 5, 6, 9], Some(6)));
+        more(&mut feed, 1);
+        let mut late = |_: u64, _: &u64| Verdict::Under(3);
+        stream.sync(&feed, Some(&mut late), 20);
+        assert_eq!(rows(&stream), [0, 3, 4, 5, 10, 6, 9]);
+        stream.jump(10, 20);
+        assert_eq!((stream.selected(), stream.head_of(10)), (Some(10), 3));
+        assert!(stream.fold(3) && !stream.fold(3));
+        assert_eq!(rows(&stream), [0, 3, 6, 9]);
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::sources;
 use crate::config::Hold;
 use crate::host::breaker::BreakerView;
-use crate::host::view::{StartStep, StepStatus};
+use crate::host::view::{Era, StartStep, StepStatus};
 use crate::host::{ServerState, ServerView, Timestamp};
 use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::model::Model;
 use crate::tui::theme::Role;
-use crate::tui::widget::Doc;
 use crate::tui::widget::doc::DocLine;
+use crate::tui::widget::{Doc, width};
 
 /// Draws the card.
 pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
@@ -86,8 +86,11 @@ pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
         ServerState::Starting => model.elapsed(server.since),
         _ => model.ago(server.since),
     };
+    // States stand in one column, as long as no name is very long.
+    let longest = model.servers().map(|server| width(&Model::name(&server.name))).max();
+    let names = usize::from(longest.unwrap_or(0).clamp(14, 24));
     let mut line = vec![
-        (ink!("{:<14} ", Model::name(&server.name)), Role::Heading),
+        (ink!("{:<1$} ", Model::name(&server.name), names), Role::Heading),
         (ink!("{} {}", glyphs.state(server.state), word), role),
         (ink!(" {}", since), Role::Muted),
     ];
@@ -102,6 +105,13 @@ pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
         if server.restarts > 0 {
             let s = plural(u64::from(server.restarts));
             facts.push(ink!(" {} {} restart{}", glyphs.dot, server.restarts, s));
+        }
+        if let Some(session) = &server.session {
+            let era: &'static str = match session.era {
+                Era::Legacy => "legacy",
+                Era::Modern => "modern",
+            };
+            facts.push(ink!(" {} {}", glyphs.dot, era));
         }
         line.push((facts, Role::Muted));
     } else if let Some(exit) = server.exit.as_ref().filter(|exit| !exit.expected) {

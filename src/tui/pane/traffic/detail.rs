@@ -1,17 +1,185 @@
-//! The detail of one message: what is known of it, and its body as JSON.
+//! The detail of one message: what is known of it, and its body as JSON that folds.
 
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use serde_json::Value;
 
 use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::text::SafeText;
+use crate::tui::action::Action;
+use crate::tui::app::calls::look;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, ink};
 use crate::tui::model::Model;
+use crate::tui::pane::Cx;
+use crate::tui::result::draw::draw_tree_row;
+use crate::tui::result::tree::Tree;
 use crate::tui::theme::Role;
-use crate::tui::widget::Doc;
+use crate::tui::widget::{Doc, scroll_bar};
 
-/// Draws a message; `pair` is the sequence number of its other half.
-pub fn draw(record: &TrafficRecord, pair: Option<u64>, glyphs: &Glyphs, width: u16) -> Doc {
+/// A message laid out: a head of lines, then the rows of its JSON.
+#[derive(Default)]
+pub struct Detail {
+    /// Sequence number and width it was laid out for.
+    of: Option<(u64, u16)>,
+    head: Doc,
+    json: Option<(Value, Tree)>,
+    top: usize,
+}
+
+impl Detail {
+    /// Shows nothing.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Lays a message out unless that was done; folds and place stay while it is the same one.
+    pub fn show(
+        &mut self,
+        key: (u64, u16),
+        record: Option<&TrafficRecord>,
+        pair: impl FnOnce() -> Option<u64>,
+        glyphs: &Glyphs,
+    ) {
+        if self.of == Some(key) {
+            return;
+        }
+        let same = self.of.is_some_and(|(seq, _)| seq == key.0);
+        self.of = Some(key);
+        let Some(record) = record else {
+            self.head = Doc::default();
+            self.json = None;
+            return;
+        };
+        if !same {
+            self.top = 0;
+            let value: Option<Value> = serde_json::from_str(&record.body).ok();
+            self.json = value.map(|value| {
+                let tree = Tree::new(&value);
+                (value, tree)
+            });
+        }
+        self.head = head(record, pair(), glyphs, key.1.saturating_sub(1));
+        if self.json.is_none() {
+            self.head.text(0, &SafeText::block(&record.body), Role::Foreign);
+        }
+        if record.cut {
+            self.head.gap();
+            self.head.text(0, &"the rest of the message was not kept", Role::Warning);
+            self.head.gap();
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.head.len() + self.json.as_ref().map_or(0, |(_, tree)| tree.len())
+    }
+
+    /// Moves, folds and unfolds; gives whether the action was one of these and meant something.
+    pub fn act(&mut self, action: Action, height: usize) -> bool {
+        let page = height.max(2) as isize - 1;
+        let delta = match action {
+            Action::Up => -1,
+            Action::Down => 1,
+            Action::PageUp => -page,
+            Action::PageDown => page,
+            Action::Top => isize::MIN / 2,
+            Action::Bottom => isize::MAX / 2,
+            action => return self.fold(action, height),
+        };
+        let head = self.head.len();
+        let Some((_, tree)) = &mut self.json else {
+            self.scroll(delta, height);
+            return true;
+        };
+        if delta < 0 && tree.cursor == 0 {
+            self.top = self.top.saturating_add_signed(delta);
+            return true;
+        }
+        tree.cursor = tree.cursor.saturating_add_signed(delta).min(tree.len() - 1);
+        let row = head + tree.cursor;
+        if tree.cursor == 0 && delta < -1 {
+            self.top = 0;
+        }
+        self.top = self.top.min(row).max((row + 1).saturating_sub(height));
+        true
+    }
+
+    fn fold(&mut self, action: Action, height: usize) -> bool {
+        let Some((value, tree)) = &mut self.json else { return false };
+        let done = match action {
+            Action::Open | Action::Fold => {
+                let open = !tree.is_open();
+                tree.set_open(value, open)
+            }
+            Action::Right => !tree.is_open() && tree.set_open(value, true),
+            // Out of a value that is folded or has nothing to fold: to what holds it.
+            Action::Left if tree.is_open() => tree.set_open(value, false),
+            Action::Left => match tree.path(tree.cursor) {
+                Some(path) => {
+                    let above = path.split_last().map(|(_, above)| above).unwrap_or_default();
+                    tree.cursor = tree.row_of(above).unwrap_or(0);
+                    true
+                }
+                None => return false,
+            },
+            _ => return false,
+        };
+        tree.cursor = tree.cursor.min(tree.len() - 1);
+        let row = self.head.len() + tree.cursor;
+        self.top = self.top.min(row).max((row + 1).saturating_sub(height));
+        // What cannot be folded takes the key all the same.
+        done || matches!(action, Action::Open | Action::Fold | Action::Right)
+    }
+
+    /// Scrolls by the wheel.
+    pub fn scroll(&mut self, delta: isize, height: usize) {
+        let last = self.len().saturating_sub(height);
+        self.top = self.top.saturating_add_signed(delta).min(last);
+    }
+
+    /// A line of the region was clicked: the cursor goes there, and folds when it was there.
+    pub fn click(&mut self, line: usize, height: usize) {
+        let row = self.top + line;
+        let Some(row) = row.checked_sub(self.head.len()) else { return };
+        let Some((_, tree)) = &mut self.json else { return };
+        if row == tree.cursor {
+            self.fold(Action::Fold, height);
+        } else if row < tree.len() {
+            tree.cursor = row;
+        }
+    }
+
+    /// The value under the cursor as text to copy; a string without its quotes.
+    pub fn current(&self) -> Option<String> {
+        let (value, tree) = self.json.as_ref()?;
+        Some(match tree.current(value) {
+            Value::String(text) => text.clone(),
+            other => super::super::catalog::pretty(other),
+        })
+    }
+
+    /// Draws it; `here` says whether the keys go to it.
+    pub fn render(&self, cx: &Cx<'_>, here: bool, area: Rect, buf: &mut Buffer) {
+        let height = usize::from(area.height);
+        let top = self.top.min(self.len().saturating_sub(1));
+        self.head.render(cx, top, area, buf);
+        if let Some((value, tree)) = &self.json {
+            let skipped = self.head.len().saturating_sub(top).min(height);
+            let from = top.saturating_sub(self.head.len());
+            let look = look(cx.theme, cx.glyphs);
+            let width = area.width.saturating_sub(1);
+            for (line, row) in tree.rows(value, from, height - skipped).iter().enumerate() {
+                let on = here && from + line == tree.cursor;
+                let y = area.y + (skipped + line) as u16;
+                draw_tree_row(row, on, &look, Rect { y, width, height: 1, ..area }, buf);
+            }
+        }
+        scroll_bar(cx, self.len(), top, area, buf);
+    }
+}
+
+/// What is known of a message; `pair` is the sequence number of its other half.
+fn head(record: &TrafficRecord, pair: Option<u64>, glyphs: &Glyphs, width: u16) -> Doc {
     let mut doc = Doc::new(width);
     let (sign, way, role): (&'static str, &'static str, Role) = match record.direction {
         Direction::Out => (glyphs.outbound, "to", Role::Outbound),
@@ -45,22 +213,20 @@ pub fn draw(record: &TrafficRecord, pair: Option<u64>, glyphs: &Glyphs, width: u
     if let Some(latency) = record.latency {
         doc.field("took", ink!("{}", Dur(latency)), Role::Text);
     }
-    if record.kind == MessageKind::Request {
-        let word: &'static str =
-            if pair.is_some() { "answered, p goes there" } else { "not answered" };
-        doc.field("answer", word, if pair.is_some() { Role::Text } else { Role::Busy });
+    match record.kind {
+        MessageKind::Request => {
+            let word: &'static str =
+                if pair.is_some() { "answered, p goes there" } else { "not answered" };
+            doc.field("answer", word, if pair.is_some() { Role::Text } else { Role::Busy });
+        }
+        MessageKind::Response | MessageKind::Error if pair.is_some() => {
+            doc.field("request", "p goes there", Role::Text);
+        }
+        _ => {}
     }
     if let Some(problem) = &record.problem {
         doc.field("problem", problem, Role::Warning);
     }
     doc.gap();
-    match serde_json::from_str::<Value>(&record.body) {
-        Ok(value) => _ = doc.json(0, &value),
-        Err(_) => _ = doc.text(0, &SafeText::block(&record.body), Role::Foreign),
-    }
-    if record.cut {
-        doc.gap();
-        doc.text(0, &"the rest of the message was not kept", Role::Warning);
-    }
     doc
 }

@@ -16,14 +16,14 @@ impl TrafficPane {
         }
         let feed = &cx.model.traffic;
         let mut state = Ink::default();
-        if let Some(call) = self.operation {
-            state.push(ink!("call {}  ", call));
+        if self.groups.on {
+            state.push("by operation  ");
         }
         if !self.marked.is_empty() {
             state.push(ink!("{} marked  ", self.marked.len()));
         }
-        if feed.missed() > 0 {
-            state.push(ink!("{} dropped unseen  ", feed.missed()));
+        if feed.dropped() > 0 {
+            state.push(ink!("{} dropped  ", feed.dropped()));
         }
         match (self.stream.frozen, self.stream.follow) {
             (Some(_), _) => {

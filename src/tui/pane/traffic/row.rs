@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::groups::Group;
 use super::{Regions, TrafficPane};
 use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
@@ -40,7 +41,16 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
         pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
         let marked = pane.marked.contains(&seq);
         pen.put(if marked { cx.glyphs.mark } else { " " }, cx.style(Role::Accent));
-        draw(record, cx, narrow, server, &mut pen, line.width);
+        let group = pane.groups.of(record);
+        let below = group.is_some_and(|group| group.head != seq);
+        let group = group.filter(|group| group.head == seq && !group.below.is_empty());
+        let open = record.call.is_some_and(|call| pane.groups.is_open(call));
+        let place = match (group, below) {
+            (Some(group), _) => Place::Head { group, open },
+            (None, true) => Place::Below,
+            (None, false) => Place::Alone,
+        };
+        draw(record, &place, cx, (narrow, server), &mut pen);
         if selected {
             pen.row_style(cx.selection(pane.part == Part::List));
         }
@@ -56,14 +66,21 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     }
 }
 
+/// What a row is among the rows of its operation.
+enum Place<'a> {
+    Alone,
+    Head { group: &'a Group, open: bool },
+    Below,
+}
+
 fn draw(
     record: &TrafficRecord,
+    place: &Place<'_>,
     cx: &Cx<'_>,
-    narrow: bool,
-    server: u16,
+    (narrow, server): (bool, u16),
     pen: &mut Pen<'_>,
-    room: u16,
 ) {
+    let room = pen.position() + pen.room();
     let time = Model::time_of_day(record.at);
     pen.left(time, if narrow { 8 } else { TIME }, cx.style(Role::Faint)).skip(1);
     let (sign, role) = match record.direction {
@@ -72,14 +89,32 @@ fn draw(
     };
     pen.put(sign, cx.style(role)).skip(1);
     if server > 0 {
-        pen.left(Model::name(&record.server), server, cx.style(Role::Muted)).skip(1);
+        pen.middle(Model::name(&record.server), server, cx.style(Role::Muted)).skip(1);
     }
     let end = room.saturating_sub(SIZE + LATENCY + 4);
+    let (bytes, latency) = match place {
+        Place::Head { group, open } => {
+            pen.put(if *open { cx.glyphs.open } else { cx.glyphs.closed }, cx.style(Role::Accent));
+            pen.skip(1);
+            (group.bytes, group.took)
+        }
+        Place::Below => {
+            pen.skip(2).put(cx.glyphs.branch, cx.style(Role::Faint)).skip(1);
+            (record.bytes, record.latency)
+        }
+        Place::Alone => (record.bytes, record.latency),
+    };
     let text = pen.position();
     message(record, cx, pen, end.saturating_sub(text));
+    if let Place::Head { group, .. } = place {
+        let left = end.saturating_sub(pen.position());
+        let role = if group.failed { Role::Error } else { Role::Muted };
+        let sign = if group.failed { cx.glyphs.warning } else { "" };
+        pen.clip(ink!("  {} messages {}", group.below.len() + 1, sign), left, cx.style(role));
+    }
     pen.column(end + 1);
-    pen.right(ink!("{}", Bytes(record.bytes as u64)), SIZE, cx.style(Role::Muted)).skip(1);
-    if let Some(latency) = record.latency {
+    pen.right(ink!("{}", Bytes(bytes as u64)), SIZE, cx.style(Role::Muted)).skip(1);
+    if let Some(latency) = latency {
         let slow = latency.as_millis() >= 1_000;
         let role = if slow { Role::Warning } else { Role::Muted };
         pen.right(ink!("{}", Dur(latency)), LATENCY, cx.style(role));
