@@ -18,10 +18,9 @@ use crate::host::approvals::Drafter;
 use crate::host::clock::Clock;
 use crate::host::{Error, ErrorCode};
 use crate::tui::app::calls::Calls;
-use crate::tui::app::{App, Redraw, Setup};
+use crate::tui::app::{App, Redraw};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, EngineEvent, Masks, Source};
-use crate::tui::graphics;
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
@@ -29,7 +28,9 @@ use crate::tui::runner::Runner;
 use crate::tui::session::{PanicGuard, Session, refuse_terminal};
 use crate::tui::signal::{Signal, Signals};
 use crate::tui::state::{Places, read_prefs};
-use crate::tui::theme::ColorDepth;
+
+mod setup;
+use setup::{follow_user_files, setup};
 
 mod outside;
 
@@ -149,7 +150,7 @@ impl Deck {
         let mut session = Session::enter()?;
         if asks {
             // Nobody waits for the answer: it comes as input, or never.
-            session.write(graphics::QUESTION)?;
+            session.write(crate::tui::graphics::QUESTION)?;
         }
         let (width, height) = session.size()?;
         app.update(Message::Resize(width, height));
@@ -378,60 +379,4 @@ impl Deck {
         self.pacer.drawn(now);
         Ok(())
     }
-}
-
-/// Themes and keymap are few and small: they are looked at by the clock.
-const USER_FILES: Duration = Duration::from_secs(2);
-
-/// Tells when a theme or the keymap of the person changed.
-async fn follow_user_files(places: Places, messages: mpsc::Sender<Message>) {
-    let read = |places: Places| tokio::task::spawn_blocking(move || places.user_files());
-    let Ok(mut known) = read(places.clone()).await else { return };
-    loop {
-        tokio::time::sleep(USER_FILES).await;
-        let Ok(files) = read(places.clone()).await else { return };
-        if files != known {
-            known = files.clone();
-            if messages.send(Message::UserFiles(files)).await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
-fn setup(options: &Options, places: &Places, prefs: crate::tui::prefs::Prefs) -> Setup {
-    let depth = match options.colour {
-        Some(false) => ColorDepth::None,
-        _ => ColorDepth::from_env(|name| std::env::var(name).ok()),
-    };
-    let utf8 = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-        .is_none_or(|value| {
-            let value = value.to_ascii_lowercase();
-            value.contains("utf-8") || value.contains("utf8")
-        });
-    let ascii = options.ascii || !utf8;
-    let glyphs = if ascii { &crate::tui::glyph::ASCII } else { &crate::tui::glyph::UNICODE };
-    let support = graphics::Support::from_env(|name| std::env::var(name).ok(), depth, glyphs);
-    Setup {
-        ascii,
-        graphics: support.with_cell(cell_pixels()),
-        theme: options.theme.clone(),
-        depth,
-        prefs,
-        user: places.user_files(),
-        home: dirs::home_dir(),
-        tour: options.tour,
-        calls: Calls::default(),
-    }
-}
-
-/// The size of a cell as the operating system has it; many terminals leave it at zero.
-fn cell_pixels() -> Option<graphics::CellPixels> {
-    let size = crossterm::terminal::window_size().ok()?;
-    let cell =
-        |pixels: u16, cells: u16| pixels.checked_div(cells).filter(|n| (2..=256).contains(n));
-    let (width, height) = (cell(size.width, size.columns)?, cell(size.height, size.rows)?);
-    Some(graphics::CellPixels { width, height })
 }

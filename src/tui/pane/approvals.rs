@@ -181,6 +181,10 @@ impl Pane for ApprovalsPane {
         inside
     }
 
+    fn is_typing(&self) -> bool {
+        self.browser.editing
+    }
+
     fn typing(&mut self) -> Option<&mut TextInput> {
         self.browser.editing.then_some(&mut self.browser.filter)
     }
