@@ -70,18 +70,18 @@ pub struct Panes {
 
 impl Default for Panes {
     fn default() -> Self {
-        use crate::tui::pane::{prompts, resources, tools};
+        use crate::tui::pane;
         Self {
-            servers: Default::default(),
-            tools: CatalogPane::new(&tools::KIND),
-            resources: CatalogPane::new(&resources::KIND),
-            prompts: CatalogPane::new(&prompts::KIND),
-            traffic: Default::default(),
-            logs: Default::default(),
-            metrics: Default::default(),
-            cache: Default::default(),
-            approvals: Default::default(),
-            config: Default::default(),
+            servers: pane::servers::ServersPane::default(),
+            tools: CatalogPane::new(&pane::tools::KIND),
+            resources: CatalogPane::new(&pane::resources::KIND),
+            prompts: CatalogPane::new(&pane::prompts::KIND),
+            traffic: pane::traffic::TrafficPane::default(),
+            logs: pane::logs::LogsPane::default(),
+            metrics: pane::metrics::MetricsPane::default(),
+            cache: pane::cache::CachePane::default(),
+            approvals: pane::approvals::ApprovalsPane::default(),
+            config: pane::config::ConfigPane::default(),
         }
     }
 }

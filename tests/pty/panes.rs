@@ -124,12 +124,12 @@ fn what_is_shown_and_what_is_marked_is_exported_as_json_lines() {
 
 #[test]
 fn logs_are_searched_both_ways_and_following_never_stops_silently() {
-    let mut lines = String::new();
-    for n in 0..200 {
+    let line = |n: u32| {
         let word = if n % 50 == 7 { "needle" } else { "hay" };
-        lines.push_str(&format!("{{\"stderr\": \"line {n} of {word}\"}},"));
-    }
-    let script = format!("{{\"on\": {{\"start\": [{}]}}}}", lines.trim_end_matches(','));
+        format!("{{\"stderr\": \"line {n} of {word}\"}}")
+    };
+    let lines: Vec<String> = (0..200).map(line).collect();
+    let script = format!("{{\"on\": {{\"start\": [{}]}}}}", lines.join(","));
     let server = own_server("talks", &["mock", "talks.json"]);
     let mut deck = Launch::file(Size::WIDE, &format!("{{\"servers\": {{{server}}}}}"))
         .write("talks.json", &script)
