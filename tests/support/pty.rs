@@ -524,6 +524,11 @@ pub fn foreign_escapes(raw: &str) -> Vec<String> {
     let mut rest = raw;
     while let Some(at) = rest.find(|c: char| c.is_control() && !"\r\n\t".contains(c)) {
         rest = &rest[at..];
+        // The end of what was read so far may cut a sequence of our own.
+        let begun = rest.strip_prefix("\x1b").map(|tail| tail.strip_prefix('[').unwrap_or(tail));
+        if begun.is_some_and(|tail| tail.chars().all(|c| "0123456789;:?".contains(c))) {
+            break;
+        }
         let own = rest.strip_prefix("\x1b[").and_then(|tail| {
             let end = tail.find(|c: char| !"0123456789;:?".contains(c))?;
             let (number, last) = (&tail[..end], tail[end..].chars().next()?);
