@@ -95,7 +95,7 @@ fn a_failed_build_is_told_and_the_server_runs_on_until_one_succeeds() {
     deck.keys("1");
     deck.wait("src/weather.json changed");
     deck.wait("no good at all");
-    deck.wait("1 restarts");
+    deck.wait("1 restart");
     deck.keys("6");
     deck.wait("build no good at all");
     deck.quit();
