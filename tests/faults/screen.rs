@@ -123,6 +123,7 @@ fn open(deck: &mut Deck, tool: &str) {
     deck.wait_until("the tools", |screen| screen.contains("tokens"));
     deck.keys("/\x15");
     deck.keys(tool);
+    deck.wait(&format!("/ {tool}"));
     deck.keys("\r");
     let chosen = |screen: &str| {
         // Behind the bar, the mark and a sign that the row may have.
