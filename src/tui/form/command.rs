@@ -181,6 +181,18 @@ impl FormState {
             if folded.is_some_and(|f| matches!(f.kind, FieldKind::Array { open: true })) {
                 return self.add_item(&at).is_some();
             }
+            if folded.is_some_and(|f| matches!(f.kind, FieldKind::Object { open: true })) {
+                // Unfolded, it has a line where the key is named.
+                self.decisions.folds.insert(at.clone(), false);
+                self.refresh();
+                let adds = |r: &super::Row| {
+                    r.pointer == at && matches!(r.kind, RowKind::Add { keyed: true })
+                };
+                if let Some(index) = self.rows.iter().position(adds) {
+                    self.select(index);
+                    return true;
+                }
+            }
             let Some((parent, _)) = pointer::split(&at) else { return false };
             at = parent.to_owned();
         }

@@ -135,6 +135,16 @@ fn what_the_schema_does_not_describe_is_kept_shown_and_removable() {
 }
 
 #[test]
+fn an_entry_is_added_to_a_map_that_is_folded() {
+    let mut form = form(
+        json!({"properties": {"map": {"type": "object", "additionalProperties": {"type": "integer"}}}}),
+    );
+    assert!(form.apply(FormCommand::Add));
+    press(&mut form, "k1<enter>7");
+    assert_eq!(form.arguments(), json!({"map": {"k1": 7}}));
+}
+
+#[test]
 fn items_are_moved_duplicated_and_removed() {
     let schema = json!({"properties": {"l": {"type": "array", "items": {"type": "string"}}}});
     let mut form = FormState::with_value(&Arc::new(schema), Some(json!({"l": ["a", "b", "c"]})));
