@@ -67,7 +67,7 @@ fn a_server_that_dies_in_the_middle_withdraws_its_question() {
 /// The process of a server, from its card.
 fn pid(deck: &mut pty::Deck, server: &str) -> i32 {
     deck.keys("1");
-    deck.wait("start order");
+    deck.wait("pid ");
     let pid = deck.pid_of(server);
     deck.keys("9");
     deck.wait("waiting for you");
