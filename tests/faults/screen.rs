@@ -111,7 +111,10 @@ fn keys(deck: &mut Deck, problems: &mut Vec<String>) -> Duration {
     }
     times.sort();
     let middle = times[times.len() / 2];
-    if middle > Duration::from_millis(100) {
+    // A hundred milliseconds are promised of the program as it is shipped; one that is built for
+    // tests, on a machine that is busy, must only be alive.
+    let limit = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
+    if middle > limit {
         problems.push(format!("I4: from key to screen {middle:?}\n{}", deck.screen()));
     }
     times[times.len() - 1]
