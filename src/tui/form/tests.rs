@@ -407,7 +407,6 @@ proptest! {
 
     #[test]
     fn a_form_of_the_value_of_a_form_is_the_same_form(schema in schemas(), keys in prop::collection::vec(0_u8..30, 0..30)) {
-        // What keys made of a form, shown as JSON and read again, is the same value in the same rows.
         let schema = Arc::new(schema);
         let mut form = FormState::new(&schema, Defaults::All);
         for key in keys {
@@ -418,8 +417,6 @@ proptest! {
         let again = FormState::with_value(&schema, read);
         prop_assert_eq!(again.value(), form.value());
         prop_assert_eq!(again.arguments(), form.arguments());
-        let stripped = form.without_secrets(form.arguments());
-        prop_assert_eq!(stripped, form.arguments(), "nothing here is secret");
     }
 
     #[test]
