@@ -100,3 +100,42 @@ fn a_failed_build_is_told_and_the_server_runs_on_until_one_succeeds() {
     deck.wait("build no good at all");
     deck.quit();
 }
+
+/// Two servers of the program itself; `second` takes part when it is written.
+fn two(second: bool) -> String {
+    let first = pty::own_server("first", &["demo-server", "beacon"]);
+    let second = second.then(|| pty::own_server("second", &["demo-server", "beacon"]));
+    let servers: Vec<String> = std::iter::once(first).chain(second).collect();
+    format!("{{ \"servers\": {{ {} }} }}", servers.join(", "))
+}
+
+#[test]
+fn a_key_has_changed_files_shown_before_they_are_used() {
+    let mut deck = Launch::file(Size::WIDE, &two(false)).start();
+    deck.wait("1 ready");
+    let (file, first) = (deck.home().join("mcp.json"), deck.pid_of("first"));
+    deck.keys("0");
+    deck.wait("ask first");
+    deck.keys("A");
+    deck.wait("changed files are shown before they are used");
+    std::fs::write(&file, two(true)).unwrap();
+    deck.wait("the configuration has changed: use it?");
+    deck.wait("second");
+    // No leaves everything as it was, and the plan can be looked at again.
+    deck.keys("n");
+    deck.gone("the configuration has changed: use it?");
+    deck.wait("1 ready");
+    deck.keys("P");
+    deck.wait("the configuration has changed: use it?");
+    deck.keys("y");
+    deck.wait("2 ready");
+    // Turned round, the next change is used at once.
+    deck.keys("A");
+    deck.wait("changed files are used at once");
+    std::fs::write(&file, two(false)).unwrap();
+    deck.wait("1 ready");
+    deck.keys("1");
+    deck.wait("· pid ");
+    assert_eq!(deck.pid_of("first"), first, "what did not change runs on");
+    deck.quit();
+}

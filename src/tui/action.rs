@@ -100,6 +100,7 @@ actions! {
     ApproveAll = "approve-all", "approve all and start", "Approve every command shown, and start them";
     ApproveOne = "approve-one", "only this one", "Approve the command under the cursor, and start it";
     Plan = "plan", "what would change", "Look at what a changed file would do, and use it";
+    AskReload = "ask-reload", "ask first", "Show what a changed file would do before it is used, or use it at once";
     AddServer = "add-server", "add", "Add a server to the file";
     EditServer = "edit-server", "edit", "Edit the server's entry in a form";
     EditFile = "edit-file", "editor", "Open the file in $EDITOR, at the server's entry";

@@ -111,6 +111,9 @@ pub enum Effect {
 pub enum ConfigCommand {
     /// Use the changed files that wait (`"reload": "ask"`).
     Apply,
+    /// From now on, and in this run only, changed files are shown before they are used, or used at
+    /// once: the opposite of what was so.
+    AskFirst,
     /// Let servers run as they were shown in this situation, from now on.
     Approve {
         /// The situation.

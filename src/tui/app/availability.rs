@@ -54,6 +54,10 @@ impl App {
             Action::Plan => {
                 Availability::when(self.model.situation.plan.is_some(), "no changed file waits")
             }
+            Action::AskReload => Availability::when(
+                !self.model.situation.sources.is_empty(),
+                "there is no file that could change",
+            ),
             Action::AddServer | Action::EditFile => self.can_edit(),
             Action::EditServer
             | Action::DuplicateServer

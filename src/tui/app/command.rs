@@ -110,6 +110,7 @@ impl App {
             Action::Answer => self.open_answer(None),
             Action::Review => self.open_review(),
             Action::Plan => self.open_plan(),
+            Action::AskReload => self.ask_first(effects),
             Action::Inputs => self.open_inputs(),
             Action::Rules => self.choose_rules(),
             Action::Roots => self.choose_roots(),

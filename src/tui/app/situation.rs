@@ -121,6 +121,16 @@ impl App {
         self.push_overlay(Overlay::Consent(consent));
     }
 
+    /// Turns round whether changed files are shown before they are used.
+    pub(super) fn ask_first(&mut self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Config(ConfigCommand::AskFirst));
+        if self.model.situation.asks {
+            self.toast(ink!("changed files are used at once"), Role::Ok);
+        } else {
+            self.toast(ink!("changed files are shown before they are used"), Role::Ok);
+        }
+    }
+
     /// Shows what a changed file would do, and asks whether to use it.
     pub(super) fn open_plan(&mut self) {
         let Some(plan) = &self.model.situation.plan else { return };

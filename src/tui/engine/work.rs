@@ -54,6 +54,8 @@ pub(super) struct Work {
     pub(super) edits: Vec<Made>,
     /// A changed configuration that waits for a yes, with what it would change.
     waiting: Option<(McpConfig, ReloadPlan)>,
+    /// What the person said of showing changes before they are used; else `"reload"` says it.
+    ask: Option<ReloadMode>,
     /// The next change is the person's own wish and is not asked about.
     pub(super) expected: bool,
     pub(super) keyring: Option<Keyring>,
@@ -88,6 +90,7 @@ pub(super) async fn run(
         running: None,
         edits: Vec::new(),
         waiting: None,
+        ask: None,
         expected: false,
         keyring: None,
         kept: BTreeSet::new(),
@@ -164,6 +167,13 @@ impl Work {
                     self.tell().await;
                 }
             }
+            ConfigCommand::AskFirst => {
+                self.ask = Some(match self.mode(&self.passed.config) {
+                    ReloadMode::Ask => ReloadMode::Auto,
+                    ReloadMode::Auto => ReloadMode::Ask,
+                });
+                self.tell().await;
+            }
             ConfigCommand::Approve { revision, servers } => self.approve(revision, &servers).await,
             ConfigCommand::Answer { id, value, keep } => self.answer(id, value, keep).await,
             ConfigCommand::Forget(id) => self.forget(&id),
@@ -172,6 +182,11 @@ impl Work {
             ConfigCommand::Change(change) => self.change(change).await,
             ConfigCommand::Undo => self.undo().await,
         }
+    }
+
+    /// What happens to a change: the person's word in this run goes before the file's.
+    fn mode(&self, config: &McpConfig) -> ReloadMode {
+        self.ask.unwrap_or(config.reload)
     }
 
     fn sources(&self) -> Vec<SourceFile> {
@@ -249,6 +264,7 @@ impl Work {
                 Some(WatchMode::Polling(reason)) => Some(SafeText::line(&reason)),
                 _ => None,
             },
+            asks: self.mode(&self.passed.config) == ReloadMode::Ask,
             plan: self.waiting.as_ref().map(|(_, change)| change.clone()),
         };
         self.send(EngineEvent::Situation(Arc::new(situation))).await;
@@ -292,7 +308,7 @@ impl Work {
             Ok(loaded) if !loaded.has_errors() => {
                 self.latest = Some(loaded);
                 let config = self.pass();
-                let ask = config.reload == ReloadMode::Ask && !expected;
+                let ask = self.mode(&config) == ReloadMode::Ask && !expected;
                 let touches =
                     |running: &McpConfig| !ConfigChange::between(running, &config).is_empty();
                 let ask = ask && self.running.as_ref().is_some_and(touches);

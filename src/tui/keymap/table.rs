@@ -110,6 +110,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Scope::Approvals, "f", A::Roots, 14),
     bind(Scope::Config, "v", A::Effective, 20),
     bind(Scope::Config, "n", A::NextProblem, 21),
+    bind(Scope::Config, "A", A::AskReload, 39),
     bind(Scope::Config, "+", A::AddServer, 36),
     bind(Scope::Config, "e", A::EditServer, 34),
     bind(Scope::Config, "E", A::EditFile, 37),

@@ -26,6 +26,8 @@ pub struct Situation {
     pub polling: Option<SafeText>,
     /// Whether there is an edit to take back.
     pub undo: bool,
+    /// Whether a changed file is shown before it is used.
+    pub asks: bool,
     /// What a changed file would do that is not used yet.
     pub plan: Option<ReloadPlan>,
 }

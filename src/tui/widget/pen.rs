@@ -135,7 +135,9 @@ impl<'a> Pen<'a> {
             self.clip(text, cells, style);
         } else {
             let head = fit(whole, (cells - 1) / 2);
-            let tail = fit_end(whole, cells - 1 - (cells - 1) / 2);
+            // A wide character that did not fit leaves its room to the end.
+            let used = whole[..head].width() as u16;
+            let tail = fit_end(whole, cells - 1 - used);
             let put = |buf: &mut Buffer, x: u16, y: u16, part: &str| {
                 buf.set_stringn(x, y, part, usize::from(cells), style).0
             };

@@ -153,6 +153,16 @@ pub(super) fn reload(model: &Model, doc: &mut Doc) {
         doc.line(vec![(ink!("P"), Role::Key), (ink!(" asks whether to use it"), Role::Muted)]);
         doc.gap();
     }
+    if !model.situation.sources.is_empty() {
+        let (how, turn) = if model.situation.asks {
+            ("a changed file is shown before it is used", "uses it at once")
+        } else {
+            ("a changed file is used at once", "shows it first")
+        };
+        let key = (ink!("   A"), Role::Key);
+        doc.line(vec![(ink!("{how}"), Role::Muted), key, (ink!(" {turn}"), Role::Muted)]);
+        doc.gap();
+    }
     let Some((at, Fact::Reloaded { added, removed, changed, kept })) = &model.view.reload else {
         doc.text(0, &"the file has not changed since the start", Role::Muted);
         return;
