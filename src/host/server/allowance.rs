@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 /// Bytes a server may write unasked, per second and stream in the long run: everything on stderr,
 /// and on stdout everything but answers. At this rate a flood costs the host a few percent of one
-/// processor, and the system as little; a gigabyte is through in fifteen seconds.
-const BYTES_PER_SECOND: f64 = (64 << 20) as f64;
+/// processor, and the system as little; a gigabyte is through in twenty-six seconds.
+const BYTES_PER_SECOND: f64 = (40 << 20) as f64;
 /// Bytes read at once after a quiet time.
 const BYTES_AT_ONCE: f64 = (16 << 20) as f64;
 /// Shortest pause when an allowance is spent; shorter ones only cost wake-ups.
