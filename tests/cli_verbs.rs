@@ -1,7 +1,14 @@
 //! The headless commands over real processes: typed arguments, one JSON object, exit codes.
 
+// SSL_CERT_FILE is a matter of this system; others keep authorities in a store of their own.
+#[cfg(target_os = "linux")]
+#[path = "cli_verbs/certificates.rs"]
+mod certificates;
 #[path = "support/helpers.rs"]
 mod support;
+#[cfg(target_os = "linux")]
+#[path = "cli_verbs/tls.rs"]
+mod tls;
 
 use std::time::Duration;
 

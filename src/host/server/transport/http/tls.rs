@@ -19,6 +19,10 @@ pub(super) fn explain(cause: &str) -> Option<&'static str> {
         "nobody this machine trusts has signed its certificate (self-signed, or a private \
          authority): add the authority to the trust store of the system, or name its file in \
          SSL_CERT_FILE"
+    } else if has(&["BadSignature"]) {
+        "its certificate is not signed by the authority that it names: the authority was made anew \
+         (put its new certificate into the trust store of the system, or into the file of \
+         SSL_CERT_FILE), or somebody stands in between"
     } else if has(&["InvalidPurpose"]) {
         "its certificate is not meant for servers: have one issued for server authentication"
     } else {
@@ -40,7 +44,8 @@ mod tests {
             ("invalid peer certificate: NotValidYet", "clocks"),
             ("invalid peer certificate: certificate not valid for name \"a\"", "host name"),
             ("invalid peer certificate: Revoked", "revoked"),
-            ("invalid peer certificate: BadSignature", "openssl"),
+            ("invalid peer certificate: BadSignature", "made anew"),
+            ("invalid peer certificate: BadEncoding", "openssl"),
         ] {
             assert!(explain(cause).is_some_and(|told| told.contains(said)), "{cause}");
         }
