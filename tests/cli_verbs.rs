@@ -4,6 +4,8 @@
 #[cfg(target_os = "linux")]
 #[path = "cli_verbs/certificates.rs"]
 mod certificates;
+#[path = "cli_verbs/limits.rs"]
+mod limits;
 #[path = "support/helpers.rs"]
 mod support;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,11 @@
 //! Every key of an `mcp.json`, with its shape, meaning and default: the one table behind the
 //! check, the suggestions, `mcpdeck schema` and the documentation.
 
+mod limits;
+
 use crate::config::shape::{Key, ObjectShape, Shape};
+
+use limits::LIMITS;
 
 const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key::new(name, shape, doc)
@@ -248,58 +252,6 @@ static CACHE: ObjectShape = ObjectShape {
             .default("true"),
         key("maxEntries", AMOUNT, "Most entries").default("512"),
         key("maxBytes", Shape::Bytes, "Most bytes").default("16777216"),
-    ],
-    required: &[],
-    foreign: &[],
-};
-
-static LIMITS: ObjectShape = ObjectShape {
-    name: "limits",
-    doc: "`limits`",
-    keys: &[
-        key("memory", Shape::Bytes, "Private memory of each process"),
-        key("cpu", Shape::Seconds, "CPU time of the process in seconds"),
-        key("cpuMs", Shape::Millis, "CPU time of the process in milliseconds").alias("cpu"),
-        key("openFiles", Shape::Integer { min: 16, max: 1_048_576 }, "Open files of the process"),
-        key("lineBytes", Shape::Integer { min: 1_024, max: 256 << 20 }, "Longest message in bytes")
-            .default("4194304"),
-        key("depth", Shape::Integer { min: 8, max: 512 }, "Deepest nesting of a message")
-            .default("128"),
-        key("nodes", Shape::Integer { min: 100, max: 10_000_000 }, "Most JSON values in a message")
-            .default("500000"),
-        key(
-            "stderrLineBytes",
-            Shape::Integer { min: 80, max: 1 << 20 },
-            "Longest line of stderr in bytes",
-        )
-        .default("16384"),
-        key("maxCall", Shape::Seconds, "Longest call in seconds, whatever its progress")
-            .default("600"),
-        key("maxCallMs", Shape::Millis, "Longest call in milliseconds").alias("maxCall"),
-        key("listPages", Shape::Integer { min: 1, max: 10_000 }, "Most pages of a list")
-            .default("100"),
-        key("listEntries", Shape::Integer { min: 1, max: 1_000_000 }, "Most entries of a list")
-            .default("5000"),
-        key(
-            "approvals",
-            Shape::Integer { min: 1, max: 10_000 },
-            "Most open requests of the server",
-        )
-        .default("32"),
-        key(
-            "approvalsPerMinute",
-            Shape::Integer { min: 1, max: 1_000_000 },
-            "Most requests of the server in a minute",
-        )
-        .default("600"),
-        key("maxWaiting", Shape::Seconds, "Longest time a person may hold a call, in seconds")
-            .default("3600"),
-        key(
-            "maxWaitingMs",
-            Shape::Millis,
-            "Longest time a person may hold a call, in milliseconds",
-        )
-        .alias("maxWaiting"),
     ],
     required: &[],
     foreign: &[],

@@ -170,7 +170,7 @@ pub struct ProcessLimits {
 /// Limits on what a server may send; defaults from the fault catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireLimits {
-    /// Longest line or event, bytes (default 4 MiB, at most 16).
+    /// Longest line or event, bytes (default 4 MiB, at most 256).
     pub line_bytes: usize,
     /// Deepest nesting (default 128).
     pub depth: usize,
@@ -184,6 +184,16 @@ pub struct WireLimits {
     pub list_pages: usize,
     /// Most entries of one list (default 5,000).
     pub list_entries: usize,
+    /// Least time between two fetches of one list (default 1 s).
+    pub refetch: Duration,
+    /// Messages to the server that may wait before new calls are held back (default 256).
+    pub queue_messages: usize,
+    /// The same in bytes (default 1 MiB).
+    pub queue_bytes: usize,
+    /// Rounds of input that one call may ask for (default 5).
+    pub input_rounds: usize,
+    /// Inputs that one round may ask for (default 8).
+    pub inputs_per_round: usize,
     /// Most open requests from the server (default 32).
     pub approvals: usize,
     /// Most requests from the server in a minute (default 600).

@@ -224,6 +224,28 @@ async fn rounds_and_inputs_have_limits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_may_have_limits_of_its_own_on_rounds_and_inputs() {
+    let rig = rig_with(|limits| (limits.input_rounds, limits.inputs_per_round) = (1, 2), None);
+    let (connected, mut peer) = rig.modern().await;
+    let pending = start(&connected, echo("a"), call(1).context);
+    for _ in 0..2 {
+        let request = peer.expect("tools/call").await;
+        let again = json!({"resultType": "input_required", "requestState": "s"});
+        peer.reply(&request, again).await;
+    }
+    let error = pending.await.unwrap().unwrap_err();
+    assert!(error.message.contains("more than 1 times (`limits.inputRounds`)"), "{error}");
+
+    let pending = start(&connected, echo("a"), call(2).context);
+    let request = peer.expect("tools/call").await;
+    let one = json!({"method": "roots/list"});
+    let requests = json!({"a": one, "b": one, "c": one});
+    peer.reply(&request, json!({"resultType": "input_required", "inputRequests": requests})).await;
+    let error = pending.await.unwrap().unwrap_err();
+    assert!(error.message.contains("the limit is 2 (`limits.inputsPerRound`)"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn cancelling_during_input_withdraws_the_question() {
     let mut rig = rig();
     let (connected, mut peer) = rig.modern().await;

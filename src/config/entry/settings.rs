@@ -164,6 +164,10 @@ fn limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig
         ("stderrLineBytes", &mut wire.stderr_line_bytes),
         ("listPages", &mut wire.list_pages),
         ("listEntries", &mut wire.list_entries),
+        ("queueMessages", &mut wire.queue_messages),
+        ("queueBytes", &mut wire.queue_bytes),
+        ("inputRounds", &mut wire.input_rounds),
+        ("inputsPerRound", &mut wire.inputs_per_round),
         ("approvals", &mut wire.approvals),
         ("approvalsPerMinute", &mut wire.approvals_per_minute),
     ] {
@@ -173,6 +177,9 @@ fn limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig
     }
     if let Some(most) = reader.duration(&of, "maxCall", "maxCallMs") {
         wire.max_call = most;
+    }
+    if let Some(least) = reader.duration(&of, "refetch", "refetchMs") {
+        wire.refetch = least;
     }
     if let Some(most) = reader.duration(&of, "maxWaiting", "maxWaitingMs") {
         wire.max_waiting = most;

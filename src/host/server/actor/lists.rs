@@ -1,8 +1,7 @@
 //! The lists of a server after its start: fetched again when they change (requirement K3), at most
-//! once per second and list, however often the server says that they did.
+//! once per `limits.refetch` and list, however often the server says that they did.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use serde_json::Value;
@@ -16,9 +15,6 @@ use crate::host::server::session::FetchedList;
 use crate::host::view::StartStep;
 use crate::host::{Error, ErrorCode, Fact, Finding, FindingKind};
 use crate::text::SafeText;
-
-/// Least time between two fetches of one list.
-const REFETCH: Duration = Duration::from_secs(1);
 
 /// Which fetches run, are planned, or are due again.
 #[derive(Default)]
@@ -74,13 +70,13 @@ impl Actor {
     }
 
     fn plan_fetch(&mut self, kind: ListKind) {
-        let generation = self.generation;
+        let (generation, least) = (self.generation, self.config.wire.refetch);
         let refresh = &mut self.refreshes.lists[kind as usize];
         if refresh.running {
             refresh.again = true;
         } else if !refresh.planned {
             refresh.planned = true;
-            let due = refresh.last.map_or_else(Instant::now, |last| last + REFETCH);
+            let due = refresh.last.map_or_else(Instant::now, |last| last + least);
             let wait = tokio::time::sleep_until(due);
             self.work.push(wait.map(move |()| Happened::RefreshDue(generation, kind)).boxed());
         }

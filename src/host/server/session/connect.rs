@@ -58,7 +58,7 @@ pub async fn connect(
     tasks.spawn(Arc::clone(&tap.pump).run());
     let opened = match endpoint {
         Endpoint::Pipe { read, write } => {
-            let outbox = Outbox::new(write);
+            let outbox = Outbox::new(write, &tap.context.limits);
             let pipe = Pipe::new(Arc::clone(&tap), read, Arc::clone(&outbox));
             shake_hands(pipe, attempt, &tap).await.map(|service| (service, Some(outbox)))
         }

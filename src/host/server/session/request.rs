@@ -16,11 +16,6 @@ use crate::host::view::Era;
 use crate::host::{Error, ErrorCode};
 use crate::text::SafeText;
 
-/// Rounds of input one request may ask for.
-const ROUNDS: usize = 5;
-/// Inputs one round may ask for.
-const INPUTS: usize = 8;
-
 impl Core {
     /// Performs a caller's request.
     pub(super) async fn perform(
@@ -69,8 +64,10 @@ impl Core {
         operation: &Arc<Operation>,
         limits: &Limits,
     ) -> Result<Value, Error> {
+        let wire = &self.tap.context.limits;
+        let (most_rounds, most_inputs) = (wire.input_rounds, wire.inputs_per_round);
         let mut next = trip.clone();
-        for _ in 0..=ROUNDS {
+        for _ in 0..=most_rounds {
             let mut result = self.round_trip(next, operation, limits).await?;
             if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
                 return Ok(result);
@@ -79,10 +76,11 @@ impl Core {
             let about = |error: Error| self.about(error, &trip);
             let requests = match result.get_mut("inputRequests").map(Value::take) {
                 None | Some(Value::Null) => Map::new(),
-                Some(Value::Object(requests)) if requests.len() <= INPUTS => requests,
+                Some(Value::Object(requests)) if requests.len() <= most_inputs => requests,
                 Some(Value::Object(requests)) => {
                     let message = format!(
-                        "the server asks for {} inputs at once, the limit is {INPUTS}",
+                        "the server asks for {} inputs at once, the limit is {most_inputs} \
+                         (`limits.inputsPerRound`)",
                         requests.len()
                     );
                     return Err(about(Error::new(ErrorCode::Protocol, message)));
@@ -107,7 +105,9 @@ impl Core {
                 params.insert("requestState", state);
             }
         }
-        let message = format!("the server asked for input more than {ROUNDS} times");
+        let message = format!(
+            "the server asked for input more than {most_rounds} times (`limits.inputRounds`)"
+        );
         Err(self.about(Error::new(ErrorCode::Protocol, message), &trip))
     }
 

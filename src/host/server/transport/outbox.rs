@@ -11,6 +11,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::WireLimits;
 use crate::host::server::session::trip::{Params, Written};
 use crate::host::server::wire::exchange::Exchange;
 use crate::host::server::wire::tap::Tap;
@@ -42,6 +43,10 @@ struct Asking<'a> {
 
 /// The outgoing half of a pipe.
 pub struct Outbox {
+    /// Messages that may wait before new requests are held back.
+    messages: usize,
+    /// Bytes that may wait before new requests are held back.
+    bytes: usize,
     queue: Mutex<Queue>,
     writer: tokio::sync::Mutex<Option<Writing>>,
     shut: CancellationToken,
@@ -66,16 +71,14 @@ struct Queue {
 }
 
 impl Outbox {
-    /// Messages that may wait before new requests are held back.
-    const MESSAGES: usize = 256;
-    /// Bytes that may wait before new requests are held back.
-    const BYTES: usize = 1 << 20;
     /// A buffer grown for a long message is not kept.
     const SPARE: usize = 256 << 10;
 
-    /// An outbox before `writer`.
-    pub fn new(writer: Writer) -> Arc<Self> {
+    /// An outbox before `writer`, with the queue that `limits` allow.
+    pub fn new(writer: Writer, limits: &WireLimits) -> Arc<Self> {
         Arc::new(Self {
+            messages: limits.queue_messages,
+            bytes: limits.queue_bytes,
             queue: Mutex::default(),
             writer: tokio::sync::Mutex::new(Some(Writing { writer, bytes: Vec::new(), done: 0 })),
             shut: CancellationToken::new(),
@@ -204,13 +207,13 @@ impl Outbox {
     /// Whether a new request need not be held back.
     pub fn is_roomy(&self) -> bool {
         let queue = self.queue();
-        queue.messages < Self::MESSAGES && queue.bytes.len() + queue.writing < Self::BYTES
+        queue.messages < self.messages && queue.bytes.len() + queue.writing < self.bytes
     }
 
     /// Whether answers to the server pile up unread.
     pub fn is_hopeless(&self) -> bool {
         let queue = self.queue();
-        queue.bytes.len() + queue.writing > 8 * Self::BYTES
+        queue.bytes.len() + queue.writing > 8 * self.bytes
     }
 
     /// Closes the write half, which asks a stdio server to exit. Does not wait for what is queued.

@@ -1,0 +1,85 @@
+//! The limits on what a server may send and take: each has a name, a default that is shown, and
+//! can be changed for one server.
+
+use std::time::Duration;
+
+use mcpdeck::host::validate::Limits;
+use serde_json::{Value, json};
+
+use super::AT_MOST;
+use super::support::Bench;
+
+/// Key of `limits`, default, another value, and one that is refused.
+fn table() -> Vec<(&'static str, Value, Value, Value)> {
+    vec![
+        ("lineBytes", json!(4 << 20), json!(256 << 20), json!((256 << 20) + 1)),
+        ("depth", json!(128), json!(64), json!(513)),
+        ("nodes", json!(500_000), json!(1_000_000), json!(1)),
+        ("stderrLineBytes", json!(16 << 10), json!(32 << 10), json!(2 << 20)),
+        ("maxCall", json!(600), json!(1_200), json!(0)),
+        ("listPages", json!(100), json!(7), json!(0)),
+        ("listEntries", json!(5_000), json!(50), json!(0)),
+        ("refetch", json!(1), json!(5), json!(0)),
+        ("queueMessages", json!(256), json!(16), json!(0)),
+        ("queueBytes", json!(1 << 20), json!(2 << 20), json!(1)),
+        ("inputRounds", json!(5), json!(2), json!(0)),
+        ("inputsPerRound", json!(8), json!(20), json!(101)),
+        ("approvals", json!(32), json!(3), json!(0)),
+        ("approvalsPerMinute", json!(600), json!(10), json!(0)),
+        ("maxWaiting", json!(3_600), json!(60), json!(-1)),
+    ]
+}
+
+#[test]
+fn every_limit_has_its_default_and_another_value_for_one_server() {
+    let bench = Bench::new();
+    let changed: serde_json::Map<String, Value> =
+        table().into_iter().map(|(key, _, other, _)| (key.to_owned(), other)).collect();
+    bench.servers(&json!({
+        "plain": {"command": "x"}, "other": {"command": "x", "limits": changed},
+    }));
+    let done = bench.run(&["config", "--json"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let servers = done.json()["servers"].clone();
+    for (key, default, other, _) in table() {
+        assert_eq!(servers["plain"]["limits"][key], default, "{key}: {servers:#}");
+        assert_eq!(servers["other"]["limits"][key], other, "{key}: {servers:#}");
+    }
+    let shown = servers["plain"]["limits"].as_object().expect("limits").len();
+    assert_eq!(shown, table().len(), "a limit is shown that this table does not know");
+}
+
+#[test]
+fn the_effective_configuration_says_which_limits_are_defaults() {
+    let bench = Bench::new();
+    bench.servers(&json!({"one": {"command": "x", "limits": {"depth": 64}}}));
+    let done = bench.run(&["config"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let line = |key: &str| {
+        let quoted = format!("\"{key}\":");
+        let found = done.stdout.lines().find(|line| line.trim_start().starts_with(&quoted));
+        found.unwrap_or_else(|| panic!("{key} is not in\n{}", done.stdout)).to_owned()
+    };
+    for (key, ..) in table() {
+        let origin = if key == "depth" { "mcp.json:" } else { "default" };
+        assert!(line(key).contains(origin), "{}", line(key));
+    }
+}
+
+#[test]
+fn a_limit_out_of_its_bounds_is_refused_by_its_name() {
+    let bench = Bench::new();
+    for (key, _, _, refused) in table() {
+        bench.servers(&json!({"one": {"command": "x", "limits": {key: refused}}}));
+        let done = bench.run(&["config"], AT_MOST);
+        assert_eq!(done.code, Some(2), "{key}: {done:?}");
+        assert!(done.stderr.contains(&format!("/limits/{key}")), "{key}: {done:?}");
+    }
+}
+
+#[test]
+fn what_validation_may_take_is_the_same_for_every_server() {
+    let limits = Limits::default();
+    assert_eq!((limits.depth, limits.subschemas), (32, 2_000));
+    assert_eq!(limits.time, Duration::from_millis(250));
+}
