@@ -81,6 +81,41 @@ async fn a_flood_is_read_at_a_limited_rate_told_once_and_hides_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_asks_without_reading_gets_no_more_answers_and_costs_no_more_memory() {
+    let mut rig = rig();
+    let (Endpoint::Pipe { read, write }, mut peer) = pipe(4 << 10) else { panic!("a pipe") };
+    let endpoint = Endpoint::Pipe { read, write };
+    let attempt = Attempt::Legacy(None);
+    let connecting = connect(endpoint, &attempt, rig.context.clone());
+    let (connected, _) = tokio::join!(connecting, peer.initialize());
+    let session = connected.unwrap().session;
+    for n in 0..20_000 {
+        let ping = json!({"jsonrpc": "2.0", "id": format!("p{n}"), "method": "ping"});
+        peer.raw(&format!("{ping}\n")).await;
+    }
+    let findings = rig.findings().await;
+    assert!(findings.iter().any(|f| f.message.contains("without reading")), "{findings:?}");
+    // Once it reads again all is well: calls work, and so do answers.
+    let calling = session.request(echo("x"), call(1).context);
+    let reading = async {
+        let mut answers = 0;
+        loop {
+            let message = peer.recv().await;
+            if message["method"] == "tools/call" {
+                peer.reply(&message, text("x")).await;
+                return answers;
+            }
+            answers += 1;
+        }
+    };
+    let (result, answers) = tokio::join!(calling, reading);
+    assert_eq!(*result.unwrap(), text("x"));
+    assert!(answers < 4_000, "{answers} answers were kept for a server that reads none");
+    peer.raw("{\"jsonrpc\": \"2.0\", \"id\": \"last\", \"method\": \"ping\"}\n").await;
+    assert_eq!(peer.recv().await["id"], "last");
+}
+
+#[tokio::test(start_paused = true)]
 async fn answers_are_never_held_back_however_large() {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;

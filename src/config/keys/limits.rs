@@ -43,7 +43,7 @@ pub(super) static LIMITS: ObjectShape = ObjectShape {
         .default("256"),
         key(
             "queueBytes",
-            Shape::Integer { min: 1_024, max: 256 << 20 },
+            Shape::Integer { min: 64 << 10, max: 256 << 20 },
             "Most bytes that wait to be read by the server",
         )
         .default("1048576"),

@@ -210,10 +210,11 @@ impl Outbox {
         queue.messages < self.messages && queue.bytes.len() + queue.writing < self.bytes
     }
 
-    /// Whether answers to the server pile up unread.
+    /// Whether answers pile up unread. New requests are held back long before, so that what waits
+    /// are answers; what is being written does not count, as one long message may take its time.
     pub fn is_hopeless(&self) -> bool {
         let queue = self.queue();
-        queue.bytes.len() + queue.writing > 8 * self.bytes
+        queue.messages > 8 * self.messages || queue.bytes.len() > 8 * self.bytes
     }
 
     /// Closes the write half, which asks a stdio server to exit. Does not wait for what is queued.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::record::{self, Passed, method_name};
 use super::{Entry, Expects, Tap};
+use crate::host::FindingKind;
 use crate::host::server::wire::exchange::Exchange;
 use crate::host::traffic::{Direction, MessageKind};
 use crate::text::SafeText;
@@ -131,6 +132,18 @@ impl Tap {
             call: exchange.operation.call,
             ..Passed::new(Direction::Out, MessageKind::Request, body)
         });
+    }
+
+    /// An answer that is not sent: the server asks and asks, and reads no answer.
+    pub fn unread(&self, answer: &ClientJsonRpcMessage) {
+        let id = match answer {
+            ClientJsonRpcMessage::Response(response) => Some(&response.id),
+            ClientJsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        let open = id.and_then(|id| self.state().open.remove(id));
+        let message = "the server asks without reading its answers; this request gets none";
+        self.find(FindingKind::Flood, message, b"", open.map(|open| open.method));
     }
 
     fn close_open(&self, id: Option<&RequestId>, passed: &mut Passed<'_>) {
