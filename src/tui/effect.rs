@@ -84,6 +84,8 @@ pub enum Effect {
     EditFile(PathBuf, u32),
     /// Read a file for a field of a form.
     ReadFile(EditToken, PathBuf),
+    /// Look at a path for the file picker of a form.
+    Look(EditToken, PathBuf),
     /// Add a call to the saved ones beside the configuration.
     SaveCall(String, Box<SavedCall>),
     /// Append to the history of calls.

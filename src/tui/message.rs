@@ -18,6 +18,7 @@ use crate::host::ring::Batch;
 use crate::host::traffic::TrafficRecord;
 use crate::host::{ApprovalId, CallId, CallOutcome, Error, HostView, Progress, Timestamp};
 use crate::text::SafeText;
+use crate::tui::call::folder::Looked;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
 use crate::tui::model::{FileText, Situation, Usage};
@@ -86,6 +87,8 @@ pub enum Message {
     KeptAnswers(Answers),
     /// A file was read for a field.
     FileRead(EditToken, Result<Vec<u8>, SafeText>),
+    /// A path was looked at for the file picker of a form.
+    Looked(EditToken, Looked),
     /// A file that was to be written is there already.
     FileExists(PathBuf, Content),
     /// A form was checked.

@@ -14,6 +14,7 @@ use crate::config::saved::{SavedCall, SavedCalls};
 use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin};
 use crate::secret::Redactor;
 use crate::text::SafeText;
+use crate::tui::call::folder;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::message::{CallToken, Message};
 use crate::tui::result::{Content, PictureJob};
@@ -154,9 +155,24 @@ impl Runner {
                 }
             }
             Effect::SaveCall(name, call) => self.save_call(&name, *call),
-            Effect::ReadFile(token, path) => self.tell(Message::FileRead(token, read_file(&path))),
+            Effect::ReadFile(token, path) => {
+                self.beside(move || Message::FileRead(token, folder::content(&path)));
+            }
+            Effect::Look(token, path) => {
+                self.beside(move || Message::Looked(token, folder::look(path)));
+            }
             _ => {}
         }
+    }
+
+    /// Does what may have to wait for the file system, away from the drawing.
+    fn beside(&self, work: impl FnOnce() -> Message + Send + 'static) {
+        let messages = self.messages.clone();
+        tokio::spawn(async move {
+            if let Ok(message) = tokio::task::spawn_blocking(work).await {
+                let _ = messages.send(message).await;
+            }
+        });
     }
 
     fn save_as(&self, path: PathBuf, content: Content, existing: Existing) {
@@ -328,17 +344,4 @@ async fn run_command(
         ServerCommand::Unsubscribe(uri) => host.unsubscribe_resource(server, &uri).await?,
     }
     Ok(None)
-}
-
-/// Largest file that fills a field.
-const FIELD_FILE: u64 = 4 << 20;
-
-fn read_file(path: &std::path::Path) -> Result<Vec<u8>, SafeText> {
-    let fail = |reason: String| SafeText::line(&format!("{}: {reason}", path.display()));
-    let path = state::at_home(path);
-    let meta = std::fs::metadata(&path).map_err(|error| fail(error.to_string()))?;
-    if !meta.is_file() || meta.len() > FIELD_FILE {
-        return Err(fail("is no file, or larger than 4 MiB".to_owned()));
-    }
-    std::fs::read(&path).map_err(|error| fail(error.to_string()))
 }

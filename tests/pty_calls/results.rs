@@ -6,13 +6,13 @@ use base64::Engine as _;
 use super::*;
 
 /// A dashboard over one scripted server, `mock`, which writes down every line it receives.
-fn scripted(script: &Value) -> Deck {
+pub fn scripted(script: &Value) -> Deck {
     let deck = launch(script).start();
     deck.wait("1 ready");
     deck
 }
 
-fn launch(script: &Value) -> Launch {
+pub fn launch(script: &Value) -> Launch {
     let program = env!("CARGO_BIN_EXE_mcpdeck");
     let mut script = script.clone();
     script["record"] = json!("record.jsonl");
@@ -22,12 +22,12 @@ fn launch(script: &Value) -> Launch {
 }
 
 /// Lines the server received that hold `text`.
-fn received(deck: &Deck, text: &str) -> usize {
+pub fn received(deck: &Deck, text: &str) -> usize {
     let record = std::fs::read_to_string(deck.home().join("record.jsonl")).unwrap_or_default();
     record.lines().filter(|line| line.contains(text)).count()
 }
 
-fn tool(name: &str, schema: &Value) -> Value {
+pub fn tool(name: &str, schema: &Value) -> Value {
     json!({"name": name, "inputSchema": schema})
 }
 

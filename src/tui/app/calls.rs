@@ -16,7 +16,7 @@ use crate::host::capabilities::ListKind;
 use crate::host::{CallId, Timestamp};
 use crate::tui::action::Action;
 use crate::tui::call::screen::Subscription;
-use crate::tui::call::{CallCommand, CallScreen, Intent, Subject, SubjectKind};
+use crate::tui::call::{CallScreen, Intent, Subject, SubjectKind};
 use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::form::draw::Look;
 use crate::tui::glyph::Glyphs;
@@ -203,8 +203,7 @@ impl App {
             return false;
         }
         let Some(screen) = self.calls.screen() else { return false };
-        let scroll = crate::tui::result::ResultCommand::Scroll(rows);
-        let intents = screen.command(CallCommand::Result(scroll));
+        let intents = screen.wheel(rows);
         self.intents(intents, effects);
         true
     }
@@ -269,8 +268,9 @@ impl App {
                 effects.push(Effect::Edit { token: EditToken(open as u64), text, suffix });
             }
             Intent::ReadFile(path) => {
-                effects.push(Effect::ReadFile(EditToken(open as u64), path.into()));
+                effects.push(Effect::ReadFile(EditToken(open as u64), path));
             }
+            Intent::Look(path) => effects.push(Effect::Look(EditToken(open as u64), path)),
             Intent::OpenResource(uri) => self.open_link(&subject.server, &uri, effects),
             Intent::Subscribe(uri, what) => {
                 let command = match what {

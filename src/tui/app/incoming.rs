@@ -118,6 +118,7 @@ impl App {
             | Message::Opened(..)
             | Message::KeptAnswers(_)) => self.answer_message(message, effects),
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
+            Message::Looked(token, looked) => self.call_looked(token, looked, effects),
             Message::Entry(entry) => self.open_entry(*entry),
             Message::Saved(outcome) => self.entry_saved(outcome),
             Message::Situation(situation) => self.situation(situation, effects),

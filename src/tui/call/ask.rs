@@ -3,6 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::export::Export;
+use super::picker::Picker;
 use super::run::Run;
 use super::screen::{CallScreen, Focus, Intent};
 use super::subject::SubjectKind;
@@ -23,6 +24,8 @@ pub enum Ask {
     Pick(Pick, Vec<SafeText>, usize),
     /// A line of text.
     Line(Line, String),
+    /// A file for the field under the cursor.
+    File(Box<Picker>),
 }
 
 /// What is picked.
@@ -45,8 +48,6 @@ pub enum Line {
     Name,
     /// What to search for.
     Search,
-    /// A path.
-    File,
     /// Where to write a result.
     SaveAs,
 }
@@ -85,6 +86,7 @@ impl CallScreen {
 
     pub(super) fn key_in_ask(&mut self, key: KeyEvent) -> Vec<Intent> {
         match (self.ask.take(), key.code) {
+            (Some(Ask::File(picker)), _) => return self.key_in_picker(picker, key),
             (_, KeyCode::Esc) => {}
             (Some(Ask::Problems), KeyCode::Char('f')) => {
                 return self.send(self.form.arguments(), Validation::Force);
@@ -197,7 +199,6 @@ impl CallScreen {
                 let content = self.saving.take();
                 content.map(|content| Intent::Save(text, content)).into_iter().collect()
             }
-            Line::File => vec![Intent::ReadFile(text)],
             Line::Name => {
                 let canonical = format!("{}.{}", self.subject.server, self.subject.wire);
                 let arguments = self.form.without_secrets(self.form.arguments());

@@ -247,11 +247,11 @@ impl CallScreen {
                 };
                 popup(look, title, entries, Some(*at), area, buf);
             }
+            Ask::File(picker) => picker.render(look, area, buf),
             Ask::Line(line, text) => {
                 let title = match line {
                     Line::Name => "save under the name",
                     Line::Search => "search",
-                    Line::File => "path of the file",
                     Line::SaveAs => "write to the file   (ctrl-u clears the line)",
                 };
                 popup(look, title, &[SafeText::line(&format!("{text}▏"))], None, area, buf);

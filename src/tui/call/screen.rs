@@ -1,6 +1,7 @@
 //! The state of the call screen: form, calls, what is asked of the person. Does no I/O.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,9 @@ pub enum Intent {
     /// Open text in `$EDITOR`; comes back to [`CallScreen::edited`].
     Edit(String, &'static str),
     /// Read a file for the field; comes back to [`CallScreen::file_read`].
-    ReadFile(String),
+    ReadFile(PathBuf),
+    /// Look at a path for the picker; comes back to [`CallScreen::looked`].
+    Look(PathBuf),
     /// Show a resource of the same server.
     OpenResource(String),
     /// Subscribe to a resource (true) or end it.
@@ -120,6 +123,10 @@ pub struct CallScreen {
     pub updates: Updates,
     /// What is to be written, while its name is asked for.
     pub(super) saving: Option<Content>,
+    /// Where a file was picked last.
+    pub(super) picked_in: Option<PathBuf>,
+    /// JSON pointer of the field that a file is read for.
+    pub(super) filling: Option<String>,
     /// The call is made as soon as the check that runs elsewhere finds nothing against it.
     pub(super) call_when_checked: bool,
     pub(super) now: Timestamp,
@@ -176,6 +183,8 @@ impl CallScreen {
             draft_due: None,
             updates: Updates::default(),
             saving: None,
+            picked_in: None,
+            filling: None,
             call_when_checked: false,
             now,
         }
@@ -188,7 +197,7 @@ impl CallScreen {
 
     /// Whether typed letters are text now.
     pub fn is_typing(&self) -> bool {
-        matches!(self.ask, Some(Ask::Line(..)))
+        matches!(self.ask, Some(Ask::Line(..) | Ask::File(_)))
             || (self.ask.is_none() && self.focus == Focus::Form && self.form.takes_text())
     }
 
@@ -230,7 +239,7 @@ impl CallScreen {
                 let ways = Export::ALL.map(|way| SafeText::line(way.label())).to_vec();
                 self.ask = Some(Ask::Pick(Pick::Export, ways, 0));
             }
-            C::File => self.ask = Some(Ask::Line(Line::File, String::new())),
+            C::File => return self.open_picker(),
             C::Suggest => return self.suggest(),
             C::Older => self.shown = self.shown.saturating_sub(1),
             C::Newer => self.shown = (self.shown + 1).min(self.runs.len().saturating_sub(1)),

@@ -4,9 +4,11 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use super::ask::Ask;
+use super::command::CallCommand;
 use super::screen::{CallScreen, DEBOUNCE, Focus, Intent};
 use crate::host::Timestamp;
 use crate::tui::form::pointer;
+use crate::tui::result::ResultCommand;
 
 impl CallScreen {
     /// Time went on.
@@ -51,12 +53,25 @@ impl CallScreen {
         command.map(|command| self.command(command)).unwrap_or_default()
     }
 
+    /// The wheel turned by so many rows: over the picker of a file while that is open.
+    pub fn wheel(&mut self, rows: isize) -> Vec<Intent> {
+        if let Some(Ask::File(picker)) = &mut self.ask {
+            picker.step(rows);
+            return Vec::new();
+        }
+        self.command(CallCommand::Result(ResultCommand::Scroll(rows)))
+    }
+
     /// Text was pasted.
     pub fn paste(&mut self, text: &str, now: Timestamp) -> Vec<Intent> {
         self.now = now;
         match &mut self.ask {
             Some(Ask::Line(_, line)) => {
                 line.extend(text.chars().filter(|c| !c.is_control()));
+                Vec::new()
+            }
+            Some(Ask::File(_)) => {
+                self.paste_in_picker(text);
                 Vec::new()
             }
             Some(_) => Vec::new(),
@@ -133,6 +148,11 @@ impl CallScreen {
 
     /// A file was read for the field under the cursor: as text, or base64 where the schema says so.
     pub fn file_read(&mut self, bytes: &[u8]) -> Vec<Intent> {
+        let meant = self.filling.take();
+        if meant.as_deref() != self.here() {
+            let text = "the cursor left the field while the file was read; nothing was filled";
+            return vec![Intent::Say(text.to_owned())];
+        }
         let encoded = self.form.wants_base64();
         self.keep_soon();
         match (encoded, std::str::from_utf8(bytes)) {

@@ -10,6 +10,7 @@ use crate::host::logs::{LogRecord, LogSource};
 use crate::host::{CallId, CallOutcome, Error, Progress, Timestamp};
 use crate::text::SafeText;
 use crate::tui::app::{App, Redraw};
+use crate::tui::call::folder::Looked;
 use crate::tui::call::{CallScreen, SubjectKind};
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
@@ -157,10 +158,24 @@ impl App {
         match (self.calls.screens.get_mut(token.0 as usize), bytes) {
             (Some(screen), Ok(bytes)) => {
                 let intents = screen.file_read(&bytes);
-                self.intents(intents, effects);
+                self.intents_of(token.0 as usize, intents, effects);
             }
             (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
             (None, Ok(_)) => {}
+        }
+        self.mark(Redraw::Now);
+    }
+
+    /// A path was looked at for the file picker.
+    pub(in crate::tui::app) fn call_looked(
+        &mut self,
+        token: EditToken,
+        looked: Looked,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(screen) = self.calls.screens.get_mut(token.0 as usize) {
+            let intents = screen.looked(looked);
+            self.intents_of(token.0 as usize, intents, effects);
         }
         self.mark(Redraw::Now);
     }
