@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mcpdeck::host::server::process::{self, Grace};
 use mcpdeck::text::SafeText;
-use support::{deck, shell, until};
+use support::{deck, shell, until, until_blocking};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Long enough for any machine; a polite server needs milliseconds.
@@ -44,6 +44,21 @@ async fn an_exit_on_closed_stdin_is_expected_only_when_it_was_announced() {
         assert_eq!((exit.code, exit.expected), (Some(0), announced));
         assert_eq!(exit.ladder.is_some(), announced);
     }
+}
+
+#[tokio::test]
+async fn an_announced_exit_stays_expected_when_the_stop_comes_after_it() {
+    let mut server = deck("quick").start(&shell("cat")).await;
+    let stat = format!("/proc/{}/stat", server.process.pid());
+    server.process.expect_exit();
+    drop(server.stdin.take());
+    // Nothing else of the host runs meanwhile: it sees the death and the order to stop at once.
+    until_blocking("the end of the process", || {
+        std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "))
+    });
+    let exit = server.process.stop(PATIENT).await;
+    assert_eq!((exit.code, exit.expected), (Some(0), true));
+    assert_eq!(exit.ladder.as_deref(), Some("stdin"));
 }
 
 #[tokio::test]

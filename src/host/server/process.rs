@@ -148,7 +148,7 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
     let (stdout, stdout_gate) = pipes::stdout(started.stdout);
     let tap = stderr::StderrTap::new(context.redactor.clone());
     let reader = tokio::spawn(stderr::pump(started.stderr, tap.clone(), context.clone()));
-    let (orders, order) = watch::channel(ladder::Order::Run);
+    let (orders, order) = watch::channel(ladder::Order::default());
     let (done, exit) = watch::channel(None);
     let usage = usage::Meter::new(started.leader.family());
     tokio::spawn(

@@ -17,35 +17,39 @@ use crate::host::view::ExitView;
 use crate::text::SafeText;
 
 /// What the owner asked for so far. Only ever rises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Order {
+    wish: Wish,
+    /// Its end was being asked for by other means before; dying was no crash from then on.
+    announced: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wish {
+    #[default]
     Run,
-    /// Its end is being asked for by other means; dying now is no crash.
-    Expect,
     Stop(Grace),
     Kill,
 }
 
 impl Order {
     pub(super) fn raise_to_expect(&mut self) {
-        if *self == Self::Run {
-            *self = Self::Expect;
-        }
+        self.announced = true;
     }
 
     pub(super) fn raise_to_stop(&mut self, grace: Grace) {
-        *self = match *self {
-            Self::Run | Self::Expect => Self::Stop(grace),
-            Self::Stop(old) => Self::Stop(Grace {
+        self.wish = match self.wish {
+            Wish::Run => Wish::Stop(grace),
+            Wish::Stop(old) => Wish::Stop(Grace {
                 stdin: old.stdin.min(grace.stdin),
                 term: old.term.min(grace.term),
             }),
-            Self::Kill => Self::Kill,
+            Wish::Kill => Wish::Kill,
         };
     }
 
     pub(super) fn raise_to_kill(&mut self) {
-        *self = Self::Kill;
+        self.wish = Wish::Kill;
     }
 }
 
@@ -99,8 +103,8 @@ impl Watchman {
         let rung = if alive {
             Some(self.climb().await)
         } else {
-            // Its owner closed stdin before it gave the order.
-            (*self.order.borrow() == Order::Expect).then_some(Rung::Stdin)
+            // Its owner closed stdin before it gave the order, if it gave one at all.
+            self.order.borrow().announced.then_some(Rung::Stdin)
         };
         let lived = self.began.elapsed();
         let swept = self.sweep(rung).await;
@@ -159,17 +163,17 @@ impl Watchman {
     }
 
     fn is_kill(&self) -> bool {
-        *self.order.borrow() == Order::Kill
+        self.order.borrow().wish == Wish::Kill
     }
 
     /// Waits for death for as long as the current order grants; orders may get shorter meanwhile.
     async fn dead_within(&mut self, part: impl Fn(Grace) -> Duration) -> bool {
         let began = Instant::now();
         loop {
-            let grace = match *self.order.borrow_and_update() {
-                Order::Run | Order::Expect => Grace::NONE,
-                Order::Stop(grace) => grace,
-                Order::Kill => return false,
+            let grace = match self.order.borrow_and_update().wish {
+                Wish::Run => Grace::NONE,
+                Wish::Stop(grace) => grace,
+                Wish::Kill => return false,
             };
             tokio::select! {
                 biased;
@@ -212,5 +216,5 @@ impl Watchman {
 
 async fn ordered(order: &mut watch::Receiver<Order>) {
     // An error means that every handle is gone, which is an order to kill that was sent before.
-    let _ = order.wait_for(|order| matches!(order, Order::Stop(_) | Order::Kill)).await;
+    let _ = order.wait_for(|order| order.wish != Wish::Run).await;
 }
