@@ -45,6 +45,7 @@ fn screen(schema: &Value) -> CallScreen {
         manner: "",
         schema: Arc::new(schema.clone()),
         bytes: 0,
+        limits: mcpdeck::config::ContentLimits::default(),
     };
     CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0))
 }

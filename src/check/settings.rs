@@ -42,13 +42,13 @@ pub struct Budgets {
     pub context_tokens: u64,
     /// Estimated tokens of all servers' definitions together.
     pub total_context_tokens: u64,
-    /// Bytes of one description.
-    pub description_bytes: u64,
+    /// Bytes of one description; `limits.descriptionBytes` of its server (4096) when absent.
+    pub description_bytes: Option<u64>,
 }
 
 impl Default for Budgets {
     fn default() -> Self {
-        Self { context_tokens: 25_000, total_context_tokens: 60_000, description_bytes: 4096 }
+        Self { context_tokens: 25_000, total_context_tokens: 60_000, description_bytes: None }
     }
 }
 

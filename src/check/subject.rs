@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::config::ContentLimits;
 use crate::host::capabilities::{ListKind, RejectedEntry};
 use crate::host::view::{Era, ExitView, StartStep, StepStatus};
 use crate::host::{Finding, FindingKind, ServerState, ServerView};
@@ -20,6 +21,8 @@ pub struct Subject {
     pub name: String,
     /// `stdio`, `http`, `sse` or `websocket`.
     pub transport: String,
+    /// What may be made of what it sends.
+    pub limits: ContentLimits,
     /// State reached before the stop.
     pub state: ServerState,
     /// Why it is in that state.
@@ -161,6 +164,7 @@ impl Subject {
         Self {
             name: view.name.as_str().to_owned(),
             transport: view.transport.as_str().to_owned(),
+            limits: view.limits,
             state: view.state,
             reason: view.reason.as_ref().map(ToString::to_string),
             steps: view

@@ -70,7 +70,7 @@ pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     note(old.on_timeout != new.on_timeout, "onTimeout");
     note(old.retry != new.retry, "retry");
     note(old.cache != new.cache, "cache");
-    note(old.wire != new.wire, "limits");
+    note(old.wire != new.wire || old.content != new.content, "limits");
     note(old.roots != new.roots, "roots");
     note(old.protocol != new.protocol, "protocol");
     note(old.log_level != new.log_level, "logLevel");

@@ -174,12 +174,13 @@ fn address(http: &HttpConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Val
 }
 
 fn limits(server: &ServerConfig) -> Value {
-    let wire = &server.wire;
+    let (wire, content) = (&server.wire, &server.content);
     let mut out = json!({
         "lineBytes": wire.line_bytes,
         "depth": wire.depth,
         "nodes": wire.nodes,
         "stderrLineBytes": wire.stderr_line_bytes,
+        "stderrBytes": wire.stderr_bytes,
         "maxCall": seconds(wire.max_call),
         "listPages": wire.list_pages,
         "listEntries": wire.list_entries,
@@ -191,6 +192,12 @@ fn limits(server: &ServerConfig) -> Value {
         "approvals": wire.approvals,
         "approvalsPerMinute": wire.approvals_per_minute,
         "maxWaiting": seconds(wire.max_waiting),
+        "descriptionBytes": content.description_bytes,
+        "schemaDepth": content.schema_depth,
+        "subschemas": content.subschemas,
+        "schemaTime": seconds(content.schema_time),
+        "imagePixels": content.image_pixels,
+        "imageBytes": content.image_bytes,
     });
     if let TransportConfig::Stdio(stdio) = &server.transport {
         let of = &stdio.limits;

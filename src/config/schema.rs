@@ -56,6 +56,8 @@ pub struct ServerConfig {
     pub cache: CacheConfig,
     /// Limits on what it may send.
     pub wire: WireLimits,
+    /// Limits on what is made of what it sent.
+    pub content: ContentLimits,
     /// Directories or URIs shared as roots.
     pub roots: Vec<RootConfig>,
     /// Protocol pin.
@@ -178,6 +180,8 @@ pub struct WireLimits {
     pub nodes: usize,
     /// Longest stderr line, bytes (default 16 KiB).
     pub stderr_line_bytes: usize,
+    /// Bytes of stderr kept for the last words of the process (default 256 KiB).
+    pub stderr_bytes: usize,
     /// Longest call whatever its progress (default 10 min).
     pub max_call: Duration,
     /// Most pages of one list (default 100).
@@ -200,6 +204,25 @@ pub struct WireLimits {
     pub approvals_per_minute: usize,
     /// Longest time a person may hold a call (default 1 h).
     pub max_waiting: Duration,
+}
+
+/// Limits on what is made of what a server sent: schemas compiled, pictures decoded, descriptions
+/// reported. Front ends read them from [`crate::host::ServerView::limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContentLimits {
+    /// Longest description that is not reported, bytes (default 4 KiB).
+    pub description_bytes: u64,
+    /// Deepest nesting of sub-schemas (default 32).
+    pub schema_depth: u64,
+    /// Most sub-schemas of one schema (default 2,000).
+    pub subschemas: u64,
+    /// Longest compilation of a schema, and longest check against it (default 250 ms).
+    pub schema_time: Duration,
+    /// Most pixels of a picture that is decoded (default 4 million).
+    pub image_pixels: u64,
+    /// Most memory that decoding a picture may take, bytes (default 64 MiB).
+    pub image_bytes: u64,
 }
 
 /// A root shared with the server.
@@ -266,6 +289,7 @@ impl ServerConfig {
             retry: RetryConfig::default(),
             cache: CacheConfig::default(),
             wire: WireLimits::default(),
+            content: ContentLimits::default(),
             roots: Vec::new(),
             protocol: ProtocolChoice::default(),
             log_level: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Diagnostic, RootConfig, ServerName, TransportKind};
+use crate::config::{ContentLimits, Diagnostic, RootConfig, ServerName, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
 use crate::host::capabilities::{Capabilities, ListChanges};
@@ -68,6 +68,9 @@ pub enum Fact {
         target: SafeText,
         /// What it depends on.
         dependencies: Vec<ServerName>,
+        /// What may be made of what it sends.
+        #[serde(default)]
+        limits: ContentLimits,
     },
     /// A server left the deck.
     ServerRemoved {

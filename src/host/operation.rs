@@ -86,7 +86,7 @@ impl Operation {
         let outcome = match result {
             Ok((checked, answered, tool)) => {
                 self.keep(&live, &answered, version);
-                Ok(self.outcome(checked, answered, tool.as_deref(), &flight).await)
+                Ok(self.outcome((&live, tool.as_deref()), checked, answered, &flight).await)
             }
             Err(error) => Err(error.request(self.label()).server(&self.slot.name).advised()),
         };
@@ -229,14 +229,14 @@ impl Operation {
 
     async fn outcome(
         &self,
+        (live, tool): (&Live, Option<&Tool>),
         checked: Checked,
         answered: Answered,
-        tool: Option<&Tool>,
         flight: &Flight,
     ) -> CallOutcome {
         let is_error = answered.result.get("isError").and_then(Value::as_bool).unwrap_or_default();
         let output_violations = match tool {
-            Some(tool) if !is_error => self.check_output(tool, &answered.result).await,
+            Some(tool) if !is_error => self.check_output(live, tool, &answered.result).await,
             _ => Vec::new(),
         };
         CallOutcome {

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 pub use cache::Validators;
 
+use crate::config::ContentLimits;
 use crate::host::Violation;
 
 /// Bounds on a schema and on the time spent with it.
@@ -35,6 +36,17 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { depth: 32, subschemas: 2_000, bytes: 1 << 20, time: Duration::from_millis(250) }
+    }
+}
+
+impl From<&ContentLimits> for Limits {
+    fn from(limits: &ContentLimits) -> Self {
+        Self {
+            depth: limits.schema_depth as usize,
+            subschemas: limits.subschemas as usize,
+            time: limits.schema_time,
+            ..Self::default()
+        }
     }
 }
 
@@ -219,8 +231,7 @@ impl std::fmt::Debug for Validator {
 
 /// Every problem of a schema, for a report: limits, dialect, references and all places where it is
 /// against its dialect's meta-schema. Empty when it can be used. Blocks like [`Validator::check`].
-pub fn schema_problems(schema: &Value) -> Vec<SchemaProblem> {
-    let limits = Limits::default();
+pub fn schema_problems(schema: &Value, limits: Limits) -> Vec<SchemaProblem> {
     let cost = match audit::audit(schema, &limits) {
         Ok(cost) => cost,
         Err(problem) => return vec![problem],
@@ -229,6 +240,8 @@ pub fn schema_problems(schema: &Value) -> Vec<SchemaProblem> {
     match meta {
         Ok(problems) if !problems.is_empty() => problems,
         Err(problem) => vec![problem],
-        Ok(_) => Validator::compile(schema).err().into_iter().collect(),
+        Ok(_) => {
+            Validator::compile_with(schema, Formats::Dialect, limits).err().into_iter().collect()
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Diagnostic, RootConfig, ServerName, TransportKind};
+use crate::config::{ContentLimits, Diagnostic, RootConfig, ServerName, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule};
 use crate::host::breaker::BreakerView;
 use crate::host::capabilities::{Capabilities, ListChanges};
@@ -194,6 +194,9 @@ pub struct ServerView {
     pub target: SafeText,
     /// What it depends on.
     pub dependencies: Vec<ServerName>,
+    /// What may be made of what it sends.
+    #[serde(default)]
+    pub limits: ContentLimits,
     /// State.
     pub state: ServerState,
     /// Since when.
@@ -253,6 +256,7 @@ impl ServerView {
             transport: TransportKind::Stdio,
             target: SafeText::default(),
             dependencies: Vec::new(),
+            limits: ContentLimits::default(),
             state: ServerState::Waiting,
             since: at,
             reason: None,

@@ -1,9 +1,6 @@
 //! The limits on what a server may send and take: each has a name, a default that is shown, and
 //! can be changed for one server.
 
-use std::time::Duration;
-
-use mcpdeck::host::validate::Limits;
 use serde_json::{Value, json};
 
 use super::AT_MOST;
@@ -27,6 +24,13 @@ fn table() -> Vec<(&'static str, Value, Value, Value)> {
         ("approvals", json!(32), json!(3), json!(0)),
         ("approvalsPerMinute", json!(600), json!(10), json!(0)),
         ("maxWaiting", json!(3_600), json!(60), json!(-1)),
+        ("stderrBytes", json!(256 << 10), json!(8 << 10), json!(100)),
+        ("descriptionBytes", json!(4 << 10), json!(100), json!(0)),
+        ("schemaDepth", json!(32), json!(64), json!(257)),
+        ("subschemas", json!(2_000), json!(20), json!(0)),
+        ("schemaTime", json!(0.25), json!(2), json!(0)),
+        ("imagePixels", json!(4_000_000), json!(100), json!(0)),
+        ("imageBytes", json!(64 << 20), json!(1 << 20), json!(1)),
     ]
 }
 
@@ -78,8 +82,47 @@ fn a_limit_out_of_its_bounds_is_refused_by_its_name() {
 }
 
 #[test]
-fn what_validation_may_take_is_the_same_for_every_server() {
-    let limits = Limits::default();
-    assert_eq!((limits.depth, limits.subschemas), (32, 2_000));
-    assert_eq!(limits.time, Duration::from_millis(250));
+fn what_validation_may_take_is_set_for_one_server() {
+    let bench = Bench::new();
+    let levels: serde_json::Map<String, Value> = (0..=30)
+        .map(|level| {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            let doubled = if level < 30 { json!({"allOf": [next, next]}) } else { json!({}) };
+            (format!("d{level}"), doubled)
+        })
+        .collect();
+    let tool = |name: &str, schema: Value| json!({"name": name, "description": "Has a schema.", "inputSchema": schema});
+    let script = json!({"tools": [
+        tool("nested", json!({"type": "object", "properties": {
+            "a": {"type": "object", "properties": {"b": {"items": {"type": "string"}}}}}})),
+        tool("slow", json!({"type": "object", "$defs": levels,
+            "properties": {"a": {"$ref": "#/$defs/d0"}}})),
+    ]});
+    let strict = json!({"limits": {"schemaDepth": 2, "schemaTimeMs": 20}});
+    let few = json!({"limits": {"subschemas": 2, "descriptionBytes": 5}});
+    bench.servers(&json!({
+        "plain": bench.mock("plain", &script, &json!({})),
+        "strict": bench.mock("strict", &script, &strict),
+        "few": bench.mock("few", &script, &few),
+    }));
+    let said = |tool: &str, value: &str| {
+        let done = bench.run(&["call", tool, value, "--json"], AT_MOST);
+        done.json()["error"]["message"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(said("plain.nested", "a={}"), "");
+    assert!(said("strict.nested", "a={}").contains("nested deeper than 2"));
+    assert!(said("few.nested", "a={}").contains("more than 2 sub-schemas"));
+    assert!(said("plain.slow", "a=x").contains("the limit is 250 ms"));
+    assert!(said("strict.slow", "a=x").contains("the limit is 20 ms"));
+    let report = bench.run(&["--check", "--format", "json"], AT_MOST).json();
+    let rules = |server: &str| {
+        let servers = report["servers"].as_array().cloned().unwrap_or_default();
+        let found = servers.into_iter().find(|found| found["name"] == server).expect("checked");
+        let findings = found["findings"].as_array().cloned().unwrap_or_default();
+        let of = |rule: &str| findings.iter().filter(|f| f["rule"] == rule).count();
+        (of("schema/too-complex"), of("describe/long"))
+    };
+    assert_eq!(rules("plain"), (0, 0), "{report:#}");
+    assert_eq!(rules("strict"), (1, 0), "{report:#}");
+    assert_eq!(rules("few"), (2, 2), "{report:#}");
 }

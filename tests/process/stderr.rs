@@ -77,3 +77,17 @@ async fn a_grandchild_that_holds_stderr_open_does_not_delay_the_end() {
     assert_eq!(&*server.process.stderr_tail(1)[0], "last");
     crate::support::end_escaped(b"sleep\x007.5\0");
 }
+
+#[tokio::test]
+async fn last_words_reach_back_as_far_as_their_limit_lets_them() {
+    let script = "printf 'far back\\n' >&2; head -c 20000 /dev/zero | tr '\\0' x >&2; printf '\\nlast\\n' >&2";
+    for (kept, first) in [(32 << 10, Some("far back")), (8 << 10, None)] {
+        let mut deck = deck("chatty");
+        deck.context.stderr_bytes = kept;
+        let server = deck.start(&shell(script)).await;
+        server.process.wait().await;
+        let tail = server.process.stderr_tail(3);
+        assert_eq!(tail.last().map(|line| &**line), Some("last"));
+        assert_eq!(tail.first().map(|line| &**line).filter(|line| *line == "far back"), first);
+    }
+}

@@ -34,6 +34,7 @@ pub fn masking(server: &str, secrets: &[&str]) -> Deck {
         logs: logs.clone(),
         source: mcpdeck::host::logs::LogSource::Stderr,
         stderr_line_bytes: 1 << 10,
+        stderr_bytes: 32 << 10,
     };
     Deck { context, logs }
 }

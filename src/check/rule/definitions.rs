@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Warning,
         summary: "a description is very long",
         why: "Long descriptions cost context on every turn and hide what stands at their end from the person who approves them.",
-        fix: "keep it under 4 KB and move the rest to documentation or to a prompt",
+        fix: "keep it under 4 KB and move the rest to documentation or to a prompt; `limits.descriptionBytes` of the server allows more",
     },
     Rule {
         id: "describe/missing",

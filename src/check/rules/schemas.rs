@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::check::Finding;
 use crate::check::rule::finding;
 use crate::check::subject::{Entry, Subject, brief};
-use crate::host::validate::{SchemaProblem, SchemaProblemKind, schema_problems};
+use crate::host::validate::{Limits, SchemaProblem, SchemaProblemKind, schema_problems};
 use crate::host::view::Era;
 
 /// Problems of one schema that are named; more of the same add nothing.
@@ -39,8 +39,10 @@ fn one(subject: &Subject, tool: &Entry<'_>, key: &str, schema: &Value, out: &mut
         };
         out.push(finding("schema/root", tool.place_of(&format!("/{key}")), message));
     }
-    let problems: Vec<SchemaProblem> =
-        schema_problems(schema).into_iter().flat_map(|problem| locate(schema, problem)).collect();
+    let problems: Vec<SchemaProblem> = schema_problems(schema, Limits::from(&subject.limits))
+        .into_iter()
+        .flat_map(|problem| locate(schema, problem))
+        .collect();
     let more = problems.len().saturating_sub(MOST);
     for (index, problem) in problems.iter().take(MOST).enumerate() {
         let mut found = describe(tool, key, problem);

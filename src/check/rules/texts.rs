@@ -19,13 +19,14 @@ const DEEPEST: usize = 128;
 /// Checks every text of one server.
 pub(super) fn check(subject: &Subject, budgets: &Budgets) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let longest = budgets.description_bytes.unwrap_or(subject.limits.description_bytes);
     for entry in subject.entries() {
         let mut own = Vec::new();
         walk(entry.raw, &mut String::new(), 0, &mut |pointer, text| {
             judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
         });
         cap(&entry.place(), own, &mut findings);
-        descriptions(&entry, budgets, &mut findings);
+        descriptions(&entry, longest, &mut findings);
     }
     for rejected in &subject.rejected {
         let entry = Entry { list: rejected.list, raw: rejected.raw.as_ref() };
@@ -122,7 +123,7 @@ fn walk(value: &Value, pointer: &mut String, depth: usize, see: &mut dyn FnMut(&
     }
 }
 
-fn descriptions(entry: &Entry<'_>, budgets: &Budgets, findings: &mut Vec<Finding>) {
+fn descriptions(entry: &Entry<'_>, longest: u64, findings: &mut Vec<Finding>) {
     let text = entry.text("description").map(str::trim).unwrap_or_default();
     if matches!(entry.list, ListKind::Tools | ListKind::Prompts) {
         if text.is_empty() {
@@ -133,12 +134,8 @@ fn descriptions(entry: &Entry<'_>, budgets: &Budgets, findings: &mut Vec<Finding
             findings.push(finding("describe/short", entry.place_of("/description"), message));
         }
     }
-    if text.len() as u64 > budgets.description_bytes {
-        let message = format!(
-            "the description has {} bytes, the budget is {}",
-            text.len(),
-            budgets.description_bytes
-        );
+    if text.len() as u64 > longest {
+        let message = format!("the description has {} bytes, the budget is {longest}", text.len());
         findings.push(finding("describe/long", entry.place_of("/description"), message));
     }
     if entry.list == ListKind::Tools {

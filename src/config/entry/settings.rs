@@ -162,6 +162,7 @@ fn limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig
         ("depth", &mut wire.depth),
         ("nodes", &mut wire.nodes),
         ("stderrLineBytes", &mut wire.stderr_line_bytes),
+        ("stderrBytes", &mut wire.stderr_bytes),
         ("listPages", &mut wire.list_pages),
         ("listEntries", &mut wire.list_entries),
         ("queueMessages", &mut wire.queue_messages),
@@ -183,6 +184,21 @@ fn limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig
     }
     if let Some(most) = reader.duration(&of, "maxWaiting", "maxWaitingMs") {
         wire.max_waiting = most;
+    }
+    let content = &mut out.content;
+    for (key, slot) in [
+        ("descriptionBytes", &mut content.description_bytes),
+        ("schemaDepth", &mut content.schema_depth),
+        ("subschemas", &mut content.subschemas),
+        ("imagePixels", &mut content.image_pixels),
+        ("imageBytes", &mut content.image_bytes),
+    ] {
+        if let Some(value) = reader.integer(&of, key) {
+            *slot = value;
+        }
+    }
+    if let Some(most) = reader.duration(&of, "schemaTime", "schemaTimeMs") {
+        content.schema_time = most;
     }
 }
 

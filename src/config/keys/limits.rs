@@ -1,5 +1,5 @@
 //! The keys of `limits`: what a process may take and what a server may send. Only the table; the
-//! values in effect are `ProcessLimits` and `WireLimits`.
+//! values in effect are `ProcessLimits`, `WireLimits` and `ContentLimits`.
 
 use super::key;
 use crate::config::shape::{ObjectShape, Shape};
@@ -24,6 +24,12 @@ pub(super) static LIMITS: ObjectShape = ObjectShape {
             "Longest line of stderr in bytes",
         )
         .default("16384"),
+        key(
+            "stderrBytes",
+            Shape::Integer { min: 4 << 10, max: 64 << 20 },
+            "Most bytes of stderr kept for the last words of the process",
+        )
+        .default("262144"),
         key("maxCall", Shape::Seconds, "Longest call in seconds, whatever its progress")
             .default("600"),
         key("maxCallMs", Shape::Millis, "Longest call in milliseconds").alias("maxCall"),
@@ -71,6 +77,32 @@ pub(super) static LIMITS: ObjectShape = ObjectShape {
             "Longest time a person may hold a call, in milliseconds",
         )
         .alias("maxWaiting"),
+        key(
+            "descriptionBytes",
+            Shape::Integer { min: 1, max: 16 << 20 },
+            "Longest description that is not reported, in bytes",
+        )
+        .default("4096"),
+        key("schemaDepth", Shape::Integer { min: 1, max: 256 }, "Deepest nesting of a schema")
+            .default("32"),
+        key("subschemas", Shape::Integer { min: 1, max: 100_000 }, "Most sub-schemas of a schema")
+            .default("2000"),
+        key("schemaTime", Shape::Seconds, "Longest validation of a value, in seconds")
+            .default("0.25"),
+        key("schemaTimeMs", Shape::Millis, "Longest validation of a value, in milliseconds")
+            .alias("schemaTime"),
+        key(
+            "imagePixels",
+            Shape::Integer { min: 1, max: 100_000_000 },
+            "Most pixels of a picture that is drawn",
+        )
+        .default("4000000"),
+        key(
+            "imageBytes",
+            Shape::Integer { min: 64 << 10, max: 1 << 30 },
+            "Most memory that a picture may take, in bytes",
+        )
+        .default("67108864"),
     ],
     required: &[],
     foreign: &[],

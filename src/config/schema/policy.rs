@@ -5,7 +5,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::WireLimits;
+use super::{ContentLimits, WireLimits};
 
 /// When the host restarts a server by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,6 +209,7 @@ impl Default for WireLimits {
             depth: 128,
             nodes: 500_000,
             stderr_line_bytes: 16 << 10,
+            stderr_bytes: 256 << 10,
             max_call: Duration::from_secs(600),
             list_pages: 100,
             list_entries: 5_000,
@@ -220,6 +221,19 @@ impl Default for WireLimits {
             approvals: 32,
             approvals_per_minute: 600,
             max_waiting: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl Default for ContentLimits {
+    fn default() -> Self {
+        Self {
+            description_bytes: 4 << 10,
+            schema_depth: 32,
+            subschemas: 2_000,
+            schema_time: Duration::from_millis(250),
+            image_pixels: 4_000_000,
+            image_bytes: 64 << 20,
         }
     }
 }

@@ -64,6 +64,7 @@ impl Build {
             logs,
             source: LogSource::Build,
             stderr_line_bytes: config.wire.stderr_line_bytes,
+            stderr_bytes: config.wire.stderr_bytes,
         };
         let words = |problem: process::SpawnError| {
             let help = problem.error.help.as_ref().map(|help| format!("; {help}"));

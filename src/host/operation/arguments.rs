@@ -13,7 +13,7 @@ use crate::host::guard;
 use crate::host::operation::Operation;
 use crate::host::server::session::{Desk, DeskRequest, Request};
 use crate::host::server::slot::Live;
-use crate::host::validate::Verdict;
+use crate::host::validate::{Limits, Verdict};
 use crate::host::{Error, ErrorCode, Violation};
 
 /// Arguments that may go.
@@ -38,7 +38,7 @@ impl Operation {
         }
         let (arguments, problem) = match (tool, &self.request) {
             (Some(tool), Request::CallTool { arguments, .. }) => {
-                (arguments, self.against_schema(tool, arguments).await)
+                (arguments, self.against_schema(live, tool, arguments).await)
             }
             (None, Request::GetPrompt { name, arguments }) => {
                 let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == *name);
@@ -56,7 +56,12 @@ impl Operation {
         Ok(Checked { warnings, forced })
     }
 
-    async fn against_schema(&self, tool: &Arc<Tool>, arguments: &Value) -> Option<Error> {
+    async fn against_schema(
+        &self,
+        live: &Live,
+        tool: &Arc<Tool>,
+        arguments: &Value,
+    ) -> Option<Error> {
         if !arguments.is_object() {
             let violation = Violation {
                 pointer: String::new(),
@@ -65,7 +70,8 @@ impl Operation {
             };
             return Some(refused(vec![violation]));
         }
-        let compiled = self.deck.validators.get_async(&tool.input_schema).await;
+        let limits = Limits::from(&live.config.content);
+        let compiled = self.deck.validators.get_async(&tool.input_schema, limits).await;
         let verdict = match compiled.as_ref() {
             Ok(validator) => validator.check_async(arguments).await,
             Err(problem) => Verdict::Unknown(format!("its `inputSchema` is unusable: {problem}")),
@@ -84,7 +90,12 @@ impl Operation {
     }
 
     /// Where `structuredContent` does not fit `outputSchema`.
-    pub(super) async fn check_output(&self, tool: &Tool, result: &Value) -> Vec<Violation> {
+    pub(super) async fn check_output(
+        &self,
+        live: &Live,
+        tool: &Tool,
+        result: &Value,
+    ) -> Vec<Violation> {
         let Some(schema) = &tool.output_schema else { return Vec::new() };
         let whole = |message: String, keyword: &str| {
             vec![Violation { pointer: String::new(), message, keyword: keyword.to_owned() }]
@@ -93,7 +104,8 @@ impl Operation {
             let message = "the tool has an `outputSchema`, but its result no `structuredContent`";
             return whole(message.to_owned(), "required");
         };
-        match self.deck.validators.get_async(schema).await.as_ref() {
+        let limits = Limits::from(&live.config.content);
+        match self.deck.validators.get_async(schema, limits).await.as_ref() {
             Err(problem) => whole(format!("`outputSchema` is unusable: {problem}"), "schema"),
             Ok(validator) => match validator.check_async(content).await {
                 Verdict::Valid => Vec::new(),

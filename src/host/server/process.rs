@@ -80,6 +80,8 @@ pub struct ProcessContext {
     pub source: LogSource,
     /// Longest stderr line kept, in bytes; the rest of a longer one is dropped and counted.
     pub stderr_line_bytes: usize,
+    /// Bytes of stderr kept for [`ServerProcess::stderr_tail`].
+    pub stderr_bytes: usize,
 }
 
 /// A started process.
@@ -146,7 +148,7 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
     let pid = started.leader.pid();
     let (stdin, stdin_gate) = pipes::stdin(started.stdin);
     let (stdout, stdout_gate) = pipes::stdout(started.stdout);
-    let tap = stderr::StderrTap::new(context.redactor.clone());
+    let tap = stderr::StderrTap::new(context.redactor.clone(), context.stderr_bytes);
     let reader = tokio::spawn(stderr::pump(started.stderr, tap.clone(), context.clone()));
     let (orders, order) = watch::channel(ladder::Order::default());
     let (done, exit) = watch::channel(None);

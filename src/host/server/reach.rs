@@ -245,6 +245,7 @@ fn process_context(context: &SessionContext) -> ProcessContext {
         logs: context.logs.clone(),
         source: LogSource::Stderr,
         stderr_line_bytes: context.limits.stderr_line_bytes,
+        stderr_bytes: context.limits.stderr_bytes,
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::{SchemaProblem, Validator};
+use super::{Formats, Limits, SchemaProblem, Validator};
 
 type Compiled = Arc<Result<Validator, SchemaProblem>>;
-type Entries = HashMap<usize, (Weak<Value>, Compiled)>;
+type Entries = HashMap<usize, (Weak<Value>, Limits, Compiled)>;
 
-/// A cache of compiled schemas, by the identity of the shared value. Cheap to clone.
+/// A cache of compiled schemas, by the identity of the shared value; compiled anew under other
+/// limits. Cheap to clone.
 ///
 /// Entries whose schema is gone are dropped when the cache grows.
 #[derive(Clone, Debug)]
@@ -34,42 +35,42 @@ impl Validators {
     const COMPILING: usize = 2;
 
     /// The compiled form of `schema`; compiles it when it is new.
-    pub fn get(&self, schema: &Arc<Value>) -> Compiled {
-        if let Some(found) = self.find(schema) {
+    pub fn get(&self, schema: &Arc<Value>, limits: Limits) -> Compiled {
+        if let Some(found) = self.find(schema, limits) {
             return found;
         }
         // Compiled outside the lock: a slow schema must not hold up the others.
-        let compiled = Arc::new(Validator::compile(schema));
+        let compiled = Arc::new(Validator::compile_with(schema, Formats::Dialect, limits));
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= Self::SWEEP_AT && entries.len().is_power_of_two() {
-            entries.retain(|_, (schema, _)| schema.strong_count() > 0);
+            entries.retain(|_, (schema, ..)| schema.strong_count() > 0);
         }
         let key = Arc::as_ptr(schema) as usize;
-        entries.insert(key, (Arc::downgrade(schema), Arc::clone(&compiled)));
+        entries.insert(key, (Arc::downgrade(schema), limits, Arc::clone(&compiled)));
         compiled
     }
 
     /// Like [`Validators::get`], compiling off the executor when the schema is new.
-    pub async fn get_async(&self, schema: &Arc<Value>) -> Compiled {
-        if let Some(found) = self.find(schema) {
+    pub async fn get_async(&self, schema: &Arc<Value>, limits: Limits) -> Compiled {
+        if let Some(found) = self.find(schema, limits) {
             return found;
         }
         let _place = self.compiling.acquire().await;
-        if let Some(found) = self.find(schema) {
+        if let Some(found) = self.find(schema, limits) {
             return found;
         }
         let (this, copy) = (self.clone(), Arc::clone(schema));
-        match tokio::task::spawn_blocking(move || this.get(&copy)).await {
+        match tokio::task::spawn_blocking(move || this.get(&copy, limits)).await {
             Ok(compiled) => compiled,
-            Err(_) => self.get(schema),
+            Err(_) => self.get(schema, limits),
         }
     }
 
-    fn find(&self, schema: &Arc<Value>) -> Option<Compiled> {
+    fn find(&self, schema: &Arc<Value>, limits: Limits) -> Option<Compiled> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let (weak, compiled) = entries.get(&(Arc::as_ptr(schema) as usize))?;
+        let (weak, compiled_for, compiled) = entries.get(&(Arc::as_ptr(schema) as usize))?;
         // An address is reused after the schema is gone; the weak reference tells.
         let alive = weak.upgrade()?;
-        Arc::ptr_eq(&alive, schema).then(|| Arc::clone(compiled))
+        (Arc::ptr_eq(&alive, schema) && *compiled_for == limits).then(|| Arc::clone(compiled))
     }
 }

@@ -143,8 +143,8 @@ fn broken_schemas_are_refused_with_the_place() {
         "/properties/a/minimum"
     );
     let both = json!({"properties": {"a": {"minimum": "1"}, "b": {"type": "x"}}});
-    assert_eq!(schema_problems(&both).len(), 2);
-    assert_eq!(schema_problems(&json!({"type": "object"})), []);
+    assert_eq!(schema_problems(&both, Limits::default()).len(), 2);
+    assert_eq!(schema_problems(&json!({"type": "object"}), Limits::default()), []);
 }
 
 #[test]
@@ -314,15 +314,19 @@ fn slow_runs_do_not_use_up_the_slots_for_ever() {
 fn the_cache_compiles_a_schema_once_and_tells_reused_addresses_apart() {
     let cache = Validators::default();
     let schema = Arc::new(json!({"type": "string"}));
-    let first = cache.get(&schema);
-    assert!(Arc::ptr_eq(&first, &cache.get(&schema)));
+    let first = cache.get(&schema, Limits::default());
+    assert!(Arc::ptr_eq(&first, &cache.get(&schema, Limits::default())));
     for i in 0..600 {
         let other = Arc::new(json!({"const": i}));
-        let compiled = cache.get(&other);
+        let compiled = cache.get(&other, Limits::default());
         let validator = compiled.as_ref().as_ref().expect("compiles");
         assert!(validator.check(&json!(i)).is_valid());
     }
-    assert!(Arc::ptr_eq(&first, &cache.get(&schema)));
+    assert!(Arc::ptr_eq(&first, &cache.get(&schema, Limits::default())));
+    let nested = Arc::new(json!({"items": {"items": {}}}));
+    assert!(cache.get(&nested, Limits::default()).is_ok());
+    let shallow = Limits { depth: 1, ..Limits::default() };
+    assert!(cache.get(&nested, shallow).is_err(), "limits that changed count at once");
 }
 
 #[tokio::test(start_paused = true)]

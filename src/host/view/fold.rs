@@ -9,10 +9,11 @@ use crate::host::{Fact, Timestamp};
 impl ServerView {
     pub(super) fn apply(&mut self, at: Timestamp, fact: &Fact) {
         match fact {
-            Fact::ServerAdded { transport, target, dependencies, .. } => {
+            Fact::ServerAdded { transport, target, dependencies, limits, .. } => {
                 self.transport = *transport;
                 self.target = target.clone();
                 self.dependencies.clone_from(dependencies);
+                self.limits = *limits;
             }
             Fact::StateChanged { state, reason, attempt, retry_at, .. } => {
                 if *state == ServerState::Starting {

@@ -173,6 +173,7 @@ fn every_fact() -> Vec<Fact> {
             transport: TransportKind::Stdio,
             target: SafeText::line("git-server --stdio"),
             dependencies: vec![ServerName::new("db")],
+            limits: ContentLimits { image_pixels: 1, ..ContentLimits::default() },
         },
         state(ServerState::Starting),
         Fact::StepChanged {

@@ -13,7 +13,7 @@ use crate::config::ServerName;
 use crate::config::history::History;
 use crate::config::saved::{SavedCalls, SavedTarget};
 use crate::host::capabilities::ListKind;
-use crate::host::{CallId, Timestamp};
+use crate::host::{CallId, ServerView, Timestamp};
 use crate::tui::action::Action;
 use crate::tui::call::screen::Subscription;
 use crate::tui::call::{CallScreen, Intent, Subject, SubjectKind};
@@ -116,7 +116,7 @@ impl App {
     /// Opens the call screen of an entry of a server.
     pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
         let Some(view) = self.model.server(server) else { return };
-        let Some(subject) = subject_of(server, &view.capabilities, list, wire) else { return };
+        let Some(subject) = subject_of(view, list, wire) else { return };
         self.calls.show(subject, &self.keymap, self.model.now);
         self.mark(Redraw::Now);
     }
@@ -125,7 +125,7 @@ impl App {
     pub(super) fn open_saved_call(&mut self, name: &str) {
         let Ok(call) = self.calls.saved.get(name).cloned() else { return };
         let found = self.model.view.servers.iter().find_map(|(server, view)| {
-            let subject = |list, wire: &str| subject_of(server, &view.capabilities, list, wire);
+            let subject = |list, wire: &str| subject_of(view, list, wire);
             match &call.target {
                 SavedTarget::Tool { tool } => {
                     subject(ListKind::Tools, tool.strip_prefix(server.as_str())?.get(1..)?)
@@ -136,7 +136,7 @@ impl App {
                 SavedTarget::Resource { resource, server: wanted } => wanted
                     .as_deref()
                     .is_none_or(|wanted| wanted == server.as_str())
-                    .then(|| Subject::uri(server, resource)),
+                    .then(|| Subject { limits: view.limits, ..Subject::uri(server, resource) }),
             }
         });
         let Some(subject) = found else {
@@ -388,30 +388,27 @@ pub(super) fn call_area(layout: &crate::tui::layout::Layout) -> Rect {
     Rect { y: top, height: layout.whole.bottom().saturating_sub(top), ..layout.whole }
 }
 
-fn subject_of(
-    server: &ServerName,
-    capabilities: &crate::host::Capabilities,
-    list: ListKind,
-    wire: &str,
-) -> Option<Subject> {
-    match list {
+fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<Subject> {
+    let (server, capabilities) = (&view.name, &view.capabilities);
+    let subject = match list {
         ListKind::Tools => {
             let tool = capabilities.tools.iter().find(|t| &*t.name == wire)?;
-            Some(Subject::tool(server, tool))
+            Subject::tool(server, tool)
         }
         ListKind::Prompts => {
             let prompt = capabilities.prompts.iter().find(|p| &*p.name == wire)?;
-            Some(Subject::prompt(server, prompt))
+            Subject::prompt(server, prompt)
         }
         ListKind::Resources => {
             let resource = capabilities.resources.iter().find(|r| &*r.uri == wire)?;
-            Some(Subject::resource(server, resource))
+            Subject::resource(server, resource)
         }
         ListKind::ResourceTemplates => {
             let template = capabilities.templates.iter().find(|t| &*t.uri_template == wire)?;
-            Some(Subject::template(server, template))
+            Subject::template(server, template)
         }
-    }
+    };
+    Some(Subject { limits: view.limits, ..subject })
 }
 
 /// Styles of form and result, from the theme.

@@ -63,7 +63,7 @@ impl CallScreen {
         let Some(run) = self.runs.iter_mut().find(|r| r.number == number) else {
             return Vec::new();
         };
-        run.end(result);
+        run.end(result, &self.subject.limits);
         let word = run.outcome_word();
         self.compare_again(number);
         let mut intents = self.refreshed(number);
@@ -87,6 +87,7 @@ impl CallScreen {
             let value = self.form.value().cloned();
             self.form = FormState::with_value(&Arc::clone(&subject.schema), value);
         }
+        self.form.keep_within(&subject.limits);
         self.subject = subject;
     }
 

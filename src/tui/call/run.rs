@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::config::ContentLimits;
 use crate::host::call::{AnswerSource, CallView};
 use crate::host::{CallOutcome, Error, ErrorCode, Progress, Timestamp};
 use crate::text::SafeText;
@@ -139,12 +140,13 @@ impl Run {
         self.logs.push(line);
     }
 
-    /// It has ended.
-    pub fn end(&mut self, result: Result<CallOutcome, Error>) {
+    /// It has ended; its result is shown within the limits of its server.
+    pub fn end(&mut self, result: Result<CallOutcome, Error>, limits: &ContentLimits) {
         self.state = match result {
             Ok(outcome) => {
                 let view =
-                    ResultView::new(outcome.result.clone(), outcome.output_violations.clone());
+                    ResultView::new(outcome.result.clone(), outcome.output_violations.clone())
+                        .within(limits);
                 RunState::Answered { outcome: Box::new(outcome), view: Box::new(view) }
             }
             Err(error) => RunState::Failed(error),

@@ -141,6 +141,7 @@ impl CallScreen {
     /// A screen for `subject`. A draft of an earlier run of the program is taken up again.
     pub fn new(subject: Subject, history: &History, saved: &SavedCalls, now: Timestamp) -> Self {
         let mut form = FormState::new(&subject.schema, Defaults::Required);
+        form.keep_within(&subject.limits);
         let key = subject.key();
         let drafted = history.draft(&key).cloned();
         if drafted.is_some() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::template;
-use crate::config::ServerName;
+use crate::config::{ContentLimits, ServerName};
 use crate::host::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::text::SafeText;
 
@@ -44,6 +44,8 @@ pub struct Subject {
     pub schema: Arc<Value>,
     /// Size of the definition in bytes, for the estimate of its context cost.
     pub bytes: usize,
+    /// What may be made of what its server sends.
+    pub limits: ContentLimits,
 }
 
 impl Subject {
@@ -65,6 +67,7 @@ impl Subject {
             manner,
             schema: Arc::clone(&tool.input_schema),
             bytes: tool.raw.to_string().len(),
+            limits: ContentLimits::default(),
         }
     }
 
@@ -92,6 +95,7 @@ impl Subject {
             manner: "",
             schema: Arc::new(closed(properties, &required)),
             bytes: prompt.raw.to_string().len(),
+            limits: ContentLimits::default(),
         }
     }
 
@@ -116,6 +120,7 @@ impl Subject {
             manner: "reads",
             schema: Arc::new(closed(properties, &[])),
             bytes: template.raw.to_string().len(),
+            limits: ContentLimits::default(),
         }
     }
 
@@ -131,6 +136,7 @@ impl Subject {
             manner: "reads",
             schema: Arc::new(closed(Map::new(), &[])),
             bytes: resource.raw.to_string().len(),
+            limits: ContentLimits::default(),
         }
     }
 
@@ -146,6 +152,7 @@ impl Subject {
             manner: "reads",
             schema: Arc::new(closed(Map::new(), &[])),
             bytes: 0,
+            limits: ContentLimits::default(),
         }
     }
 

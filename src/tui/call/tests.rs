@@ -31,6 +31,7 @@ fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {
         manner: "writes",
         schema: Arc::new(schema),
         bytes: 1_240,
+        limits: crate::config::ContentLimits::default(),
     }
 }
 

@@ -17,17 +17,18 @@ const AT_ONCE: usize = 150;
 /// The two validators of a schema: the engine's, and one that asserts formats.
 type Pair = (Result<Validator, SchemaProblem>, Option<Validator>);
 
-fn compile(schema: &Value) -> Pair {
-    let engine = Validator::compile(schema);
+fn compile(schema: &Value, limits: Limits) -> Pair {
+    let engine = Validator::compile_with(schema, Formats::Dialect, limits);
     let strict = engine
         .as_ref()
         .ok()
-        .and_then(|_| Validator::compile_with(schema, Formats::Assert, Limits::default()).ok());
+        .and_then(|_| Validator::compile_with(schema, Formats::Assert, limits).ok());
     (engine, strict)
 }
 
 /// What is known of the value of a form.
 pub(super) struct Checks {
+    limits: Limits,
     compiled: Option<Arc<Pair>>,
     verdict: Verdict,
     notes: Vec<Violation>,
@@ -41,6 +42,7 @@ pub(super) struct Checks {
 pub struct CheckJob {
     revision: u64,
     schema: Arc<Value>,
+    limits: Limits,
     compiled: Option<Arc<Pair>>,
     value: Value,
 }
@@ -80,7 +82,8 @@ impl CheckJob {
     /// Compiles what is not compiled yet and checks. Blocks for at most about four times
     /// [`Limits::time`]: two compilations, two checks.
     pub fn run(self) -> Checked {
-        let compiled = self.compiled.unwrap_or_else(|| Arc::new(compile(&self.schema)));
+        let compiled =
+            self.compiled.unwrap_or_else(|| Arc::new(compile(&self.schema, self.limits)));
         let (verdict, notes) = match &*compiled {
             (Err(problem), _) => (Verdict::Unknown(problem.message.clone()), Vec::new()),
             (Ok(engine), strict) => {
@@ -100,10 +103,11 @@ fn notes_of(verdict: Option<Verdict>) -> Vec<Violation> {
 }
 
 impl Checks {
-    pub(super) fn new(document: &Document) -> Self {
+    pub(super) fn new(document: &Document, limits: Limits) -> Self {
         let small = document.len() <= AT_ONCE;
         Self {
-            compiled: small.then(|| Arc::new(compile(document.raw()))),
+            limits,
+            compiled: small.then(|| Arc::new(compile(document.raw(), limits))),
             verdict: Verdict::Valid,
             notes: Vec::new(),
             revision: 1,
@@ -154,6 +158,7 @@ impl Checks {
         Some(CheckJob {
             revision: self.revision,
             schema: Arc::clone(document.raw()),
+            limits: self.limits,
             compiled: self.compiled.clone(),
             value: value(),
         })
@@ -170,6 +175,11 @@ impl Checks {
             self.notes = found.notes;
         }
         current
+    }
+
+    /// Within what it checks.
+    pub(super) const fn limits(&self) -> Limits {
+        self.limits
     }
 
     pub(super) fn schema_problem(&self) -> Option<&SchemaProblem> {

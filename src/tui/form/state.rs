@@ -15,8 +15,9 @@ use super::row::{self, Decisions, Row, RowKind};
 use super::schema::Document;
 use super::seed::{Defaults, seed};
 use super::{pointer, popup::Popup};
+use crate::config::ContentLimits;
 use crate::host::Verdict;
-use crate::host::validate::SchemaProblem;
+use crate::host::validate::{Limits, SchemaProblem};
 
 /// Text that is no value yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl FormState {
 
     fn build(document: Arc<Document>, value: Option<Value>) -> Self {
         let mut form = Self {
-            checks: Checks::new(&document),
+            checks: Checks::new(&document, Limits::default()),
             document,
             value,
             drafts: BTreeMap::new(),
@@ -81,6 +82,15 @@ impl FormState {
         form.refresh();
         form.select(0);
         form
+    }
+
+    /// Checks within the limits of its server.
+    pub fn keep_within(&mut self, limits: &ContentLimits) {
+        let limits = Limits::from(limits);
+        if self.checks.limits() != limits {
+            self.checks = Checks::new(&self.document, limits);
+            self.refresh();
+        }
     }
 
     /// The value as it is now; `None` when nothing is set.

@@ -1,5 +1,5 @@
 //! Pictures: decoded within limits on another thread, drawn as the terminal can. What is too large
-//! or no picture at all is said, never decoded (limits: 4 megapixels, 64 MB).
+//! or no picture at all is said, never decoded (`limits.imagePixels`, `limits.imageBytes`).
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -14,14 +14,10 @@ use ratatui::widgets::Widget as _;
 use ratatui_image::protocol::{Protocol, iterm2::Iterm2, kitty::Kitty, sixel::Sixel};
 
 use super::rows::Shared;
+use crate::config::ContentLimits;
 use crate::tui::graphics::{CellPixels, Graphics};
 use crate::tui::theme::ColorDepth;
 
-/// Most pixels that are decoded.
-pub(super) const MAX_PIXELS: u64 = 4_000_000;
-const MAX_ALLOCATION: u64 = 64 << 20;
-/// Most base64 text that is looked at; a picture of 4 megapixels takes far less.
-const MAX_ENCODED: usize = 48 << 20;
 /// Pictures are kept this large at most: more than half blocks show.
 const KEPT: u32 = 640;
 /// The same where the terminal draws pixels.
@@ -60,6 +56,7 @@ pub struct PictureJob {
     text: Shared,
     pixels: Option<Arc<RgbaImage>>,
     how: Graphics,
+    limits: ContentLimits,
     cells: Option<(u16, u16)>,
 }
 
@@ -103,7 +100,7 @@ impl PictureJob {
             (None, pixels)
         } else {
             let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
-            let (size, pixels) = decode(self.text.as_str(), keep)?;
+            let (size, pixels) = decode(self.text.as_str(), keep, &self.limits)?;
             (Some(size), Arc::new(pixels))
         };
         // A terminal that is only spoken to wrongly still shows half blocks.
@@ -127,8 +124,13 @@ pub(super) fn bytes(encoded: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Decodes a picture; at most `keep` pixels wide and high stay of it.
-fn decode(encoded: &str, keep: u32) -> Result<((u32, u32), RgbaImage), String> {
-    if encoded.len() > MAX_ENCODED {
+fn decode(
+    encoded: &str,
+    keep: u32,
+    limits: &ContentLimits,
+) -> Result<((u32, u32), RgbaImage), String> {
+    // A picture takes more decoded than it does as base64.
+    if encoded.len() as u64 > limits.image_bytes {
         return Err(format!("too large to show ({} MB encoded)", encoded.len() >> 20));
     }
     let bytes = bytes(encoded)?;
@@ -140,12 +142,16 @@ fn decode(encoded: &str, keep: u32) -> Result<((u32, u32), RgbaImage), String> {
     }
     let mut decoder = reader.into_decoder().map_err(|e| e.to_string())?;
     let (width, height) = decoder.dimensions();
-    if u64::from(width) * u64::from(height) > MAX_PIXELS {
+    if u64::from(width) * u64::from(height) > limits.image_pixels {
         return Err(format!("too large to show ({width} x {height} pixels)"));
     }
-    let mut limits = Limits::default();
-    limits.max_alloc = Some(MAX_ALLOCATION);
-    decoder.set_limits(limits).map_err(|e| e.to_string())?;
+    let decoded = decoder.total_bytes();
+    if decoded > limits.image_bytes {
+        return Err(format!("too large to show ({} MB decoded)", decoded >> 20));
+    }
+    let mut bounds = Limits::default();
+    bounds.max_alloc = Some(limits.image_bytes);
+    decoder.set_limits(bounds).map_err(|e| e.to_string())?;
     // Of an animation this decodes the first frame alone.
     let image = DynamicImage::from_decoder(decoder).map_err(|e| e.to_string())?;
     let image = if width > keep || height > keep { image.thumbnail(keep, keep) } else { image };
@@ -208,7 +214,7 @@ impl Picture {
         &self,
         block: usize,
         (width, height): (u16, u16),
-        how: Graphics,
+        (how, limits): (Graphics, ContentLimits),
     ) -> Option<PictureJob> {
         if matches!(how, Graphics::Off(_)) {
             return None;
@@ -223,6 +229,7 @@ impl Picture {
             text: self.text.clone(),
             pixels: self.pixels.clone(),
             how,
+            limits,
             cells: wants_pixels.then_some(cells),
         })
     }

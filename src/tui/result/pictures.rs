@@ -25,7 +25,7 @@ impl ResultView {
             above += rows;
             let BlockKind::Picture(picture, _) = &block.kind else { continue };
             if visible && !self.expanded.contains(&index) {
-                found = picture.job(index, region, self.look.graphics);
+                found = picture.job(index, region, (self.look.graphics, self.limits));
             }
             if found.is_some() || above >= seen.end {
                 break;

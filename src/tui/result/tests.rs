@@ -12,6 +12,7 @@ use super::content::BlockKind;
 use super::rows::Rows;
 use super::tree::Tree;
 use super::view::{ResultCommand, ResultView, Wants};
+use crate::config::ContentLimits;
 use crate::tui::form::draw::Look;
 
 fn view(result: Value) -> ResultView {
@@ -119,6 +120,30 @@ fn s26_pictures_beyond_the_limits_are_named_and_never_decoded() {
     assert!(about(2).contains("base64"), "{}", about(2));
     assert!(about(3).contains("23592960 bytes"), "{}", about(3));
     assert_eq!(about(4), "Some((4, 4))");
+}
+
+#[test]
+fn a_picture_is_decoded_within_the_limits_of_its_server() {
+    let result = Arc::new(json!({"content": [
+        {"type": "image", "mimeType": "image/png", "data": base64(&png(40, 40))},
+    ]}));
+    let defaults = ContentLimits::default();
+    for (limits, decoded) in [
+        (defaults, true),
+        (ContentLimits { image_pixels: 1_600, ..defaults }, true),
+        (ContentLimits { image_pixels: 1_599, ..defaults }, false),
+        (ContentLimits { image_bytes: 20, ..defaults }, false),
+        (ContentLimits { image_bytes: 4_000, ..defaults }, false),
+    ] {
+        let mut view = ResultView::new(Arc::clone(&result), Vec::new()).within(&limits);
+        screen(&mut view, 60, 60);
+        while let Some(job) = view.picture_job() {
+            view.picture_done(job.run());
+            screen(&mut view, 60, 60);
+        }
+        let is_picture = matches!(view.blocks()[0].kind, BlockKind::Picture(..));
+        assert_eq!(is_picture, decoded, "{limits:?}");
+    }
 }
 
 fn crc32(bytes: &[u8]) -> u32 {

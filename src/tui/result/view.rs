@@ -11,6 +11,7 @@ use super::diff::{Comparison, compare};
 use super::lay::Laid;
 use super::take::Content;
 use super::tree::Tree;
+use crate::config::ContentLimits;
 use crate::host::Violation;
 use crate::tui::call::run::Difference;
 use crate::tui::form::draw::Look;
@@ -93,6 +94,8 @@ pub struct ResultView {
     pub(super) width: u16,
     pub(super) height: u16,
     pub(super) look: Look,
+    /// What may be made of what its server sends.
+    pub(super) limits: ContentLimits,
     /// The layout must be made anew, whatever the region.
     pub(super) stale: bool,
     /// Binary blocks of which every row is shown.
@@ -135,6 +138,7 @@ impl ResultView {
             width: 0,
             height: 0,
             look: Look::default(),
+            limits: ContentLimits::default(),
             stale: true,
             expanded: alone.then_some(0).into_iter().collect(),
             drawing: false,
@@ -151,6 +155,13 @@ impl ResultView {
             comparison: None,
             needle: String::new(),
         }
+    }
+
+    /// The same, with pictures decoded within the limits of their server.
+    #[must_use]
+    pub fn within(mut self, limits: &ContentLimits) -> Self {
+        self.limits = *limits;
+        self
     }
 
     /// Stands where an earlier view of the same thing stood: tab, place, ways of looking.

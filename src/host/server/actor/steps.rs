@@ -25,6 +25,7 @@ pub fn introduction(config: &ServerConfig) -> Fact {
         transport: config.transport.kind(),
         target: target(config),
         dependencies: config.dependencies.clone(),
+        limits: config.content,
     }
 }
 

@@ -26,8 +26,6 @@ const LINES_PER_SECOND: f64 = 2_000.0;
 const LINES_AT_ONCE: f64 = 10_000.0;
 /// A line without an end is shown after this long: a prompt, a progress bar.
 const IDLE: Duration = Duration::from_millis(500);
-/// Raw bytes kept for the tail.
-const RECENT: usize = 32 << 10;
 /// Longest line of the tail in bytes.
 const TAIL_LINE: usize = 4 << 10;
 /// Size of a read, small until the server turns out to write much.
@@ -50,6 +48,8 @@ pub struct StderrView {
 pub(super) struct StderrTap {
     state: Arc<Mutex<State>>,
     redactor: Redactor,
+    /// Raw bytes kept for the tail ([`crate::config::WireLimits::stderr_bytes`]).
+    kept: usize,
 }
 
 #[derive(Default)]
@@ -61,8 +61,8 @@ struct State {
 }
 
 impl StderrTap {
-    pub(super) fn new(redactor: Redactor) -> Self {
-        Self { state: Arc::default(), redactor }
+    pub(super) fn new(redactor: Redactor, kept: usize) -> Self {
+        Self { state: Arc::default(), redactor, kept }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -78,7 +78,7 @@ impl StderrTap {
             let state = self.lock();
             (state.recent.clone(), state.cut)
         };
-        let start = recent.len().saturating_sub(RECENT);
+        let start = recent.len().saturating_sub(self.kept);
         let mut bytes = &recent[start..];
         if start > 0 || cut {
             // The first line begins somewhere in its middle, perhaps in the middle of a secret.
@@ -104,13 +104,13 @@ impl StderrTap {
         state.view.bytes += chunk.len() as u64;
         state.view.lines += lines;
         state.view.dropped += dropped;
-        let keep = &chunk[chunk.len().saturating_sub(RECENT)..];
+        let keep = &chunk[chunk.len().saturating_sub(self.kept)..];
         if keep.len() < chunk.len() {
             state.recent.clear();
             state.cut = true;
         }
-        if state.recent.len() + keep.len() > 2 * RECENT {
-            let old = state.recent.len().saturating_sub(RECENT);
+        if state.recent.len() + keep.len() > self.kept + self.kept / 4 {
+            let old = state.recent.len().saturating_sub(self.kept);
             state.recent.drain(..old);
             state.cut = true;
         }

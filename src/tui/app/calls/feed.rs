@@ -127,7 +127,7 @@ impl App {
                 SubjectKind::Template => ListKind::ResourceTemplates,
                 SubjectKind::Resource => continue,
             };
-            let now = subject_of(&subject.server, &server.capabilities, list, &subject.wire);
+            let now = subject_of(server, list, &subject.wire);
             if let Some(now) = now.filter(|now| now != subject) {
                 screen.redefine(now);
             }

@@ -81,10 +81,10 @@ impl App {
     /// Follows a link of a result: to the resources of its server, with that one read. Only the
     /// server is asked; nothing is fetched from anywhere else.
     pub(super) fn open_link(&mut self, server: &ServerName, uri: &str, effects: &mut Vec<Effect>) {
-        let listed = self.model.server(server).and_then(|view| {
-            super::subject_of(server, &view.capabilities, ListKind::Resources, uri)
-        });
-        let subject = listed.unwrap_or_else(|| Subject::uri(server, uri));
+        let view = self.model.server(server);
+        let listed = view.and_then(|view| super::subject_of(view, ListKind::Resources, uri));
+        let limits = view.map(|view| view.limits).unwrap_or_default();
+        let subject = listed.unwrap_or_else(|| Subject { limits, ..Subject::uri(server, uri) });
         self.show(PaneId::Resources);
         self.panes.resources.go_to(server, uri);
         self.calls.show(subject, &self.keymap, self.model.now);

@@ -28,6 +28,7 @@ fn screen(field: Value) -> CallScreen {
         manner: "",
         schema: Arc::new(json!({"type": "object", "properties": {"x": field}, "required": ["x"]})),
         bytes: 0,
+        limits: crate::config::ContentLimits::default(),
     };
     CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0))
 }
