@@ -50,11 +50,10 @@ fn servers_of(host: u32) -> Vec<String> {
 }
 
 /// Starts the host, waits until its servers are ready, kills it, waits until nothing is left.
-fn kill(file: &Path, env: &[(&str, &Path)]) {
+fn kill(file: &Path) {
     let mut host = Command::new(std::env::current_exe().expect("a host"))
         .args(["host_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, file)
-        .envs(env.iter().copied())
         .stdout(Stdio::piped())
         .spawn()
         .expect("a host");
@@ -94,26 +93,19 @@ fn nothing_of_seven_servers_outlives_a_killed_host() {
         "one": polite, "two": polite, "three": polite, "deaf": deaf,
         "runner": runner, "stubborn": stubborn, "daemon": daemon,
     });
-    kill(&bench.servers(&servers), &[]);
+    kill(&bench.servers(&servers));
 }
 
 #[test]
 fn nothing_of_seven_published_servers_outlives_a_killed_host() {
-    let Some(folder) = support::real_servers() else { return };
     let bench = Bench::new();
-    let repository = bench.path().join("repository");
-    let made = Command::new("git").args(["init", "-q"]).arg(&repository).status().unwrap();
-    assert!(made.success());
+    let Some(mut entries) = support::published(bench.path()) else { return };
     // One of them runs through npx already; this makes it two.
-    let text = std::fs::read_to_string(folder.join("mcp.json")).unwrap();
-    let script = "node_modules/@modelcontextprotocol/server-sequential-thinking/dist/index.js";
-    let node = format!(
-        "\"command\": \"node\",\n      \"args\": [\n        \"${{MCPDECK_REAL_SERVERS}}/{script}\""
-    );
-    assert!(text.contains(&node), "{text}");
-    let npx = "\"command\": \"npx\", \"args\": [\"--offline\", \"--no-install\", \"--prefix\", \
-               \"${MCPDECK_REAL_SERVERS}\", \"mcp-server-sequential-thinking\"";
-    let file = bench.write("mcp.json", &text.replace(&node, npx));
-    let data = bench.path().to_owned();
-    kill(&file, &[("MCPDECK_REAL_SERVERS", &folder), ("MCPDECK_REAL_DATA", &data)]);
+    let thinking = &mut entries["sequential-thinking"];
+    let script = thinking["args"][0].as_str().unwrap();
+    let folder = script.split("/node_modules/").next().unwrap();
+    thinking["args"] =
+        json!(["--offline", "--no-install", "--prefix", folder, "mcp-server-sequential-thinking"]);
+    thinking["command"] = json!("npx");
+    kill(&bench.servers(&entries));
 }

@@ -9,9 +9,8 @@ mod files;
 mod pty;
 #[path = "pty_calls/results.rs"]
 mod results;
-
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+#[path = "support/helpers.rs"]
+mod support;
 
 use pty::{Deck, Launch, Size, until};
 use serde_json::{Value, json};
@@ -25,57 +24,23 @@ const F5: &str = "\x1b[15~";
 /// answer shows.
 type Case<'a> = (&'a str, &'a str, Value, &'a str);
 
-/// The folder of the published servers. Where they are not installed the test is skipped and says
-/// so, unless `MCPDECK_REQUIRE_REAL_SERVERS` is set.
-fn real_servers() -> Option<PathBuf> {
-    let folder = std::env::var_os("MCPDECK_REAL_SERVERS").map(PathBuf::from);
-    if folder.is_none() {
-        assert!(std::env::var_os("MCPDECK_REQUIRE_REAL_SERVERS").is_none(), "no real servers");
-        let words = b"skipped: MCPDECK_REAL_SERVERS is not set\n";
-        std::io::Write::write_all(&mut std::io::stderr(), words).unwrap();
-    }
-    folder
-}
-
 /// A dashboard over one of the published servers; its data is in `data` of the home folder.
 fn real(server: &str) -> Option<Deck> {
-    let servers = real_servers()?;
-    let shipped = format!("{}/fixtures/real-servers/mcp.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(shipped).unwrap();
     let launch = Launch::file(Size(140, 44), "{}");
     let data = launch.home().join("data");
-    std::fs::create_dir_all(data.join("repository")).unwrap();
-    let text = text
-        .replace("${MCPDECK_REAL_SERVERS}", &servers.to_string_lossy())
-        .replace("${MCPDECK_REAL_DATA}", &data.to_string_lossy());
-    let options = jsonc_parser::ParseOptions::default();
-    let root = jsonc_parser::cst::CstRootNode::parse(&text, &options).unwrap();
-    let mut all: Value = root.to_serde_value().unwrap();
-    let mut entry = all["servers"][server].take();
+    let mut entry = support::published(&data)?[server].take();
     entry.as_object_mut().unwrap().shift_remove("dependencies");
     let launch = launch.write("mcp.json", &json!({"servers": {server: entry}}).to_string());
-    std::fs::write(data.join("hello.txt"), "Hello from the deck\nsecond line\n").unwrap();
     std::fs::write(data.join("pixel.gif"), b"GIF89a\x01\0\x01\0\0\0\0;").unwrap();
-    git(&data.join("repository"), &["init", "--quiet", "--initial-branch=main"]);
-    git(&data.join("repository"), &["commit", "--quiet", "--allow-empty", "--message", "first"]);
-    git(&data.join("repository"), &["config", "user.name", "deck"]);
-    git(&data.join("repository"), &["config", "user.email", "deck@example.org"]);
-    std::fs::write(data.join("repository/new.txt"), "new").unwrap();
+    let repository = data.join("repository");
+    support::git(&repository, &["config", "user.name", "deck"]);
+    support::git(&repository, &["config", "user.email", "deck@example.org"]);
+    std::fs::write(repository.join("new.txt"), "new").unwrap();
     let mut deck = launch.start();
     deck.wait("1 ready");
     deck.keys("2");
     deck.wait("name  ");
     Some(deck)
-}
-
-fn git(folder: &std::path::Path, args: &[&str]) {
-    let done = Command::new("git")
-        .args(["-c", "user.name=deck", "-c", "user.email=deck@example.org"])
-        .args(args)
-        .current_dir(folder)
-        .stdout(Stdio::null())
-        .status();
-    assert!(done.is_ok_and(|status| status.success()), "git {args:?}");
 }
 
 /// Opens the form of a tool from the list of tools.
@@ -132,7 +97,10 @@ fn calls(server: &str, cases: &[Case<'_>]) {
         });
         let wanted: Value =
             serde_json::from_str(&arguments.to_string().replace("DATA", &data)).unwrap();
-        assert_eq!(sent(&deck, &format!("{server}.{tool}")), Some(wanted), "{server}.{tool}");
+        let target = format!("{server}.{tool}");
+        until(&format!("{target} was sent {wanted}, not {:?}", sent(&deck, &target)), || {
+            sent(&deck, &target).as_ref() == Some(&wanted)
+        });
         leave(&mut deck);
     }
     deck.quit();

@@ -12,7 +12,7 @@ use mcpdeck::config::ServerName;
 use mcpdeck::host::traffic::Direction;
 use mcpdeck::host::{CallOptions, Host, ServerState, Startup};
 use serde_json::{Value, json};
-use support::{Bench, MARK, real_servers, repo, wait_for};
+use support::{Bench, MARK, published, wait_for};
 
 /// The servers, and how many tools they have at least.
 const SERVERS: [(&str, usize); 7] = [
@@ -27,29 +27,8 @@ const SERVERS: [(&str, usize); 7] = [
 
 /// A scratch folder with the servers' data, and the seven entries as they are shipped.
 fn bench() -> Option<(Bench, Value)> {
-    let servers = real_servers()?;
     let bench = Bench::new();
-    let repository = bench.path().join("repository");
-    std::fs::create_dir(&repository).expect("a folder");
-    bench.write("hello.txt", "Hello from the deck\n");
-    let git = |args: &[&str]| {
-        let done = Command::new("git")
-            .args(["-c", "user.name=deck", "-c", "user.email=deck@example.org"])
-            .args(args)
-            .current_dir(&repository)
-            .stdout(Stdio::null())
-            .status();
-        assert!(done.is_ok_and(|status| status.success()), "git {args:?}");
-    };
-    git(&["init", "--quiet"]);
-    git(&["commit", "--quiet", "--allow-empty", "--message", "first"]);
-    let text = std::fs::read_to_string(repo("fixtures/real-servers/mcp.json")).expect("shipped");
-    let text = text
-        .replace("${MCPDECK_REAL_SERVERS}", &servers.to_string_lossy())
-        .replace("${MCPDECK_REAL_DATA}", &bench.path().to_string_lossy());
-    let options = jsonc_parser::ParseOptions::default();
-    let root = jsonc_parser::cst::CstRootNode::parse(&text, &options).expect("JSON");
-    let mut entries = root.to_serde_value().expect("an object")["servers"].take();
+    let mut entries = published(bench.path())?;
     for entry in entries.as_object_mut().expect("servers").values_mut() {
         entry["env"][MARK] = bench.mark().into();
     }

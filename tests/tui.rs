@@ -10,11 +10,14 @@ use mcpdeck::config::discover::Scope;
 use mcpdeck::config::edit::entry::ShownEntry;
 use mcpdeck::config::gate::Gate;
 use mcpdeck::config::overview::{SourceFile, values};
-use mcpdeck::config::{Environment, InputConfig, InputKind, LogLevel, TrustStore, load_text};
+use mcpdeck::config::{
+    Environment, InputConfig, InputKind, LogLevel, ServerName, TrustStore, load_text,
+};
 use mcpdeck::host::logs::{LogRecord, LogSource};
 use mcpdeck::host::ring::Batch;
 use mcpdeck::host::traffic::{Direction, MessageKind, TrafficRecord};
-use mcpdeck::host::{HostView, Record, ReloadPlan, Timestamp};
+use mcpdeck::host::view::ExitView;
+use mcpdeck::host::{BuildEnd, Fact, HostView, Record, ReloadPlan, Timestamp};
 use mcpdeck::text::SafeText;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::message::Message;
@@ -147,6 +150,37 @@ fn nothing_changed_means_no_frame() {
     app.update(Message::Metrics(Vec::new()));
     app.update(Message::Now(app.model.now));
     assert_eq!(app.redraw(), mcpdeck::tui::app::Redraw::None);
+}
+
+#[test]
+fn every_failed_build_is_told_also_when_no_view_showed_it_running() {
+    let server: ServerName = "filesystem".into();
+    let end = |code: i32| {
+        let exit = ExitView { code: Some(code), ..ExitView::default() };
+        let (end, took) = (BuildEnd::Failed(exit), std::time::Duration::from_millis(5));
+        Fact::BuildEnded { server: server.clone(), end, took, tail: Vec::new() }
+    };
+    let mut view = session("typical");
+    let mut app = app("typical");
+    let mut at = app.model.now;
+    for code in [3, 4, 4] {
+        let changed = Fact::SourcesChanged { server: server.clone(), files: Vec::new(), more: 0 };
+        for fact in [changed, Fact::BuildBegan { server: server.clone() }, end(code)] {
+            at.0 += 1_000;
+            view.apply(&Record { at, seq: 0, fact });
+        }
+        app.update(Message::Now(at));
+        app.update(Message::View(Arc::new(view.clone())));
+        let said = format!("build failed: exit code {code}");
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains(&said), "{screen}");
+        // Told once: after its time the words are gone, and a view that says nothing new is silent.
+        at.0 += 60_000_000;
+        app.update(Message::Now(at));
+        app.update(Message::View(Arc::new(view.clone())));
+        let screen = draw(&mut app, 120, 40);
+        assert!(!screen.contains(&said), "{screen}");
+    }
 }
 
 const CONFIG: &str = r#"{

@@ -128,22 +128,35 @@ fn open(deck: &mut Deck, tool: &str) {
     deck.keys(tool);
     deck.wait(&format!("/ {tool}"));
     deck.keys("\r");
-    let chosen = |screen: &str| {
-        // Behind the bar, the mark and a sign that the row may have.
-        let mut rows = screen.lines().filter_map(|line| line.split_once("│ ▸"));
-        rows.any(|(_, row)| row.split_whitespace().take(2).any(|word| word == tool))
-    };
-    // The filter finds more than names, and the selection stays where it was: up, then down.
-    let found = (0..30).any(|turn| {
-        let here = fair::wait(Duration::from_millis(150), || chosen(&deck.screen())).is_some();
+    // The filter finds more than names, and the selection stays where it was: from the top down,
+    // a step when the one before is on the screen, however long the machine takes for it.
+    deck.keys("g");
+    deck.wait_until("the first row", |screen| {
+        let mut list = screen.lines().skip_while(|line| !line.contains("tokens"));
+        list.nth(1).is_some_and(|first| selected(first).is_some())
+    });
+    let found = (0..30).any(|_| {
+        let before = row_of(&deck.screen());
+        // Behind the mark, a sign that the row may have.
+        let here = before.split_whitespace().take(2).any(|word| word == tool);
         if !here {
-            deck.keys(if turn < 5 { "k" } else { "j" });
+            deck.keys("j");
+            fair::wait(Duration::from_secs(5), || row_of(&deck.screen()) != before);
         }
         here
     });
     assert!(found, "{tool} is not in the list\n{}", deck.screen());
     deck.keys("\r");
     deck.wait("f5 call");
+}
+
+/// What stands behind the mark of the selected row.
+fn selected(line: &str) -> Option<&str> {
+    line.split_once("│ ▸").map(|(_, row)| row)
+}
+
+fn row_of(screen: &str) -> String {
+    screen.lines().find_map(selected).unwrap_or_default().to_owned()
 }
 
 fn type_into_form(deck: &mut Deck) {

@@ -283,7 +283,9 @@ pub fn kill(pid: u32, signal: &str) {
 pub fn real_servers() -> Option<PathBuf> {
     let folder = std::env::var_os("MCPDECK_REAL_SERVERS")
         .map_or_else(|| repo("fixtures/real-servers"), PathBuf::from);
-    if folder.join("node_modules/.mcpdeck-stamp").exists() {
+    // Both halves: what npm installs, and what pip does.
+    let halves = ["node_modules/.mcpdeck-stamp", "venv/bin/mcp-server-git"];
+    if halves.iter().all(|half| folder.join(half).exists()) {
         return Some(folder);
     }
     assert!(
@@ -296,4 +298,34 @@ pub fn real_servers() -> Option<PathBuf> {
         "SKIPPED: no published servers; fixtures/real-servers/install.sh installs them"
     );
     None
+}
+
+/// The entries of the published servers as they are shipped, over a folder for their data: it gets
+/// the text `hello.txt` and a `repository` with one commit. `None` as [`real_servers`] says.
+pub fn published(data: &Path) -> Option<Value> {
+    let servers = real_servers()?;
+    std::fs::create_dir_all(data.join("repository")).expect("a folder");
+    std::fs::write(data.join("hello.txt"), "Hello from the deck\nsecond line\n").expect("a file");
+    git(&data.join("repository"), &["init", "--quiet", "--initial-branch=main"]);
+    git(&data.join("repository"), &["commit", "--quiet", "--allow-empty", "--message", "first"]);
+    let text = std::fs::read_to_string(repo("fixtures/real-servers/mcp.json")).expect("shipped");
+    let text = text
+        .replace("${MCPDECK_REAL_SERVERS}", &servers.to_string_lossy())
+        .replace("${MCPDECK_REAL_DATA}", &data.to_string_lossy());
+    let options = jsonc_parser::ParseOptions::default();
+    let root = jsonc_parser::cst::CstRootNode::parse(&text, &options).expect("JSON");
+    Some(root.to_serde_value().expect("an object")["servers"].take())
+}
+
+/// Runs git in a folder, without what its user has configured.
+pub fn git(folder: &Path, args: &[&str]) {
+    let done = Command::new("git")
+        .args(["-c", "user.name=deck", "-c", "user.email=deck@example.org"])
+        .args(args)
+        .current_dir(folder)
+        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
+        .env_remove("GIT_DIR")
+        .stdout(Stdio::null())
+        .status();
+    assert!(done.is_ok_and(|status| status.success()), "git {args:?}");
 }

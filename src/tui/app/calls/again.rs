@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::config::ServerName;
 use crate::host::dev::{BuildEnd, DevView};
-use crate::host::{ServerState, ServerView};
+use crate::host::{ServerState, ServerView, Timestamp};
 use crate::text::SafeText;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::run::spell;
@@ -36,8 +36,8 @@ struct Seen {
     taken: u64,
     /// A restart that is under way, with what changed.
     restarting: Option<SafeText>,
-    /// The end of a build was told.
-    build_told: bool,
+    /// When the failed build began that was told last.
+    told: Option<Timestamp>,
 }
 
 impl App {
@@ -133,20 +133,20 @@ impl App {
     }
 
     fn build_followed(&mut self, server: &ServerView, dev: &DevView) {
-        let end = dev.build.as_ref().and_then(|build| build.end.as_ref());
+        let Some(build) = &dev.build else { return };
+        let how = match &build.end {
+            Some((BuildEnd::Failed(exit), _)) => exit.describe(),
+            Some((BuildEnd::Refused(_), _)) => "it could not be started".to_owned(),
+            _ => return,
+        };
+        // Views skip what passes quickly: two builds may be seen without a running one between.
         let seen = self.calls.again.seen.entry(server.name.clone()).or_default();
-        let told = std::mem::replace(&mut seen.build_told, end.is_some());
-        if let Some((end @ (BuildEnd::Failed(_) | BuildEnd::Refused(_)), _)) = end
-            && !told
-        {
-            let how = match end {
-                BuildEnd::Failed(exit) => exit.describe(),
-                _ => "it could not be started".to_owned(),
-            };
-            let name = Model::name(&server.name);
-            let text = ink!("build failed: {}; {} runs on as it was", Ink::line(&how), name);
-            self.toast(text, Role::Error);
+        if seen.told.replace(build.began) == Some(build.began) {
+            return;
         }
+        let name = Model::name(&server.name);
+        let text = ink!("build failed: {}; {} runs on as it was", Ink::line(&how), name);
+        self.toast(text, Role::Error);
     }
 
     fn came_back(&mut self, server: &ServerView, because: SafeText, effects: &mut Vec<Effect>) {
