@@ -39,7 +39,7 @@ pub use dev::{BuildEnd, BuildView, DevView};
 pub use error::{Error, ErrorBody, ErrorCode, RpcError, Violation};
 pub use fact::{Fact, Record};
 pub use finding::{Finding, FindingKind};
-pub use handle::{Host, HostBuilder, ShutdownReport, Startup};
+pub use handle::{Host, HostBuilder, Reloading, ShutdownReport, Startup};
 pub use id::{ApprovalId, CallId};
 pub use server::process::Usage;
 pub use supervisor::ReloadPlan;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mcpdeck::host::server::session::{Attempt, ConnectError, Connected, Endpoint, connect};
 use mcpdeck::host::view::Era;
-use mcpdeck::host::{CallId, Error, ErrorCode};
+use mcpdeck::host::{CallId, Error, ErrorCode, FindingKind};
 use mcpdeck::secret::Secret;
 use peer::{Rig, call, echo, http, rig, rig_with, start, text};
 use serde_json::{Value, json};
@@ -262,6 +262,61 @@ async fn an_expired_session_is_renewed_without_the_caller_noticing() {
     assert_eq!(*result, text("again"));
     let renewed = web.seen().iter().filter(|r| r.method() == "initialize").count();
     assert_eq!((renewed, initialized(&web)), (2, 2));
+}
+
+/// A megabyte of events that nobody asked for: mostly comments, which cost the reader least, and
+/// some junk and notifications.
+fn megabyte() -> String {
+    let params = json!({"level": "debug", "data": "x".repeat(1_000)});
+    let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+    let comment = format!(": {}\n\n", "c".repeat(8_000));
+    format!("data: {log}\n\ndata: no message\n\n{}", comment.repeat((1 << 20) / comment.len()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_events_is_read_at_a_limited_rate_told_once_and_holds_up_no_answer() {
+    let mut rig = rig();
+    let web = Web::serve(|request| match (request.verb.as_str(), request.method()) {
+        ("GET", _) => Reply::Flood(megabyte(), 125),
+        (_, "tools/call") => Reply::json(&answer(&request.message, &text("in between"))),
+        _ => legacy(&request),
+    })
+    .await;
+    let began = std::time::Instant::now();
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    // Sixteen megabytes are free, and each second forty: the last come after more than two.
+    let (mut calls, mut read) = (0, 0);
+    while read < 115 << 20 {
+        let result = connected.session.request(echo("a"), call(calls).context).await;
+        assert_eq!(*result.unwrap(), text("in between"));
+        calls += 1;
+        read = rig.context.bytes.totals().0;
+    }
+    let took = began.elapsed();
+    assert!(took > Duration::from_millis(2_200), "115 MB in {took:?}");
+    assert!(calls > 10, "{calls} calls while the flood was read");
+    let findings = rig.findings().await;
+    let told = findings.iter().filter(|finding| finding.kind == FindingKind::Flood).count();
+    assert_eq!(told, 1, "{} findings", findings.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_closes_every_stream_at_once_is_not_asked_without_end() {
+    let rig = rig();
+    let web = Web::serve(|request| match (request.verb.as_str(), request.method()) {
+        ("GET", _) => Reply::events(&["x\nretry: 0\nid: 1"]),
+        (_, "tools/call") => Reply::json(&answer(&request.message, &text("x"))),
+        _ => legacy(&request),
+    })
+    .await;
+    let began = std::time::Instant::now();
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let asked = || web.seen().iter().filter(|request| request.verb == "GET").count();
+    web.wait_until(|_| asked() > 150).await;
+    // A hundred are free, and each second fifty.
+    let (asked, took) = (asked() as f64, began.elapsed().as_secs_f64());
+    assert!(asked <= 102.0 + 50.0 * took, "{asked} streams in {took} s");
+    connected.session.request(echo("a"), call(1).context).await.unwrap();
 }
 
 #[tokio::test]

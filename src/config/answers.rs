@@ -15,6 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::config::atomic::{Readers, replace};
+
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.answers.json";
 
@@ -158,7 +160,7 @@ impl Answers {
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
-        super::saved::write_whole(path, text.as_bytes())
+        replace(path, text.as_bytes(), Readers::Owner)
     }
 }
 

@@ -18,9 +18,13 @@ pub struct ConfigChange {
     /// Servers whose effective configuration differs, with the settings that do.
     pub changed: Vec<(ServerName, Vec<String>)>,
     /// Servers whose effective configuration is the same; order and place in the file do not
-    /// count.
+    /// count, nor do settings that are not the server's own ([`FOLLOWED`]).
     pub kept: Vec<ServerName>,
 }
+
+/// Settings that say what the host does beside a server: they are taken into use as they change,
+/// and the server runs on.
+pub const FOLLOWED: [&str; 1] = ["dev"];
 
 impl ConfigChange {
     /// The difference from `old` to `new`.
@@ -30,7 +34,8 @@ impl ConfigChange {
             match old.servers.get(name) {
                 None => out.added.push(name.clone()),
                 Some(before) => {
-                    let fields = changed_settings(before, server);
+                    let mut fields = changed_settings(before, server);
+                    fields.retain(|field| !FOLLOWED.contains(&field.as_str()));
                     if fields.is_empty() {
                         out.kept.push(name.clone());
                     } else {
@@ -186,6 +191,14 @@ mod tests {
             ),
             ["limits", "env.A"]
         );
+    }
+
+    #[test]
+    fn what_the_host_does_beside_a_server_is_no_reason_to_restart_it() {
+        let dev = r#"{"command":"x","dev":{"watch":["src/**"],"build":["make"]}}"#;
+        assert_eq!(fields(r#"{"command":"x"}"#, dev), [""; 0]);
+        assert_eq!(fields(dev, r#"{"command":"x","dev":{"watch":["lib/**"]}}"#), [""; 0]);
+        assert_eq!(fields(dev, r#"{"command":"y"}"#), ["command"], "the restart is for the rest");
     }
 
     #[test]

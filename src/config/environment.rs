@@ -44,6 +44,9 @@ impl Environment {
             home: dirs::home_dir(),
             config_dir: dirs::config_dir(),
             state_dir: std::env::var_os("MCPDECK_STATE_DIR")
+                // Empty means unset: approvals kept in whatever folder one stands in would be
+                // the project's to write.
+                .filter(|named| !named.is_empty())
                 .map(PathBuf::from)
                 .or_else(|| dirs::state_dir().or_else(dirs::data_local_dir).map(own)),
             workspace: None,

@@ -5,11 +5,13 @@
 //! again by itself.
 
 use std::collections::HashMap;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::config::atomic::{Readers, replace};
 
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,7 +68,6 @@ pub struct HistoryEntry {
 pub struct History {
     entries: HashMap<String, Vec<HistoryEntry>>,
     drafts: HashMap<String, Value>,
-    last_id: u64,
 }
 
 impl History {
@@ -96,7 +97,6 @@ impl History {
     pub fn apply(&mut self, record: &HistoryRecord) {
         match record {
             HistoryRecord::Began { id, at, target, arguments } => {
-                self.last_id = self.last_id.max(*id);
                 let entries = self.entries.entry(target.clone()).or_default();
                 let entry =
                     HistoryEntry { id: *id, at: *at, arguments: arguments.clone(), outcome: None };
@@ -128,11 +128,6 @@ impl History {
         self.drafts.get(target)
     }
 
-    /// An id no record has.
-    pub const fn next_id(&self) -> u64 {
-        self.last_id + 1
-    }
-
     /// Appends one record to the file, which only its owner may read; a draft goes to its own.
     ///
     /// # Errors
@@ -157,10 +152,14 @@ impl History {
             std::fs::create_dir_all(parent)?;
         }
         let mut options = std::fs::OpenOptions::new();
-        options.append(true).create(true);
+        options.read(true).append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(path)?.write_all(line.as_bytes())
+        let mut file = options.open(path)?;
+        if is_cut_short(&mut file)? {
+            line.insert(0, '\n');
+        }
+        file.write_all(line.as_bytes())
     }
 
     fn rewrite(&self, path: &Path) -> io::Result<()> {
@@ -184,18 +183,19 @@ impl History {
                 }
             }
         }
-        super::saved::write_whole(path, text.as_bytes())
+        replace(path, text.as_bytes(), Readers::Owner)
     }
+}
 
-    /// The file for a project: in the user's state directory, named by the configuration file.
-    pub fn path_for(config: &Path) -> Option<PathBuf> {
-        use sha2::Digest as _;
-        let base = dirs::state_dir().or_else(dirs::data_local_dir)?;
-        let whole = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
-        let hash = sha2::Sha256::digest(whole.as_os_str().as_encoded_bytes());
-        let name = hash.iter().take(8).fold(0_u64, |name, byte| name << 8 | u64::from(*byte));
-        Some(base.join("mcpdeck").join("history").join(format!("{name:016x}.jsonl")))
+/// Whether the last line has no end: a program died while it wrote it.
+fn is_cut_short(file: &mut std::fs::File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
     }
+    let mut last = [0];
+    file.seek(io::SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 #[cfg(test)]
@@ -228,7 +228,9 @@ mod tests {
             history.of("a.t").iter().map(|e| (e.id, e.outcome.clone())).collect();
         assert_eq!(outcomes, [(2, None), (1, Some(("ok".to_owned(), 12)))]);
         assert_eq!(history.draft("a.t"), Some(&json!({"half": 1})));
-        assert_eq!(history.next_id(), 3);
+        // The next record does not become part of the line that was cut short.
+        History::append(&path, &began(3, json!({"n": 3}))).expect("writable");
+        assert_eq!(History::load(&path).of("a.t").first().map(|e| e.id), Some(3));
     }
 
     #[test]

@@ -17,6 +17,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::config::atomic::{Readers, replace};
+
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.calls.json";
 
@@ -210,33 +212,9 @@ impl SavedCalls {
         let fail = |source| SavedError::Io { path: path.to_owned(), source };
         let mut text = serde_json::to_string_pretty(self).map_err(|e| fail(e.into()))?;
         text.push('\n');
-        write_whole(path, text.as_bytes()).map_err(fail)
+        // Arguments may hold what nobody else should read.
+        replace(path, text.as_bytes(), Readers::Owner).map_err(fail)
     }
-}
-
-/// Writes `path` by way of a new file beside it.
-pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    // Through a symlink, the file it leads to is replaced, not the link.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let temporary = path.with_file_name(format!(".{name}.{}.tmp", fastrand::u64(..)));
-    let written = write_new(&temporary, content).and_then(|()| std::fs::rename(&temporary, &path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
-}
-
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    use std::io::Write as _;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    // Arguments may hold what nobody else should read.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
 }
 
 #[cfg(test)]
@@ -275,6 +253,20 @@ mod tests {
             1,
             "no temporary file is left"
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_may_read_stays_so_and_a_new_one_is_the_owners() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join(FILE_NAME);
+        let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o777;
+        SavedCalls::default().save(&path).expect("writable");
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("set");
+        SavedCalls::default().save(&path).expect("writable");
+        assert_eq!(mode(), 0o644);
     }
 
     #[test]

@@ -202,9 +202,9 @@ impl Crew {
         Self { options, ..Self::default() }
     }
 
-    /// Follows the sources of the servers there are now. A task whose server did not change goes
-    /// on; one whose server did ends, and its build with it.
-    pub fn follow(&mut self, deck: &Arc<Deck>) {
+    /// Follows the sources of the servers there are now, as far as they are `there`. A task whose
+    /// server did not change goes on; one whose server did ends, and its build with it.
+    pub fn follow(&mut self, deck: &Arc<Deck>, there: impl Fn(&ServerName) -> bool) {
         let Some(options) = self.options else { return };
         while self.tasks.try_join_next().is_some() {}
         let slots = deck.slots();
@@ -219,7 +219,7 @@ impl Crew {
         let gone = self.members.extract_if(|name, member| !stays(name, member));
         for (name, member) in gone {
             drop(member);
-            if slots.contains_key(&name) {
+            if slots.contains_key(&name) && there(&name) {
                 deck.facts.post(Fact::SourcesLeft { server: name });
             }
         }
@@ -227,7 +227,8 @@ impl Crew {
             let config = Arc::clone(&slot.live().config);
             let wanted = config.dev.as_ref().is_some_and(|dev| !dev.watch.is_empty());
             // What may not run may not be built either.
-            if !wanted || config.hold.is_some() || self.members.contains_key(name) {
+            let possible = config.hold.is_none() && there(name);
+            if !wanted || !possible || self.members.contains_key(name) {
                 continue;
             }
             let stop = CancellationToken::new();

@@ -20,6 +20,7 @@ use crate::host::supervisor::Order;
 use crate::host::view::ExitView;
 
 pub use builder::HostBuilder;
+pub use control::Reloading;
 
 /// What a server that does not start means for the others (decision D2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -105,7 +105,7 @@ impl Operation {
     ) -> Result<(Checked, Answered, Option<Arc<Tool>>), Error> {
         live.session()?;
         let tool = self.tool(live);
-        let checked = self.check_arguments(live, tool.as_ref()).await?;
+        let checked = self.check_arguments(live, tool.as_ref(), flight).await?;
         let answered = self.rounds(tool.as_deref(), flight).await?;
         Ok((checked, answered, tool))
     }

@@ -4,6 +4,7 @@
 //! One task, so that a reload, a shutdown and the end of the last handle never race.
 
 mod graph;
+mod leaving;
 mod plan;
 mod reload;
 
@@ -23,6 +24,7 @@ use crate::host::server::actor::{COMMANDS, Command};
 use crate::host::server::keeper::keep;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
+use crate::host::supervisor::leaving::Leaving;
 use crate::host::{Error, Fact, ServerState};
 use crate::text::SafeText;
 
@@ -31,8 +33,9 @@ pub use plan::ReloadPlan;
 
 /// What may be asked of the supervisor.
 pub enum Order {
-    /// Apply another configuration.
-    Reload(Box<McpConfig>, oneshot::Sender<Result<(), Error>>),
+    /// Apply another configuration; answered when it is in use, with what fires when the servers
+    /// that were taken out are gone too.
+    Reload(Box<McpConfig>, oneshot::Sender<Result<CancellationToken, Error>>),
     /// Say what applying another configuration would do.
     Plan(Box<McpConfig>, oneshot::Sender<Result<ReloadPlan, Error>>),
     /// Stop everything and end.
@@ -49,6 +52,7 @@ pub struct Supervisor {
     actors: JoinSet<()>,
     names: HashMap<Id, ServerName>,
     crew: Crew,
+    leaving: Leaving,
 }
 
 impl Supervisor {
@@ -59,7 +63,14 @@ impl Supervisor {
     /// circle.
     pub fn new(deck: Arc<Deck>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
-        Ok(Self { deck, config, actors: JoinSet::new(), names: HashMap::new(), crew })
+        Ok(Self {
+            deck,
+            config,
+            actors: JoinSet::new(),
+            names: HashMap::new(),
+            crew,
+            leaving: Leaving::default(),
+        })
     }
 
     /// Puts every server into the deck and starts it.
@@ -82,7 +93,7 @@ impl Supervisor {
         for (slot, commands) in actors {
             self.spawn(slot, commands);
         }
-        self.crew.follow(&self.deck);
+        self.follow_sources();
     }
 
     async fn introduce(&self, slot: &Slot) {
@@ -116,6 +127,9 @@ impl Supervisor {
                     }
                     None => break,
                 },
+                Some(Ok(gone)) = self.leaving.ends.join_next(), if !self.leaving.ends.is_empty() => {
+                    self.left(gone).await;
+                }
                 Some(ended) = self.actors.join_next_with_id(), if !self.actors.is_empty() => {
                     self.joined(ended).await;
                 }
@@ -123,9 +137,14 @@ impl Supervisor {
         }
         self.deck.facts.record(Fact::ShutdownBegan).await;
         let all: Vec<ServerName> = self.deck.slots().keys().cloned().collect();
-        let stopping = self.stop(&all, &Input::Stop(Next::Leave));
+        let stops = self.stops(&all, &Input::Stop(Next::Leave)).into_iter().map(|(_, stop)| stop);
+        let stopping = futures::future::join_all(stops);
+        let leaving = std::mem::take(&mut self.leaving).all_gone();
         // Builds first, or one that ends now would restart its server.
-        tokio::join!(self.crew.stop(), stopping);
+        let (gone, ..) = tokio::join!(leaving, self.crew.stop(), stopping);
+        for name in &gone {
+            self.forget(name).await;
+        }
         self.reap().await;
         self.deck.facts.flush().await;
         // Those who ask for the shutdown while it runs wait for the same end.
@@ -162,9 +181,13 @@ impl Supervisor {
         self.deck.facts.record(Fact::TaskFailed { task, message }).await;
     }
 
-    /// Stops these servers for good: each as soon as those that depend on it are gone, all others
-    /// at the same time.
-    fn stop(&self, names: &[ServerName], leave: &Input) -> impl Future<Output = ()> + use<> {
+    /// What stops these servers for good: each as soon as those that depend on it are gone, all
+    /// others at the same time. Nothing happens before they are polled, together.
+    fn stops(
+        &self,
+        names: &[ServerName],
+        leave: &Input,
+    ) -> Vec<(ServerName, impl Future<Output = ()> + Send + use<>)> {
         let slots = self.deck.slots();
         let dependents = graph::dependents(&self.config);
         let gone: HashMap<&ServerName, CancellationToken> =
@@ -176,11 +199,12 @@ impl Supervisor {
                 .into_iter()
                 .flatten()
                 .filter_map(|dependent| gone.get(dependent).cloned())
+                .chain(self.leaving.dependents(name))
                 .collect();
             let mine = gone[name].clone();
             let force = self.deck.force.clone();
             let leave = leave.clone();
-            Some(async move {
+            let stop = async move {
                 let _gone = mine.drop_guard();
                 for dependent in first {
                     tokio::select! {
@@ -195,12 +219,16 @@ impl Supervisor {
                     // The actor drops its end when it is done, also when it panics.
                     slot.commands.closed().await;
                 }
-            })
+            };
+            Some((name.clone(), stop))
         });
-        let stops = stops.collect::<Vec<_>>();
-        async move {
-            futures::future::join_all(stops).await;
-        }
+        stops.collect()
+    }
+
+    /// Follows the sources of the servers there are now.
+    fn follow_sources(&mut self) {
+        let leaving = &self.leaving;
+        self.crew.follow(&self.deck, |name| !leaving.awaits(name));
     }
 
     async fn reap(&mut self) {

@@ -390,10 +390,29 @@ async fn suspicious_arguments_are_recorded_refused_or_asked_about_as_the_policy_
         let request = host.view().borrow().pending[0].clone();
         assert_eq!(request.kind, RequestKind::Guard);
         assert_eq!(request.during.as_deref(), Some("echo"));
+        // A minute of thought is the person's, not the server's.
+        assert!(host.calls()[0].is_waiting);
+        tokio::time::advance(Duration::from_secs(60)).await;
         host.answer(request.id, Answer::Result(json!({"action": action}))).expect("it waits");
-        assert_eq!(calling.await.unwrap().is_ok(), goes);
+        let result = calling.await.unwrap();
+        assert_eq!(result.is_ok(), goes);
+        if let Ok(outcome) = result {
+            assert!(outcome.waiting >= Duration::from_secs(60), "{:?}", outcome.waiting);
+            assert!(outcome.duration < Duration::from_secs(60), "{:?}", outcome.duration);
+        }
         until(&host, |view| view.pending.is_empty()).await;
     }
+    let options = CallOptions::default();
+    let cancel = options.cancel.clone();
+    let calling = tokio::spawn({
+        let host = host.clone();
+        async move { host.call_tool_with("a.echo", evil, options).await }
+    });
+    until(&host, |view| view.pending.len() == 1).await;
+    cancel.cancel();
+    let error = calling.await.unwrap().expect_err("nobody wants it any more");
+    assert_eq!(error.code, ErrorCode::Cancelled);
+    until(&host, |view| view.pending.is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -163,7 +163,6 @@ async fn a_build_that_cannot_be_started_says_so() {
     next.servers.get_mut("a").unwrap().dev.as_mut().unwrap().build =
         Some(vec!["no-such-builder".to_owned()]);
     bench.host.reload(next).await.expect("valid");
-    until(&bench.host, |view| view.servers["a"].restarts == 1).await;
     bench.until(|dev| dev.files > 0).await;
     bench.write("src/a.py", "1");
     let dev = bench.until(|dev| dev.build.is_some()).await;
@@ -244,9 +243,10 @@ async fn dev_of_a_reloaded_entry_is_followed_and_that_of_a_removed_one_is_not() 
     bench.write("lib/b.py", "0");
     let mut next = entry(&bench.path(""), None);
     next.servers.get_mut("a").unwrap().dev.as_mut().unwrap().watch = vec!["lib/*".to_owned()];
+    std::fs::write(bench.path("lib/c.py"), "0").expect("written");
     bench.host.reload(next).await.expect("valid");
-    until(&bench.host, |view| view.servers["a"].restarts == 1).await;
-    bench.until(|dev| dev.files == 1).await;
+    bench.until(|dev| dev.files == 2).await;
+    assert_eq!(bench.opens(), (1, 1), "the server itself runs on");
     bench.write("src/a.py", "no source any more");
     bench.write("lib/b.py", "11");
     bench.taken(1).await;
@@ -256,5 +256,6 @@ async fn dev_of_a_reloaded_entry_is_followed_and_that_of_a_removed_one_is_not() 
     without.servers.get_mut("a").unwrap().dev = None;
     bench.host.reload(without).await.expect("valid");
     until(&bench.host, |view| view.servers["a"].dev.is_none()).await;
+    assert_eq!(bench.opens(), (2, 1), "one restart, for the changed source");
     bench.host.shutdown().await;
 }

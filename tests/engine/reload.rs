@@ -183,6 +183,85 @@ async fn a_server_under_another_name_starts_when_the_old_one_is_gone() {
     assert!(at("serverAdded", "free") < at("serverRemoved", "a"), "nobody else waits");
 }
 
+/// A host whose server `a` takes half a minute to end, and the reload that takes it out.
+async fn stubborn(world: &World) -> (Host, tokio::task::JoinHandle<()>) {
+    *world.server("a").stop.lock().unwrap() = Duration::from_secs(30);
+    let host = start(world, config(&[("a", &[]), ("b", &[])])).await;
+    let reloading = tokio::spawn({
+        let host = host.clone();
+        async move { host.reload(config(&[("b", &[])])).await.expect("valid") }
+    });
+    until(&host, |view| view.servers["a"].state == ServerState::Shutdown).await;
+    (host, reloading)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_want_to_end_holds_up_no_later_change() {
+    let world = World::default();
+    let (host, reloading) = stubborn(&world).await;
+    let began = tokio::time::Instant::now();
+    let mut next = config(&[("b", &[]), ("c", &[])]);
+    next.servers.get_mut("b").unwrap().request_timeout = Duration::from_secs(5);
+    host.reload(next).await.expect("valid");
+    for server in ["b", "c"] {
+        until(&host, |view| {
+            view.servers.get(server).is_some_and(|s| s.state == ServerState::Ready)
+        })
+        .await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(host.view().borrow().servers.contains_key("a"), "it is seen until it is gone");
+    assert!(!reloading.is_finished(), "who took it out may wait for its end");
+    reloading.await.unwrap();
+    assert!(!host.view().borrow().servers.contains_key("a"));
+    assert_eq!((world.server("b").opens(), world.server("c").opens()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_back_before_it_is_gone_starts_when_it_is() {
+    let world = World::default();
+    let (host, reloading) = stubborn(&world).await;
+    // Back and out and back again: what only waits for its turn is started once, or never.
+    for servers in [&["a", "b"][..], &["b"], &["b", "a"]] {
+        let all: Vec<(&str, &[&str])> = servers.iter().map(|name| (*name, &[][..])).collect();
+        let _ = host.begin_reload(config(&all)).await.expect("valid");
+    }
+    assert_eq!((world.server("a").opens(), world.gone.lock().unwrap().len()), (1, 0));
+    reloading.await.unwrap();
+    until(&host, |view| view.servers.get("a").is_some_and(|a| a.state == ServerState::Ready)).await;
+    assert_eq!((world.server("a").opens(), world.server("b").opens()), (2, 1));
+    let names: Vec<String> = host.view().borrow().servers.keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["b", "a"]);
+    host.call_tool("a.echo", Value::Null).await.expect("it answers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_those_that_leave_and_starts_nobody_who_waited() {
+    let world = World::default();
+    let (host, reloading) = stubborn(&world).await;
+    let back = tokio::spawn({
+        let host = host.clone();
+        async move { host.reload(config(&[("a", &[]), ("b", &["a"])])).await }
+    });
+    until(&host, |view| view.servers["b"].state == ServerState::Waiting).await;
+    host.shutdown().await;
+    assert_eq!(world.server("a").opens(), 1);
+    assert_eq!(*world.gone.lock().unwrap(), ["b", "a"]);
+    reloading.await.unwrap();
+    back.await.unwrap().expect("it was in use");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_ends_after_those_that_need_it_although_they_were_taken_out_before() {
+    let world = World::default();
+    *world.server("api").stop.lock().unwrap() = Duration::from_secs(20);
+    let host = start(&world, config(&[("db", &[]), ("api", &["db"])])).await;
+    let first = host.begin_reload(config(&[("db", &[])])).await.expect("valid");
+    host.reload(config(&[])).await.expect("valid");
+    assert_eq!(*world.gone.lock().unwrap(), ["api", "db"]);
+    first.finished().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_cannot_be_used_changes_nothing() {
     let world = World::default();

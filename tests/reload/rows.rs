@@ -288,7 +288,7 @@ async fn a_variable_makes_the_deck_look_by_the_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn saves_during_a_reload_that_drains_a_call_are_one_reload_after_it() {
+async fn saves_while_a_removed_server_finishes_a_call_are_taken_at_once() {
     let mut running = two().await;
     let host = running.host.clone();
     let calling = tokio::spawn(async move { host.call_tool("a.slow", json!({})).await });
@@ -298,25 +298,39 @@ async fn saves_during_a_reload_that_drains_a_call_are_one_reload_after_it() {
         tokio::task::yield_now().await;
     }
     let mut facts = running.host.subscribe();
-    // Taken out while a call is in flight: the reload waits for the call, and saves go on.
-    let without = file(&[("b", entry(&running.bench, 0))]);
+    let (b, old) = (running.pid("b"), running.pid("a"));
+    // Taken out while a call is in flight: it ends when the call has, and saves go on.
+    let entry = |number| entry(&running.bench, number);
+    let without = file(&[("b", entry(0))]);
+    let with_another = file(&[("b", entry(0)), ("c", entry(9))]);
+    let back = |number| file(&[("a", entry(number)), ("b", entry(0)), ("c", entry(9))]);
+    let backs: Vec<String> = (1..=5).map(back).collect();
     std::fs::write(&running.file, without).expect("written");
     running
         .until("it is being stopped", |view| {
             view.servers.get("a").is_some_and(|a| a.state == ServerState::Shutdown)
         })
         .await;
-    let b = running.pid("b");
-    for number in 1..=5 {
-        std::fs::write(&running.file, running.text(number)).expect("written");
+    std::fs::write(&running.file, with_another).expect("written");
+    running
+        .until("another one is ready", |view| {
+            view.servers.get("c").is_some_and(|c| c.state == ServerState::Ready)
+        })
+        .await;
+    for text in backs {
+        std::fs::write(&running.file, text).expect("written");
     }
     let outcome = calling.await.expect("a task").expect("the call finished");
     assert_eq!(outcome.result["content"][0]["text"], "slow");
     running.runs(5, b).await;
-    let mut reloads = 0;
+    assert_ne!(running.pid("a"), old);
+    let mut order = Vec::new();
     while let Ok(record) = facts.try_recv() {
-        reloads += u32::from(matches!(record.fact, Fact::Reloaded { .. }));
+        let (what, of) = (record.fact.name(), record.fact.server().map(ToString::to_string));
+        if matches!(what, "serverRemoved" | "spawned") {
+            order.push(format!("{what} {}", of.unwrap_or_default()));
+        }
     }
-    assert!(reloads <= 3, "{reloads} reloads for six saves");
+    assert_eq!(order, ["spawned c", "serverRemoved a", "spawned a"], "and none of it twice");
     running.end().await;
 }

@@ -36,6 +36,8 @@ pub enum Reply {
     Slow(Duration, String),
     /// None, with the connection open.
     Park,
+    /// Events without end, this text in pieces, as often as said; then the connection stays open.
+    Flood(String, usize),
 }
 
 impl Reply {
@@ -175,6 +177,17 @@ async fn reply(mut stream: BufReader<TcpStream>, reply: Reply, keeps_open: bool)
             bytes
         }
         Reply::Park => return std::future::pending().await,
+        Reply::Flood(piece, times) => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            let mut sent = stream.write_all(head.as_bytes()).await;
+            for _ in 0..times {
+                if sent.is_ok() {
+                    sent = stream.write_all(piece.as_bytes()).await;
+                }
+            }
+            let _ = stream.read_u8().await;
+            return;
+        }
     };
     let _ = stream.write_all(&bytes).await;
     if keeps_open && !bytes.windows(14).any(|w| w == b"content-length") {

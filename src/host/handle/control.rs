@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{Diagnostic, McpConfig, ServerName};
 use crate::host::approvals::{Answer, Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
@@ -17,6 +18,21 @@ use crate::host::server::slot::Slot;
 use crate::host::supervisor::{Order, ReloadPlan};
 use crate::host::{ApprovalId, Error, ErrorCode, Fact, Timestamp};
 use crate::text::SafeText;
+
+/// A configuration that is in use while servers it has no more are still ending. Dropping it waits
+/// for nothing and takes nothing back.
+#[derive(Debug)]
+#[must_use = "`finished` waits for the servers that were taken out"]
+pub struct Reloading {
+    finished: CancellationToken,
+}
+
+impl Reloading {
+    /// Waits until the servers that were taken out are gone.
+    pub async fn finished(self) {
+        self.finished.cancelled().await;
+    }
+}
 
 impl Host {
     /// Stops every server in dependency order and waits until nothing is left. Asked again, it
@@ -173,11 +189,22 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Configuration`] when it cannot be used; the one before stays.
     pub async fn reload(&self, config: McpConfig) -> Result<(), Error> {
+        self.begin_reload(config).await?.finished().await;
+        Ok(())
+    }
+
+    /// The same without waiting for removed servers, which may take their `shutdownTimeout`: returns
+    /// when the configuration is in use, and another may be applied.
+    ///
+    /// # Errors
+    /// As [`Host::reload`].
+    pub async fn begin_reload(&self, config: McpConfig) -> Result<Reloading, Error> {
         let (done, wait) = oneshot::channel();
         let order = Order::Reload(Box::new(config), done);
         let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
         self.inner.orders.send(order).await.map_err(|_| stopping())?;
-        wait.await.unwrap_or_else(|_| Err(stopping()))
+        let finished = wait.await.unwrap_or_else(|_| Err(stopping()))?;
+        Ok(Reloading { finished })
     }
 
     /// Says what [`Host::reload`] would do with a configuration. Changes nothing.

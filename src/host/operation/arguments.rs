@@ -11,6 +11,7 @@ use crate::host::call::Validation;
 use crate::host::capabilities::{Prompt, Tool};
 use crate::host::guard;
 use crate::host::operation::Operation;
+use crate::host::operation::flight::Flight;
 use crate::host::server::session::{Desk, DeskRequest, Request};
 use crate::host::server::slot::Live;
 use crate::host::validate::{Limits, Verdict};
@@ -30,6 +31,7 @@ impl Operation {
         &mut self,
         live: &Live,
         tool: Option<&Arc<Tool>>,
+        flight: &Flight,
     ) -> Result<Checked, Error> {
         if let Request::CallTool { arguments, .. } = &mut self.request
             && arguments.is_null()
@@ -52,7 +54,7 @@ impl Operation {
         {
             return Err(error);
         }
-        let warnings = self.guard(live, arguments).await?;
+        let warnings = self.guard(live, arguments, flight).await?;
         Ok(Checked { warnings, forced })
     }
 
@@ -116,7 +118,12 @@ impl Operation {
     }
 
     /// Looks for suspicious strings and does what the policy says about them.
-    async fn guard(&self, live: &Live, arguments: &Value) -> Result<Vec<Violation>, Error> {
+    async fn guard(
+        &self,
+        live: &Live,
+        arguments: &Value,
+        flight: &Flight,
+    ) -> Result<Vec<Violation>, Error> {
         let policy = &live.config.guard;
         let mode = policy.tools.get(&*self.target).copied().unwrap_or(policy.default);
         if mode == GuardMode::Off || !matches!(self.request, Request::CallTool { .. }) {
@@ -135,7 +142,17 @@ impl Operation {
         let allowed = match mode {
             GuardMode::Off | GuardMode::Warn => true,
             GuardMode::Deny => false,
-            GuardMode::Ask => self.ask_about(arguments, &warnings).await,
+            GuardMode::Ask => {
+                let _held = flight.hold(&self.deck.clock);
+                tokio::select! {
+                    biased;
+                    // Dropping the question withdraws it.
+                    () = self.options.cancel.cancelled() => {
+                        return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
+                    }
+                    allowed = self.ask_about(arguments, &warnings) => allowed,
+                }
+            }
         };
         if allowed {
             return Ok(warnings);

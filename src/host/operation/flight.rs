@@ -73,6 +73,14 @@ impl Flight {
         waited(*self.waiting.borrow(), clock)
     }
 
+    /// A person is asked about it before it is sent; until the guard is dropped its clock stands
+    /// still.
+    pub(super) fn hold(&self, clock: &Clock) -> Holding<'_> {
+        let now = clock.now();
+        self.waiting.send_modify(|waiting| waiting.since = Some(now));
+        Holding { flight: self, began: Instant::now() }
+    }
+
     /// What takes its progress in.
     pub(super) fn sink(&self) -> Arc<dyn ProgressSink> {
         Arc::clone(&self.row) as Arc<dyn ProgressSink>
@@ -114,6 +122,22 @@ impl Drop for Flight {
 fn waited(waiting: Waiting, clock: &Clock) -> Duration {
     let running = waiting.since.map(|since| clock.now().since(since)).unwrap_or_default();
     waiting.total + running
+}
+
+/// Time that a person takes.
+pub(super) struct Holding<'a> {
+    flight: &'a Flight,
+    began: Instant,
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        let span = self.began.elapsed();
+        self.flight.waiting.send_modify(|waiting| {
+            waiting.total += span;
+            waiting.since = None;
+        });
+    }
 }
 
 /// Overflow policy of the caller's channel: the newest is dropped when it is full.

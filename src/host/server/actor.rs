@@ -40,8 +40,9 @@ pub enum Command {
     /// Another configuration, and what to say of it; restarts, starts or stops the server
     /// accordingly.
     Reconfigure(Arc<ServerConfig>, SafeText, oneshot::Sender<()>),
-    /// The same configuration at another place of its file.
-    Moved(Arc<ServerConfig>),
+    /// The same configuration at another place of its file, or with other settings that need no
+    /// restart; answered when it is in place.
+    Moved(Arc<ServerConfig>, oneshot::Sender<()>),
     /// A request timed out on the session of this generation.
     TimedOut(u64, SafeText),
     /// Fetch the lists again; answered when they are there.
@@ -182,9 +183,10 @@ impl Actor {
                 self.reconfigure(config, reason).await;
                 let _ = done.send(());
             }
-            Command::Moved(config) => {
+            Command::Moved(config, done) => {
                 self.config = Arc::clone(&config);
                 self.slot.publish(|live| live.config = config);
+                let _ = done.send(());
             }
             Command::TimedOut(generation, reason) if generation == self.generation => {
                 self.give(Input::TimedOut(reason)).await;

@@ -6,3 +6,4 @@ pub mod http;
 pub mod lines;
 pub mod outbox;
 pub mod pipe;
+mod unasked;

@@ -1,13 +1,18 @@
 //! Applying another configuration (requirement C8): what did not change is not touched, what
 //! changed or left is drained, and a server that takes the place of another waits for its end.
+//!
+//! A configuration is in use when this returns; servers that were taken out may take their time to
+//! end, and nobody but those that take their place waits for that: the next change least of all.
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
+use super::leaving::{Gone, Told};
 use super::plan::{ReloadPlan, restart_reason};
 use super::{Supervisor, check, loaded, new_slot};
-use crate::config::{McpConfig, ServerName, TransportConfig};
+use crate::config::{McpConfig, ServerName};
 use crate::host::deck::Slots;
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
@@ -16,33 +21,54 @@ use crate::host::{Error, Fact};
 use crate::text::SafeText;
 
 /// A server that is new in the deck.
-type Fresh = (Arc<Slot>, mpsc::Receiver<Command>);
+pub(super) type Fresh = (Arc<Slot>, mpsc::Receiver<Command>);
 
 impl Supervisor {
-    /// Applies another configuration.
-    pub(super) async fn reload(&mut self, config: McpConfig) -> Result<(), Error> {
+    /// Takes another configuration into use; what it gives fires when the servers that were taken
+    /// out are gone, and those that took their place on their way.
+    pub(super) async fn reload(&mut self, config: McpConfig) -> Result<CancellationToken, Error> {
         check(&config)?;
-        let plan = ReloadPlan::between(&self.config, &config);
-        let removed = SafeText::line("stopping: it was taken out of the configuration");
-        let leaving = self.stop(&plan.removed, &Input::Retire(Next::Leave, removed));
-        let before = std::mem::replace(&mut self.config, config);
-        self.deck.facts.record(loaded(&self.config)).await;
-        let fresh = self.arrange(&plan);
-        let (successors, others): (Vec<Fresh>, Vec<Fresh>) =
-            fresh.into_iter().partition(|(slot, _)| succeeds(slot, &before, &plan.removed));
-        self.bring_up(others).await;
-        self.change(&plan).await;
-        leaving.await;
-        self.reap().await;
-        for name in &plan.removed {
-            self.forget(name).await;
+        let done = CancellationToken::new();
+        let told: Told = Arc::new(done.clone().drop_guard());
+        // Who still waits for its turn is planned anew.
+        for heir in self.leaving.heirs.drain(..) {
+            self.config.servers.shift_remove(&heir.fresh.0.name);
         }
-        self.bring_up(successors).await;
-        self.crew.follow(&self.deck);
+        let plan = ReloadPlan::between(&self.config, &config);
+        let reason = SafeText::line("stopping: it was taken out of the configuration");
+        for (name, end) in self.stops(&plan.removed, &Input::Retire(Next::Leave, reason)) {
+            if let Some(was) = self.config.servers.get(&name) {
+                self.leaving.add(was.clone(), end, Arc::clone(&told));
+            }
+        }
+        self.config = config;
+        self.deck.facts.record(loaded(&self.config)).await;
+        for fresh in self.arrange(&plan) {
+            if let Some(fresh) = self.leaving.hold_back(fresh, &told) {
+                self.bring_up(fresh).await;
+            }
+        }
+        self.change(&plan).await;
+        self.follow_sources();
         let ReloadPlan { added, removed, changed, kept } = plan;
         self.deck.facts.record(Fact::Reloaded { added, removed, changed, kept }).await;
         self.deck.facts.flush().await;
-        Ok(())
+        Ok(done)
+    }
+
+    /// A server that was taken out is gone.
+    pub(super) async fn left(&mut self, gone: Gone) {
+        self.reap().await;
+        self.forget(&gone.name).await;
+        let heirs = self.leaving.gone(&gone.name);
+        let mut told = vec![gone.told];
+        for (fresh, of) in heirs {
+            self.bring_up(fresh).await;
+            told.push(of);
+        }
+        self.follow_sources();
+        self.deck.facts.flush().await;
+        drop(told);
     }
 
     /// Puts the slots of the new configuration in place, in file order; gives the new ones.
@@ -65,11 +91,9 @@ impl Supervisor {
         fresh
     }
 
-    async fn bring_up(&mut self, fresh: Vec<Fresh>) {
-        for (slot, commands) in fresh {
-            self.introduce(&slot).await;
-            self.spawn(slot, commands);
-        }
+    async fn bring_up(&mut self, (slot, commands): Fresh) {
+        self.introduce(&slot).await;
+        self.spawn(slot, commands);
     }
 
     /// Hands every server that stays its new entry.
@@ -88,29 +112,19 @@ impl Supervisor {
         }
         for name in &plan.kept {
             if let Some((slot, config)) = of(name)
-                && slot.live().config.at != config.at
+                && slot.live().config != config
             {
-                let _ = slot.commands.send(Command::Moved(config)).await;
+                let (done, taken) = oneshot::channel();
+                if slot.commands.send(Command::Moved(config, done)).await.is_ok() {
+                    let _ = taken.await;
+                }
             }
         }
     }
 
-    async fn forget(&self, name: &ServerName) {
+    pub(super) async fn forget(&self, name: &ServerName) {
         self.deck.facts.record(Fact::ServerRemoved { server: name.clone() }).await;
         let reason = SafeText::line("the server was removed");
         self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| key.server == *name);
     }
-}
-
-/// Whether a new server is one of the removed ones under another name. Both at once could want
-/// the same port or file, so it waits for the other's end.
-fn succeeds(slot: &Slot, before: &McpConfig, removed: &[ServerName]) -> bool {
-    let now = &slot.live().config.transport;
-    let left = removed.iter().filter_map(|name| before.servers.get(name));
-    left.into_iter().any(|old| match (&old.transport, now) {
-        (TransportConfig::Stdio(old), TransportConfig::Stdio(now)) => {
-            old.command == now.command && old.args == now.args
-        }
-        (old, now) => old == now,
-    })
 }

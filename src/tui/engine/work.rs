@@ -338,8 +338,9 @@ impl Work {
         let Some(host) = self.host.clone() else { return self.begin(config).await };
         self.mask(&config);
         self.send(EngineEvent::Loaded(Arc::new(config.clone()), self.texts())).await;
-        match host.reload(config.clone()).await {
-            Ok(()) => self.running = Some(config),
+        // A server that was taken out and does not want to end holds up no later change.
+        match host.begin_reload(config.clone()).await {
+            Ok(_) => self.running = Some(config),
             Err(error) => {
                 tracing::warn!(%error, "the changed configuration was not applied");
                 host.reject_config(error.diagnostics.clone());

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 
 use super::lines::{Line, Lines};
 use super::outbox::{Outbox, SendError};
-use crate::host::server::allowance::Allowance;
+use super::unasked::Unasked;
 use crate::host::server::wire::tap::{Delivery, Tap};
 
 /// The transport.
@@ -26,20 +25,16 @@ pub struct Pipe {
     ready: VecDeque<Delivery>,
     ended: bool,
     /// What may still be read that nobody asked for.
-    unasked: Allowance,
+    unasked: Unasked,
     /// Bytes read and not yet accounted for: they may belong to an answer.
     open: usize,
     /// When reading goes on.
     paused: Option<Instant>,
-    /// How long it has been held back in all.
-    held: Duration,
 }
 
 impl Pipe {
     /// Lines without a delivery that are looked at before other tasks get their turn.
     const AT_ONCE: usize = 64;
-    /// What is held back for longer than this is told: one line too large is no flood.
-    const FLOOD: Duration = Duration::from_secs(1);
 
     /// A transport that reads `read` and writes through `outbox`.
     pub fn new(
@@ -54,10 +49,9 @@ impl Pipe {
             outbox,
             ready: VecDeque::new(),
             ended: false,
-            unasked: Allowance::of_bytes(),
+            unasked: Unasked::default(),
             open: 0,
             paused: None,
-            held: Duration::ZERO,
         }
     }
 
@@ -80,13 +74,8 @@ impl Pipe {
         let known = self.open.saturating_sub(unknown);
         self.open -= known;
         let unasked = known.saturating_sub(self.tap.take_answered());
-        if let Some(pause) = self.unasked.spend(unasked as f64) {
-            self.paused = Some(Instant::now() + pause);
-            self.held += pause;
-            if self.held >= Self::FLOOD {
-                self.tap.floods();
-            }
-        }
+        let pause = self.unasked.spend(unasked, &self.tap);
+        self.paused = pause.map(|pause| Instant::now() + pause);
     }
 
     fn take(&mut self, line: Line) {

@@ -1,8 +1,9 @@
 //! The HTTP client under rmcp's worker: reqwest with rustls and ring, and errors spelled out.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::{Arc, Once};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
 
 use futures::stream::BoxStream;
 use http::header::{ACCEPT, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -16,8 +17,10 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use super::{Held, events, tls};
+use crate::host::server::allowance::Allowance;
+use crate::host::server::transport::unasked::Unasked;
 use crate::host::server::wire::exchange::cut;
-use crate::host::server::wire::tap::Tap;
+use crate::host::server::wire::tap::{Delivery, Tap};
 use crate::text::SafeText;
 
 pub(super) type Failed = StreamableHttpError<HttpFailure>;
@@ -60,6 +63,21 @@ pub struct HttpClient {
     pub(super) http: reqwest::Client,
     pub(super) tap: Arc<Tap>,
     pub(super) held: Arc<Held>,
+    pace: Arc<Mutex<Pace>>,
+}
+
+/// How fast a server may make the host work, all streams of its session together.
+struct Pace {
+    unasked: Unasked,
+    /// Streams that may be opened: a server that closes each at once, with `retry: 0` or by
+    /// breaking it, is asked for the next one as fast as it does that.
+    streams: Allowance,
+}
+
+impl Pace {
+    /// Streams a second, in the long run and at once. Servers that answer by polling (2025-11-25,
+    /// `retry`) close one per call every few hundred milliseconds.
+    const STREAMS: (f64, f64) = (50.0, 100.0);
 }
 
 impl HttpClient {
@@ -86,7 +104,35 @@ impl HttpClient {
         let http = builder
             .build()
             .map_err(|error| HttpFailure::plain(format!("HTTP cannot be set up: {error}")))?;
-        Ok(Self { http, tap, held })
+        let streams = Allowance::new(Pace::STREAMS.0, Pace::STREAMS.1);
+        let pace = Arc::new(Mutex::new(Pace { unasked: Unasked::default(), streams }));
+        Ok(Self { http, tap, held, pace })
+    }
+
+    /// Shows a message to the tap; gives how many bytes of it were an answer.
+    pub(super) fn show(&self, text: &[u8], out: &mut VecDeque<Delivery>) -> usize {
+        // The tap counts for the whole connection: one stream after the other.
+        let _turn = self.pace();
+        self.tap.line(text, out);
+        self.tap.take_answered()
+    }
+
+    /// So many bytes came that nobody asked for; gives how long to wait before more is read.
+    pub(super) fn spend(&self, unasked: usize) -> Option<Duration> {
+        // What was asked for does not wait for what another stream has used up.
+        if unasked == 0 { None } else { self.pace().unasked.spend(unasked, &self.tap) }
+    }
+
+    /// Waits for its turn to open a stream.
+    async fn may_open(&self) {
+        let pause = self.pace().streams.spend(1.0);
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends a request and notes its status.
@@ -216,6 +262,7 @@ impl StreamableHttpClient for HttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
         let _ = auth_header;
+        self.may_open().await;
         let mut request = self.http.get(uri.as_ref()).header(ACCEPT, "text/event-stream");
         if let Some(last) = last_event_id {
             request = request.header(LAST_EVENT, last);

@@ -1,6 +1,8 @@
-//! Server-sent events (WHATWG HTML, section 9.2) with a cap, every one of them shown to the tap.
+//! Server-sent events (WHATWG HTML, section 9.2) with a cap, every one of them shown to the tap. What
+//! nobody asked for is read at a limited rate.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -30,6 +32,10 @@ struct Events {
     /// The request whose answer this stream is for.
     request: Option<i64>,
     ended: bool,
+    /// Bytes read and not yet accounted for: they may belong to an answer.
+    open: usize,
+    /// Bytes of answers since the last account.
+    answered: usize,
 }
 
 /// The events of a response, as stand-ins.
@@ -49,6 +55,8 @@ pub(super) fn stream(
         ready: VecDeque::new(),
         request,
         ended: false,
+        open: 0,
+        answered: 0,
     };
     futures::stream::unfold(events, |mut events| async move {
         let next = events.next().await?;
@@ -80,16 +88,31 @@ impl Events {
             if !self.ready.is_empty() {
                 continue;
             }
+            if let Some(pause) = self.account() {
+                tokio::time::sleep(pause).await;
+            }
             match self.lines.fill().await {
                 // An event without its empty line is incomplete and not dispatched.
                 Ok(0) => self.ended = true,
-                Ok(read) => self.client.tap.arrived(read),
+                Ok(read) => {
+                    self.open += read;
+                    self.client.tap.arrived(read);
+                }
                 Err(error) => {
                     self.ended = true;
                     return Some(Err(SseError::Body(Box::new(error))));
                 }
             }
         }
+    }
+
+    /// Accounts for what was read, as far as it is known what it was; gives how long to wait.
+    fn account(&mut self) -> Option<Duration> {
+        let over = self.over.is_some() || self.lines.is_skipping();
+        let unknown = if over { 0 } else { self.lines.unfinished() + self.data.len() };
+        let known = self.open.saturating_sub(unknown);
+        self.open -= known;
+        self.client.spend(known.saturating_sub(std::mem::take(&mut self.answered)))
     }
 
     fn line(&mut self, line: Line) {
@@ -144,7 +167,7 @@ impl Events {
                     self.client.tap.unanswered(id, &reason, &mut out);
                 }
             }
-            None => self.client.tap.line(&data, &mut out),
+            None => self.answered += self.client.show(&data, &mut out),
         }
         for delivery in out {
             self.ready.push_back(event(&self.client.held, delivery));

@@ -96,7 +96,7 @@ impl HttpClient {
                     .iter()
                     .map(|b| if matches!(b, b'\n' | b'\r') { b' ' } else { *b })
                     .collect();
-                self.tap.line(&one_line, &mut out);
+                self.show(&one_line, &mut out);
             }
             Body::TooLong { head, total } => self.tap.oversized(head, b"", *total, &mut out),
         }
