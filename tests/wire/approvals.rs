@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
-use mcpdeck::host::approvals::Settlement;
-use mcpdeck::host::{Answer, ApprovalId, CallOptions, ErrorCode, Fact, Host, HostView, Origin};
+use mcpdeck::config::{ApprovalRule, McpConfig, ServerConfig, StdioConfig, TransportConfig};
+use mcpdeck::host::approvals::{Decider, RuleKind, SessionRule, Settlement};
+use mcpdeck::host::{
+    Answer, ApprovalId, CallOptions, ErrorCode, Fact, Host, HostView, Origin, PendingRequest,
+};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +24,11 @@ struct Stage {
     calls: BTreeMap<u64, CancellationToken>,
     /// Requests whose session died or was closed.
     orphaned: Vec<u64>,
-    cancelled: Vec<u64>,
+    /// The call of each request, as the wire names it.
+    wire: BTreeMap<u64, serde_json::Value>,
+    /// What was open when a person last looked at all of it.
+    looked_at: Vec<(ApprovalId, u64)>,
+    config: McpConfig,
     view: tokio::sync::watch::Receiver<Arc<HostView>>,
 }
 
@@ -42,7 +48,7 @@ async fn stage(modern: bool) -> Stage {
     let mut config = McpConfig::default();
     config.servers.insert("s".into(), server);
     let host = Host::builder()
-        .config(config)
+        .config(config.clone())
         .connector(world.clone())
         .person_answers()
         .initialize()
@@ -55,7 +61,9 @@ async fn stage(modern: bool) -> Stage {
         next: 1,
         calls: BTreeMap::new(),
         orphaned: Vec::new(),
-        cancelled: Vec::new(),
+        wire: BTreeMap::new(),
+        looked_at: Vec::new(),
+        config,
         view,
     }
 }
@@ -96,6 +104,7 @@ impl Stage {
         self.calls.insert(n, self.call());
         self.breathe().await;
         let call = self.world.seen.lock().unwrap().calls.pop();
+        self.wire.extend(call.clone().map(|id| (n, id)));
         let message = match call {
             Some(id) if self.world.modern => {
                 let mut inputs = serde_json::Map::new();
@@ -131,7 +140,6 @@ impl Stage {
             }
             Op::Cancel(which) => {
                 let Some((_, n)) = self.pick(which) else { return };
-                self.cancelled.push(n);
                 if self.world.modern {
                     self.calls[&n].cancel();
                 } else {
@@ -140,6 +148,41 @@ impl Stage {
                     let notice = json!({"jsonrpc": "2.0", "method": method, "params": params});
                     self.tell(Do::Send(notice)).await;
                 }
+            }
+            Op::GiveUp(which) => {
+                if let Some((_, n)) = self.pick(which) {
+                    self.calls[&n].cancel();
+                }
+            }
+            Op::Finish(which) => {
+                let Some((_, n)) = self.pick(which).filter(|_| !self.world.modern) else { return };
+                let Some(id) = self.wire.remove(&n) else { return };
+                let result = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+                self.tell(Do::Send(result)).await;
+            }
+            Op::DenyAll => {
+                let number = |request: &PendingRequest| request.params["n"].as_u64().unwrap();
+                let now =
+                    self.view.borrow().pending.iter().map(|(id, r)| (*id, number(r))).collect();
+                // What is denied is what was seen then: some of it may be over.
+                for (id, n) in std::mem::replace(&mut self.looked_at, now) {
+                    let answer = Answer::Refuse { code: -1, message: format!("person {n}") };
+                    let _ = self.host.answer(id, answer);
+                }
+            }
+            Op::Rule(which) => {
+                let kinds = [RuleKind::Sampling, RuleKind::Elicitation];
+                let kind = kinds[usize::from(which) % 2];
+                let canned = ApprovalRule::Canned(json!({"action": "accept", "ruled": true}));
+                let left = Some(u32::from(which) % 4);
+                let rule = (which < 200).then_some(SessionRule { rule: canned, left });
+                let _ = self.host.set_approval_rule(&"s".into(), kind, rule);
+            }
+            Op::Remove => {
+                self.orphaned.extend(1..self.next);
+                let _ = self.host.reload(McpConfig::default()).await;
+                assert!(self.view.borrow().pending.is_empty(), "its requests go with the server");
+                let _ = self.host.reload(self.config.clone()).await;
             }
             Op::Extend(which) => {
                 if let Some((id, _)) = self.pick(which) {
@@ -184,16 +227,20 @@ impl Stage {
             assert_eq!(ends.len(), 1, "request {n} ended {ends:?}");
             let replies = seen.replies.get(n).map_or(&[][..], Vec::as_slice);
             assert!(replies.len() <= 1, "request {n} was answered {replies:?}");
-            let by_person = replies.iter().any(|reply| reply.to_string().contains("person"));
+            let says = |word: &str| replies.iter().any(|reply| reply.to_string().contains(word));
             match &ends[0] {
-                Settlement::Answered { .. } => {
+                Settlement::Answered { by, .. } => {
                     let lost = self.orphaned.contains(n) || self.world.modern;
-                    assert!(lost || by_person, "request {n} was settled, not answered");
+                    let word = if *by == Decider::Person { "person" } else { "ruled" };
+                    assert!(lost || says(word), "request {n} was settled, not answered");
                 }
                 Settlement::Withdrawn { reason } => {
-                    assert!(!by_person, "request {n} was answered after: {reason}");
-                    let late = reason.contains("in time");
-                    assert!(late || replies.is_empty(), "request {n}: {reason}, {replies:?}");
+                    let decided = says("person") || says("ruled");
+                    assert!(!decided, "request {n} was answered after: {reason}");
+                    // Who still waits is told that nobody decided.
+                    let told = ["in time", "call that asked is over"];
+                    let told = told.iter().any(|why| reason.contains(why));
+                    assert!(told || replies.is_empty(), "request {n}: {reason}, {replies:?}");
                 }
             }
         }
@@ -204,8 +251,19 @@ impl Stage {
 enum Op {
     Ask(u8),
     Answer(u8, u8),
+    /// The server takes it back; in the modern era the caller gives its call up.
     Cancel(u8),
+    /// The caller gives up the call during which it asks.
+    GiveUp(u8),
+    /// The server answers that call, whatever is open.
+    Finish(u8),
+    /// Deny everything that is open, as it was when that was asked.
+    DenyAll,
+    /// A rule of the session for the next ones.
+    Rule(u8),
     Extend(u8),
+    /// The file is read again: without the server, and with it.
+    Remove,
     Die,
     Restart,
     Wait(u8),
@@ -217,7 +275,12 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => any::<u8>().prop_map(Op::Ask),
         6 => (any::<u8>(), any::<u8>()).prop_map(|(which, how)| Op::Answer(which, how)),
         4 => any::<u8>().prop_map(Op::Cancel),
+        2 => any::<u8>().prop_map(Op::GiveUp),
+        2 => any::<u8>().prop_map(Op::Finish),
+        1 => Just(Op::DenyAll),
+        1 => any::<u8>().prop_map(Op::Rule),
         1 => any::<u8>().prop_map(Op::Extend),
+        1 => Just(Op::Remove),
         1 => Just(Op::Die),
         1 => Just(Op::Restart),
         2 => (0u8..200).prop_map(Op::Wait),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use mcpdeck::host::approvals::{Answer, RequestKind};
+use mcpdeck::host::capabilities::ListKind;
 use mcpdeck::host::server::session::Request;
 use mcpdeck::host::{CallId, ErrorCode, FindingKind};
 use serde_json::{Value, json};
@@ -138,6 +139,51 @@ async fn unasked_and_too_many_requests_are_refused_and_counted() {
         asked += 1;
     }
     assert_eq!(asked, 32);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hosts_own_requests_are_no_reason_to_ask_a_person() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let listing = connected.session.list(ListKind::Tools);
+    let listing = tokio::spawn(listing);
+    let request = peer.expect("tools/list").await;
+    for n in 0..500 {
+        peer.send(ask(json!(n), "sampling/createMessage", json!({"includeContext": "allServers"})))
+            .await;
+    }
+    for _ in 0..500 {
+        assert_eq!(peer.recv().await["error"]["code"], -32600);
+    }
+    assert!(rig.asked.try_recv().is_err(), "none comes before a person");
+    let found = rig.findings().await;
+    assert_eq!(found.iter().map(|f| f.count).sum::<u64>(), 500);
+    // Roots cost nobody anything: servers ask for them while they start.
+    peer.send(ask(json!("roots"), "roots/list", json!({}))).await;
+    assert_eq!(rig.asked.recv().await.unwrap().kind, RequestKind::Roots);
+    peer.reply(&request, json!({"tools": []})).await;
+    listing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_takes_its_questions_with_it() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let (one, two) = (call(1), call(2));
+    let _one = start(&connected, echo("a"), one.context);
+    peer.expect("tools/call").await;
+    peer.send(ask(json!("of one"), "elicitation/create", json!({}))).await;
+    let of_one = rig.asked.recv().await.unwrap();
+    let _two = start(&connected, echo("b"), two.context);
+    peer.expect("tools/call").await;
+    peer.send(ask(json!("of either"), "elicitation/create", json!({}))).await;
+    let of_either = rig.asked.recv().await.unwrap();
+    one.cancel.cancel();
+    of_one.withdrawn.cancelled().await;
+    assert_eq!(peer.recv().await["method"], "notifications/cancelled");
+    assert!(!of_either.withdrawn.is_cancelled(), "the other call may be the one that asks");
+    two.cancel.cancel();
+    of_either.withdrawn.cancelled().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,13 +80,25 @@ impl ClientHandler for Client {
             params: asked.params,
             bytes: asked.bytes,
             deferred: false,
-            withdrawn,
+            withdrawn: withdrawn.clone(),
             claim: Arc::clone(&asked.claim),
         });
         // Where it cannot be told which call asks, the clocks of all stand still: none may run out
         // while a person thinks about what may be its question.
         let waiting = during.map_or_else(|| self.tap.in_flight(), |during| vec![during]);
         let held: Vec<_> = waiting.iter().map(Operation::hold).collect();
+        let answer = async {
+            tokio::pin!(answer);
+            tokio::select! {
+                biased;
+                answer = &mut answer => answer,
+                // The desk takes it back from the person and says what the server is told.
+                () = all_given_up(&waiting) => {
+                    withdrawn.cancel();
+                    answer.await
+                }
+            }
+        };
         let answer = tokio::select! {
             biased;
             () = context.ct.cancelled() => None,
@@ -105,6 +117,17 @@ impl ClientHandler for Client {
             // Nothing is sent for it any more: rmcp drops the answer of a cancelled request.
             None => Err(ErrorData::new(ErrorCode(-32800), "cancelled", None)),
         }
+    }
+}
+
+/// Ends when nobody waits for any of these calls any more: what a server asked during them has no
+/// purpose left.
+async fn all_given_up(calls: &[Arc<Operation>]) {
+    if calls.is_empty() {
+        return std::future::pending().await;
+    }
+    for call in calls {
+        call.given_up().await;
     }
 }
 

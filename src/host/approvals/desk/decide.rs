@@ -37,7 +37,7 @@ pub(super) async fn decide(desk: Arc<ApprovalDesk>, asked: DeskRequest) -> Answe
         // Nobody is asked: no screen is to show it as waiting, not even for a moment.
         open.arrived_and_decided();
         let how = describe(&asked.kind, &answer);
-        return if open.answered(by, how) { answer } else { refusal(&asked.kind, "withdrawn") };
+        return if open.answered(by, how) { answer } else { dismissal(&asked.kind, "withdrawn") };
     }
     let may_park = asked.kind != RequestKind::Roots;
     let began = Instant::now();
@@ -50,15 +50,15 @@ pub(super) async fn decide(desk: Arc<ApprovalDesk>, asked: DeskRequest) -> Answe
         verdict = verdict => verdict,
         () = asked.withdrawn.cancelled() => {
             open.withdrawn("the call that asked is over");
-            return refusal(&asked.kind, "withdrawn");
+            return dismissal(&asked.kind, "the call that asked is over");
         }
         () = run_out(began, &mut patience) => {
             open.withdrawn("nobody answered in time");
-            return refusal(&asked.kind, "nobody answered in time");
+            return dismissal(&asked.kind, "nobody answered in time");
         }
     };
     let how = describe(&asked.kind, &answer);
-    if open.answered(by, how) { answer } else { refusal(&asked.kind, "withdrawn") }
+    if open.answered(by, how) { answer } else { dismissal(&asked.kind, "withdrawn") }
 }
 
 /// Ends when the time is over, which may be put off meanwhile.
@@ -175,6 +175,17 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
         RequestKind::Other(method) => {
             refuse(METHOD_NOT_FOUND, &format!("`{method}` is not available here"))
         }
+    }
+}
+
+/// What the server is told when nobody decided: `cancel` is elicitation's word for a person who went
+/// away without a choice (client features, elicitation, response actions).
+fn dismissal(kind: &RequestKind, why: &str) -> Answer {
+    match kind {
+        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+            Answer::Result(json!({"action": "cancel"}))
+        }
+        _ => refusal(kind, why),
     }
 }
 

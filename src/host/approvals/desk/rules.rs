@@ -149,6 +149,8 @@ impl ApprovalDesk {
 
     /// Sets or takes back (`None`) a rule of this session. Requests that are open keep waiting.
     pub fn set_rule(&self, server: &ServerName, kind: RuleKind, rule: Option<SessionRule>) {
+        // "The next none" is no rule.
+        let rule = rule.filter(|rule| rule.left != Some(0));
         let mut inner = self.lock();
         let rules = &mut inner.servers.entry(server.clone()).or_default().session;
         match rule.clone() {

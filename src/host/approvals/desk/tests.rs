@@ -292,6 +292,35 @@ async fn more_requests_in_a_minute_than_allowed_are_refused_counted_and_told_tog
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_form_nobody_decided_on_is_cancelled_not_declined() {
+    let rig = Rig::new(None, Person::Present);
+    let cancelled = Answer::Result(json!({"action": "cancel"}));
+    assert_eq!(rig.ask(RequestKind::Elicitation).0.await, cancelled, "nobody answered in time");
+    let (asking, withdrawn) = rig.ask(RequestKind::UrlElicitation);
+    let asking = tokio::spawn(asking);
+    rig.pending(1).await;
+    withdrawn.cancel();
+    assert_eq!(asking.await.expect("no panic"), cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn roots_asked_for_without_end_are_bounded_and_counted_too() {
+    let rig = Rig::new(None, Person::Present);
+    let mut entry = config(ApprovalRules::default());
+    entry.wire.approvals_per_minute = 100;
+    rig.desk.0.configure(&entry);
+    let mut refused = 0;
+    for _ in 0..500 {
+        refused += u64::from(matches!(rig.ask(RequestKind::Roots).0.await, Answer::Refuse { .. }));
+    }
+    assert_eq!(refused, 400);
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    rig.ask(RequestKind::Roots).0.await;
+    let view = rig.view().await;
+    assert_eq!(view.servers[&ServerName::new("s")].refused_requests, 400);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_was_first_is_the_end_of_it_and_so_is_a_withdrawal() {
     let rig = Rig::new(None, Person::Present);
     for answered_first in [true, false] {

@@ -108,7 +108,11 @@ impl Abandon<'_> {
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
-        if self.armed && self.core.tap.abandon(self.id, self.exchange, self.why) {
+        if !self.armed {
+            return;
+        }
+        self.exchange.operation.give_up();
+        if self.core.tap.abandon(self.id, self.exchange, self.why) {
             self.core.send_cancelled(self.id, self.why);
         }
     }

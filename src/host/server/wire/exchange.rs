@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::host::server::session::{ByteCount, ProgressSink, RequestContext, Waiting};
 use crate::host::{CallId, Clock, Error, Progress};
@@ -27,6 +28,7 @@ pub struct Operation {
     state: Mutex<State>,
     waiting: Option<watch::Sender<Waiting>>,
     progress: Option<Mutex<Gate>>,
+    given_up: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +82,18 @@ impl Operation {
             state: Mutex::default(),
             waiting: None,
             progress: None,
+            given_up: CancellationToken::new(),
         }
+    }
+
+    /// Nobody waits for its result any more: cancelled, out of time, its caller gone.
+    pub fn give_up(&self) {
+        self.given_up.cancel();
+    }
+
+    /// Ends when nobody waits for its result any more; never when the result came.
+    pub async fn given_up(&self) {
+        self.given_up.cancelled().await;
     }
 
     /// Patience left of `timeout` since the last sign of life and of `max_total` since the start,

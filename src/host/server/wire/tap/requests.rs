@@ -116,9 +116,14 @@ impl Tap {
             let message = format!("`{}` as a request does not exist in this version", safe(method));
             return Verdict::Refuse(FindingKind::NotAllowed, -32601, message);
         }
+        // Sampling and elicitation happen nested inside other features of a server (client
+        // features, sampling; spelt out as a MUST by SEP-2260): inside what somebody called. The
+        // host's own requests (`initialize`, the lists, `ping`) ask for nothing that could need a
+        // person, and one of them is in flight whenever a server starts. `roots/list` costs nobody
+        // anything, and servers ask for it as soon as they are initialized: it passes.
         let needs_cause = matches!(method, "sampling/createMessage" | "elicitation/create");
-        if needs_cause && state.pending.is_empty() {
-            let message = format!("`{}` without any request of the host in flight", safe(method));
+        if needs_cause && state.calls().next().is_none() {
+            let message = format!("`{}` while no call is in flight", safe(method));
             return Verdict::Refuse(FindingKind::NotAllowed, -32600, message);
         }
         if state.open.len() >= most {
