@@ -58,11 +58,67 @@ fn a_call_types_its_arguments_by_the_schema_and_prints_one_object() {
     assert_eq!(done.code, Some(0), "{done:?}");
     let object = done.json();
     let keys: Vec<&String> = object.as_object().expect("an object").keys().collect();
-    assert_eq!(keys, ["server", "tool", "result", "error", "durationMs", "waitingMs"]);
+    assert_eq!(keys, ["server", "tool", "result", "error", "durationMs", "waitingMs", "denied"]);
     let text = object["result"]["content"][0]["text"].as_str().expect("text");
     let sent: Value = serde_json::from_str(text).expect("JSON");
     assert_eq!(sent, json!({"a": 1, "b": 2.5, "note": "7"}));
     assert_eq!((&object["server"], &object["error"]), (&json!("calc"), &Value::Null));
+}
+
+/// A server that asks for a colour, then for words, wherever it is asked for something.
+fn asking() -> Bench {
+    let bench = Bench::new();
+    let form = json!({"type": "object", "properties": {"colour": {"type": "string"}}});
+    let colour = json!({"ask": {"method": "elicitation/create", "as": "form",
+        "params": {"message": "Which colour?", "requestedSchema": form}}});
+    let said = json!([{"role": "user", "content": {"type": "text", "text": "Name it."}}]);
+    let words = json!({"ask": {"method": "sampling/createMessage", "as": "words",
+        "params": {"messages": said, "maxTokens": 9}}});
+    let told = "${saved.form.result.action} ${saved.form.result.content.colour:-nothing}, \
+                ${saved.words.result.content.text:-no words}";
+    let block = json!({"type": "text", "text": told});
+    let script = json!({
+        "tools": [{"name": "paint", "description": "Paints.", "inputSchema": {"type": "object"}}],
+        "calls": {"paint": [colour, words, {"text": told}]},
+        "prompts": [{"name": "look", "description": "Looks."}],
+        "gets": {"look": [colour, words,
+            {"answer": {"messages": [{"role": "user", "content": block}]}}]},
+        "resources": [{"uri": "note://one", "name": "one"}],
+        "reads": {"note://one": [colour, words,
+            {"answer": {"contents": [{"uri": "note://one", "text": told}]}}]},
+    });
+    bench.servers(&json!({"s": bench.mock("s", &script, &json!({}))}));
+    bench
+}
+
+#[test]
+fn what_a_server_asks_for_is_answered_from_a_file_and_what_nothing_fits_is_denied_and_told() {
+    let bench = asking();
+    let answers = json!({"answers": [
+        {"server": "s", "kind": "elicitation", "matches": "colour", "accept": {"colour": "red"}},
+        {"server": "other", "text": "not for this one"}]});
+    bench.write("answers.json", &answers.to_string());
+    let refused = "s asked for sampling/createMessage and was refused";
+    for what in [["call", "s.paint"], ["prompt", "s.look"], ["read", "note://one"]] {
+        let with = [&what[..], &["--answers", "answers.json"]].concat();
+        let done = run(&bench, &with);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(done.stdout.contains("accept red, no words"), "{done:?}");
+        assert!(done.stderr.contains(refused), "{done:?}");
+        assert!(!done.stderr.contains("elicitation"), "only what was denied: {done:?}");
+        let done = run(&bench, &[&with[..], &["--json"]].concat());
+        assert_eq!(done.json()["denied"], json!(["sampling/createMessage"]), "{done:?}");
+        // Without a file everything is denied, in the words of the specification.
+        let done = run(&bench, &[&what[..], &["--json"]].concat());
+        let denied = json!(["elicitation/create", "sampling/createMessage"]);
+        assert_eq!(done.json()["denied"], denied, "{done:?}");
+        assert!(done.stdout.contains("decline nothing, no words"), "{done:?}");
+        assert!(done.stderr.contains(refused), "{done:?}");
+    }
+    bench.write("answers.json", r#"{"answers": [{"kind": "sampling", "txt": "x"}]}"#);
+    let done = run(&bench, &["read", "note://one", "--answers", "answers.json"]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.stderr.contains("answers.json"), "{done:?}");
 }
 
 #[test]

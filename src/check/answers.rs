@@ -61,7 +61,6 @@ impl Script {
     pub fn answer(&self, server: &str, kind: &RequestKind, params: &Value) -> Option<Answer> {
         let found = self.inner.entries.iter().find(|line| line.takes(server, kind, params));
         if let Some(line) = found {
-            line.used.fetch_add(1, Ordering::Relaxed);
             return Some(match line.entry.reply.result() {
                 Ok(result) => Answer::Result(result),
                 Err(message) => Answer::Refuse { code: -1, message },
@@ -93,8 +92,16 @@ impl Line {
         let entry = &self.entry;
         entry.server.as_deref().is_none_or(|s| s == server)
             && entry.kind.is_none_or(|k| asked == Some(k))
-            && entry.times.is_none_or(|most| self.used.load(Ordering::Relaxed) < most)
             && self.pattern.as_ref().is_none_or(|p| p.is_match(&params.to_string()))
+            && self.use_one()
+    }
+
+    /// Uses the entry up by one; `false` when it has answered as often as it may. One step, because
+    /// servers ask at the same time.
+    fn use_one(&self) -> bool {
+        let Some(most) = self.entry.times else { return true };
+        let one_more = |used: u64| (used < most).then_some(used + 1);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 }
 

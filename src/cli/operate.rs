@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
-use super::told::{Form, Told, hidden};
+use super::told::{Aside, Form, Told};
 use super::{content, output, saved, values};
 use crate::check::answers::Script;
 use crate::check::jsonc;
@@ -37,10 +37,8 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
     }
     let name = args.name.as_deref().unwrap_or_default();
     let told = Told { noun: "tool", target: name, form: args.json.into() };
-    let prepared = words(&args.arguments).and_then(|words| {
-        let answers = args.answers.as_deref().map(Script::load).transpose();
-        Ok((words, answers.map_err(invalid)?.unwrap_or_default()))
-    });
+    let prepared =
+        words(&args.arguments).and_then(|words| Ok((words, scripted(args.answers.as_deref())?)));
     let (words, answers) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return told.failure(&error),
@@ -104,6 +102,10 @@ impl<'a> Operation<'a> {
         Self { common, one, telemetry, form, answers, timeout, validation: Validation::Enforce }
     }
 
+    fn answering(self, answers: Script) -> Self {
+        Self { answers, ..self }
+    }
+
     fn options(&self) -> CallOptions {
         CallOptions {
             origin: Origin::Cli,
@@ -121,10 +123,10 @@ impl<'a> Operation<'a> {
         work: impl AsyncFnOnce(&Host) -> Result<CallOutcome, Error>,
     ) -> Exit {
         let Self { common, one, telemetry, answers, .. } = self;
-        let job = Job { common, one, need, answers, telemetry };
+        let job = Job { common, one, need, answers: answers.clone(), telemetry };
         let done = deck::run(job, async |host| {
             let outcome = work(host).await;
-            told.finish(outcome, &hidden(host, common))
+            told.finish(outcome, &Aside::of(host, common, &answers))
         });
         done.unwrap_or_else(|error| told.failure(&error))
     }
@@ -170,6 +172,13 @@ fn found(host: &Host, resolved: Result<Resolved, Error>) -> Result<Resolved, Err
 /// `mcpdeck read`
 pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Exit {
     let operation = Operation::plain(common, &args.one, telemetry, args.json.into());
+    let operation = match scripted(args.answers.as_deref()) {
+        Ok(answers) => operation.answering(answers),
+        Err(error) => {
+            let told = Told { noun: "uri", target: &args.uri, form: operation.form };
+            return told.failure(&error);
+        }
+    };
     resource_of(operation, &args.uri, args.server.as_deref(), args.output.as_ref())
 }
 
@@ -183,7 +192,7 @@ fn resource_of(
     let need = Need::Servers(server.map(str::to_owned).into_iter().collect());
     let options = CallOptions { server: server.map(ServerName::new), ..operation.options() };
     let Operation { common, one, telemetry, answers, .. } = operation;
-    let job = Job { common, one, need, answers, telemetry };
+    let job = Job { common, one, need, answers: answers.clone(), telemetry };
     let done = deck::run(job, async |host| {
         let outcome = match host.get_resource(uri, options).await {
             Err(error) if error.code == ErrorCode::ToolNotFound => {
@@ -191,9 +200,13 @@ fn resource_of(
             }
             other => other,
         };
+        let aside = Aside::of(host, common, &answers);
         match (output, outcome) {
-            (Some(path), Ok(outcome)) if told.form == Form::Text => save(path, &outcome),
-            (_, outcome) => told.finish(outcome, &hidden(host, common)),
+            (Some(path), Ok(outcome)) if told.form == Form::Text => {
+                aside.complain();
+                save(path, &outcome)
+            }
+            (_, outcome) => told.finish(outcome, &aside),
         }
     });
     done.unwrap_or_else(|error| told.failure(&error))
@@ -219,8 +232,10 @@ fn save(path: &Path, outcome: &CallOutcome) -> Exit {
 /// `mcpdeck prompt`
 pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit {
     let operation = Operation::plain(common, &args.one, telemetry, args.json.into());
-    match words(&args.arguments) {
-        Ok(words) => prompt_of(operation, &args.name, words),
+    let prepared =
+        words(&args.arguments).and_then(|words| Ok((words, scripted(args.answers.as_deref())?)));
+    match prepared {
+        Ok((words, answers)) => prompt_of(operation.answering(answers), &args.name, words),
         Err(error) => {
             Told { noun: "prompt", target: &args.name, form: operation.form }.failure(&error)
         }
@@ -274,6 +289,11 @@ async fn prompt_on(
     }
     let options = CallOptions { server: Some(found.server.clone()), ..options };
     host.get_prompt(&naming::canonical(&found.server, &found.name), arguments, options).await
+}
+
+/// The answers of `--answers FILE`; none deny everything.
+fn scripted(file: Option<&Path>) -> Result<Script, Error> {
+    file.map(Script::load).transpose().map_err(invalid).map(Option::unwrap_or_default)
 }
 
 fn invalid(message: impl Into<String>) -> Error {

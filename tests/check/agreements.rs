@@ -129,6 +129,37 @@ fn requests_of_servers_are_denied_and_reported_or_answered_from_a_file() {
 }
 
 #[test]
+fn a_request_that_matches_no_answer_is_denied_and_both_reports_say_so() {
+    let ask = |id: &str, text: &str| {
+        let said = json!([{"role": "user", "content": {"type": "text", "text": text}}]);
+        json!({"ask": {"method": "sampling/createMessage", "as": id,
+            "params": {"messages": said, "maxTokens": 9}}})
+    };
+    let told = "${saved.one.result.content.text:-nothing}, ${saved.two.error.message:-nothing}";
+    let script = json!({
+        "tools": [tool("paint")],
+        "calls": {"paint": [ask("one", "Name a colour."), ask("two", "Name a number."),
+            ask("three", "Name a bird."), {"text": told}]},
+    });
+    let bench = bench(&[("s", script)]);
+    let expected = json!({"text": "grey, sampling request rejected"});
+    let file = json!({"servers": {"s": {"calls": [
+        {"tool": "paint", "arguments": {"q": "x"}, "expect": expected}]}}});
+    bench.write("mcp.expect.json", &file.to_string());
+    let answers = json!({"answers": [
+        {"server": "s", "kind": "sampling", "matches": "colour", "times": 1, "text": "grey"}]});
+    bench.write("answers.json", &answers.to_string());
+    let (code, report) = json_of(&bench, &["--answers", "answers.json"]);
+    assert_eq!(code, Some(0), "a note fails nothing: {report:#}");
+    assert_eq!(rules(&report["servers"][0]), ["answers/denied"], "{report:#}");
+    let found = &report["servers"][0]["findings"][0];
+    let message = "asked for sampling/createMessage 2 times and was refused";
+    assert_eq!(found["message"], message);
+    let done = check(&bench, &["--answers", "answers.json"]);
+    assert!(done.stdout.contains("answers/denied") && done.stdout.contains(message), "{done:?}");
+}
+
+#[test]
 fn saved_calls_are_made_when_asked_for_and_each_is_a_step_with_a_verdict() {
     let bench = bench(&[("s", good()), ("other", good())]);
     let calls = json!({"version": 1, "calls": {

@@ -63,7 +63,9 @@ impl Style {
     }
 
     fn shows(self, finding: &Finding) -> bool {
-        self.detail == Detail::Full || finding.severity > Severity::Note
+        // What was denied explains the rest: a server without its answer was not fully looked at.
+        let denied = self.detail == Detail::Brief && finding.rule == "answers/denied";
+        self.detail == Detail::Full || finding.severity > Severity::Note || denied
     }
 
     fn verdict(self, verdict: Verdict) -> String {
@@ -224,7 +226,8 @@ fn closing(out: &mut String, style: Style, report: &Report) {
         many(report.servers.len(), "server"),
         span(report.took)
     );
-    if notes > 0 && style.detail == Detail::Brief {
+    let hidden = report.all().any(|(_, finding)| !style.shows(finding));
+    if hidden && style.detail == Detail::Brief {
         out.push_str("; --verbose shows the notes");
     }
     out.push('\n');

@@ -148,6 +148,9 @@ pub struct ReadArgs {
     /// Write the content, decoded, to this file.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+    /// Scripted answers to requests of the server; without it they are denied.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub answers: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -164,6 +167,9 @@ pub struct PromptArgs {
     /// Arguments as key=value; @file and - as in `call`.
     #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,
+    /// Scripted answers to requests of the server; without it they are denied.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub answers: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
