@@ -3,6 +3,9 @@
 #![cfg(feature = "tui")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+#[path = "tui/approvals.rs"]
+mod approvals;
+
 use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};

@@ -36,6 +36,16 @@ const MORE_TIME: Duration = Duration::from_secs(600);
 /// Largest draft that is handed to an editor outside, in bytes.
 const EDITED: usize = 4 << 20;
 
+/// Help of the answering screen: scopes and their headings.
+const ANSWERING: &[(Scope, &str)] = &[
+    (Scope::Answer, "answering"),
+    (Scope::AnswerSampling, "a completion"),
+    (Scope::AnswerElicitation, "an elicitation"),
+    (Scope::AnswerReading, "while nothing is typed"),
+    (Scope::Form, "in the form"),
+    (Scope::FormLine, "on lines that take no text"),
+];
+
 /// Requests being answered, and the roots being edited.
 #[derive(Default)]
 pub struct Answers {
@@ -98,7 +108,13 @@ impl App {
         }
         self.answers.roots = None;
         self.answers.open = Some(id);
+        self.hide_pointer();
         self.mark(Redraw::Now);
+    }
+
+    /// Takes away what pointed to the inbox: here it would only hide the keys.
+    pub(super) fn hide_pointer(&mut self) {
+        self.toast.take_if(|(_, toast)| toast.role == Role::Attention);
     }
 
     /// Takes a key while one of the screens is open; gives whether it was taken.
@@ -117,6 +133,10 @@ impl App {
             Some(Action::QuitNow | Action::Suspend | Action::Redraw | Action::Palette)
         );
         if self.answers.roots.is_some() {
+            if global == Some(Action::Help) && chord.typed().is_none() {
+                self.open_answer_help();
+                return true;
+            }
             return !(always && chord.typed().is_none()) && self.roots_key(key, effects);
         }
         let Some(desk) = self.answers.desk() else { return false };
@@ -323,45 +343,50 @@ impl App {
         let cx = self.cx(self.overlays.is_empty());
         let body = Rect { height: area.height.saturating_sub(1), ..area };
         let desk = self.answers.open.and_then(|id| self.answers.desks.get(&id));
-        let scopes = match (&self.answers.roots, desk) {
+        let labels = match (&self.answers.roots, desk) {
             (Some(editor), _) => {
                 draw::render_roots(editor, &cx, body, buf);
-                &[Scope::Roots][..]
+                self.keymap.labels(&[Scope::Roots])
             }
             (None, Some(desk)) => {
                 draw::render(desk, &cx, body, buf);
-                keys::scopes(desk)
+                keys::footer(&self.keymap, desk)
             }
             (None, None) => return false,
         };
         let footer = Rect { y: body.bottom(), height: area.height.min(1), ..area };
-        let mut pen = Pen::new(buf, footer).ellipsis(cx.glyphs.ellipsis);
+        let help = ink!("f1 help ");
+        let at = footer.right().saturating_sub(crate::tui::widget::width(&help));
+        // A key is shown with its word or not at all.
+        let room = Rect { width: at.saturating_sub(footer.x + 1), ..footer };
+        let mut pen = Pen::new(buf, room);
         pen.skip(1);
-        for (chord, word) in self.keymap.labels(scopes) {
-            pen.put(Ink::line(&chord), cx.style(Role::Key));
-            pen.put(ink!(" {}  ", word), cx.style(Role::Muted));
+        for (chord, word) in labels {
+            let (chord, word) = (Ink::line(&chord), ink!(" {}  ", word));
+            let wide = crate::tui::widget::width(&chord) + crate::tui::widget::width(&word);
+            if pen.room() < wide {
+                break;
+            }
+            pen.put(chord, cx.style(Role::Key)).put(word, cx.style(Role::Muted));
         }
-        let help = ink!("  f1 help");
-        let at = footer.right().saturating_sub(crate::tui::widget::width(&help) + 1);
-        Pen::new(buf, Rect { x: at, width: footer.right() - at, ..footer })
+        Pen::new(buf, Rect { x: at, width: footer.right().saturating_sub(at), ..footer })
             .put(help, cx.style(Role::Muted));
         true
     }
 
     fn open_answer_help(&mut self) {
         let mut doc = Doc::new(reader_width(self.size));
-        for (scope, heading) in [
-            (Scope::Answer, "answering"),
-            (Scope::AnswerSampling, "a completion"),
-            (Scope::AnswerElicitation, "an elicitation"),
-            (Scope::AnswerReading, "while nothing is typed"),
-            (Scope::Form, "in the form"),
-            (Scope::FormLine, "on lines that take no text"),
-        ] {
-            doc.heading(heading);
-            super::calls::key_lines(&self.keymap, scope, &mut doc);
+        let roots = self.answers.roots.is_some();
+        let (title, scopes): (_, &[(Scope, &'static str)]) = if roots {
+            (ink!("keys: roots"), &[(Scope::Roots, "what a server may look at")])
+        } else {
+            (ink!("keys: answering"), ANSWERING)
+        };
+        for (scope, heading) in scopes {
+            doc.heading(*heading);
+            super::calls::key_lines(&self.keymap, *scope, &mut doc);
         }
-        self.push_overlay(Overlay::Reader(Reader::new(ink!("keys: answering"), doc)));
+        self.push_overlay(Overlay::Reader(Reader::new(title, doc)));
     }
 
     /// The request of an open screen.

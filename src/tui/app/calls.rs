@@ -349,9 +349,18 @@ impl App {
 
 /// Keys and sentences of a scope.
 pub(super) fn key_lines(keymap: &Keymap, scope: Scope, doc: &mut Doc) {
+    /// Columns of the keys.
+    const KEYS: usize = 19;
     for (chords, help) in keymap.sentences(scope) {
         let chords = Ink::line(&chords);
-        doc.line(vec![(ink!("  {:<16} ", chords), Role::Key), (ink!("{}", help), Role::Text)]);
+        // A scroll bar may take the last column.
+        let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
+        let mut rows = crate::tui::widget::doc::wrap(help, room);
+        let first = rows.next().unwrap_or_default();
+        doc.line(vec![(ink!("  {:<16} ", chords), Role::Key), (ink!("{}", first), Role::Text)]);
+        for row in rows {
+            doc.line(vec![(ink!("{:1$}", "", KEYS), Role::Key), (ink!("{}", row), Role::Text)]);
+        }
     }
 }
 

@@ -168,10 +168,14 @@ impl App {
         let fresh = view.pending.keys().any(|id| !self.model.view.pending.contains_key(id));
         if fresh {
             if let Some(request) = view.pending.values().next_back() {
+                // The screen that is open has the keys.
+                let how =
+                    if self.is_answering() { "ctrl-n shows the next" } else { "ctrl-g to answer" };
                 let text = ink!(
-                    "{} asks: {}   ctrl-g to answer",
+                    "{} asks: {}   {}",
                     Ink::line(request.server.as_str()),
-                    Ink::line(request.kind.method())
+                    Ink::line(request.kind.method()),
+                    how
                 );
                 self.toast(text, Role::Attention);
             }

@@ -17,8 +17,10 @@ use crate::tui::ink::{Bytes, Ink, ink};
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
-use crate::tui::widget::{Doc, Pen, scroll_bar};
+use crate::tui::widget::{Doc, Pen, scroll_bar, width};
 
+/// Columns that the call in the title is worth, before words about the clock are.
+const DURING: u16 = 20;
 /// Rows above and below the server's words: title, rule; rule.
 const AROUND_SAYS: u16 = 3;
 
@@ -181,24 +183,37 @@ fn title(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         pen.put(ink!("{} of {}  ", at + 1, pending.len()), cx.style(Role::Muted));
     }
     pen.put(Model::name(&request.server), cx.style(Role::Heading));
-    pen.put(ink!(" {}", asks_for(&request.kind)), cx.style(Role::Attention));
-    let (time, role) = match &desk.stage {
-        Stage::Ended(_) => (ink!("no longer open "), Role::Error),
-        Stage::Sent => (ink!("on its way "), Role::Busy),
-        Stage::Open if request.deferred => (
-            ink!("{} left, nothing waits on the wire ", cx.model.until(request.deadline)),
-            Role::Busy,
-        ),
-        Stage::Open => {
-            (ink!("{} left, its clock is stopped ", cx.model.until(request.deadline)), Role::Busy)
-        }
-    };
-    if let Some(during) = &request.during {
-        let during = ink!("   during {}", during);
-        let room = pen.room().saturating_sub(crate::tui::widget::width(&time) + 2);
-        pen.clip(during, room, cx.style(Role::Muted));
+    let asks = ink!(" {}", asks_for(&request.kind));
+    let during = request.during.as_ref().map(|during| ink!("   during {}", during));
+    let wanted = width(&asks) + during.as_ref().map_or(0, |during| width(during).min(DURING));
+    let (time, role) = time_left(desk, cx, pen.room().saturating_sub(wanted + 2));
+    let room = |pen: &Pen<'_>| pen.room().saturating_sub(width(&time) + 2);
+    let free = room(&pen);
+    pen.clip(asks, free, cx.style(Role::Attention));
+    if let Some(during) = during {
+        let free = room(&pen);
+        pen.clip(during, free, cx.style(Role::Muted));
     }
     pen.flush_right(time, cx.style(role));
+}
+
+/// How long there is, in as many words as there is room for.
+fn time_left(desk: &AnswerDesk, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
+    match &desk.stage {
+        Stage::Ended(_) => (ink!("no longer open "), Role::Error),
+        Stage::Sent => (ink!("on its way "), Role::Busy),
+        Stage::Open => {
+            let left = cx.model.until(desk.request.deadline);
+            let words: &[&str] = if desk.request.deferred {
+                &[", nothing waits on the wire", ", no open wire", ""]
+            } else {
+                &[", its clock is stopped", ", clock stopped", ""]
+            };
+            let told = words.iter().map(|words| ink!("{} left{} ", &left, *words));
+            let fits = told.clone().find(|told| width(told) <= room);
+            (fits.or_else(|| told.last()).unwrap_or_default(), Role::Busy)
+        }
+    }
 }
 
 /// What a kind of request asks for, in words.

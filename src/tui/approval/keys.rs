@@ -3,7 +3,8 @@
 
 use crossterm::event::KeyEvent;
 
-use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Says};
+use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Draft, Says};
+use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::approval::roots::RootsCommand;
 use crate::tui::call::CallCommand;
 use crate::tui::call::keys::Where;
@@ -58,28 +59,30 @@ const fn row(chord: &'static str, key: Key, footer: &'static str, help: &'static
 
 use AnswerCommand as A;
 
+/// Words of the footer that depend on what is answered.
+const SEND: &str = "send";
+const DENY: &str = "say no";
+const NEXT: &str = "next";
+const BACK: &str = "back";
+const COPY: &str = "copy";
+
 /// Every key of the answering screen. None is a letter or Enter: those are text, and nothing is ever
 /// answered by a stray key.
 pub const KEYS: &[KeyRow] = &[
-    row("ctrl-s", Key::Desk(A::Send), "send", "Send the answer"),
+    row("ctrl-s", Key::Desk(A::Send), SEND, "Send the answer"),
     row("alt-enter", Key::Desk(A::Send), "", "Send the answer"),
-    row("ctrl-x", Key::Desk(A::Deny), "say no", "Say no, with a reason where one fits"),
-    row("ctrl-n", Key::Next, "next", "The next open request; this draft is kept"),
-    row("esc", Key::Back, "back", "Back to where you were; the draft is kept"),
+    row("ctrl-x", Key::Desk(A::Deny), DENY, "Say no, with a reason where one fits"),
+    row("ctrl-n", Key::Next, NEXT, "The next open request; this draft is kept"),
+    row("esc", Key::Back, BACK, "Back to where you were; the draft is kept"),
     row("ctrl-t", Key::Templates, "templates", "Choose an answer that is kept"),
     row("alt-w", Key::Keep, "", "Keep this answer under a name, in mcp.answers.json"),
     row("ctrl-r", Key::Desk(A::Raw), "JSON", "The whole answer as JSON, or back"),
-    row("ctrl-d", Key::Draft, "", "Let the registered model draft the answer, for you to approve"),
+    row("ctrl-d", Key::Draft, "", "Let the registered model draft; only you send"),
     row("ctrl-o", Key::Editor, "editor", "The draft in $EDITOR"),
-    row("ctrl-y", Key::Copy, "", "Copy the draft, or the address of the page"),
+    row("ctrl-y", Key::Copy, COPY, "Copy the draft, or the address of the page"),
     row("alt-m", Key::MoreTime, "", "10 more minutes to think"),
-    row(
-        "alt-s",
-        Key::SendAlways,
-        "",
-        "Send, and choose how many of the next ones are answered the same way",
-    ),
-    row("alt-k", Key::DenyAll, "", "Deny everything this server has open, after a question"),
+    row("alt-s", Key::SendAlways, "", "Send, and choose how many more get the same answer"),
+    row("alt-k", Key::DenyAll, "", "Deny all this server has open, after a question"),
     row("ctrl-w", Key::Desk(A::Focus), "read", "Between what the server says and the answer"),
     row("f6", Key::Desk(A::Focus), "", "Between what the server says and the answer"),
     row("ctrl-up", Key::Desk(A::Scroll(-1)), "", "Scroll what the server says"),
@@ -93,18 +96,14 @@ pub const SAMPLING: &[KeyRow] = &[
     row("tab", Key::Desk(A::NextField), "", "Text, model, stop reason"),
     row("backtab", Key::Desk(A::PreviousField), "", "Stop reason, model, text"),
     row("alt-o", Key::Desk(A::EditRequest), "edit request", "Edit the request, or take the edits"),
-    row("alt-t", Key::Tools, "", "Answer with a tool call, its arguments filled in a form"),
+    row("alt-t", Key::Tools, "", "Answer with a tool call, filled in as a form"),
     row("alt-r", Key::Desk(A::RemoveTool), "", "Take the last tool call out of the answer"),
     row("alt-n", Key::Desk(A::StopReason), "", "The next stop reason"),
 ];
 
 /// Keys that hold while an elicitation is answered.
-pub const ELICITATION: &[KeyRow] = &[row(
-    "alt-c",
-    Key::Desk(A::Cancel),
-    "cancel",
-    "Cancel: go away without deciding; the server is told",
-)];
+pub const ELICITATION: &[KeyRow] =
+    &[row("alt-c", Key::Desk(A::Cancel), "cancel", "Go away without deciding; the server is told")];
 
 /// Keys that hold while nothing is typed.
 pub const READING: &[KeyRow] = &[
@@ -146,6 +145,39 @@ pub fn scopes(desk: &AnswerDesk) -> &'static [Scope] {
         (Says::Other(_), true) => &[Scope::Answer],
         (Says::Other(_), false) => &[Scope::AnswerReading, Scope::Answer],
     }
+}
+
+/// Keys and words for the footer: what decides comes first, in the words of the specification where
+/// it has them.
+pub fn footer(keymap: &Keymap, desk: &AnswerDesk) -> Vec<(String, &'static str)> {
+    let (kind, send, deny) = match (&desk.says, &desk.draft) {
+        (Says::Sampling(_), _) => (Scope::AnswerSampling, "send", "say no"),
+        (Says::Elicitation(_), Draft::Consent) => (Scope::AnswerElicitation, "open it", "decline"),
+        (Says::Elicitation(_), _) => (Scope::AnswerElicitation, "accept", "decline"),
+        (Says::Other(_), Draft::Consent) => (Scope::AnswerReading, "allow", "refuse"),
+        (Says::Other(_), _) => (Scope::AnswerReading, "send", "say no"),
+    };
+    let mut labels = keymap.labels(&[Scope::Answer]);
+    if desk.ended().is_some() {
+        labels.retain(|(_, word)| [COPY, NEXT, BACK].contains(word));
+        return labels;
+    }
+    if let Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) = &desk.says
+        && url.open.is_none()
+    {
+        labels.retain(|(_, word)| *word != SEND);
+    }
+    for (_, word) in &mut labels {
+        *word = match *word {
+            SEND => send,
+            DENY => deny,
+            other => other,
+        };
+    }
+    let decide = labels.iter().take_while(|(_, word)| [send, deny].contains(word)).count();
+    let at = if kind == Scope::AnswerElicitation { decide } else { labels.len() };
+    labels.splice(at..at, keymap.labels(&[kind]));
+    labels
 }
 
 /// What a key means for a request being answered; `None` when it is text.

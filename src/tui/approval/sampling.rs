@@ -18,7 +18,8 @@ pub struct SamplingReading {
     pub rest: Vec<(SafeText, SafeText)>,
     /// What a person should notice.
     pub warnings: Vec<String>,
-    /// Rough size of the prompt in tokens: a quarter of its characters, an estimate.
+    /// Rough size of the prompt in tokens: a quarter of the characters of its texts, tool calls,
+    /// their results and the tools it offers, an estimate.
     pub prompt_tokens: usize,
 }
 
@@ -103,12 +104,13 @@ pub fn read(params: &Value) -> SamplingReading {
         let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
         for block in blocks {
             if let Some(text) = block.get("text").and_then(Value::as_str) {
-                characters += text.chars().count();
                 notice_blank_run(text, "a message", &mut reading.warnings);
             }
+            characters += read_by_a_model(block);
             reading.parts.push(Part { role: role.clone(), content: read_block(block) });
         }
     }
+    characters += params.get("tools").map_or(0, |tools| tools.to_string().len());
     reading.prompt_tokens = characters.div_ceil(4);
     read_wishes(params, &mut reading);
     for tool in params.get("tools").and_then(Value::as_array).into_iter().flatten() {
@@ -124,6 +126,16 @@ pub fn read(params: &Value) -> SamplingReading {
         reading.rest.push((SafeText::line(key), pretty(value)));
     }
     reading
+}
+
+/// Characters of a block that a model would read as text; pictures and sound cost otherwise.
+fn read_by_a_model(block: &Value) -> usize {
+    let size = |key: &str| block.get(key).map_or(0, |value| value.to_string().len());
+    match block.get("type").and_then(Value::as_str) {
+        Some("tool_use") => size("name") + size("input"),
+        Some("tool_result") => size("content"),
+        _ => block.get("text").and_then(Value::as_str).map_or(0, |text| text.chars().count()),
+    }
 }
 
 fn notice_blank_run(text: &str, place: &str, warnings: &mut Vec<String>) {

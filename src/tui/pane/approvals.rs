@@ -128,6 +128,11 @@ impl Pane for ApprovalsPane {
                 out.deny_all = self.deny(ui.model);
                 out.deny_all.is_some()
             }
+            // There is something to read without any request: rules, roots, what was settled.
+            Action::Right => {
+                self.browser.open_detail(ui.area);
+                true
+            }
             action => self.browser.act(action, ui.area),
         }
     }
@@ -171,6 +176,11 @@ impl Pane for ApprovalsPane {
             let mut pen = Pen::new(buf, regions.list);
             pen.at(1, 1)
                 .put("when a server asks for a completion or an answer, it waits here", faint);
+        }
+        let used = self.browser.rows.len().max(2) as u16 + 1;
+        if regions.detail.is_none() && regions.list.height > used {
+            let hint = "right or l: rules, roots and what was settled";
+            Pen::new(buf, regions.list).at(1, used).put(hint, faint);
         }
     }
 

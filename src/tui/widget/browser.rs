@@ -212,7 +212,8 @@ impl<I: Clone + PartialEq> Browser<I> {
         }
     }
 
-    fn open_detail(&mut self, area: Rect) {
+    /// Goes into the detail, which takes the whole area where there is no room for it beside the list.
+    pub fn open_detail(&mut self, area: Rect) {
         self.opened = area.width < SIDE_BY_SIDE || !self.beside;
         self.part = Part::Detail;
     }

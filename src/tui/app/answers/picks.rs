@@ -155,6 +155,7 @@ impl App {
         let editor = RootsEditor::new(server, &view.roots, self.setup.home.clone());
         self.answers.open = None;
         self.answers.roots = Some(editor);
+        self.hide_pointer();
     }
 
     /// Does what was chosen.

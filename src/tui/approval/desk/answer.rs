@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use super::{AnswerDesk, Draft, Outcome, Part, Says};
-use crate::host::{Answer, Violation};
+use crate::host::{Answer, Verdict, Violation};
 use crate::text::SafeText;
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{Asks, ElicitAction, ElicitationReading};
-use crate::tui::form::FormCommand;
+use crate::tui::form::{FormCommand, FormState};
 
 /// JSON-RPC error code the specification shows for a person who says no to sampling.
 const REJECTED: i64 = -1;
@@ -17,7 +17,19 @@ impl AnswerDesk {
     pub(super) fn send(&mut self) -> Outcome {
         match self.answer() {
             Ok(answer) => match self.url() {
-                None => Outcome::Send(answer),
+                None if self.armed => {
+                    self.armed = false;
+                    Outcome::Send(answer)
+                }
+                None => match self.doubt() {
+                    None => Outcome::Send(answer),
+                    Some(doubt) => {
+                        self.armed = true;
+                        let text = format!("{doubt}; ctrl-s again to accept it all the same");
+                        self.notice = Some(SafeText::line(&text));
+                        Outcome::Stay
+                    }
+                },
                 Some(_) if self.by_hand => Outcome::Send(answer),
                 Some(url) if self.armed => {
                     self.armed = false;
@@ -26,8 +38,9 @@ impl AnswerDesk {
                 Some(url) => {
                     self.armed = true;
                     let host = url.host_str().unwrap_or_default();
-                    self.notice =
-                        Some(SafeText::line(&format!("again to open {host} in the browser")));
+                    self.notice = Some(SafeText::line(&format!(
+                        "ctrl-s again to open {host} in the browser"
+                    )));
                     Outcome::Stay
                 }
             },
@@ -36,6 +49,18 @@ impl AnswerDesk {
                 Outcome::Stay
             }
         }
+    }
+
+    /// What is probably wrong with a form that may still go out: a server can be tested with it.
+    fn doubt(&mut self) -> Option<String> {
+        let Draft::Form(form) = &mut self.draft else { return None };
+        let problem = form.problems().first()?;
+        let name = problem.pointer.trim_start_matches('/').to_owned();
+        let text = problem.message.to_string();
+        if problem.row.is_some() {
+            form.apply(FormCommand::NextProblem);
+        }
+        Some(if name.is_empty() { text } else { format!("{name}: {text}") })
     }
 
     fn url(&self) -> Option<url::Url> {
@@ -54,6 +79,9 @@ impl AnswerDesk {
 
     /// The answer as it would go out, or what is missing.
     pub(super) fn answer(&mut self) -> Result<Answer, String> {
+        if let Draft::Form(form) = &mut self.draft {
+            settle(form);
+        }
         match (&mut self.draft, &self.says) {
             (Draft::Text(composer), _) => {
                 let result = composer.draft().result();
@@ -67,14 +95,17 @@ impl AnswerDesk {
             (Draft::Raw(text), says) => {
                 let value: Value = serde_json::from_str(&text.lines().join("\n"))
                     .map_err(|error| format!("not JSON: {error}"))?;
+                if !value.is_object() {
+                    return Err("not an object: it begins with { and ends with }".to_owned());
+                }
                 Ok(Answer::Result(match says {
                     Says::Elicitation(_) => ElicitAction::Accept.result(Some(value)),
                     _ => value,
                 }))
             }
-            (Draft::Form(form), _) if form.blocking() > 0 => {
+            (Draft::Form(form), _) if wrong(form) > 0 => {
                 form.apply(FormCommand::NextProblem);
-                Err(match form.blocking() {
+                Err(match wrong(form) {
                     1 => "1 field is not right yet".to_owned(),
                     count => format!("{count} fields are not right yet"),
                 })
@@ -141,6 +172,20 @@ impl AnswerDesk {
                 Outcome::Stay
             }
         }
+    }
+}
+
+/// Problems that keep a form from being accepted. A schema that cannot be used is not the person's
+/// fault: nothing could ever be answered.
+pub(super) fn wrong(form: &FormState) -> usize {
+    let unknown = matches!(form.verdict(), Verdict::Unknown(_));
+    form.blocking().saturating_sub(usize::from(unknown))
+}
+
+/// Runs what is still to be checked: a large schema is looked at when it counts, not at every key.
+pub(super) fn settle(form: &mut FormState) {
+    if let Some(job) = form.pending_check() {
+        form.checked(job.run());
     }
 }
 

@@ -115,8 +115,9 @@ impl AnswerDesk {
     pub(super) fn finish_tool(&mut self) {
         let Draft::Text(composer) = &mut self.draft else { return };
         let Some(tool) = &mut composer.tool else { return };
-        if tool.form.blocking() > 0 {
-            let count = tool.form.blocking();
+        super::answer::settle(&mut tool.form);
+        let count = super::answer::wrong(&tool.form);
+        if count > 0 {
             tool.form.apply(FormCommand::NextProblem);
             self.notice = Some(SafeText::line(&format!("{count} fields are not right yet")));
             return;

@@ -75,6 +75,7 @@ impl AnswerDesk {
         let used = (!chord && !moves || form.popup_is_open()) && form.type_key(key);
         if used {
             self.notice = None;
+            self.armed = false;
         }
         used
     }

@@ -9,6 +9,7 @@ use ratatui_textarea::TextArea;
 use crate::text::SafeText;
 use crate::tui::app::calls::look;
 use crate::tui::approval::desk::{AnswerDesk, Composer, Draft, Drafting, Part, Says, Stage};
+use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::form::draw::form;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::Cx;
@@ -36,8 +37,9 @@ pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
         Says::Other(_) => &[],
     };
     if desk.hidden > 0 {
-        let count = desk.hidden;
-        notes.push((ink!("contains {} hidden characters, shown as marks", count), Role::Warning));
+        let (count, s) = (desk.hidden, if desk.hidden == 1 { "" } else { "s" });
+        let text = ink!("contains {} hidden character{}, shown as marks", count, s);
+        notes.push((text, Role::Warning));
     }
     notes.extend(warnings.iter().take(WARNINGS).map(|w| (Ink::line(w), Role::Warning)));
     if warnings.len() > WARNINGS {
@@ -83,7 +85,23 @@ pub(super) fn render(desk: &AnswerDesk, cx: &Cx<'_>, notes: &Doc, area: Rect, bu
         Draft::Form(state) => {
             form(state, &look(cx.theme, cx.glyphs), "accept (ctrl-s)", rest, buf);
         }
-        Draft::Consent => {}
+        Draft::Consent => {
+            let mut doc = Doc::new(rest.width);
+            doc.text(0, &consequence(desk), Role::Faint);
+            doc.render(cx, 0, rest, buf);
+        }
+    }
+}
+
+/// What a yes would do, where nothing is written.
+fn consequence(desk: &AnswerDesk) -> &'static str {
+    match &desk.says {
+        _ if desk.stage != Stage::Open => "",
+        Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) => match &url.open {
+            Some(_) => "opened by a second press only; the server is told that you agreed, no more",
+            None => "it cannot be opened from here: decline, or cancel without deciding",
+        },
+        _ => "allowed, the call goes out as it stands; refused, it fails",
     }
 }
 

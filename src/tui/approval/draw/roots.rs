@@ -18,8 +18,7 @@ pub fn render(editor: &RootsEditor, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     pen.put(Model::name(&editor.server), cx.style(Role::Heading));
     let row = |n: u16| Rect { y: area.y + n, height: u16::from(n < area.height), ..area };
     Pen::new(buf, row(1)).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
-    let says =
-        "folders it may look at; the server is told, and gets them when it asks (roots/list)";
+    let says = "folders it may look at; the server is told of changes";
     Pen::new(buf, row(2))
         .ellipsis(cx.glyphs.ellipsis)
         .put(ink!(" {}", says), cx.style(Role::Muted));

@@ -40,6 +40,9 @@ pub(super) fn build(row: Option<&Row>, model: &Model, doc: &mut Doc) {
     }
     standing(model, doc);
     settled(model, doc);
+    if doc.is_empty() {
+        doc.text(0, &"no rules, no roots, nothing settled yet", Role::Faint);
+    }
 }
 
 fn heading(request: &PendingRequest, doc: &mut Doc) {
