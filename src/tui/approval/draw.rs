@@ -209,9 +209,9 @@ fn time_left(desk: &AnswerDesk, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
             } else {
                 &[", its clock is stopped", ", clock stopped", ""]
             };
-            let told = words.iter().map(|words| ink!("{} left{} ", &left, *words));
+            let mut told = words.iter().map(|words| ink!("{} left{} ", &left, *words));
             let fits = told.clone().find(|told| width(told) <= room);
-            (fits.or_else(|| told.last()).unwrap_or_default(), Role::Busy)
+            (fits.or_else(|| told.next_back()).unwrap_or_default(), Role::Busy)
         }
     }
 }
