@@ -25,6 +25,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub mod json;
 mod names;
+pub mod path;
 mod scan;
 
 pub use scan::HiddenKind;

@@ -6,6 +6,8 @@
 
 #![cfg(all(unix, feature = "tui"))]
 
+#[path = "faults/disk.rs"]
+mod disk;
 #[path = "faults/fair.rs"]
 mod fair;
 #[path = "faults/gate.rs"]
@@ -45,6 +47,8 @@ struct Verdict {
     /// Slowest key on the dashboard.
     key: Option<Duration>,
     problems: Vec<String>,
+    /// Why it was not played on this machine.
+    skipped: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -82,6 +86,16 @@ fn main() -> ExitCode {
 fn judge(row: &Row, canary: &Canary) -> Verdict {
     let begun = Instant::now();
     let visits = canary.visits();
+    if let Some(need) = row.needs.as_ref().filter(|need| !is_met(need)) {
+        return Verdict {
+            id: row.id.clone(),
+            title: row.title.clone(),
+            took: begun.elapsed(),
+            key: None,
+            problems: Vec::new(),
+            skipped: Some(need.otherwise.clone()),
+        };
+    }
     let mut problems = Vec::new();
     let mut attempt = |what: &str, play: &mut dyn FnMut() -> Vec<String>| match catch_unwind(
         AssertUnwindSafe(play),
@@ -131,7 +145,16 @@ fn judge(row: &Row, canary: &Canary) -> Verdict {
     if canary.visits() > visits {
         problems.push("I9: somebody fetched from the canary".to_owned());
     }
-    Verdict { id: row.id.clone(), title: row.title.clone(), took: begun.elapsed(), key, problems }
+    let (id, title) = (row.id.clone(), row.title.clone());
+    Verdict { id, title, took: begun.elapsed(), key, problems, skipped: None }
+}
+
+/// Whether this machine permits what a row needs.
+fn is_met(need: &row::Need) -> bool {
+    let Some((program, rest)) = need.command.split_first() else { return true };
+    let mut command = std::process::Command::new(program);
+    command.args(rest).stdin(std::process::Stdio::null());
+    command.output().is_ok_and(|done| done.status.success())
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
@@ -143,10 +166,18 @@ fn table(verdicts: &[Verdict], took: Duration) -> ExitCode {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "\n row   verdict   time    key  what");
     for verdict in verdicts {
-        let word = if verdict.problems.is_empty() { "ok" } else { "FAILED" };
+        let word = match (&verdict.skipped, verdict.problems.is_empty()) {
+            (Some(_), _) => "skipped",
+            (None, true) => "ok",
+            (None, false) => "FAILED",
+        };
         let seconds = verdict.took.as_secs_f64();
         let key = verdict.key.map(|key| format!("{} ms", key.as_millis())).unwrap_or_default();
-        let (id, title) = (&verdict.id, &verdict.title);
+        let id = &verdict.id;
+        let title = match &verdict.skipped {
+            Some(why) => format!("{} ({why})", verdict.title),
+            None => verdict.title.clone(),
+        };
         let _ = writeln!(out, " {id:<5} {word:<7} {seconds:>5.1}s {key:>6}  {title}");
     }
     for verdict in verdicts {
@@ -156,6 +187,8 @@ fn table(verdicts: &[Verdict], took: Duration) -> ExitCode {
     }
     let failed = verdicts.iter().filter(|verdict| !verdict.problems.is_empty()).count();
     let (rows, seconds) = (verdicts.len(), took.as_secs_f64());
-    let _ = writeln!(out, "\n{rows} rows, {failed} failed, {seconds:.1} s");
+    let skipped = verdicts.iter().filter(|verdict| verdict.skipped.is_some()).count();
+    let skipped = if skipped == 0 { String::new() } else { format!(", {skipped} skipped") };
+    let _ = writeln!(out, "\n{rows} rows, {failed} failed{skipped}, {seconds:.1} s");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -212,6 +212,8 @@ pub struct ServerReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ConfigReport {
     /// The file, as the user named it; null for a command or URL.
+    #[serde(serialize_with = "crate::text::path::perhaps")]
+    #[schemars(with = "Option<PathBuf>")]
     pub path: Option<PathBuf>,
     /// Its problems.
     pub findings: Vec<Finding>,

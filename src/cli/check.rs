@@ -17,6 +17,7 @@ use crate::check::report::{Colour, Detail, Format, Output, Style, github_summary
 use crate::check::run::{self, Outcome, Plan, Signals};
 use crate::check::{Finding, Report, Severity, Verdict};
 use crate::config::SavedCalls;
+use crate::config::atomic::{Readers, replace};
 use crate::host::HostView;
 use crate::telemetry::Telemetry;
 use crate::text::json;
@@ -228,15 +229,8 @@ fn learn(
 
 /// Whole or not at all: a file half written would be worse than none.
 fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    std::fs::write(&temporary, text).map_err(fail)?;
-    std::fs::rename(&temporary, path).map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        fail(error)
-    })
+    replace(path, text.as_bytes(), Readers::Default)
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn style(request: &Request<'_>) -> Style {

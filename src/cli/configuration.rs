@@ -21,7 +21,8 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
     let loaded = match crate::config::load(&files, &env) {
         Ok(loaded) => loaded,
         Err(diagnostics) if args.json => {
-            let object = json!({"files": files, "servers": {}, "diagnostics": diagnostics});
+            let object =
+                json!({"files": spelled(&files), "servers": {}, "diagnostics": diagnostics});
             return output::print(&(safe::pretty(&object) + "\n"), Exit::Usage);
         }
         Err(diagnostics) => return problems(&diagnostics),
@@ -32,7 +33,7 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
     all.extend(loaded.needs.iter().map(|need| need.problem.clone()));
     if args.json {
         let mut object = effective(&loaded);
-        object["files"] = json!(files);
+        object["files"] = json!(spelled(&files));
         object["origins"] = loaded
             .origins
             .keys()
@@ -46,6 +47,10 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
         problems(&all);
     }
     exit
+}
+
+fn spelled(files: &[std::path::PathBuf]) -> Vec<std::borrow::Cow<'_, str>> {
+    files.iter().map(|file| crate::text::path::spelled(file)).collect()
 }
 
 /// Tells problems on stderr, each with its line.

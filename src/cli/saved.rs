@@ -65,7 +65,7 @@ pub fn list(common: &Common, args: &CallArgs) -> Exit {
         return output::print(&all, Exit::Ok);
     }
     if args.json {
-        let object = json!({"path": path, "calls": saved.calls});
+        let object = json!({"path": crate::text::path::spelled(&path), "calls": saved.calls});
         return output::print(&(safe::compact(&object) + "\n"), Exit::Ok);
     }
     if saved.calls.is_empty() {

@@ -73,6 +73,8 @@ pub(crate) enum Cause {
     UnknownScheme(String),
     /// The home folder is not known.
     NoHome,
+    /// A path that is no UTF-8, spelled.
+    NotText(String),
     /// Defaults nested too deep, or the result too long.
     TooMuch,
 }
@@ -159,20 +161,21 @@ impl Work<'_> {
     }
 
     fn builtin(&self, name: &str) -> Option<Result<String, Cause>> {
-        let shown = |path: &std::path::Path| path.to_string_lossy().into_owned();
-        Some(Ok(match name {
-            "workspaceFolder" => shown(&self.scope.workspace),
+        // Another spelling would name another file: what is no text is refused.
+        let text = |path: &std::path::Path| match path.to_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(Cause::NotText(crate::text::path::spelled(path).into_owned())),
+        };
+        Some(match name {
+            "workspaceFolder" => text(&self.scope.workspace),
             "workspaceFolderBasename" => {
-                self.scope.workspace.file_name().unwrap_or_default().to_string_lossy().into_owned()
+                text(self.scope.workspace.file_name().unwrap_or_default().as_ref())
             }
-            "userHome" => match &self.scope.env.home {
-                Some(home) => shown(home),
-                None => return Some(Err(Cause::NoHome)),
-            },
-            "cwd" => shown(&self.scope.env.cwd),
-            "pathSeparator" | "/" => std::path::MAIN_SEPARATOR.to_string(),
+            "userHome" => self.scope.env.home.as_deref().ok_or(Cause::NoHome).and_then(text),
+            "cwd" => text(&self.scope.env.cwd),
+            "pathSeparator" | "/" => Ok(std::path::MAIN_SEPARATOR.to_string()),
             _ => return None,
-        }))
+        })
     }
 
     fn variable(
@@ -311,6 +314,11 @@ impl Cause {
                 "config/expansion",
                 "the home folder is not known".to_owned(),
                 "set HOME, or write the path out".to_owned(),
+            ),
+            Self::NotText(path) => (
+                "config/expansion",
+                format!("{path} is no UTF-8, and cannot be put into a text"),
+                "write a relative path, or rename the folder".to_owned(),
             ),
             Self::TooMuch => (
                 "config/expansion",

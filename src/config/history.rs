@@ -156,10 +156,16 @@ impl History {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(path)?;
+        let before = file.metadata()?.len();
         if is_cut_short(&mut file)? {
             line.insert(0, '\n');
         }
-        file.write_all(line.as_bytes())
+        let written = file.write_all(line.as_bytes());
+        if written.is_err() {
+            // Half a line would spoil the next one too.
+            let _ = file.set_len(before);
+        }
+        written
     }
 
     fn rewrite(&self, path: &Path) -> io::Result<()> {

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::atomic::{Readers, replace};
 use crate::config::{Diagnostic, Environment, Loaded, ServerConfig, ServerName, Severity};
+use crate::text::path::spelled;
 
 mod content;
 mod review;
@@ -38,7 +39,8 @@ pub struct TrustStore {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Approvals {
     version: u32,
-    file: PathBuf,
+    /// Spelled by [`spelled`]; the name of the store's file tells apart what is spelled alike.
+    file: String,
     salt: String,
     servers: BTreeMap<ServerName, Content>,
 }
@@ -183,7 +185,7 @@ impl TrustStore {
         self.path(file)
             .and_then(|path| std::fs::read(path).ok())
             .and_then(|bytes| serde_json::from_slice::<Approvals>(&bytes).ok())
-            .filter(|a| a.version == VERSION && a.file == file && a.salt.len() >= 32)
+            .filter(|a| a.version == VERSION && a.file == spelled(file) && a.salt.len() >= 32)
             .unwrap_or_else(|| Approvals::none(file))
     }
 
@@ -199,7 +201,7 @@ impl Approvals {
     fn none(file: &Path) -> Self {
         Self {
             version: VERSION,
-            file: file.to_path_buf(),
+            file: spelled(file).into_owned(),
             salt: hex(&random_bytes()),
             servers: BTreeMap::new(),
         }

@@ -35,6 +35,7 @@ pub enum Fact {
     /// A configuration was taken into use.
     ConfigLoaded {
         /// The files it came from.
+        #[serde(serialize_with = "crate::text::path::many")]
         files: Vec<PathBuf>,
         /// Warnings and notes.
         diagnostics: Vec<Diagnostic>,

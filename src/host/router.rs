@@ -147,6 +147,13 @@ impl Routes {
                     .help("change `tools.allow` or `tools.deny`"),
             );
         }
+        let rejected = live.capabilities.rejected.iter();
+        if let Some(entry) = { rejected }.find(|entry| entry.raw["name"] == name) {
+            let message = format!("`{name}` is listed but cannot be used: {}", entry.reason);
+            let help = format!("`mcpdeck --check --server {}` says what to mend in it", slot.name);
+            let error = Error::new(ErrorCode::ToolNotFound, message);
+            return Some(error.server(&slot.name).help(help));
+        }
         live.session.is_none().then(|| live.unavailable())
     }
 

@@ -291,6 +291,7 @@ pub struct HostView {
     /// Moment of the last fact folded in.
     pub at: Timestamp,
     /// Configuration files in use.
+    #[serde(serialize_with = "crate::text::path::many")]
     pub files: Vec<PathBuf>,
     /// Problems of the configuration in use.
     pub diagnostics: Vec<Diagnostic>,

@@ -67,6 +67,8 @@ pub enum Message {
     Situation(Arc<Situation>),
     /// A command of ours was done; a word about it.
     Done(SafeText),
+    /// Something is amiss that nobody asked for; a word about it.
+    Warned(SafeText),
     /// A command of ours failed.
     Failed(Error),
     /// A call got its id.

@@ -1,7 +1,7 @@
 //! Does what the app wants done outside: commands to the host, calls, files. Each effect comes
 //! back as a message when there is something to say.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ pub struct Runner {
     answers_file: Option<PathBuf>,
     calls: HashMap<CallToken, CancellationToken>,
     reveal: Reveal,
+    /// What was said not to be kept.
+    not_kept: HashSet<&'static str>,
 }
 
 impl Runner {
@@ -48,6 +50,7 @@ impl Runner {
             answers_file: None,
             calls: HashMap::new(),
             reveal: Reveal::default(),
+            not_kept: HashSet::new(),
         }
     }
 
@@ -144,14 +147,14 @@ impl Runner {
                 if let Some(Err(error)) =
                     self.prefs_file.as_ref().map(|file| state::write_prefs(file, &prefs))
                 {
-                    tracing::warn!(%error, "the preferences were not saved");
+                    self.not_kept("preferences", &error);
                 }
             }
             Effect::Record(record) => {
                 if let Some(Err(error)) =
                     self.history_file.as_ref().map(|file| History::append(file, &record))
                 {
-                    tracing::warn!(%error, "the history was not written");
+                    self.not_kept("calls and drafts", &error);
                 }
             }
             Effect::SaveCall(name, call) => self.save_call(&name, *call),
@@ -162,6 +165,15 @@ impl Runner {
                 self.beside(move || Message::Looked(token, folder::look(path)));
             }
             _ => {}
+        }
+    }
+
+    /// Something that should outlive the program will not: said once, logged every time.
+    fn not_kept(&mut self, what: &'static str, error: &std::io::Error) {
+        tracing::warn!(%error, "not kept: {what}");
+        if self.not_kept.insert(what) {
+            let text = format!("not kept beyond this session: {what}: {error}");
+            self.tell(Message::Warned(SafeText::line(&text)));
         }
     }
 

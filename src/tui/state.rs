@@ -95,8 +95,12 @@ pub fn save_new(name: &Path, content: &[u8]) -> io::Result<PathBuf> {
         };
         match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => {
-                file.write_all(content)?;
-                return Ok(path);
+                let written = file.write_all(content);
+                drop(file);
+                if written.is_err() {
+                    let _ = std::fs::remove_file(&path);
+                }
+                return written.map(|()| path);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

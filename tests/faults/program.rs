@@ -14,7 +14,8 @@ type Problems = Vec<String>;
 /// What the row expects of one run of the program, and what every row expects.
 pub fn run(row: &Row, stage: &Stage, run: &Run) -> (Finished, Problems) {
     let seconds = run.seconds.unwrap_or(20);
-    let command = command(row, stage, &arguments(run));
+    let arguments: Vec<String> = arguments(run).iter().map(|word| stage.at(word)).collect();
+    let command = command(row, stage, &arguments);
     let patience = Duration::from_secs(seconds);
     let finished =
         if run.terminal { terminal(&command, patience) } else { finish(command, patience) };
@@ -147,10 +148,13 @@ pub fn command(row: &Row, stage: &Stage, args: &[String]) -> Command {
         }
     };
     command.arg("--config").arg(&stage.config).arg("--log-file").arg(&stage.log);
+    if let Some(cwd) = &row.host.cwd {
+        command.current_dir(stage.at(cwd));
+    }
     command.env("MCPDECK_CANARY_HOST", HOST_SECRET);
     for (key, value) in &row.host.env {
         match value {
-            Some(value) => command.env(key, value),
+            Some(value) => command.env(key, stage.at(value)),
             None => command.env_remove(key),
         };
     }
@@ -258,5 +262,12 @@ pub fn kill(row: &Row, stage: &Stage, kill: &crate::row::Kill) -> Problems {
     let _ = child.kill();
     let _ = child.wait();
     let left = stage.bench.left_after(Duration::from_secs(2));
-    if left.is_empty() { Vec::new() } else { vec![format!("I6: outlived the host: {left:#?}")] }
+    let mut problems = stage.flaws(&[]);
+    if !left.is_empty() {
+        problems.push(format!("I6: outlived the host: {left:#?}"));
+    }
+    if let Some(again) = &kill.again {
+        problems.extend(run(row, stage, again).1);
+    }
+    problems
 }

@@ -39,6 +39,32 @@ pub struct Row {
     pub screen: ScreenPlan,
     /// Why `--check` and `status` are not compared (invariant I10).
     pub no_verdict: Option<String>,
+    /// What the machine must permit; the row is skipped where it does not.
+    pub needs: Option<Need>,
+}
+
+/// Something that not every machine permits.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Need {
+    /// A command that works where the row can be played.
+    pub command: Vec<String>,
+    /// What is said where it does not.
+    pub otherwise: String,
+}
+
+/// A file system of the row's own, called `@DISK@` in its texts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DiskPlan {
+    /// Its size. What the given files leave of it is taken.
+    pub kib: u64,
+    /// Read-only once the given files are there, instead of full.
+    #[serde(default)]
+    pub read_only: bool,
+    /// `mcp.json` is on it, and with it all that is kept beside that.
+    #[serde(default)]
+    pub configuration: bool,
 }
 
 /// The row on the dashboard.
@@ -49,8 +75,26 @@ pub struct ScreenPlan {
     pub skip: Option<String>,
     /// A tool without arguments to call; the first one of the session when absent.
     pub call: Option<String>,
+    /// What the screen says while the form of the healthy server is filled in.
+    pub typing_shows: Vec<String>,
     /// What the screen shows of its outcome.
     pub shows: Vec<String>,
+    /// What is done next.
+    pub then: Vec<ScreenStep>,
+}
+
+/// Keys, and what the screen shows soon after them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ScreenStep {
+    /// What is pressed.
+    pub keys: String,
+    /// What is waited for.
+    #[serde(default)]
+    pub shows: Vec<String>,
+    /// What goes.
+    #[serde(default)]
+    pub gone: Vec<String>,
 }
 
 impl Row {
@@ -102,12 +146,20 @@ pub struct HostPlan {
     pub prefix: Vec<String>,
     /// Environment; `null` takes a variable away.
     pub env: BTreeMap<String, Option<String>>,
+    /// Working directory; the folder of the bench when absent.
+    pub cwd: Option<String>,
     /// Working directory is gone when the program runs.
     pub lost_folder: bool,
     /// Where the log file goes; a file of the bench when absent.
     pub log_file: Option<String>,
     /// Largest resident set of the program, MiB (default 300).
     pub peak_mib: Option<u64>,
+    /// Most of a processor that the dashboard may use until its steps are done, in percent.
+    pub cpu_percent: Option<u64>,
+    /// A file system that nothing can be written to.
+    pub disk: Option<DiskPlan>,
+    /// Name of the folder that holds configuration and files, as bytes in hexadecimal.
+    pub folder_hex: Option<String>,
     /// No healthy server beside the faulty ones.
     pub alone: bool,
 }
@@ -184,6 +236,8 @@ pub struct Kill {
     pub args: Vec<String>,
     /// Killed when so many processes of servers live.
     pub processes: usize,
+    /// The next start, which must find nothing amiss.
+    pub again: Option<Run>,
 }
 
 /// Floods last three seconds, or 100 MB; with `MCPDECK_FAULTS_FULL` in the environment as long as

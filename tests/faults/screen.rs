@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::fair;
 use crate::pty::{Deck, Launch, Size};
-use crate::row::Row;
+use crate::row::{Row, ScreenStep};
 use crate::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
-use crate::support::memory;
+use crate::support::{memory, processor_time};
 
 /// What is typed, and must still be there.
 const TYPED: &str = "kept-by-heart";
@@ -37,10 +37,14 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
         .env("MCPDECK_CANARY_HOST", HOST_SECRET);
     for (key, value) in &row.host.env {
         launch = match value {
-            Some(value) => launch.env(key, value),
+            Some(value) => launch.env(key, &stage.at(value)),
             None => launch.without_env(key),
         };
     }
+    if let Some(cwd) = &row.host.cwd {
+        launch = launch.in_folder(&stage.at(cwd));
+    }
+    let begun = std::time::Instant::now();
     let mut deck = launch.start();
     let mut problems = Vec::new();
     // While servers still start: the screen is there from the first second.
@@ -49,9 +53,19 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
     shown(&deck, "the healthy server is ready", |screen| {
         screen.lines().any(|line| line.contains(" ready") && !line.contains("0 ready"))
     });
-    type_into_form(&mut deck);
+    type_into_form(&mut deck, row);
     if let Some((server, tool)) = row.tool_on_screen() {
         call(&mut deck, row, (server, tool), &mut problems);
+    }
+    for step in &row.screen.then {
+        perform(&mut deck, step, stage, &mut problems);
+    }
+    if let Some(most) = row.host.cpu_percent {
+        let busy = processor_time(deck.pid().unsigned_abs()).as_millis() * 100;
+        let used = busy / begun.elapsed().as_millis().max(1);
+        if used >= u128::from(most) {
+            problems.push(format!("{used} % of a processor, {most} at most"));
+        }
     }
     open(&mut deck, "echo");
     if fair::wait(Duration::from_secs(5), || deck.screen().contains(TYPED)).is_none() {
@@ -78,6 +92,17 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
         problems.push(format!("I6: the dashboard left behind: {left:#?}"));
     }
     Seen { problems, slowest }
+}
+
+fn perform(deck: &mut Deck, step: &ScreenStep, stage: &Stage, problems: &mut Vec<String>) {
+    deck.keys(&stage.at(&step.keys));
+    let as_wanted = |screen: &str| {
+        step.shows.iter().all(|text| screen.contains(text.as_str()))
+            && !step.gone.iter().any(|text| screen.contains(text.as_str()))
+    };
+    if fair::wait(Duration::from_secs(10), || as_wanted(&deck.screen())).is_none() {
+        problems.push(format!("the screen is not as {step:?} wants it\n{}", deck.screen()));
+    }
 }
 
 fn shown(deck: &Deck, what: &str, wanted: impl Fn(&str) -> bool) {
@@ -159,11 +184,16 @@ fn row_of(screen: &str) -> String {
     screen.lines().find_map(selected).unwrap_or_default().to_owned()
 }
 
-fn type_into_form(deck: &mut Deck) {
+fn type_into_form(deck: &mut Deck, row: &Row) {
     open(deck, "echo");
     deck.keys("\t");
     deck.keys(TYPED);
     deck.wait(TYPED);
+    for text in &row.screen.typing_shows {
+        deck.wait(text);
+        // It stands where the keys are told, which say whether the form is open.
+        deck.gone(text);
+    }
     deck.keys("\x1b");
     deck.gone("f5 call");
 }

@@ -10,6 +10,7 @@ use mcpdeck::mock::HttpMock;
 use mcpdeck::mock::script::Script;
 use serde_json::{Value, json};
 
+use crate::disk::Disk;
 use crate::row::{Row, ServerPlan};
 use crate::support::Bench;
 
@@ -25,6 +26,8 @@ pub struct Stage {
     pub log: PathBuf,
     /// The files it was given, with their content: nobody changes them.
     given: BTreeMap<PathBuf, Vec<u8>>,
+    /// A file system that nothing can be written to.
+    disk: Option<Disk>,
     /// Servers over HTTP live as long as the stage.
     _http: Vec<HttpMock>,
 }
@@ -33,22 +36,57 @@ impl Stage {
     pub fn set(row: &Row) -> Self {
         let bench = Bench::new();
         let mut http = Vec::new();
+        let disk = row.host.disk.as_ref().map(|plan| Disk::mount(plan).expect("a mounted disk"));
+        let at = |text: &str| match &disk {
+            Some(disk) => text.replace("@DISK@", &disk.path.to_string_lossy()),
+            None => text.to_owned(),
+        };
+        let folder = row.host.folder_hex.as_deref().map_or_else(PathBuf::new, from_hex);
+        let folder = bench.path().join(folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let write = |name: &str, text: &str| {
+            let path = folder.join(at(name));
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(&path, at(text)).expect("a file");
+            path
+        };
         for (name, text) in &row.files {
-            bench.write(name, text);
+            write(name, text);
         }
         let config = match &row.config {
-            Some(text) => bench.write("mcp.json", &text.replace("@MARK@", bench.mark())),
+            Some(text) => write("mcp.json", &text.replace("@MARK@", bench.mark())),
             None => bench.servers(&entries(row, &bench, &mut http)),
         };
-        let log = row.host.log_file.clone().map_or_else(|| bench.path().join("log"), PathBuf::from);
-        let given = files(bench.path());
-        Self { bench, config, log, given, _http: http }
+        let config = match (&disk, &row.host.disk) {
+            (Some(disk), Some(plan)) if plan.configuration => {
+                let there = disk.path.join("mcp.json");
+                std::fs::copy(&config, &there).expect("room for it");
+                there
+            }
+            _ => config,
+        };
+        let log = row.host.log_file.as_deref();
+        let log = log.map_or_else(|| bench.path().join("log"), |path| at(path).into());
+        let mut given = files(bench.path());
+        if let (Some(disk), Some(plan)) = (&disk, &row.host.disk) {
+            given.extend(files(&disk.path));
+            disk.close(plan);
+        }
+        Self { bench, config, log, given, disk, _http: http }
+    }
+
+    /// A text with the place of the row's file system.
+    pub fn at(&self, text: &str) -> String {
+        match &self.disk {
+            Some(disk) => text.replace("@DISK@", &disk.path.to_string_lossy()),
+            None => text.to_owned(),
+        }
     }
 
     /// I2 and I8 of everything that is on the disk: what was given is as it was, and no secret is
     /// in anything else. Also of the command lines of the processes that live.
     pub fn flaws(&self, more: &[&Path]) -> Vec<String> {
-        let mut flaws = Vec::new();
+        let mut flaws = self.disk.as_ref().map(Disk::flaws).unwrap_or_default();
         for (path, before) in &self.given {
             if std::fs::read(path).ok().as_ref() != Some(before) {
                 flaws.push(format!("I2: {} was changed", path.display()));
@@ -77,8 +115,15 @@ impl Stage {
     }
 }
 
+fn from_hex(digits: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let pairs = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]);
+    let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal")).collect();
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
 /// Every file below a folder, with its content.
-fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -78,6 +78,7 @@ pub fn own_server(name: &str, args: &[&str]) -> String {
 pub struct Launch {
     size: Size,
     home: tempfile::TempDir,
+    folder: Option<PathBuf>,
     args: Vec<OsString>,
     env: Vec<(OsString, Option<OsString>)>,
     through: Through,
@@ -100,7 +101,7 @@ impl Launch {
         let home = tempfile::tempdir().unwrap();
         let args = args.iter().map(OsString::from).collect();
         let env = Vec::new();
-        Self { size, home, args, env, through: Through::Nothing, tour: false }
+        Self { size, home, folder: None, args, env, through: Through::Nothing, tour: false }
             .env("TERM", "xterm-256color")
             .env("LANG", "C.UTF-8")
             .env("COLORTERM", "truecolor")
@@ -156,6 +157,12 @@ impl Launch {
     /// The scratch folder.
     pub fn home(&self) -> &Path {
         self.home.path()
+    }
+
+    /// In another folder than the scratch folder.
+    pub fn in_folder(mut self, path: &str) -> Self {
+        self.folder = Some(path.into());
+        self
     }
 
     /// As a job of an interactive shell, so that there is something to suspend to.
@@ -243,7 +250,7 @@ impl Launch {
         command.env("MCPDECK_IMAGES", "blocks");
         command.env("MCPDECK_STATE_DIR", self.home.path().join("state"));
         command.env("MCPDECK_CONFIG_DIR", self.home.path().join("config"));
-        command.cwd(self.home.path());
+        command.cwd(self.folder.as_deref().unwrap_or(self.home.path()));
         for (name, value) in &self.env {
             match value {
                 Some(value) => command.env(name, value),

@@ -130,6 +130,7 @@ impl App {
             }
             Message::Repainted => self.redraw_pictures(),
             Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),
+            Message::Warned(text) => self.toast(Ink::from(&text), Role::Warning),
             Message::Failed(error) => self.failed(&error),
             Message::UserFiles(user) => {
                 self.setup.user = user;
