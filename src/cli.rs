@@ -1,5 +1,6 @@
 //! The command line: what the arguments ask for, and which front end does it. Writes to stdout.
 
+mod again;
 pub mod args;
 mod check;
 mod complete;
@@ -18,6 +19,7 @@ mod output;
 mod progress;
 mod saved;
 mod signals;
+mod signature;
 mod told;
 mod trust;
 mod values;

@@ -27,6 +27,7 @@ pub mod json;
 mod names;
 pub mod path;
 mod scan;
+pub mod shell;
 
 pub use scan::HiddenKind;
 use scan::{Piece, Scanner};

@@ -150,6 +150,61 @@ fn exit_codes_tell_a_tool_error_an_unknown_name_and_a_server_that_is_down_apart(
 }
 
 #[test]
+fn what_to_do_about_a_server_that_died_is_told_and_can_be_pasted() {
+    let bench = bench();
+    let trace = "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /x\n    \
+                 at resolve (node:internal:1:1) {\n  code: 'ERR_MODULE_NOT_FOUND'\n}\n\nNode.js v20.20.2";
+    let script = json!({"on": {"start": [{"stderr": trace}, {"exit": 1}]}}).to_string();
+    let program = support::bin().to_str().expect("a path");
+    let server = ["--", program, "mock", "--script", script.as_str()];
+    for (args, shown) in [
+        (&["list"][..], "stdout"),
+        (&["status"], "stdout"),
+        (&["--check", "--timeout", "20"], "stdout"),
+        (&["call", "x"], "stderr"),
+    ] {
+        let done = run(&bench, &[args, &server].concat());
+        let text = if shown == "stdout" { &done.stdout } else { &done.stderr };
+        assert!(text.contains("`npm install`"), "{args:?}: {done:?}");
+        assert!(text.contains("ready: Error [ERR_MODULE_NOT_FOUND]"), "{args:?}: {done:?}");
+        assert!(!text.contains("ready: Node.js"), "{args:?}: {done:?}");
+    }
+    let call = run(&bench, &[&["call", "x"], &server[..]].concat());
+    assert!(call.stderr.contains("`mcpdeck --check -v -- "), "{call:?}");
+    let call = run(&bench, &["call", "down.x"]);
+    assert!(call.stderr.contains("`mcpdeck --check -v --server down`"), "{call:?}");
+}
+
+#[test]
+fn a_server_that_dies_during_a_call_leaves_its_last_words() {
+    let bench = bench();
+    let script = json!({
+        "tools": [{"name": "die", "inputSchema": {"type": "object"}}],
+        "calls": {"die": [{"stderr": "warming up\nfatal: the disk is full\nNode.js v20.20.2"}, {"exit": 3}]},
+    });
+    let script = script.to_string();
+    let program = support::bin().to_str().expect("a path");
+    let done = run(&bench, &["call", "die", "--", program, "mock", "--script", script.as_str()]);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(done.stderr.contains("  stderr | fatal: the disk is full"), "{done:?}");
+    assert!(!done.stderr.contains("Node.js"), "{done:?}");
+}
+
+#[test]
+fn list_and_refusals_tell_what_a_tool_takes() {
+    let bench = bench();
+    let list = run(&bench, &["list", "--long", "calc"]);
+    assert!(list.stdout.contains("\n      a*     number\n"), "{list:?}");
+    assert!(list.stdout.contains("\n      who*  string\n"), "{list:?}");
+    for arguments in [&["a=x"][..], &["a=1"], &["a=1", "c=2"]] {
+        let done = run(&bench, &[&["call", "calc.add"], arguments].concat());
+        let takes = "it takes: calc.add a=NUMBER b=NUMBER [note=STRING]";
+        assert!(done.stderr.contains(takes), "{done:?}");
+        assert!(done.stderr.contains("`mcpdeck list --long calc`"), "{done:?}");
+    }
+}
+
+#[test]
 fn a_command_starts_only_the_server_it_needs() {
     let bench = bench();
     assert_eq!(run(&bench, &["list", "calc"]).code, Some(0));

@@ -27,6 +27,8 @@ pub struct Subject {
     pub state: ServerState,
     /// Why it is in that state.
     pub reason: Option<String>,
+    /// What to do about it, when that is known.
+    pub help: Option<String>,
     /// The steps of its start.
     pub steps: Vec<StepSeen>,
     /// Negotiated version.
@@ -167,6 +169,7 @@ impl Subject {
             limits: view.limits,
             state: view.state,
             reason: view.reason.as_ref().map(ToString::to_string),
+            help: view.help.as_ref().map(ToString::to_string),
             steps: view
                 .steps
                 .iter()

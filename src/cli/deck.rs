@@ -1,5 +1,6 @@
 //! A host for one command: starts the servers it needs, does the work, stops them, also on Ctrl-C.
 
+use super::again::Again;
 use super::args::{Common, OneServer};
 use super::exit::Exit;
 use super::load::{self, Source};
@@ -188,7 +189,7 @@ pub fn error_json(error: &Error) -> Value {
 }
 
 /// The servers of a view that are not ready, in words; what stands between a name and its tool.
-pub fn unready(view: &HostView) -> Option<Error> {
+pub fn unready(view: &HostView, again: Again<'_>) -> Option<Error> {
     let down: Vec<_> = view
         .servers
         .values()
@@ -197,10 +198,44 @@ pub fn unready(view: &HostView) -> Option<Error> {
     let first = down.first()?;
     let reason = first.reason.as_ref().map_or("it did not become ready", |r| r.as_str());
     let mut message = format!("the server is {}: {reason}", first.state.as_str());
-    let last = first.stderr_tail.iter().rev().find(|line| !line.trim().is_empty());
-    if let Some(line) = last.filter(|line| !reason.contains(line.as_str())) {
-        let _ = write!(message, " (last line of stderr: {line})");
+    let last = first.last_words().last();
+    if let Some(line) = last.filter(|line| !reason.contains(line.trim())) {
+        let _ = write!(message, " (stderr: {})", line.trim());
     }
-    let error = Error::new(ErrorCode::ServerUnavailable, message).server(&first.name);
-    Some(error.help(format!("`mcpdeck --check --server {}` shows every step", first.name)))
+    let steps = format!("`{}` shows every step", again.check(&first.name));
+    let help = first.help.as_ref().map_or_else(|| steps.clone(), |help| format!("{help}\n{steps}"));
+    Some(Error::new(ErrorCode::ServerUnavailable, message).server(&first.name).help(help))
+}
+
+/// Most lines of stderr that are told of a server that died during a call.
+const LAST_WORDS: usize = 8;
+
+/// How long the end of a process may take to be known.
+const END_FOLLOWS: Duration = Duration::from_millis(500);
+
+/// A server that died while it was asked for something: what to do, and its last lines of stderr.
+/// One that had not started is told already.
+pub async fn with_last_words(host: &Host, error: Error) -> Error {
+    let Some(name) = error.server.clone().filter(|_| error.request.is_some()) else {
+        return error;
+    };
+    let mut view = host.view();
+    let died =
+        |view: &std::sync::Arc<HostView>| view.servers.get(&name).is_some_and(|s| s.exit.is_some());
+    let known = tokio::time::timeout(END_FOLLOWS, view.wait_for(died)).await;
+    if !matches!(known, Ok(Ok(_))) {
+        return error;
+    }
+    let view = host.view().borrow().clone();
+    let Some(server) = view.servers.get(&name) else { return error };
+    let words: Vec<_> = server.last_words().iter().filter(|line| !line.trim().is_empty()).collect();
+    let mut help = match (&server.help, words.is_empty()) {
+        (Some(help), _) => help.as_str().to_owned(),
+        (None, true) => "it wrote nothing to stderr before".to_owned(),
+        (None, false) => "its last words:".to_owned(),
+    };
+    for line in words.iter().skip(words.len().saturating_sub(LAST_WORDS)) {
+        let _ = write!(help, "\n  stderr | {line}");
+    }
+    error.help(help)
 }

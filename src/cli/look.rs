@@ -8,6 +8,7 @@ use super::args::{Common, ListArgs, Listing, StatusArgs};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
 use super::output;
+use super::signature::{self, Parameter};
 use crate::check::answers::Script;
 use crate::config::TransportKind;
 use crate::host::server::process::containment;
@@ -60,25 +61,37 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
         let _ = write!(out, "{}", SafeText::line(server.name.as_str()));
         if server.state != ServerState::Ready {
             let reason = server.reason.as_ref().map_or("", |r| r.as_str());
-            let _ = writeln!(out, "  {}: {reason}\n", server.state.as_str());
+            let _ = writeln!(out, "  {}: {reason}", server.state.as_str());
+            if let Some(help) = &server.help {
+                let _ = writeln!(out, "  help: {help}");
+            }
+            out.push('\n');
             continue;
         }
         out.push('\n');
         let all = &server.capabilities;
         if shows(args, Listing::Tools) {
-            let rows = all.tools.iter().map(|t| (&t.label, t.description.as_ref()));
+            let rows = all.tools.iter().map(|tool| Row {
+                name: &tool.label,
+                says: tool.description.as_ref(),
+                parameters: long(args, || signature::of_tool(&tool.input_schema)),
+            });
             section(&mut out, "tools", rows);
         }
         if shows(args, Listing::Prompts) {
-            let rows = all.prompts.iter().map(|p| (&p.label, p.description.as_ref()));
+            let rows = all.prompts.iter().map(|prompt| Row {
+                name: &prompt.label,
+                says: prompt.description.as_ref(),
+                parameters: long(args, || signature::of_prompt(prompt)),
+            });
             section(&mut out, "prompts", rows);
         }
         if shows(args, Listing::Resources) {
-            let rows = all.resources.iter().map(|r| (&r.label, Some(&r.name)));
+            let rows = all.resources.iter().map(|r| Row::plain(&r.label, &r.name));
             section(&mut out, "resources", rows);
         }
         if shows(args, Listing::Templates) {
-            let rows = all.templates.iter().map(|t| (&t.label, Some(&t.name)));
+            let rows = all.templates.iter().map(|t| Row::plain(&t.label, &t.name));
             section(&mut out, "resource templates", rows);
         }
         for entry in &all.rejected {
@@ -90,21 +103,36 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
     out
 }
 
-fn section<'a>(
-    out: &mut String,
-    title: &str,
-    rows: impl Iterator<Item = (&'a SafeText, Option<&'a SafeText>)>,
-) {
+/// One entry of a list.
+struct Row<'a> {
+    name: &'a SafeText,
+    says: Option<&'a SafeText>,
+    parameters: Vec<Parameter>,
+}
+
+impl<'a> Row<'a> {
+    const fn plain(name: &'a SafeText, says: &'a SafeText) -> Self {
+        Self { name, says: Some(says), parameters: Vec::new() }
+    }
+}
+
+/// The parameters, when they are asked for.
+fn long(args: &ListArgs, parameters: impl FnOnce() -> Vec<Parameter>) -> Vec<Parameter> {
+    if args.long { parameters() } else { Vec::new() }
+}
+
+fn section<'a>(out: &mut String, title: &str, rows: impl Iterator<Item = Row<'a>>) {
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
         return;
     }
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(40);
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).min(40);
     let _ = writeln!(out, "  {title}");
-    for (name, description) in rows {
-        let line = description.map(first_sentence).unwrap_or_default();
-        let row = format!("    {:width$}  {line}", name.as_str());
-        let _ = writeln!(out, "{}", row.trim_end());
+    for row in rows {
+        let says = row.says.map(first_sentence).unwrap_or_default();
+        let line = format!("    {:width$}  {says}", row.name.as_str());
+        let _ = writeln!(out, "{}", line.trim_end());
+        signature::write(out, &row.parameters);
     }
 }
 
@@ -163,6 +191,7 @@ fn status_json(server: &ServerView) -> Value {
         "name": server.name,
         "state": server.state.as_str(),
         "reason": server.reason,
+        "help": server.help,
         "transport": server.transport.as_str(),
         "protocolVersion": session.map(|s| &s.protocol_version),
         "era": session.map(|s| s.era),
@@ -201,6 +230,11 @@ fn status_text(view: &HostView) -> String {
             all.resources.len(),
         );
         let _ = writeln!(out, "{}", row.trim_end());
+    }
+    for (server, name) in view.servers.values().zip(&names) {
+        if let Some(help) = &server.help {
+            let _ = writeln!(out, "\n{}: {help}", name.as_str());
+        }
     }
     if view.servers.values().any(|server| server.transport == TransportKind::Stdio) {
         let _ = writeln!(out, "\nprocesses are held by {}", containment().describe());

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::again::Again;
 use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
 use super::told::{Aside, Form, Told};
-use super::{content, output, saved, values};
+use super::{content, output, saved, signature, values};
 use crate::check::answers::Script;
 use crate::check::jsonc;
 use crate::config::{SavedTarget, ServerName};
@@ -90,8 +91,9 @@ fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Result<E
 fn tool(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let told = Told { noun: "tool", target: name, form: operation.form };
     let options = operation.options();
+    let again = operation.again();
     operation.run(&told, Need::Owner(name.to_owned()), async |host| {
-        call_on(host, name, words, options).await
+        call_on(host, again, (name, words), options).await
     })
 }
 
@@ -104,6 +106,10 @@ impl<'a> Operation<'a> {
 
     fn answering(self, answers: Script) -> Self {
         Self { answers, ..self }
+    }
+
+    const fn again(&self) -> Again<'a> {
+        Again { common: self.common, one: self.one }
     }
 
     fn options(&self) -> CallOptions {
@@ -125,7 +131,12 @@ impl<'a> Operation<'a> {
         let Self { common, one, telemetry, answers, .. } = self;
         let job = Job { common, one, need, answers: answers.clone(), telemetry };
         let done = deck::run(job, async |host| {
-            let outcome = work(host).await;
+            let outcome = match work(host).await {
+                Err(error) if error.code == ErrorCode::ServerUnavailable => {
+                    Err(deck::with_last_words(host, error).await)
+                }
+                outcome => outcome,
+            };
             told.finish(outcome, &Aside::of(host, common, &answers))
         });
         done.unwrap_or_else(|error| told.failure(&error))
@@ -134,8 +145,8 @@ impl<'a> Operation<'a> {
 
 async fn call_on(
     host: &Host,
-    name: &str,
-    words: Words,
+    again: Again<'_>,
+    (name, words): (&str, Words),
     options: CallOptions,
 ) -> Result<CallOutcome, Error> {
     let offers = host.get_tools();
@@ -143,7 +154,7 @@ async fn call_on(
         .iter()
         .flat_map(|(server, all)| all.tools.iter().map(move |tool| (server, &tool.name)))
         .collect();
-    let found = found(host, naming::resolve(name, names.iter().copied()))?;
+    let found = found(host, again, naming::resolve(name, names.iter().copied()))?;
     let schema = offers
         .iter()
         .filter(|(server, _)| *server == found.server)
@@ -151,21 +162,32 @@ async fn call_on(
         .find(|tool| tool.name == found.name)
         .map(|tool| tool.input_schema.as_ref().clone())
         .unwrap_or_default();
-    let arguments = values::arguments(words.base, &words.pairs, &schema).map_err(|wrong| {
-        let help = format!("`mcpdeck list {} --only tools --json` shows the schema", found.server);
-        invalid(wrong.join("\n  ")).server(&found.server).help(help)
-    })?;
+    let canonical = naming::canonical(&found.server, &found.name);
+    let takes = || {
+        let usage = signature::usage(&canonical, &schema);
+        format!("it takes: {usage}\n`{}` says more", again.list(&found.server))
+    };
+    let arguments = values::arguments(words.base, &words.pairs, &schema)
+        .map_err(|wrong| invalid(wrong.join("\n  ")).server(&found.server).help(takes()))?;
     let options = CallOptions { server: Some(found.server.clone()), ..options };
-    host.call_tool_with(&naming::canonical(&found.server, &found.name), arguments, options).await
+    let outcome = host.call_tool_with(&canonical, arguments, options).await;
+    outcome.map_err(|error| match error.code {
+        ErrorCode::Validation => error.help(takes() + "\n--force sends them all the same"),
+        _ => error,
+    })
 }
 
 /// A name that nobody has may belong to a server that did not start; then that is what is told.
-fn found(host: &Host, resolved: Result<Resolved, Error>) -> Result<Resolved, Error> {
+fn found(
+    host: &Host,
+    again: Again<'_>,
+    resolved: Result<Resolved, Error>,
+) -> Result<Resolved, Error> {
     resolved.map_err(|error| {
         if error.code != ErrorCode::ToolNotFound {
             return error;
         }
-        deck::unready(&host.view().borrow()).unwrap_or(error)
+        deck::unready(&host.view().borrow(), again).unwrap_or(error)
     })
 }
 
@@ -191,12 +213,13 @@ fn resource_of(
     let told = Told { noun: "uri", target: uri, form: operation.form };
     let need = Need::Servers(server.map(str::to_owned).into_iter().collect());
     let options = CallOptions { server: server.map(ServerName::new), ..operation.options() };
+    let again = operation.again();
     let Operation { common, one, telemetry, answers, .. } = operation;
     let job = Job { common, one, need, answers: answers.clone(), telemetry };
     let done = deck::run(job, async |host| {
         let outcome = match host.get_resource(uri, options).await {
             Err(error) if error.code == ErrorCode::ToolNotFound => {
-                Err(deck::unready(&host.view().borrow()).unwrap_or(error))
+                Err(deck::unready(&host.view().borrow(), again).unwrap_or(error))
             }
             other => other,
         };
@@ -244,16 +267,16 @@ pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit
 
 fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let told = Told { noun: "prompt", target: name, form: operation.form };
-    let options = operation.options();
+    let (options, again) = (operation.options(), operation.again());
     operation.run(&told, Need::Owner(name.to_owned()), async |host| {
-        prompt_on(host, name, words, options).await
+        prompt_on(host, again, (name, words), options).await
     })
 }
 
 async fn prompt_on(
     host: &Host,
-    name: &str,
-    words: Words,
+    again: Again<'_>,
+    (name, words): (&str, Words),
     options: CallOptions,
 ) -> Result<CallOutcome, Error> {
     let offers = host.get_tools();
@@ -261,7 +284,7 @@ async fn prompt_on(
         .iter()
         .flat_map(|(server, all)| all.prompts.iter().map(move |prompt| (server, &prompt.name)))
         .collect();
-    let found = found(host, naming::resolve(name, names.iter().copied()))?;
+    let found = found(host, again, naming::resolve(name, names.iter().copied()))?;
     let prompt = offers
         .iter()
         .filter(|(server, _)| *server == found.server)

@@ -101,7 +101,7 @@ fn unknown<'a>(
 }
 
 /// The properties of a schema, those of its `allOf`, `anyOf` and `oneOf` included.
-fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str, &'a Value)> {
+pub(super) fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str, &'a Value)> {
     fn collect<'a>(
         schema: &'a Value,
         root: &'a Value,
@@ -126,7 +126,7 @@ fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str, &'a Value
 }
 
 /// Follows local references.
-fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
+pub(super) fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
     match reference.and_then(|pointer| root.pointer(pointer)) {
         Some(target) if depth < 16 => follow(target, root, depth + 1),
@@ -135,7 +135,7 @@ fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
 }
 
 /// The JSON types a schema accepts, as far as it says.
-fn types<'a>(schema: &'a Value, root: &'a Value, depth: usize, out: &mut Vec<&'a str>) {
+pub(super) fn types<'a>(schema: &'a Value, root: &'a Value, depth: usize, out: &mut Vec<&'a str>) {
     let schema = follow(schema, root, 0);
     match schema.get("type") {
         Some(Value::String(one)) => out.push(one),

@@ -91,6 +91,13 @@ pub enum Fact {
         /// When the next attempt will be made, when one is planned.
         retry_at: Option<Timestamp>,
     },
+    /// What to do about the state it is in or is about to be in.
+    Advised {
+        /// Its name.
+        server: ServerName,
+        /// A sentence for a person.
+        help: SafeText,
+    },
     /// A step of a start began or ended.
     StepChanged {
         /// Its name.
@@ -271,6 +278,7 @@ impl Fact {
             Self::ServerAdded { server, .. }
             | Self::ServerRemoved { server }
             | Self::StateChanged { server, .. }
+            | Self::Advised { server, .. }
             | Self::StepChanged { server, .. }
             | Self::Spawned { server, .. }
             | Self::Connected { server, .. }
@@ -314,7 +322,7 @@ impl Fact {
             | Self::CallsCancelled { calls: lines, .. } => {
                 lines.iter().map(|line| line.len()).sum()
             }
-            Self::TaskFailed { message, .. } => message.len(),
+            Self::TaskFailed { message, .. } | Self::Advised { help: message, .. } => message.len(),
             Self::ConfigLoaded { diagnostics, .. } | Self::ConfigRejected { diagnostics } => {
                 diagnostics.len() * size_of::<Diagnostic>()
             }
@@ -332,6 +340,7 @@ impl Fact {
             Self::ServerAdded { .. } => "serverAdded",
             Self::ServerRemoved { .. } => "serverRemoved",
             Self::StateChanged { .. } => "stateChanged",
+            Self::Advised { .. } => "advised",
             Self::StepChanged { .. } => "stepChanged",
             Self::Spawned { .. } => "spawned",
             Self::Connected { .. } => "connected",

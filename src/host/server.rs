@@ -8,6 +8,7 @@ pub mod keeper;
 pub mod lifecycle;
 pub mod process;
 pub mod reach;
+pub(in crate::host) mod remedy;
 pub mod session;
 pub mod slot;
 pub mod transport;

@@ -203,6 +203,9 @@ pub struct ServerView {
     pub since: Timestamp,
     /// Why.
     pub reason: Option<SafeText>,
+    /// What to do about it, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<SafeText>,
     /// Start attempt, from 1.
     pub attempt: u32,
     /// Times it became ready.
@@ -247,6 +250,13 @@ pub struct ServerView {
 }
 
 impl ServerView {
+    /// The last lines of stderr up to the one that says why it ended, without what runtimes print
+    /// after it.
+    pub fn last_words(&self) -> &[SafeText] {
+        let said = crate::host::server::remedy::telling_at(&self.stderr_tail);
+        said.map_or(&[], |at| self.stderr_tail.get(..=at).unwrap_or_default())
+    }
+
     /// Most findings kept.
     pub const FINDINGS: usize = 64;
 
@@ -260,6 +270,7 @@ impl ServerView {
             state: ServerState::Waiting,
             since: at,
             reason: None,
+            help: None,
             attempt: 0,
             starts: 0,
             restarts: 0,

@@ -113,7 +113,7 @@ async fn a_server_that_dies_of_the_probe_says_what_was_seen() {
     assert_eq!((error.error.code, error.retryable), (ErrorCode::ServerStartup, true));
     let message = &error.error.message;
     assert!(message.contains("closed its output"), "{message}");
-    assert!(message.contains("1 line on stdout that are not JSON-RPC"), "{message}");
+    assert!(message.contains("1 line on stdout that is not JSON-RPC"), "{message}");
     assert!(message.contains("Traceback"), "{message}");
 }
 
@@ -134,7 +134,7 @@ async fn patience_that_ends_leaves_words_and_nothing_else_behind() {
             "{\"jsonrpc\"",
             "10 bytes without an end of line, no JSON-RPC message, no answer to initialize",
         ),
-        ("ready\n", "1 line on stdout that are not JSON-RPC (first: `ready`)"),
+        ("ready\n", "1 line on stdout that is not JSON-RPC (first: `ready`)"),
     ] {
         let (endpoint, mut peer) = pipe(1 << 20);
         peer.raw(said).await;

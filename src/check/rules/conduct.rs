@@ -75,6 +75,9 @@ fn start(subject: &Subject) -> Option<Finding> {
     {
         found.message = format!("{} ({})", found.message, exit.describe());
     }
+    if let Some(help) = &subject.help {
+        found.help = brief(help, 400);
+    }
     Some(found)
 }
 

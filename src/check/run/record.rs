@@ -77,6 +77,7 @@ impl Seen {
         let moments = Moments::of(host, name);
         let mut subject = Subject::from_view(last);
         subject.state = settled.state;
+        subject.help = settled.help.as_ref().map(ToString::to_string);
         subject.reason = settled.reason.as_ref().map(ToString::to_string);
         subject.instructions = instructions_as_sent(host, name).or(subject.instructions);
         subject.interrupted = self.cut.get(name).cloned();

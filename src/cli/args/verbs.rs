@@ -85,6 +85,9 @@ pub struct ListArgs {
     /// Only this kind.
     #[arg(long, value_name = "KIND")]
     pub only: Option<Listing>,
+    /// With the parameters of tools and prompts (`*`: required).
+    #[arg(long, short = 'l')]
+    pub long: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -18,6 +18,7 @@ use crate::host::server::connect::{
 use crate::host::server::process::{
     self, Grace, Launch, ProcessContext, ServerProcess, Spawned, Usage,
 };
+use crate::host::server::remedy::{self, Words};
 use crate::host::server::session::{
     self, Attempt, ConnectError, Connected, Endpoint, SessionContext, attempts,
 };
@@ -29,11 +30,15 @@ use crate::host::{Error, ErrorCode};
 pub struct Reach;
 
 /// Lines of stderr that are kept of a process that ended.
-const TAIL: usize = 20;
+const TAIL: usize = 40;
 /// How long a process whose connection broke may take to show how it exited.
 const EXIT_FOLLOWS: Duration = Duration::from_millis(300);
 /// Exit codes of shells and loaders for "cannot execute" and "not found".
 const NEVER_RETRIED: [i32; 2] = [126, 127];
+
+/// What is left to try with a server whose address is of a transport that is not spoken here.
+const OTHER_TRANSPORT: &str = "most such servers speak Streamable HTTP too: try \"type\": \"http\" \
+                               with the address of that endpoint (often /mcp)";
 
 impl Connector for Reach {
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
@@ -46,9 +51,10 @@ impl Connector for Reach {
                 other @ (TransportConfig::Sse(_) | TransportConfig::WebSocket(_)) => {
                     let kind = other.kind().as_str();
                     let message = format!("the transport `{kind}` is not supported");
-                    Err(OpenError::lasting(
-                        Error::new(ErrorCode::ServerStartup, message).server(&request.config.name),
-                    ))
+                    let error = Error::new(ErrorCode::ServerStartup, message)
+                        .server(&request.config.name)
+                        .help(OTHER_TRANSPORT);
+                    Err(OpenError::lasting(error))
                 }
             }
         })
@@ -140,15 +146,25 @@ async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectErr
     process.expect_exit();
     let plan = StopPlan { grace: request.config.shutdown_timeout, force: request.force.clone() };
     let ExitReport { exit, stderr_tail } = Process::stop(&process, plan).await;
+    let junk = request.context.seen.first_junk();
+    let words = Words {
+        exit: by_itself.then_some(&exit),
+        stderr: &stderr_tail,
+        junk: junk.as_deref(),
+        was_ready: false,
+    };
     let mut error = failure.error;
+    if let Some(help) = remedy::remedy(words) {
+        error = error.help(help);
+    }
     let mut lasting = !failure.retryable;
     let mut another_era = !failure.unauthorized;
     if by_itself {
         // What dies before it has heard a word dies of something else than the era.
         another_era &= !process.ignored_stdin();
-        let last = stderr_tail.iter().rev().find(|line| !line.trim().is_empty());
-        let words = last.map(|line| format!(": {line}")).unwrap_or_default();
-        error.message = format!("{} before it was ready{words}", exit.describe());
+        let said = remedy::telling(&stderr_tail).map(|line| format!(": {}", line.trim()));
+        let said = said.unwrap_or_default();
+        error.message = format!("{} before it was ready{said}", exit.describe());
         lasting = exit.code.is_some_and(|code| NEVER_RETRIED.contains(&code));
     }
     TryFailure {

@@ -19,6 +19,9 @@ impl ServerView {
                 if *state == ServerState::Starting {
                     self.steps.clear();
                 }
+                if *state != ServerState::Unavailable {
+                    self.help = None;
+                }
                 if *state == ServerState::Ready && self.state != ServerState::Ready {
                     self.starts += 1;
                     self.restarts = self.starts - 1;
@@ -29,6 +32,7 @@ impl ServerView {
                 self.attempt = *attempt;
                 self.retry_at = *retry_at;
             }
+            Fact::Advised { help, .. } => self.help = Some(help.clone()),
             Fact::StepChanged { step, status, took, detail, .. } => {
                 let began =
                     took.map_or(at, |took| Timestamp(at.0.saturating_sub(took.as_micros() as u64)));

@@ -1,5 +1,6 @@
 //! A call as others would make it: on a command line, on the wire, in Rust. Pure.
 
+use crate::text::shell::quoted;
 use serde_json::{Value, json};
 
 use super::subject::{Subject, SubjectKind};
@@ -77,15 +78,6 @@ fn command_line(subject: &Subject, arguments: &Value, uri: &str) -> String {
         }
         _ => format!("mcpdeck read {}", quoted(uri)),
     }
-}
-
-/// Quotes a word for a POSIX shell; what needs no quotes gets none.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:=@,+%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn rust(subject: &Subject, arguments: &Value, uri: &str) -> String {

@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use super::export::{Export, quoted};
+use super::export::Export;
 use super::screen::{CallScreen, Intent};
 use super::subject::{Subject, SubjectKind};
 use super::template::{expand, variables};
@@ -18,6 +18,7 @@ use crate::config::saved::SavedCalls;
 use crate::host::call::AnswerSource;
 use crate::host::{CallId, CallOutcome, Error, ErrorCode, Progress, Timestamp, Validation};
 use crate::text::SafeText;
+use crate::text::shell::quoted;
 use crate::tui::form::draw::Look;
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {

@@ -10,6 +10,7 @@ use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, EXIT_FOLLOWS, Happened};
 use crate::host::server::connect::{ExitReport, Opened, StopPlan};
 use crate::host::server::lifecycle::{Input, Loss, Phase};
+use crate::host::server::remedy::{Words, remedy, telling};
 use crate::host::server::slot::Slot;
 use crate::host::view::ExitView;
 use crate::host::{Error, ErrorCode, Fact};
@@ -143,8 +144,20 @@ impl Actor {
         self.slot.publish(|live| live.process = None);
     }
 
+    /// Tells what to do about the end that is told next.
+    pub(super) async fn advise(&mut self, help: Option<&str>) {
+        if let Some(help) = help {
+            let (server, help) = (self.slot.name.clone(), SafeText::line(help));
+            self.deck.facts.record(Fact::Advised { server, help }).await;
+        }
+    }
+
     async fn tell_exit(&mut self, report: Option<ExitReport>) {
         if let Some(ExitReport { exit, stderr_tail }) = report {
+            let words =
+                Words { exit: Some(&exit), stderr: &stderr_tail, junk: None, was_ready: true };
+            let help = if exit.expected { None } else { remedy(words) };
+            self.advise(help.as_deref()).await;
             let server = self.slot.name.clone();
             self.deck.facts.record(Fact::Exited { server, exit, stderr_tail }).await;
         }
@@ -201,9 +214,8 @@ async fn end(opened: Opened, farewell: Error, plan: StopPlan) -> Option<ExitRepo
 /// The reason a person reads: how it ended, after how long, and its last words.
 pub(super) fn why(exit: &ExitView, stderr_tail: &[SafeText]) -> String {
     let after = exit.lived.as_secs_f64();
-    let last = stderr_tail.iter().rev().find(|line| !line.trim().is_empty());
-    match last {
-        Some(line) => format!("{} after {after:.1} s: {line}", exit.describe()),
+    match telling(stderr_tail) {
+        Some(line) => format!("{} after {after:.1} s: {}", exit.describe(), line.trim()),
         None => format!("{} after {after:.1} s", exit.describe()),
     }
 }

@@ -112,6 +112,7 @@ impl Actor {
                     let server = self.slot.name.clone();
                     self.deck.facts.record(Fact::Exited { server, exit, stderr_tail }).await;
                 }
+                self.advise(failure.error.help.as_deref()).await;
                 self.give(Input::OpenFailed { reason, retryable }).await;
             }
         }

@@ -72,6 +72,11 @@ impl Seen {
         self.with(|s| s.describe())
     }
 
+    /// The first line on stdout that was no protocol message.
+    pub fn first_junk(&self) -> Option<SafeText> {
+        self.with(|s| s.first_junk.clone())
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -96,7 +101,8 @@ impl State {
         let mut out = format!("first byte after {after:.1} s");
         if self.junk > 0 {
             let lines = if self.junk == 1 { "line" } else { "lines" };
-            let _ = write!(out, ", {} {lines} on stdout that are not JSON-RPC", self.junk);
+            let are = if self.junk == 1 { "is" } else { "are" };
+            let _ = write!(out, ", {} {lines} on stdout that {are} not JSON-RPC", self.junk);
             if let Some(line) = &self.first_junk {
                 let _ = write!(out, " (first: `{line}`)");
             }

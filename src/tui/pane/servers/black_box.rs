@@ -72,7 +72,11 @@ fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
         return;
     }
     doc.heading("last words");
-    for line in &lines[lines.len().saturating_sub(LINES)..] {
+    // The line that says why is among those shown, however much was printed after it.
+    let why = server.last_words().last();
+    let at = lines.iter().rposition(|line| Some(line) == why).unwrap_or(lines.len());
+    let from = lines.len().saturating_sub(LINES).min(at.saturating_sub(2));
+    for line in lines[from..].iter().take(LINES) {
         doc.text(2, line, Role::Foreign);
     }
 }

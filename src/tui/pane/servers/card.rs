@@ -21,7 +21,7 @@ pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
     match server.state {
         ServerState::Ready => ready(server, model, glyphs, doc),
         ServerState::Starting => doc_line(doc, steps(server, model, glyphs)),
-        ServerState::Unavailable => down(server, doc),
+        ServerState::Unavailable => down(server, glyphs, doc),
         _ => {
             if let Some(reason) = &server.reason {
                 doc.text(2, reason, Role::Muted);
@@ -238,7 +238,7 @@ fn is_said(reason: &str, exit: &str) -> bool {
         })
 }
 
-fn down(server: &ServerView, doc: &mut Doc) {
+fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     // The title has the exit; the reason is shown when it says more.
     let exit = server.exit.as_ref().map_or_else(String::new, crate::host::view::ExitView::describe);
     if let Some(reason) = server.reason.as_ref().filter(|r| !is_said(r, &exit)) {
@@ -249,11 +249,19 @@ fn down(server: &ServerView, doc: &mut Doc) {
     {
         doc.text(2, &ink!("{}: {}", step_word(failed.step), detail), Role::Error);
     }
-    let tail = server.stderr_tail.iter().filter(|line| !line.trim().is_empty());
+    let tail = server.last_words().iter().filter(|line| !line.trim().is_empty());
     let mut last: Vec<_> = tail.rev().take(2).collect();
     last.reverse();
     for line in last {
         doc.line(vec![(ink!("  stderr  "), Role::Faint), (Ink::from(line), Role::Foreign)]);
+    }
+    advice(server, glyphs, doc);
+}
+
+/// What to do about it, when that is known.
+pub fn advice(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
+    if let Some(help) = &server.help {
+        doc.text(2, &ink!("{} {}", glyphs.arrow, help), Role::Attention);
     }
 }
 

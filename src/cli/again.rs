@@ -1,0 +1,82 @@
+//! The command line that would ask the same servers something else: advice that can be pasted.
+
+use super::args::{Common, OneServer};
+use crate::config::ServerName;
+use crate::text::shell::quoted;
+
+/// Where the servers of this command come from.
+#[derive(Clone, Copy)]
+pub struct Again<'a> {
+    /// Options of every command.
+    pub common: &'a Common,
+    /// A server without a file.
+    pub one: &'a OneServer,
+}
+
+impl Again<'_> {
+    /// The check of a server, with every step.
+    pub fn check(self, server: &ServerName) -> String {
+        let mut words = vec!["mcpdeck".to_owned(), "--check".to_owned(), "-v".to_owned()];
+        match &self.one.url {
+            Some(url) => words.push(quoted(url)),
+            None if self.one.command.is_empty() => {
+                words.extend(["--server".to_owned(), quoted(server.as_str())]);
+            }
+            None => {}
+        }
+        self.finish(words)
+    }
+
+    /// The list of a server, with the parameters of its tools.
+    pub fn list(self, server: &ServerName) -> String {
+        let mut words = vec!["mcpdeck".to_owned(), "list".to_owned(), "--long".to_owned()];
+        match &self.one.url {
+            Some(url) => words.extend(["--url".to_owned(), quoted(url)]),
+            None if self.one.command.is_empty() => words.push(quoted(server.as_str())),
+            None => {}
+        }
+        self.finish(words)
+    }
+
+    fn finish(self, mut words: Vec<String>) -> String {
+        for (option, files) in
+            [("--config", &self.common.config), ("--env-file", &self.common.env_file)]
+        {
+            for file in files {
+                words.extend([option.to_owned(), quoted(&file.display().to_string())]);
+            }
+        }
+        if !self.one.command.is_empty() {
+            words.push("--".to_owned());
+            words.extend(self.one.command.iter().map(|word| quoted(word)));
+        }
+        words.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_the_servers_as_the_command_did() {
+        let name = ServerName::new("files");
+        let said = |common: &Common, one: &OneServer| {
+            let again = Again { common, one };
+            (again.check(&name), again.list(&name))
+        };
+        let (plain, none) = (Common::default(), OneServer { url: None, command: Vec::new() });
+        let (check, list) = said(&plain, &none);
+        assert_eq!(check, "mcpdeck --check -v --server files");
+        assert_eq!(list, "mcpdeck list --long files");
+        let file = Common { config: vec!["my team.json".into()], ..Common::default() };
+        assert!(said(&file, &none).0.ends_with("--server files --config 'my team.json'"));
+        let command = ["node", "a b.js"].map(str::to_owned).to_vec();
+        let one = OneServer { url: None, command };
+        assert_eq!(said(&plain, &one).0, "mcpdeck --check -v -- node 'a b.js'");
+        assert_eq!(said(&plain, &one).1, "mcpdeck list --long -- node 'a b.js'");
+        let one = OneServer { url: Some("http://h/mcp".to_owned()), command: Vec::new() };
+        assert_eq!(said(&plain, &one).0, "mcpdeck --check -v http://h/mcp");
+        assert_eq!(said(&plain, &one).1, "mcpdeck list --long --url http://h/mcp");
+    }
+}
