@@ -93,14 +93,13 @@ pub fn usage(name: &str, schema: &Value) -> String {
 /// The values that are allowed, or the types.
 fn kind(schema: &Value, root: &Value) -> String {
     let schema = follow(schema, root, 0);
-    let words: Vec<String> = match schema.get("enum").and_then(Value::as_array) {
-        Some(values) => values.iter().map(word).collect(),
-        None => {
-            let mut all = Vec::new();
-            types(schema, root, 0, &mut all);
-            all.dedup();
-            all.iter().filter(|t| **t != "null").map(|t| of_type(t, schema, root)).collect()
-        }
+    let words: Vec<String> = if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        values.iter().map(word).collect()
+    } else {
+        let mut all = Vec::new();
+        types(schema, root, 0, &mut all);
+        all.dedup();
+        all.iter().filter(|t| **t != "null").map(|t| of_type(t, schema, root)).collect()
     };
     if words.is_empty() {
         return "json".to_owned();

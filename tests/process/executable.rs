@@ -68,6 +68,24 @@ fn a_relative_path_is_taken_from_the_working_directory() {
 }
 
 #[test]
+fn what_only_a_shell_understands_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = file(dir.path(), "my server", b"#!/bin/sh\n");
+    let plain = file(dir.path(), "server.py", b"print()\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&plain, mode).unwrap();
+    for (command, part) in [
+        ("~/bin/server".to_owned(), "write \"${userHome}/bin/server\""),
+        (format!("{script} --port 3"), "the rest (\"--port 3\") in `args`"),
+        ("/no such/file".to_owned(), "correct `command` or `cwd`"),
+        (plain, "\"python3\" as `command`"),
+    ] {
+        let error = refused(&entry(&command)).error.to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn directories_plain_files_and_empty_files_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let directory = dir.path().to_str().unwrap();

@@ -206,7 +206,25 @@ fn not_executable(file: &Path) -> SpawnError {
         SpawnErrorKind::NotExecutable,
         format!("{} exists but may not be executed by this user", file.display()),
     )
-    .help(format!("chmod +x {}", file.display()))
+    .help(match interpreter(file) {
+        Some(name) => format!(
+            "start it with its interpreter, {name:?} as `command` and the file first in `args`; \
+             or chmod +x {}",
+            file.display()
+        ),
+        None => format!("chmod +x {}", file.display()),
+    })
+}
+
+/// What runs a file of this kind.
+fn interpreter(file: &Path) -> Option<&'static str> {
+    Some(match file.extension()?.to_str()? {
+        "py" => "python3",
+        "js" | "mjs" | "cjs" => "node",
+        "sh" => "sh",
+        "rb" => "ruby",
+        _ => return None,
+    })
 }
 
 /// What to do about a command that is not there.

@@ -7,6 +7,7 @@ use crate::config::Hold;
 use crate::host::breaker::BreakerView;
 use crate::host::view::{Era, StartStep, StepStatus};
 use crate::host::{ServerState, ServerView, Timestamp};
+use crate::text::SafeText;
 use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
@@ -249,7 +250,12 @@ fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     {
         doc.text(2, &ink!("{}: {}", step_word(failed.step), detail), Role::Error);
     }
-    let tail = server.last_words().iter().filter(|line| !line.trim().is_empty());
+    // What the reason has said already, and what only frames a trace, is left out.
+    let said = |line: &&SafeText| {
+        let frame = !line.chars().any(char::is_alphanumeric);
+        frame || server.reason.as_ref().is_some_and(|reason| reason.contains(line.trim()))
+    };
+    let tail = server.last_words().iter().filter(|line| !said(line));
     let mut last: Vec<_> = tail.rev().take(2).collect();
     last.reverse();
     for line in last {

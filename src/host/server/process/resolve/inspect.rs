@@ -26,7 +26,7 @@ pub(super) fn inspect(
                 SpawnErrorKind::NotFound,
                 format!("no such file: {}{how}", program.display()),
             )
-            .help("correct `command` or `cwd` of the entry")
+            .help(missing(command, cwd))
         }
         _ => SpawnError::new(
             SpawnErrorKind::NotExecutable,
@@ -53,6 +53,26 @@ pub(super) fn inspect(
     #[cfg(not(unix))]
     let _ = path;
     Ok(())
+}
+
+/// What to do about a path with nothing at its end.
+fn missing(command: &str, cwd: &Path) -> String {
+    if let Some(rest) = command.strip_prefix("~/") {
+        return format!(
+            "no shell reads this, so `~` means nothing: write \"${{userHome}}/{rest}\""
+        );
+    }
+    let split = command.match_indices(char::is_whitespace).map(|(at, _)| command.split_at(at));
+    // A path may have spaces of its own: only where a file stands before one is it a command line.
+    let line = split.filter(|(first, _)| cwd.join(first).is_file()).next_back();
+    match line {
+        Some((first, rest)) => format!(
+            "put the program in `command` ({first:?}) and the rest ({:?}) in `args`: no shell \
+             splits them",
+            rest.trim()
+        ),
+        None => "correct `command` or `cwd` of the entry".to_owned(),
+    }
 }
 
 pub(super) fn no_exec(program: &Path) -> SpawnError {
