@@ -20,6 +20,7 @@ mod progress;
 mod saved;
 mod signals;
 mod signature;
+mod target;
 mod told;
 mod trust;
 mod values;
@@ -34,6 +35,13 @@ use crate::telemetry::{LogOptions, Payloads, Telemetry};
 pub fn main() -> std::process::ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        Err(error) if error.use_stderr() && !std::env::args_os().any(|a| a == "--") => {
+            match target::without_dashes(std::env::args_os().filter_map(|a| a.into_string().ok())) {
+                Some(message) => _ = output::refuse(&message),
+                None => _ = error.print(),
+            }
+            return Exit::Usage.into();
+        }
         Err(error) => {
             // `--help | head` closes the pipe early; that is no failure.
             let _ = error.print();
@@ -45,6 +53,10 @@ pub fn main() -> std::process::ExitCode {
         Ok(code) => return code,
         Err(cli) => *cli,
     };
+    let mut cli = cli;
+    if let Err(message) = target::settle(&mut cli) {
+        return output::refuse(&message).into();
+    }
     signals::outlive_file_limits();
     let telemetry = match Telemetry::start(&log_options(&cli)) {
         Ok(telemetry) => telemetry,
@@ -114,32 +126,10 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
 
 /// The dashboard, in builds that have one.
 fn dashboard(cli: &Cli, telemetry: &Telemetry) -> std::process::ExitCode {
-    if let Some(word) = &cli.url
-        && !word.contains("://")
-    {
-        return output::refuse(&not_a_url(word)).into();
-    }
     #[cfg(feature = "tui")]
     return dashboard::run(cli, telemetry).unwrap_or_else(Into::into);
     #[cfg(not(feature = "tui"))]
     let _ = telemetry;
     #[cfg(not(feature = "tui"))]
     output::refuse("this build has no dashboard; see `mcpdeck --help` for what it has").into()
-}
-
-/// A word that is neither a command nor a URL is most often a misspelt command.
-fn not_a_url(word: &str) -> String {
-    use clap::CommandFactory;
-    let command = Cli::command();
-    let verbs = command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
-    let near = verbs
-        .map(|verb| (strsim::jaro_winkler(word, verb), verb))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.7);
-    match near {
-        Some((_, verb)) => {
-            format!("`{word}` is neither a command nor a URL; did you mean `{verb}`?")
-        }
-        None => format!("`{word}` is neither a command nor a URL; see `mcpdeck --help`"),
-    }
 }

@@ -191,6 +191,44 @@ fn a_server_that_dies_during_a_call_leaves_its_last_words() {
 }
 
 #[test]
+fn an_entry_that_cannot_be_used_costs_the_others_nothing_and_is_named() {
+    let bench = bench();
+    let text = std::fs::read_to_string(bench.path().join("mcp.json")).expect("written");
+    let mut config: Value = serde_json::from_str(&text).expect("JSON");
+    config["servers"]["lost"] = json!({"command": "x", "env": {"KEY": "${NEVER_SET_ANYWHERE}"}});
+    bench.write("mcp.json", &config.to_string());
+    assert_eq!(run(&bench, &["call", "calc.add", "a=1", "b=2"]).code, Some(0));
+    assert_eq!(run(&bench, &["list", "calc"]).code, Some(0));
+    for args in [&["list"][..], &["status"], &["call", "lost.tool"]] {
+        let done = run(&bench, args);
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+        let told = format!("{}{}", done.stdout, done.stderr);
+        assert!(told.contains("the variable `NEVER_SET_ANYWHERE` is not set (mcp.json:"), "{told}");
+        assert!(args[0] == "call" || told.contains("calc"), "the others are shown: {told}");
+    }
+    let status = run(&bench, &["status", "--json"]).json();
+    let lost = status["servers"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+    assert_eq!((&lost["name"], &lost["state"]), (&json!("lost"), &json!("unavailable")));
+    // A gate is strict: nothing is started.
+    assert_eq!(run(&bench, &["--check"]).code, Some(2));
+}
+
+#[test]
+fn a_file_can_be_named_without_an_option_and_where_none_is_found_the_places_are_told() {
+    let bench = bench();
+    std::fs::rename(bench.path().join("mcp.json"), bench.path().join("team.json")).expect("moved");
+    let done = run(&bench, &["team.json", "--check", "--server", "calc", "--quiet"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for args in [&["list"][..], &["--check"], &["config"]] {
+        let done = run(&bench, args);
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+        let told = format!("{}{}", done.stdout, done.stderr);
+        assert!(told.contains("./mcp.json, ./.mcp.json, ./.vscode/mcp.json"), "{told}");
+        assert!(told.contains("mcpdeck import"), "{told}");
+    }
+}
+
+#[test]
 fn list_and_refusals_tell_what_a_tool_takes() {
     let bench = bench();
     let list = run(&bench, &["list", "--long", "calc"]);
@@ -339,5 +377,5 @@ fn import_shows_what_would_change_and_changes_it_only_when_told() {
 fn a_misspelt_command_names_the_nearest() {
     let done = run(&bench(), &["lsit"]);
     assert_eq!(done.code, Some(2));
-    assert!(done.stderr.contains("did you mean `list`"), "{done:?}");
+    assert!(done.stderr.contains("did you mean `mcpdeck list`"), "{done:?}");
 }

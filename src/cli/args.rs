@@ -13,7 +13,7 @@ use crate::check::{Severity, rule::RuleId};
 const EXAMPLES: &str = "\
 Examples:
   mcpdeck                                   the dashboard over the mcp.json found here
-  mcpdeck --config team.json                the dashboard over another file
+  mcpdeck team.json                         the dashboard over another file
   mcpdeck -- npx -y some-mcp-server         one server, no file
   mcpdeck http://127.0.0.1:3001/mcp         one server by URL
   mcpdeck --demo                            embedded servers, nothing to install
@@ -54,8 +54,8 @@ pub struct Cli {
     #[command(subcommand)]
     pub verb: Option<Verb>,
 
-    /// Inspect the one server at this URL.
-    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    /// The configuration to use, as with --config; or the address of one server.
+    #[arg(value_name = "FILE|URL", value_hint = ValueHint::FilePath)]
     pub url: Option<String>,
 
     /// Everywhere.

@@ -18,7 +18,7 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
         Err(diagnostics) => return problems(&diagnostics),
     };
     let files = load::files(common, &env);
-    let loaded = match crate::config::load(&files, &env) {
+    let loaded = match load::load_files(&files, &env) {
         Ok(loaded) => loaded,
         Err(diagnostics) if args.json => {
             let object =

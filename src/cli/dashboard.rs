@@ -1,5 +1,6 @@
 //! Starts the dashboard over what the arguments name: files, one server, or the demo.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,11 +9,15 @@ use super::args::{Cli, ColorChoice};
 use super::exit::Exit;
 use super::{load, output};
 use crate::config::gate::Gate;
+use crate::config::import::places;
 use crate::config::render::{Colour, render_all};
-use crate::config::{Diagnostic, Loaded, LogLevel, McpConfig, ServerConfig, TrustStore, discover};
+use crate::config::{
+    Diagnostic, Environment, Loaded, LogLevel, McpConfig, ServerConfig, TrustStore, discover,
+};
 use crate::host::approvals::Drafter;
 use crate::secret::{Redactor, Secret};
 use crate::telemetry::Telemetry;
+use crate::text::SafeText;
 use crate::tui::{FileSource, HostLogLevel, Masks, Options, Reveal, Source};
 
 /// Runs the dashboard until the person leaves.
@@ -68,15 +73,39 @@ fn source(cli: &Cli) -> Result<Source, Exit> {
     }
     let files = load::files(&cli.common, &env);
     if files.is_empty() {
-        return Err(output::refuse(
-            "no mcp.json found here; write one, name one with `--config FILE`, inspect one server \
-             with `mcpdeck -- COMMAND`, or look around with `mcpdeck --demo`",
-        ));
+        return Err(output::refuse(&nothing_here(&env)));
     }
     // What a file names runs when its user has said so: here, once for each command.
     let gate =
         if cli.dashboard.trust { Gate::Open } else { Gate::Guarded(TrustStore::or_session(&env)) };
     Ok(Source::Files(Box::new(FileSource { files, environment: env, gate })))
+}
+
+/// What to do where there is no configuration.
+fn nothing_here(env: &Environment) -> String {
+    let mut text = format!("no configuration found; looked for {}\n", load::looked_for(env));
+    let others = places(env).into_iter().filter(|place| place.exists);
+    let mut others: Vec<String> = others
+        .map(|place| {
+            let path = place.path.display().to_string();
+            format!("{} ({})", place.host.name(), SafeText::line(&path))
+        })
+        .collect();
+    others.sort();
+    if others.is_empty() {
+        others.push("Claude Desktop, VS Code, Cursor and others".to_owned());
+    }
+    let import = format!("take over the servers of {}", others.join(", "));
+    for (line, what) in [
+        ("mcpdeck --demo", "look around: embedded servers, nothing to install"),
+        ("mcpdeck -- COMMAND ARGS...", "one server, as you would start it"),
+        ("mcpdeck http://HOST/mcp", "one server that runs already"),
+        ("mcpdeck FILE", "a configuration somewhere else"),
+        ("mcpdeck import", import.as_str()),
+    ] {
+        let _ = write!(text, "\n  {line:28}{what}");
+    }
+    text
 }
 
 /// Most values that are kept out of the log file; of more, the newest.

@@ -3,7 +3,7 @@
 use super::again::Again;
 use super::args::{Common, OneServer};
 use super::exit::Exit;
-use super::load::{self, Source};
+use super::load::{self, LeftOut, Source};
 use super::progress::Progress;
 use super::{output, signals};
 use crate::check::answers::Script;
@@ -41,11 +41,11 @@ pub struct Job<'a> {
 ///
 /// # Errors
 /// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
-pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host) -> Exit) -> Result<Exit, Error> {
-    let mut source = load::source(job.common, job.one).map_err(refused)?;
+pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host, &LeftOut) -> Exit) -> Result<Exit, Error> {
+    let mut source = load::usable(job.common, job.one).map_err(refused)?;
     let names = match job.need {
         Need::Servers(names) => names,
-        Need::Owner(name) => owner(&source.config, &name).into_iter().collect(),
+        Need::Owner(name) => owner(&source, &name).into_iter().collect(),
     };
     let wrong = |message| Error::new(ErrorCode::Configuration, message);
     source.narrow(&names).map_err(wrong)?;
@@ -67,7 +67,7 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host) -> Exit) -> Result<Exit, 
         let exit = tokio::select! {
             exit = async {
                 started(&host, &config).await;
-                work(&host).await
+                work(&host, &source.left_out).await
             } => exit,
             () = signals.stop.cancelled() => {
                 output::complain("interrupted");
@@ -101,10 +101,11 @@ fn adapt(source: &mut Source, common: &Common) {
 }
 
 /// The server that `name` names by its prefix (decision D3), or the only one there is.
-fn owner(config: &McpConfig, name: &str) -> Option<String> {
+fn owner(source: &Source, name: &str) -> Option<String> {
     let has =
         |server: &str| name.strip_prefix(server).is_some_and(|r| r.starts_with(['.', ':', '/']));
-    let names = config.servers.keys().map(crate::config::ServerName::as_str);
+    let left_out = source.left_out.iter().map(|(name, _)| name);
+    let names = source.config.servers.keys().chain(left_out).map(ServerName::as_str);
     names.filter(|server| has(server)).max_by_key(|s| s.len()).map(str::to_owned)
 }
 

@@ -9,21 +9,49 @@ use crate::config::{
 };
 use crate::secret::{Redactor, Secret};
 
+/// Servers of the files that cannot be used, and why.
+pub type LeftOut = Vec<(ServerName, Diagnostic)>;
+
 /// What was loaded.
 pub struct Source {
     /// The servers that can be used.
     pub config: McpConfig,
-    /// Every problem; none of them an error.
+    /// Every problem; errors only of servers that were left out.
     pub diagnostics: Vec<Diagnostic>,
+    /// Servers of the file that cannot be used, and why.
+    pub left_out: LeftOut,
     /// The file to name in reports: the last, which wins.
     pub path: Option<PathBuf>,
 }
 
-/// Loads what the arguments ask for.
+/// Loads what the arguments ask for, when all of it can be used.
 ///
 /// # Errors
 /// Every diagnostic, when one of them is an error or an input has no answer.
 pub fn source(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic>> {
+    let (loaded, path) = loaded(common, one)?;
+    let diagnostics = loaded.diagnostics.clone();
+    let config = loaded.complete()?;
+    Ok(Source { config, diagnostics, left_out: Vec::new(), path })
+}
+
+/// Loads what the arguments ask for, as far as it can be used: a server whose entry is wrong costs
+/// the others nothing.
+///
+/// # Errors
+/// Every diagnostic, when nothing can be used.
+pub fn usable(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic>> {
+    let (loaded, path) = loaded(common, one)?;
+    let left_out = loaded.reasons();
+    let nothing = loaded.config.servers.is_empty() && !left_out.is_empty();
+    // An error that is nobody's, such as an input that is declared wrongly, is everybody's.
+    let everybodys = loaded.diagnostics.iter().any(|d| d.is_error() && d.server.is_none());
+    let diagnostics = loaded.diagnostics.clone();
+    let config = if nothing || everybodys { loaded.complete()? } else { loaded.config };
+    Ok(Source { config, diagnostics, left_out, path })
+}
+
+fn loaded(common: &Common, one: &OneServer) -> Result<(Loaded, Option<PathBuf>), Vec<Diagnostic>> {
     let env = environment(common)?;
     let (loaded, path) = if !one.command.is_empty() {
         (discover::single_command(&one.command, &env)?, None)
@@ -31,14 +59,41 @@ pub fn source(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic
         (discover::single_url(url, &env)?, None)
     } else {
         let files = files(common, &env);
-        (load(&files, &env)?, files.last().cloned())
+        (load_files(&files, &env)?, files.last().cloned())
     };
     if common.require_trust {
         trusted(&loaded, &env)?;
     }
-    let diagnostics = loaded.diagnostics.clone();
-    let config = loaded.complete()?;
-    Ok(Source { config, diagnostics, path })
+    Ok((loaded, path))
+}
+
+/// Loads files; where there is none, says where one was looked for.
+///
+/// # Errors
+/// Every diagnostic when nothing can be used.
+pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
+    let mut loaded = load(files, env);
+    if files.is_empty()
+        && let Err(problems) = &mut loaded
+        && let Some(nothing) = problems.first_mut()
+    {
+        nothing.help = Some(format!(
+            "looked for {}; write one, name a file with --config, take over what other programs \
+             have with `mcpdeck import`, or start one server with `-- COMMAND ARGS...`",
+            looked_for(env)
+        ));
+    }
+    loaded
+}
+
+/// The places of a configuration, in words.
+pub fn looked_for(env: &Environment) -> String {
+    let places = discover::candidates(env).into_iter().map(|candidate| {
+        let path = candidate.path.display().to_string();
+        let path = if candidate.path.is_absolute() { path } else { format!("./{path}") };
+        crate::text::SafeText::line(&path).as_str().to_owned()
+    });
+    places.collect::<Vec<_>>().join(", ")
 }
 
 /// The embedded demo servers, as children of this program.
@@ -50,7 +105,12 @@ pub fn demo() -> Result<Source, Vec<Diagnostic>> {
     #[cfg(feature = "demo")]
     {
         let exe = std::env::current_exe().map_err(|error| refuse(&error.to_string()))?;
-        Ok(Source { config: crate::demo::config(&exe), diagnostics: Vec::new(), path: None })
+        Ok(Source {
+            config: crate::demo::config(&exe),
+            diagnostics: Vec::new(),
+            left_out: Vec::new(),
+            path: None,
+        })
     }
     #[cfg(not(feature = "demo"))]
     Err(refuse("this build was made without the demo servers"))
@@ -105,10 +165,14 @@ impl Source {
         if names.is_empty() {
             return Ok(());
         }
+        let left_out = std::mem::take(&mut self.left_out);
         let mut keep: Vec<ServerName> = Vec::new();
         let mut open: Vec<ServerName> = Vec::new();
         for name in names {
             let name = ServerName::new(name);
+            if let Some((_, why)) = left_out.iter().find(|(left, _)| *left == name) {
+                return Err(format!("`{name}` cannot be used: {}", in_a_line(why)));
+            }
             if !self.config.servers.contains_key(&name) {
                 return Err(unknown(&self.config, name.as_str()));
             }
@@ -140,4 +204,12 @@ pub fn unknown(config: &McpConfig, name: &str) -> String {
         Some((_, known)) => format!("there is no server `{name}`; did you mean `{known}`?"),
         None => format!("there is no server `{name}`"),
     }
+}
+
+/// A problem with its place and what to do, on one line.
+pub fn in_a_line(problem: &Diagnostic) -> String {
+    let place = problem.at.to_string();
+    let place = if place.is_empty() { place } else { format!(" ({place})") };
+    let help = problem.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+    format!("{}{place}{help}", problem.message)
 }

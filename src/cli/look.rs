@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::args::{Common, ListArgs, Listing, StatusArgs};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
+use super::load::{self, LeftOut};
 use super::output;
 use super::signature::{self, Parameter};
 use crate::check::answers::Script;
@@ -20,14 +21,21 @@ use crate::text::{SafeText, json as safe};
 pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
     let need = Need::Servers(args.servers.clone());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
-    let done = deck::run(job, async |host| {
+    let done = deck::run(job, async |host, left_out| {
         let view = view(host);
         let text = if args.json {
-            safe::compact(&list_json(&view, args)) + "\n"
+            let mut object = list_json(&view, args);
+            add_left_out(&mut object, left_out);
+            safe::compact(&object) + "\n"
         } else {
-            list_text(&view, args)
+            let mut text = list_text(&view, args);
+            for (name, why) in left_out {
+                let why = SafeText::line(&load::in_a_line(why));
+                let _ = writeln!(text, "{}  left out: {why}\n", SafeText::line(name.as_str()));
+            }
+            text
         };
-        output::print(&text, exit_of(&view))
+        output::print(&text, exit_of(&view, left_out))
     });
     done.unwrap_or_else(|error| failure(&error, args.json))
 }
@@ -46,7 +54,19 @@ fn view(host: &Host) -> std::sync::Arc<HostView> {
     host.view().borrow().clone()
 }
 
-fn exit_of(view: &HostView) -> Exit {
+/// Servers whose entry cannot be used stand among those that did not start.
+fn add_left_out(object: &mut Value, left_out: &LeftOut) {
+    let Some(servers) = object["servers"].as_array_mut() else { return };
+    servers.extend(left_out.iter().map(|(name, why)| {
+        let reason = format!("its entry cannot be used: {} ({})", why.message, why.at);
+        json!({"name": name, "state": "unavailable", "reason": reason, "help": why.help})
+    }));
+}
+
+fn exit_of(view: &HostView, left_out: &LeftOut) -> Exit {
+    if !left_out.is_empty() {
+        return Exit::Usage;
+    }
     let up = |s: &ServerView| matches!(s.state, ServerState::Ready | ServerState::Disabled);
     if view.servers.values().all(|s| up(s)) { Exit::Ok } else { Exit::Unavailable }
 }
@@ -171,15 +191,17 @@ fn list_json(view: &HostView, args: &ListArgs) -> Value {
 pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit {
     let need = Need::Servers(args.servers.clone());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
-    let done = deck::run(job, async |host| {
+    let done = deck::run(job, async |host, left_out| {
         let view = view(host);
         let text = if args.json {
             let servers: Vec<Value> = view.servers.values().map(|s| status_json(s)).collect();
-            safe::compact(&json!({"servers": servers, "containment": containment()})) + "\n"
+            let mut object = json!({"servers": servers, "containment": containment()});
+            add_left_out(&mut object, left_out);
+            safe::compact(&object) + "\n"
         } else {
-            status_text(&view)
+            status_text(&view, left_out)
         };
-        output::print(&text, exit_of(&view))
+        output::print(&text, exit_of(&view, left_out))
     });
     done.unwrap_or_else(|error| failure(&error, args.json))
 }
@@ -205,7 +227,7 @@ fn status_json(server: &ServerView) -> Value {
     })
 }
 
-fn status_text(view: &HostView) -> String {
+fn status_text(view: &HostView, left_out: &LeftOut) -> String {
     let names: Vec<SafeText> = view.servers.keys().map(|n| SafeText::line(n.as_str())).collect();
     let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(6);
     let mut out = format!(
@@ -230,6 +252,10 @@ fn status_text(view: &HostView) -> String {
             all.resources.len(),
         );
         let _ = writeln!(out, "{}", row.trim_end());
+    }
+    for (name, why) in left_out {
+        let why = SafeText::line(&load::in_a_line(why));
+        let _ = writeln!(out, "{:width$}  left out     {why}", SafeText::line(name.as_str()));
     }
     for (server, name) in view.servers.values().zip(&names) {
         if let Some(help) = &server.help {

@@ -130,7 +130,7 @@ impl<'a> Operation<'a> {
     ) -> Exit {
         let Self { common, one, telemetry, answers, .. } = self;
         let job = Job { common, one, need, answers: answers.clone(), telemetry };
-        let done = deck::run(job, async |host| {
+        let done = deck::run(job, async |host, _| {
             let outcome = match work(host).await {
                 Err(error) if error.code == ErrorCode::ServerUnavailable => {
                     Err(deck::with_last_words(host, error).await)
@@ -216,7 +216,7 @@ fn resource_of(
     let again = operation.again();
     let Operation { common, one, telemetry, answers, .. } = operation;
     let job = Job { common, one, need, answers: answers.clone(), telemetry };
-    let done = deck::run(job, async |host| {
+    let done = deck::run(job, async |host, _| {
         let outcome = match host.get_resource(uri, options).await {
             Err(error) if error.code == ErrorCode::ToolNotFound => {
                 Err(deck::unready(&host.view().borrow(), again).unwrap_or(error))

@@ -53,7 +53,7 @@ pub fn trust(common: &Common, args: &TrustArgs) -> Exit {
 
 fn read(common: &Common, env: &Environment, store: &TrustStore) -> Result<Passed, Exit> {
     let files = load::files(common, env);
-    let loaded = crate::config::load(&files, env).map_err(|d| problems(&d))?;
+    let loaded = load::load_files(&files, env).map_err(|d| problems(&d))?;
     let wrong: Vec<_> = loaded.diagnostics.iter().filter(|d| d.is_error()).cloned().collect();
     if !wrong.is_empty() {
         // The other servers can be approved all the same.

@@ -57,6 +57,26 @@ impl Loaded {
         if all.iter().any(Diagnostic::is_error) { Err(all) } else { Ok(self.config) }
     }
 
+    /// The servers that were left out, each with the first problem that is the reason.
+    pub fn reasons(&self) -> Vec<(ServerName, Diagnostic)> {
+        let why = |name: &ServerName| {
+            let of = |d: &&Diagnostic| d.server.as_ref() == Some(name);
+            let own = self.diagnostics.iter().filter(of);
+            own.clone()
+                .find(|d| d.is_error())
+                .or_else(|| {
+                    let need = self.needs.iter().find(|need| need.servers.contains(name));
+                    need.map(|need| &need.problem)
+                })
+                // What it depends on was left out.
+                .or_else(|| own.clone().next())
+                .cloned()
+        };
+        let unknown = || Diagnostic::new("config/left-out", Severity::Error, "it cannot be used");
+        let all = self.left_out.iter();
+        all.map(|name| (name.clone(), why(name).unwrap_or_else(unknown))).collect()
+    }
+
     /// Whether an entry has an error.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)

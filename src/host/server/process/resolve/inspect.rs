@@ -62,9 +62,9 @@ fn missing(command: &str, cwd: &Path) -> String {
             "no shell reads this, so `~` means nothing: write \"${{userHome}}/{rest}\""
         );
     }
-    let split = command.match_indices(char::is_whitespace).map(|(at, _)| command.split_at(at));
+    let mut split = command.match_indices(char::is_whitespace).map(|(at, _)| command.split_at(at));
     // A path may have spaces of its own: only where a file stands before one is it a command line.
-    let line = split.filter(|(first, _)| cwd.join(first).is_file()).next_back();
+    let line = split.rfind(|(first, _)| cwd.join(first).is_file());
     match line {
         Some((first, rest)) => format!(
             "put the program in `command` ({first:?}) and the rest ({:?}) in `args`: no shell \
