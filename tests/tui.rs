@@ -5,6 +5,8 @@
 
 #[path = "tui/approvals.rs"]
 mod approvals;
+#[path = "tui/keys.rs"]
+mod keys;
 
 use std::sync::Arc;
 

@@ -63,8 +63,12 @@ actions! {
     Back = "back", "back", "Close the topmost thing; never quits";
     Filter = "filter", "filter", "Narrow the list";
     ClearFilter = "clear-filter", "clear filter", "Show everything again";
-    SaveFilter = "save-filter", "save filter", "Keep this filter by name";
-    NextFilter = "next-filter", "saved filter", "Use the next saved filter";
+    SaveFilter = "save-filter", "save filter", "Save this filter under a name";
+    Filters = "filters", "filters", "Choose a saved filter; rename or remove it there";
+    NextFilter = "next-filter", "next filter", "Use the next saved filter";
+    RenameFilter = "rename-filter", "rename", "Rename the saved filter";
+    RemoveFilter = "remove-filter", "remove", "Remove the saved filter";
+    UndoFilter = "undo-filter", "undo", "Take the last change of the saved filters back";
     SearchNext = "search-next", "next match", "Go to the next match";
     SearchPrevious = "search-previous", "previous match", "Go to the previous match";
     Copy = "copy", "copy", "Copy what is selected";

@@ -23,6 +23,7 @@ mod availability;
 pub mod calls;
 mod command;
 mod entries;
+mod filters;
 mod incoming;
 mod input;
 mod render;
@@ -198,6 +199,8 @@ impl App {
         app.adopt_user_files();
         app.adopt_prefs();
         if app.setup.tour && !app.setup.prefs.toured {
+            // Shown once, however it is left.
+            app.setup.prefs.toured = true;
             app.open_tour(0);
         }
         app
@@ -241,7 +244,12 @@ impl App {
     pub(super) fn sync(&mut self) {
         self.stale = false;
         if let Some(layout) = self.layout() {
-            let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+            let ui = Ui {
+                model: &self.model,
+                area: layout.main,
+                glyphs: self.glyphs,
+                keymap: &self.keymap,
+            };
             self.panes.get_mut(self.pane).sync(ui);
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
         }

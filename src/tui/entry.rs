@@ -10,6 +10,9 @@ use crate::text::SafeText;
 use crate::tui::effect::Saving;
 use crate::tui::form::draw::{Look, form, put};
 use crate::tui::form::{FormCommand, FormState};
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::widget::width;
 
 /// An entry being edited.
 pub struct EntryScreen {
@@ -28,9 +31,14 @@ pub struct EntryScreen {
     pub leaving: bool,
 }
 
-/// Keys and what they do, for the last line.
-const KEYS: &[(&str, &str)] =
-    &[("ctrl-s", "save"), ("esc", "back"), ("tab", "next"), ("ctrl-e", "JSON"), ("alt-z", "undo")];
+/// Keys by what they do, with a word for the last line.
+const KEYS: &[(Scope, &str, &str)] = &[
+    (Scope::Call, "{save-call}", "save"),
+    (Scope::Call, "{back}", "back"),
+    (Scope::Form, "{next}", "next"),
+    (Scope::Form, "{json}", "JSON"),
+    (Scope::Form, "{undo}", "undo"),
+];
 
 impl EntryScreen {
     /// A form for an entry of a file.
@@ -71,7 +79,7 @@ impl EntryScreen {
     }
 
     /// Draws the screen.
-    pub fn render(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+    pub fn render(&self, look: &Look, keymap: &Keymap, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
         if area.height < 4 || area.width < 20 {
             return;
@@ -98,9 +106,17 @@ impl EntryScreen {
         };
         form(&self.form, look, "save", body, buf);
         let mut x = area.x + 1;
-        for (key, word) in KEYS {
-            x = put(buf, x, area.bottom() - 1, room(x), key, look.accent);
+        for (scope, key, word) in KEYS {
+            let key = keymap.spelled(&[*scope], key);
+            x = put(buf, x, area.bottom() - 1, room(x), key.as_str(), look.accent);
             x = put(buf, x + 1, area.bottom() - 1, room(x + 1), word, look.muted) + 3;
+        }
+        if let Some(key) = keymap.key_while_typing(&[Scope::Global], "help") {
+            let help = ink!("{} help", Ink::line(&key.to_string()));
+            let at = area.right().saturating_sub(width(&help) + 1);
+            if at > x {
+                put(buf, at, area.bottom() - 1, room(at), help.as_str(), look.muted);
+            }
         }
     }
 }

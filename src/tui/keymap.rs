@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
+use crate::tui::pane::PaneId;
 
 mod screens;
+mod spell;
 mod table;
 pub use screens::Meaning;
 pub use table::BINDINGS;
@@ -45,6 +47,10 @@ pub enum Scope {
     Consent,
     /// A value the configuration asks for.
     Input,
+    /// The list of saved filters.
+    SavedFilters,
+    /// A line that asks for a name.
+    Ask,
     /// Help, black box and other texts laid over the panes.
     Reader,
     /// A line being typed: only what is bound here and chords with control work.
@@ -88,6 +94,8 @@ impl Scope {
         Self::Confirm,
         Self::Consent,
         Self::Input,
+        Self::SavedFilters,
+        Self::Ask,
         Self::Reader,
         Self::Text,
         Self::Call,
@@ -120,6 +128,8 @@ impl Scope {
             Self::Confirm => "confirm",
             Self::Consent => "consent",
             Self::Input => "input",
+            Self::SavedFilters => "saved-filters",
+            Self::Ask => "ask",
             Self::Reader => "reader",
             Self::Text => "text",
             Self::Call => "call",
@@ -132,6 +142,23 @@ impl Scope {
             Self::AnswerReading => "answer-reading",
             Self::Roots => "roots",
         }
+    }
+
+    /// The pane whose scope it is.
+    pub const fn pane(self) -> Option<PaneId> {
+        Some(match self {
+            Self::Servers => PaneId::Servers,
+            Self::Tools => PaneId::Tools,
+            Self::Resources => PaneId::Resources,
+            Self::Prompts => PaneId::Prompts,
+            Self::Traffic => PaneId::Traffic,
+            Self::Logs => PaneId::Logs,
+            Self::Metrics => PaneId::Metrics,
+            Self::Cache => PaneId::Cache,
+            Self::Approvals => PaneId::Approvals,
+            Self::Config => PaneId::Config,
+            _ => return None,
+        })
     }
 
     fn by_name(name: &str) -> Option<Self> {
@@ -259,6 +286,12 @@ impl Keymap {
     /// The first chord of an action in these scopes, as it is shown.
     pub fn hint(&self, scopes: &[Scope], action: Action) -> Option<String> {
         self.rows(scopes).iter().find(|row| row.action == action).map(|r| r.chords[0].short())
+    }
+
+    /// Where an action of the dashboard is bound, outermost first.
+    pub fn scopes_of(&self, action: Action) -> impl Iterator<Item = Scope> {
+        let bound = move |row: &&Listed| row.meaning == Meaning::Dashboard(action);
+        self.listed.iter().filter(bound).filter(|row| !row.chords.is_empty()).map(|row| row.scope)
     }
 
     /// The whole table as text: `--keys` and the README block.

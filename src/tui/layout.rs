@@ -47,7 +47,7 @@ impl Layout {
             0..60 => 0,
             60..100 => 20,
             100..160 => 26,
-            _ => 30,
+            _ => 34,
         };
         let (servers, divider, main) = if shown && wide > 0 {
             let main_x = body.x + wide + 1;

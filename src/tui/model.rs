@@ -2,7 +2,7 @@
 //! Changed by `App::update` alone; panes read it.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::host::call::CallView;
 use crate::host::logs::LogRecord;
 use crate::host::metrics::ServerMetrics;
 use crate::host::traffic::TrafficRecord;
-use crate::host::{HostView, ServerView, Timestamp};
+use crate::host::{CallId, HostView, ServerView, Timestamp};
 use crate::text::SafeText;
 use crate::tui::ink::{Dur, Ink, ink};
 
@@ -32,6 +32,9 @@ static ZONE: std::sync::OnceLock<jiff::tz::TimeZone> = std::sync::OnceLock::new(
 pub fn use_local_time() {
     let _ = ZONE.set(jiff::tz::TimeZone::system());
 }
+
+/// Ended calls that are remembered.
+const ENDED: usize = 64;
 
 /// Memory and processor time of one server's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -68,6 +71,8 @@ pub struct Model {
     pub metrics: HashMap<ServerName, ServerMetrics>,
     /// Calls in flight.
     pub calls: Vec<CallView>,
+    /// Calls of ours that have ended lately: a snapshot taken before may come after.
+    ended: VecDeque<CallId>,
     /// The cache.
     pub cache: CacheView,
     /// Use of memory and processor by server.
@@ -109,6 +114,21 @@ impl Model {
     /// Nothing known yet, at this moment.
     pub fn at(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
+    }
+
+    /// One of our calls has ended: it is in flight no more, whatever an older snapshot says.
+    pub fn call_ended(&mut self, id: CallId) {
+        self.calls.retain(|call| call.id != id);
+        self.ended.truncate(ENDED - 1);
+        self.ended.push_front(id);
+    }
+
+    /// Takes a snapshot of calls in flight; gives whether it differs.
+    pub fn take_calls(&mut self, mut calls: Vec<CallView>) -> bool {
+        calls.retain(|call| !self.ended.contains(&call.id));
+        let differs = self.calls != calls;
+        self.calls = calls;
+        differs
     }
 
     /// Servers in scope, in file order.

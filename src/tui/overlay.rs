@@ -13,12 +13,14 @@ use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, Pen, TextInput};
 
+mod ask;
 mod consent;
 mod input;
 mod palette;
+pub use ask::{Ask, Named};
 pub use consent::Consent;
 pub use input::InputDialog;
-pub use palette::{ApprovalPick, Choice, Palette, Pick, fuzzy};
+pub use palette::{ApprovalPick, Choice, FilterPick, Palette, Pick, fuzzy};
 
 /// Something over the panes.
 #[derive(Clone, Debug)]
@@ -33,6 +35,8 @@ pub enum Overlay {
     Consent(Consent),
     /// A value the configuration asks for.
     Input(Box<InputDialog>),
+    /// A name to type.
+    Ask(Ask),
 }
 
 /// A text to read.
@@ -96,10 +100,11 @@ impl Reader {
 
 impl Overlay {
     /// Where its keys are bound, innermost first.
-    pub const fn scopes(&self) -> &'static [Scope] {
+    pub fn scopes(&self) -> &'static [Scope] {
         match self {
             Self::Reader(_) => &[Scope::Reader, Scope::List],
-            Self::Palette(_) => &[Scope::Text],
+            Self::Palette(palette) => palette.scopes,
+            Self::Ask(_) => &[Scope::Ask],
             Self::Confirm(_) => &[Scope::Confirm],
             Self::Consent(_) => &[Scope::Consent, Scope::List],
             Self::Input(_) => &[Scope::Input],
@@ -108,7 +113,7 @@ impl Overlay {
 
     /// Whether plain keys are text.
     pub const fn is_typing(&self) -> bool {
-        matches!(self, Self::Palette(_) | Self::Input(_))
+        matches!(self, Self::Palette(_) | Self::Input(_) | Self::Ask(_))
     }
 
     /// Its region on a screen.
@@ -121,12 +126,14 @@ impl Overlay {
             Self::Palette(_) => (72, (whole.height * 2 / 3).max(8)),
             Self::Confirm(confirm) => (64, confirm.lines.len() as u16 + 6),
             Self::Input(dialog) => (76, dialog.height()),
+            Self::Ask(_) => (64, 8),
             Self::Consent(consent) => (
                 reader_width(whole) + 4,
                 consent.height().clamp(8, whole.height.saturating_sub(2).max(8)),
             ),
         };
-        let width = width.min(whole.width);
+        // A few columns of the pane beside it would only be noise.
+        let width = if width + 8 > whole.width { whole.width } else { width };
         let height = height.min(whole.height);
         Rect {
             x: whole.x + (whole.width - width) / 2,
@@ -157,6 +164,7 @@ impl Overlay {
             }
             Self::Consent(consent) => consent.act(action, inner, out),
             Self::Input(dialog) => dialog.act(action, out),
+            Self::Ask(ask) => ask.act(action, out),
             Self::Confirm(confirm) => match action {
                 Action::Confirm => {
                     out.effects.append(&mut confirm.yes);
@@ -174,6 +182,7 @@ impl Overlay {
         match self {
             Self::Palette(palette) => palette.key(key),
             Self::Input(dialog) => dialog.key(key),
+            Self::Ask(ask) => ask.key(key),
             _ => false,
         }
     }
@@ -183,6 +192,7 @@ impl Overlay {
         match self {
             Self::Palette(palette) => Some(&mut palette.input),
             Self::Input(dialog) => Some(dialog.typing()),
+            Self::Ask(ask) => Some(&mut ask.input),
             _ => None,
         }
     }
@@ -192,7 +202,9 @@ impl Overlay {
         let area = self.area(whole);
         if !area.contains(gesture.position()) {
             return match gesture {
-                Gesture::Click(_) if matches!(self, Self::Reader(_) | Self::Palette(_)) => {
+                Gesture::Click(_)
+                    if matches!(self, Self::Reader(_) | Self::Palette(_) | Self::Ask(_)) =>
+                {
                     Verdict::Close
                 }
                 _ => Verdict::Stay,
@@ -230,6 +242,10 @@ impl Overlay {
                 title(cx, &dialog.title(), area, buf);
                 dialog.render(cx, inner, buf);
             }
+            Self::Ask(ask) => {
+                title(cx, &ask.title, area, buf);
+                ask.render(cx, inner, buf);
+            }
             Self::Consent(consent) => {
                 title(cx, &consent.title, area, buf);
                 consent.render(cx, inner, buf);
@@ -240,11 +256,11 @@ impl Overlay {
                 for (row, line) in confirm.lines.iter().enumerate() {
                     pen.at(0, row as u16).put(line, cx.style(Role::Text));
                 }
-                pen.at(0, inner.height.saturating_sub(1))
-                    .put("y", cx.style(Role::Key))
-                    .put(" yes     ", cx.style(Role::Muted))
-                    .put("n", cx.style(Role::Key))
-                    .put(" no", cx.style(Role::Muted));
+                pen.at(0, inner.height.saturating_sub(1));
+                for (name, word) in [("{confirm}", " yes     "), ("{back}", " no")] {
+                    pen.put(cx.spelled(&[Scope::Confirm], name), cx.style(Role::Key));
+                    pen.put(word, cx.style(Role::Muted));
+                }
             }
         }
     }

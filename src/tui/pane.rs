@@ -131,6 +131,11 @@ impl Cx<'_> {
         self.theme.style(role)
     }
 
+    /// A text of ours with the keys that work in these scopes.
+    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
+        self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
+    }
+
     /// How the selected row looks; `here` says whether the keys go to its list within the pane.
     pub const fn selection(&self, here: bool) -> Style {
         if self.focused && here {
@@ -150,6 +155,15 @@ pub struct Ui<'a> {
     pub area: Rect,
     /// Signs.
     pub glyphs: &'a Glyphs,
+    /// Keys in use.
+    pub keymap: &'a Keymap,
+}
+
+impl Ui<'_> {
+    /// A text of ours with the keys that work in these scopes.
+    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
+        self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
+    }
 }
 
 /// What reacting asks for.
@@ -161,6 +175,8 @@ pub struct Out {
     pub overlay: Option<Overlay>,
     /// To be told.
     pub toast: Option<Toast>,
+    /// To be told, with keys named in braces.
+    pub hint: Option<(&'static str, Role)>,
     /// A request of a server to answer.
     pub answer: Option<crate::host::ApprovalId>,
     /// Requests that are to be denied together.
@@ -196,6 +212,11 @@ impl Out {
     /// Tells something that went wrong.
     pub fn warn(&mut self, text: Ink) {
         self.toast = Some(Toast { text, role: Role::Warning });
+    }
+
+    /// Tells something that names keys: `{action}` becomes the key it has.
+    pub const fn tell(&mut self, text: &'static str, role: Role) {
+        self.hint = Some((text, role));
     }
 
     /// Copies text and says so.

@@ -19,8 +19,8 @@ pub struct Prefs {
     pub theme: Option<String>,
     /// Filter text by pane.
     pub filters: BTreeMap<String, String>,
-    /// Traffic filters kept by name, newest last.
-    pub saved_filters: Vec<String>,
+    /// Saved traffic filters, newest last.
+    pub saved_filters: Vec<SavedFilter>,
     /// Whether the server list is shown; `None` leaves it to the width.
     pub server_list: Option<bool>,
     /// Whether the detail is shown beside the list.
@@ -33,6 +33,33 @@ pub struct Prefs {
     pub mute_bell: bool,
     /// Whether the tour was taken or skipped.
     pub toured: bool,
+}
+
+/// A traffic filter under a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Remembered")]
+pub struct SavedFilter {
+    /// What the person calls it; no other saved filter is called so.
+    pub name: String,
+    /// The filter as it is typed.
+    pub text: String,
+}
+
+/// How saved filters stand in files: earlier ones had no name but their text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Remembered {
+    Named { name: String, text: String },
+    Unnamed(String),
+}
+
+impl From<Remembered> for SavedFilter {
+    fn from(remembered: Remembered) -> Self {
+        match remembered {
+            Remembered::Named { name, text } => Self { name, text },
+            Remembered::Unnamed(text) => Self { name: text.clone(), text },
+        }
+    }
 }
 
 impl Prefs {
@@ -56,5 +83,17 @@ mod tests {
         let prefs = Prefs { pane: Some("logs".into()), toured: true, ..Prefs::default() };
         assert_eq!(Prefs::parse(&prefs.to_text()), prefs);
         assert_eq!(Prefs::parse("{\"pane\": 3"), Prefs::default());
+    }
+
+    #[test]
+    fn saved_filters_that_had_no_name_are_called_by_their_text() {
+        let text = r#"{"savedFilters": ["kind:error", {"name": "slow", "text": "duration:>1s"}]}"#;
+        let prefs = Prefs::parse(text);
+        let named = |name: &str, text: &str| SavedFilter { name: name.into(), text: text.into() };
+        assert_eq!(
+            prefs.saved_filters,
+            [named("kind:error", "kind:error"), named("slow", "duration:>1s")]
+        );
+        assert_eq!(Prefs::parse(&prefs.to_text()), prefs);
     }
 }

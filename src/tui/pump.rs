@@ -44,6 +44,15 @@ pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
         }
         let now = Instant::now();
         let mut news = Vec::new();
+        // First, because it takes a while: what is read after it is news when it is told.
+        if now >= usage_at {
+            usage_at = now + USAGE;
+            let host = host.clone();
+            // Reads the process table: not on the screen's thread.
+            if let Ok(usage) = tokio::task::spawn_blocking(move || usage(&host)).await {
+                news.push(Message::Usage(usage));
+            }
+        }
         let newest = view.borrow_and_update().clone();
         if shown.as_ref().is_none_or(|shown| !Arc::ptr_eq(shown, &newest)) {
             shown = Some(Arc::clone(&newest));
@@ -72,14 +81,6 @@ pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
             news.push(Message::Metrics(host.get_metrics()));
             news.push(Message::Calls(calls));
             news.push(Message::Cache(host.cache()));
-        }
-        if now >= usage_at {
-            usage_at = now + USAGE;
-            let host = host.clone();
-            // Reads the process table: not on the screen's thread.
-            if let Ok(usage) = tokio::task::spawn_blocking(move || usage(&host)).await {
-                news.push(Message::Usage(usage));
-            }
         }
         for message in news {
             if messages.send(message).await.is_err() {

@@ -75,7 +75,7 @@ fn a_message_opens_as_json_that_folds_and_leads_to_its_other_half() {
 }
 
 #[test]
-fn filters_are_completed_kept_by_name_of_their_words_and_come_back() {
+fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     let launch = Launch::demo(Size::WIDE);
     let mut deck = launch.start();
     deck.wait("4 ready");
@@ -87,14 +87,30 @@ fn filters_are_completed_kept_by_name_of_their_words_and_come_back() {
     deck.keys("\r");
     deck.wait_until("messages of crew alone", |screen| !screen.contains("→ atlas"));
     deck.keys("F");
-    deck.wait("filter kept");
+    deck.wait("save the filter as");
+    deck.keys("crew alone\r");
+    deck.wait("saved crew alone");
     deck.keys("x");
     deck.wait("→ atlas");
     deck.keys("n");
     deck.gone("→ atlas");
     deck.keys("/ kind:wrong\r");
     deck.wait("kind: takes request, notification");
+    deck.keys("x1");
+    let mut deck = Launch::again(Size::WIDE, deck.quit_and_keep()).arg("--demo").start();
+    deck.wait("4 ready");
+    deck.keys(":crew alone\r");
+    deck.wait("/ server:crew");
     deck.keys("x");
+    deck.wait("→ atlas");
+    deck.keys("S");
+    deck.wait("saved filters");
+    deck.keys("\x1bx");
+    deck.wait("removed crew alone");
+    deck.keys("\x1bz");
+    deck.wait_until("it is back", |screen| screen.contains("crew alone  "));
+    deck.keys("\r");
+    deck.gone("→ atlas");
     deck.quit();
 }
 

@@ -266,3 +266,15 @@ fn walk(folder: &std::path::Path) -> String {
     }
     out
 }
+
+#[test]
+fn leaving_straight_after_an_answer_asks_nothing() {
+    let mut deck = scripted(&json!({"tools": [tool("echo", &json!({"type": "object"}))],
+        "calls": {"echo": {"text": "here it is"}}}));
+    deck.keys("2");
+    open(&mut deck, "echo");
+    deck.keys(F5);
+    deck.wait("here it is");
+    leave(&mut deck);
+    deck.quit();
+}

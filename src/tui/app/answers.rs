@@ -355,7 +355,9 @@ impl App {
             (None, None) => return false,
         };
         let footer = Rect { y: body.bottom(), height: area.height.min(1), ..area };
-        let help = ink!("f1 help ");
+        let key = self.keymap.key_while_typing(&[Scope::Global], "help");
+        let help =
+            key.map_or_else(Ink::default, |key| ink!("{} help ", Ink::line(&key.to_string())));
         let at = footer.right().saturating_sub(crate::tui::widget::width(&help));
         // A key is shown with its word or not at all.
         let room = Rect { width: at.saturating_sub(footer.x + 1), ..footer };

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use ratatui::layout::Rect;
+
 use super::{App, Redraw};
 use crate::host::ServerState;
 use crate::tui::action::Action;
@@ -11,8 +13,8 @@ use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Choice, Overlay, Pick, Reader, Subject, reader_width};
-use crate::tui::pane::{Availability, PaneId};
+use crate::tui::overlay::{Choice, FilterPick, Overlay, Pick, Reader, Subject, reader_width};
+use crate::tui::pane::{Availability, PaneId, Ui};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::Doc;
 
@@ -95,7 +97,10 @@ impl App {
         if self.model.situation.asked().next().is_none() {
             rows.retain(|r| r.action != Action::Review);
         }
-        if matches!(self.overlays.last(), Some(Overlay::Consent(_) | Overlay::Input(_))) {
+        if matches!(
+            self.overlays.last(),
+            Some(Overlay::Consent(_) | Overlay::Input(_) | Overlay::Ask(_))
+        ) {
             // It shows its own keys.
             rows.retain(|r| matches!(r.action, Action::Palette | Action::Help | Action::Quit));
         }
@@ -121,15 +126,8 @@ impl App {
         let mut choices: Vec<Choice> = Action::ALL
             .iter()
             .filter(|action| !matches!(action, Action::Palette | Action::Confirm | Action::Open))
-            .map(|action| Choice {
-                words: ink!("{}", action.help()),
-                hint: Ink::line(&self.hint(&scopes, *action)),
-                pick: Pick::Action(*action),
-                disabled: match self.availability(*action) {
-                    Availability::Ready => None,
-                    Availability::Disabled(reason) => Some(reason),
-                },
-            })
+            .filter(|action| self.is_of_panes(**action))
+            .map(|action| self.action_choice(*action, &scopes))
             .collect();
         choices.extend(self.model.view.servers.keys().map(|name| Choice {
             words: ink!("Narrow every pane to {}", Model::name(name)),
@@ -143,6 +141,12 @@ impl App {
             pick: Pick::SavedCall(name.to_owned()),
             disabled: None,
         }));
+        choices.extend(self.panes.traffic.saved.all().iter().map(|saved| Choice {
+            words: ink!("Show the traffic through the filter {}", Ink::line(&saved.name)),
+            hint: ink!("filter"),
+            pick: Pick::Filter(FilterPick::Use(saved.name.clone())),
+            disabled: None,
+        }));
         choices.extend(self.theme_names().into_iter().map(|name| Choice {
             words: ink!("Use the theme {}", Ink::line(&name)),
             hint: ink!("theme"),
@@ -150,6 +154,46 @@ impl App {
             disabled: None,
         }));
         choices
+    }
+
+    /// A row of the palette. What is bound in another pane only is done there.
+    fn action_choice(&self, action: Action, scopes: &[Scope]) -> Choice {
+        let pick = Pick::Action(action);
+        let words = ink!("{}", action.help());
+        if let Some(pane) = self.elsewhere(action) {
+            let hint = ink!("in {}", pane.title());
+            return Choice { words, hint, pick, disabled: None };
+        }
+        let disabled = match self.availability(action) {
+            Availability::Ready => None,
+            Availability::Disabled(reason) => Some(self.spelled(reason)),
+        };
+        Choice { words, hint: Ink::line(&self.hint(scopes, action)), pick, disabled }
+    }
+
+    /// Whether an action means something outside of what is laid over the panes.
+    fn is_of_panes(&self, action: Action) -> bool {
+        let mut scopes = self.keymap.scopes_of(action).peekable();
+        let unbound = scopes.peek().is_none();
+        unbound || scopes.any(|s| s.pane().is_some() || matches!(s, Scope::Global | Scope::List))
+    }
+
+    /// The pane an action belongs to, when it is bound neither here nor everywhere.
+    pub(super) fn elsewhere(&self, action: Action) -> Option<PaneId> {
+        let here = self.panes.get(self.pane).scopes();
+        let everywhere =
+            |scope: &Scope| here.contains(scope) || matches!(scope, Scope::Global | Scope::List);
+        if self.keymap.scopes_of(action).any(|scope| everywhere(&scope)) {
+            return None;
+        }
+        self.keymap.scopes_of(action).find_map(Scope::pane)
+    }
+
+    /// A text of ours with the keys that work in the pane shown.
+    pub(super) fn spelled(&self, text: &'static str) -> Ink {
+        let mut scopes = self.panes.get(self.pane).scopes().to_vec();
+        scopes.push(Scope::Global);
+        self.keymap.spelled(&scopes, text)
     }
 
     pub(super) fn open_help(&mut self) {
@@ -164,7 +208,9 @@ impl App {
             let keys: Vec<String> = row.chords.iter().map(|chord| self.spell(*chord)).collect();
             let (role, note) = match self.availability(row.action) {
                 Availability::Ready => (Role::Text, ink!("")),
-                Availability::Disabled(reason) => (Role::Faint, ink!("  ({})", reason)),
+                Availability::Disabled(reason) => {
+                    (Role::Faint, ink!("  ({})", self.spelled(reason)))
+                }
             };
             doc.line(vec![
                 (ink!("  {:<16}", Ink::line(&keys.join("  "))), Role::Key),
@@ -203,7 +249,6 @@ impl App {
         reader.top = 0;
         if next >= crate::tui::pane::servers::tour::PAGES.len() {
             self.close_overlay();
-            self.setup.prefs.toured = true;
             self.remember(effects);
         } else {
             *page = next;
@@ -214,15 +259,16 @@ impl App {
     /// Builds texts again whose subject may have changed.
     pub(super) fn refresh_readers(&mut self) {
         let width = reader_width(self.size);
+        let area = Rect { width, ..self.size };
+        let ui = Ui { model: &self.model, area, glyphs: self.glyphs, keymap: &self.keymap };
         for overlay in &mut self.overlays {
             let Overlay::Reader(reader) = overlay else { continue };
             match &reader.subject {
                 Subject::BlackBox(name) => {
-                    reader.doc =
-                        crate::tui::pane::servers::black_box(&self.model, name, self.glyphs, width);
+                    reader.doc = crate::tui::pane::servers::black_box(ui, name);
                 }
                 Subject::Tour(page) => {
-                    reader.doc = crate::tui::pane::servers::tour::page(*page, width);
+                    reader.doc = crate::tui::pane::servers::tour::page(*page, ui);
                 }
                 Subject::Fixed | Subject::Help => {}
             }

@@ -21,7 +21,9 @@ impl App {
             self.sync_pane();
         }
         if let Availability::Disabled(reason) = self.availability(action) {
-            return self.toast(ink!("{}: {}", action.label(), reason), Role::Warning);
+            let mut text = ink!("{}: ", action.label());
+            text.push(self.spelled(reason));
+            return self.toast(text, Role::Warning);
         }
         if let Some(mut overlay) = self.overlays.pop() {
             let mut out = Out::default();
@@ -39,7 +41,8 @@ impl App {
 
     fn sync_pane(&mut self) {
         let Some(layout) = self.layout() else { return };
-        let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+        let ui =
+            Ui { model: &self.model, area: layout.main, glyphs: self.glyphs, keymap: &self.keymap };
         self.panes.get_mut(self.pane).sync(ui);
     }
 
@@ -63,7 +66,8 @@ impl App {
             return true;
         }
         let mut out = Out::default();
-        let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+        let ui =
+            Ui { model: &self.model, area: layout.main, glyphs: self.glyphs, keymap: &self.keymap };
         let done = self.panes.get_mut(self.pane).act(action, ui, &mut out);
         self.absorb(out, effects);
         if done {
@@ -129,6 +133,9 @@ impl App {
                 if let Some(server) = self.target_server() {
                     self.open_black_box(server);
                 }
+            }
+            Action::SaveFilter | Action::Filters | Action::UndoFilter => {
+                self.filter_action(action, effects);
             }
             Action::Palette => self.open_palette(),
             Action::Help => self.open_help(),
@@ -216,7 +223,8 @@ impl App {
             self.focus = Focus::Pane;
             return;
         }
-        let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+        let ui =
+            Ui { model: &self.model, area: layout.main, glyphs: self.glyphs, keymap: &self.keymap };
         let inside = self.panes.get_mut(self.pane).focus_next(ui);
         if !inside && layout.servers.is_some() {
             self.focus = Focus::Servers;
@@ -243,7 +251,13 @@ impl App {
         }
         self.close_overlay();
         match pick {
-            Pick::Action(action) => self.perform(action, effects),
+            Pick::Action(action) => {
+                if let Some(pane) = self.elsewhere(action) {
+                    self.show(pane);
+                }
+                self.perform(action, effects);
+            }
+            Pick::Filter(pick) => self.filter_pick(pick, effects),
             Pick::Server(server) => self.model.scope = Some(server),
             Pick::SavedCall(name) => self.open_saved_call(&name),
             Pick::Theme(name) => self.use_theme(&name, effects),

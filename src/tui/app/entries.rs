@@ -20,9 +20,17 @@ use crate::tui::entry::EntryScreen;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::overlay::{Choice, Confirm, Overlay, Palette, Pick};
+use crate::tui::overlay::{Choice, Confirm, Overlay, Palette, Pick, Reader, reader_width};
 use crate::tui::pane::Availability;
 use crate::tui::theme::Role;
+use crate::tui::widget::Doc;
+
+/// Keys of this form that mean something else on the call screen.
+const KEYS: &[(&str, &str)] = &[
+    ("{save-call}", "Save the entry in its file"),
+    ("{call}", "Save the entry in its file"),
+    ("{back}", "Back; asks before changes are thrown away"),
+];
 
 impl App {
     /// Whether the form of an entry is open.
@@ -82,7 +90,7 @@ impl App {
             title: ink!("remove {}?", Model::name(&name)),
             lines: vec![
                 ink!("Its entry is taken out of {}", file),
-                ink!("and the server is stopped. z brings it back."),
+                self.spelled("and the server is stopped. {undo-edit} brings it back."),
             ],
             yes: vec![Effect::Config(ConfigCommand::Change(Change::Remove(name)))],
         };
@@ -157,6 +165,11 @@ impl App {
             return false;
         }
         let form = &mut screen.form;
+        let letter = chord.typed().is_some() && (form.takes_text() || form.popup_is_open());
+        if global == Some(Action::Help) && !letter {
+            self.open_entry_help();
+            return true;
+        }
         let places: &[Where] = if form.takes_text() {
             &[Where::Form, Where::Anywhere]
         } else {
@@ -185,7 +198,8 @@ impl App {
             Some(CallCommand::Back) => {
                 if screen.is_changed() && !leaving {
                     screen.leaving = true;
-                    let text = ink!("not saved: esc again throws the changes away, ctrl-s saves");
+                    let text = "not saved: {back} again throws the changes away, {save-call} saves";
+                    let text = self.keymap.spelled(&[Scope::Call], text);
                     self.toast(text, Role::Warning);
                 } else {
                     self.entry = None;
@@ -194,6 +208,22 @@ impl App {
             _ => {}
         }
         true
+    }
+
+    fn open_entry_help(&mut self) {
+        let mut doc = Doc::new(reader_width(self.size));
+        doc.heading("editing a server");
+        for (name, what) in KEYS {
+            let keys = self.keymap.spelled(&[Scope::Call], name);
+            doc.line(vec![(ink!("  {:<16} ", keys), Role::Key), (ink!("{}", *what), Role::Text)]);
+        }
+        for (scope, heading) in
+            [(Scope::Form, "in the form"), (Scope::FormLine, "on lines that take no text")]
+        {
+            doc.heading(heading);
+            super::calls::key_lines(&self.keymap, scope, &mut doc);
+        }
+        self.push_overlay(Overlay::Reader(Reader::new(ink!("keys: editing a server"), doc)));
     }
 
     fn save_entry(&mut self, effects: &mut Vec<Effect>) {
@@ -235,7 +265,7 @@ impl App {
     /// Draws the form; gives whether it is open.
     pub(super) fn render_entry(&self, area: Rect, buf: &mut Buffer) -> bool {
         let Some(screen) = &self.entry else { return false };
-        screen.render(&super::calls::look(&self.theme, self.glyphs), area, buf);
+        screen.render(&super::calls::look(&self.theme, self.glyphs), &self.keymap, area, buf);
         true
     }
 }

@@ -9,6 +9,7 @@ use crate::host::{Error, HostView};
 use crate::text::SafeText;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::message::Message;
 use crate::tui::model::EngineState;
 use crate::tui::overlay::{Overlay, Reader};
@@ -63,8 +64,7 @@ impl App {
             }
             Message::Calls(calls) => {
                 self.calls_followed(&calls);
-                if self.model.calls != calls {
-                    self.model.calls = calls;
+                if self.model.take_calls(calls) {
                     self.mark(Redraw::Soon);
                 }
             }
@@ -169,15 +169,17 @@ impl App {
         let fresh = view.pending.keys().any(|id| !self.model.view.pending.contains_key(id));
         if fresh {
             if let Some(request) = view.pending.values().next_back() {
-                // The screen that is open has the keys.
-                let how =
-                    if self.is_answering() { "ctrl-n shows the next" } else { "ctrl-g to answer" };
-                let text = ink!(
-                    "{} asks: {}   {}",
+                let mut text = ink!(
+                    "{} asks: {}   ",
                     Ink::line(request.server.as_str()),
-                    Ink::line(request.kind.method()),
-                    how
+                    Ink::line(request.kind.method())
                 );
+                // The screen that is open has the keys.
+                text.push(if self.is_answering() {
+                    self.keymap.spelled(&[Scope::Answer], "{next} shows the next")
+                } else {
+                    self.spelled("{answer} to answer")
+                });
                 self.toast(text, Role::Attention);
             }
             if !self.setup.prefs.mute_bell {

@@ -149,7 +149,12 @@ impl App {
         if layout.main.contains(at) {
             self.focus = Focus::Pane;
             let mut out = Out::default();
-            let ui = Ui { model: &self.model, area: layout.main, glyphs: self.glyphs };
+            let ui = Ui {
+                model: &self.model,
+                area: layout.main,
+                glyphs: self.glyphs,
+                keymap: &self.keymap,
+            };
             self.panes.get_mut(self.pane).mouse(gesture, ui, &mut out);
             self.absorb(out, effects);
         } else if let Some(servers) = layout.servers.filter(|area| area.contains(at)) {
@@ -196,6 +201,10 @@ impl App {
         }
         if let Some(toast) = out.toast {
             self.toast(toast.text, toast.role);
+        }
+        if let Some((text, role)) = out.hint {
+            let text = self.spelled(text);
+            self.toast(text, role);
         }
         if let Some(id) = out.answer {
             self.open_answer(Some(id));

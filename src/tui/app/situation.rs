@@ -42,14 +42,17 @@ impl App {
             }
             let count = now.asked().count();
             let await_ = if count == 1 { "command awaits" } else { "commands await" };
-            self.toast(ink!("{} {} your approval   t shows it", count, await_), Role::Attention);
+            let mut text = ink!("{} {} your approval   ", count, await_);
+            text.push(self.spelled("{review} shows it"));
+            self.toast(text, Role::Attention);
         }
         self.ask_for_inputs(&before);
         if now.plan.is_some() && now.plan != before.plan {
             if self.is_idle() {
                 self.open_plan();
             } else {
-                self.toast(ink!("the configuration has changed   P shows how"), Role::Attention);
+                let text = self.spelled("the configuration has changed   {plan} shows how");
+                self.toast(text, Role::Attention);
             }
         }
     }
@@ -71,7 +74,8 @@ impl App {
         if self.is_idle() {
             self.open_input(&next);
         } else if !fresh.is_empty() {
-            self.toast(ink!("the configuration asks for a value   i answers it"), Role::Attention);
+            let text = self.spelled("the configuration asks for a value   {inputs} answers it");
+            self.toast(text, Role::Attention);
         }
     }
 

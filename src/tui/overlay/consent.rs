@@ -140,7 +140,7 @@ impl Consent {
             Action::Top => self.scroll(isize::MIN / 2, rows),
             Action::Bottom => self.scroll(isize::MAX / 2, rows),
             Action::Back => {
-                out.warn(ink!("nothing of it was started; t shows it again"));
+                out.tell("nothing of it was started; {review} shows it again", Role::Warning);
                 return Verdict::Close;
             }
             Action::ApproveAll => {

@@ -135,7 +135,7 @@ impl InputDialog {
             Action::Open => return self.answer(out),
             Action::Back => {
                 if !self.view.servers.is_empty() {
-                    out.warn(ink!("asked again with i"));
+                    out.tell("{inputs} asks again", Role::Warning);
                 }
                 return Verdict::Close;
             }

@@ -12,6 +12,7 @@ use crate::config::{LogLevel, ServerName};
 use crate::host::{RuleKind, SessionRule};
 use crate::tui::action::Action;
 use crate::tui::ink::Ink;
+use crate::tui::keymap::Scope;
 use crate::tui::pane::{Cx, Gesture};
 use crate::tui::theme::Role;
 use crate::tui::widget::{ListState, Pen, TextInput};
@@ -23,6 +24,8 @@ pub enum Pick {
     Action(Action),
     /// Narrow everything to a server.
     Server(ServerName),
+    /// Something about the saved filters.
+    Filter(FilterPick),
     /// Open a saved call.
     SavedCall(String),
     /// Use a theme.
@@ -37,6 +40,33 @@ pub enum Pick {
     LogLevel(Option<ServerName>, LogLevel),
     /// Something about requests of servers.
     Approval(ApprovalPick),
+}
+
+/// What picking a row does about saved filters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterPick {
+    /// Show the traffic through the one of this name.
+    Use(String),
+    /// Save a filter under a name.
+    Save {
+        /// The name.
+        name: String,
+        /// The filter.
+        text: String,
+    },
+    /// Ask what the one of this name is to be called.
+    AskRename(String),
+    /// Call one otherwise.
+    Rename {
+        /// Its name so far.
+        from: String,
+        /// Its name from now on.
+        to: String,
+    },
+    /// Remove the one of this name.
+    Remove(String),
+    /// Take the last change back.
+    Undo,
 }
 
 /// What picking a row does about requests of servers.
@@ -66,7 +96,7 @@ pub struct Choice {
     /// What picking it does.
     pub pick: Pick,
     /// Why it cannot be picked now.
-    pub disabled: Option<&'static str>,
+    pub disabled: Option<Ink>,
 }
 
 /// A list to search and pick from.
@@ -76,6 +106,8 @@ pub struct Palette {
     pub title: Ink,
     /// What is typed.
     pub input: TextInput,
+    /// Where its keys are bound, innermost first.
+    pub scopes: &'static [Scope],
     choices: Vec<Choice>,
     /// Indices of the choices that match, best first.
     found: Vec<usize>,
@@ -88,6 +120,7 @@ impl Palette {
         let mut palette = Self {
             title,
             input: TextInput::default(),
+            scopes: &[Scope::Text],
             choices,
             found: Vec::new(),
             list: ListState::default(),
@@ -117,6 +150,8 @@ impl Palette {
             Action::PageDown => self.step(page, height),
             Action::Back | Action::Palette => return Verdict::Close,
             Action::Open => return self.pick(),
+            Action::RenameFilter | Action::RemoveFilter => return self.change(action),
+            Action::UndoFilter => return Verdict::Pick(Pick::Filter(FilterPick::Undo)),
             Action::QuitNow => return Verdict::Pass,
             _ => {}
         }
@@ -135,6 +170,18 @@ impl Palette {
             Some(_) => Verdict::Stay,
             None => Verdict::Close,
         }
+    }
+
+    /// Renames or removes the selected filter.
+    fn change(&self, action: Action) -> Verdict {
+        let selected = self.list.selected().and_then(|n| self.choices.get(*n));
+        let Some(Pick::Filter(FilterPick::Use(name))) = selected.map(|choice| &choice.pick) else {
+            return Verdict::Stay;
+        };
+        Verdict::Pick(Pick::Filter(match action {
+            Action::RenameFilter => FilterPick::AskRename(name.clone()),
+            _ => FilterPick::Remove(name.clone()),
+        }))
     }
 
     pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) -> Verdict {
@@ -166,7 +213,7 @@ impl Palette {
             let selected = self.list.selected() == Some(&index);
             pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
             pen.left(&choice.words, line.width.saturating_sub(22), cx.style(role)).skip(1);
-            match choice.disabled {
+            match &choice.disabled {
                 Some(reason) => pen.flush_right(reason, cx.style(Role::Faint)),
                 None => pen.flush_right(&choice.hint, cx.style(Role::Key)),
             };

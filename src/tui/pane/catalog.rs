@@ -243,7 +243,7 @@ impl Catalog {
         let server_width = if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 };
         let right = number_width + marks_width + server_width + 4;
         let flexible = regions.list.width.saturating_sub(right + 4);
-        let label_width = longest(|e| Ink::from(&e.label), 34).min(flexible);
+        let label_width = longest(|e| Ink::from(&e.label), 48).min(flexible);
         let mut pen = Pen::new(buf, regions.columns);
         let heading = cx.style(Role::Faint);
         pen.skip(3).left("name", flexible.max(label_width), heading).skip(1);
@@ -262,7 +262,9 @@ impl Catalog {
             pen.put(mark, cx.style(role)).skip(1);
             let start = pen.position();
             pen.middle(&entry.label, label_width, ink(Role::Text)).skip(1);
+            // A few letters of a note say nothing.
             let rest = flexible.saturating_sub(label_width + 1);
+            let rest = if rest < 8 { 0 } else { rest };
             match &entry.unavailable {
                 Some(reason) => pen.clip(reason, rest, cx.style(Role::Faint)),
                 None => pen.clip(&entry.note, rest, ink(Role::Muted)),
@@ -276,10 +278,10 @@ impl Catalog {
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
             let mut pen = Pen::new(buf, regions.list);
-            let text: &'static str = if self.all.is_empty() {
-                "nothing here yet: servers list theirs when they are ready"
+            let text = if self.all.is_empty() {
+                ink!("nothing here yet: servers list theirs when they are ready")
             } else {
-                "nothing fits the filter; esc clears it"
+                cx.spelled(&[], "nothing fits the filter; {back} clears it")
             };
             pen.at(1, 1).put(text, cx.style(Role::Faint));
         }

@@ -158,7 +158,7 @@ impl LogsPane {
                     words: ink!("{} logs from {} on", Model::name(&server.name), level_word(level)),
                     hint: ink!(""),
                     pick: Pick::LogLevel(Some(server.name.clone()), level),
-                    disabled: (server.state != ServerState::Ready).then_some("it is not ready"),
+                    disabled: (server.state != ServerState::Ready).then(|| ink!("it is not ready")),
                 });
             }
         }
@@ -262,9 +262,9 @@ impl Pane for LogsPane {
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         Some(match action {
             Action::SearchNext | Action::SearchPrevious => {
-                Availability::when(!self.input.text().is_empty(), "search with / first")
+                Availability::when(!self.input.text().is_empty(), "search with {filter} first")
             }
-            Action::Open => Availability::Disabled("a line is all there is; W wraps it"),
+            Action::Open => Availability::Disabled("a line is all there is; {wrap} wraps it"),
             Action::Copy | Action::CopyAll | Action::Save => {
                 Availability::when(!self.stream.is_empty(), "there is no line")
             }
@@ -301,13 +301,19 @@ impl Pane for LogsPane {
                 seq,
                 record,
                 &needle,
-                Rect { y: list.y + y, height: list.height - y, ..list },
+                // The last column is the scroll bar's.
+                Rect {
+                    y: list.y + y,
+                    height: list.height - y,
+                    width: list.width.saturating_sub(1),
+                    ..list
+                },
                 buf,
             );
         }
         crate::tui::widget::scroll_bar(cx, self.stream.len(), self.stream.list.top(), list, buf);
         if self.stream.is_empty() {
-            Pen::new(buf, list).at(1, 1).put("no line yet", cx.style(Role::Faint));
+            Pen::new(buf, list).at(1, 1).put(self.nothing(cx.model), cx.style(Role::Faint));
         }
     }
 

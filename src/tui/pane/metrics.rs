@@ -319,8 +319,11 @@ fn cell(row: &Row, column: Column, model: &Model) -> (Ink, Role) {
 }
 
 fn detail(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
-    doc.line(vec![(Ink::line(row.label.as_str().trim()), Role::Heading)]);
-    doc.line(vec![(Model::name(&row.server), Role::Muted)]);
+    let label = row.label.as_str().trim();
+    doc.line(vec![(Ink::line(label), Role::Heading)]);
+    if label != row.server.as_str() {
+        doc.line(vec![(Model::name(&row.server), Role::Muted)]);
+    }
     doc.gap();
     let view = &row.view;
     doc.field("calls", ink!("{}", view.requests), Role::Text);

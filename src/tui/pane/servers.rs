@@ -1,5 +1,6 @@
 //! The servers: one card each, with the reason beside every state; one server alone is shown as
-//! its black box. Below them the order in which they start.
+//! its black box, and on a wide screen the selected one's stands beside the cards. Below them the
+//! order in which they start.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Reader, Subject};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Doc, ListState, Pen};
+use crate::tui::widget::{Doc, ListState, Part, Pen};
 
 mod black_box;
 mod card;
@@ -22,7 +23,8 @@ mod graph;
 mod sources;
 pub mod tour;
 
-pub use black_box::black_box;
+pub use black_box::{below_card, black_box};
+use card::Density;
 pub use card::breaker_line;
 
 /// The servers pane.
@@ -35,6 +37,20 @@ pub struct ServersPane {
     cards: Vec<Range<usize>>,
     top: usize,
     hide_graph: bool,
+    /// The rest of the selected server's black box, beside the cards.
+    detail: Doc,
+    detail_top: usize,
+    hide_detail: bool,
+    part: Part,
+}
+
+/// Width from which cards and black box stand side by side.
+const SIDE_BY_SIDE: u16 = 150;
+
+struct Regions {
+    cards: Rect,
+    divider: Option<Rect>,
+    detail: Option<Rect>,
 }
 
 impl ServersPane {
@@ -43,9 +59,27 @@ impl ServersPane {
         model.scope.clone().or_else(|| self.list.selected().cloned())
     }
 
+    fn regions(&self, area: Rect, model: &Model) -> Regions {
+        let beside = area.width >= SIDE_BY_SIDE && model.scope.is_none() && !self.hide_detail;
+        if !beside {
+            return Regions { cards: area, divider: None, detail: None };
+        }
+        let share = area.width / 2;
+        let x = area.x + share + 2;
+        Regions {
+            cards: Rect { width: share, ..area },
+            divider: Some(Rect { x: area.x + share, width: 1, ..area }),
+            detail: Some(Rect { x, width: area.right() - x, ..area }),
+        }
+    }
+
     fn step(&mut self, delta: isize, area: Rect) {
         let names = &self.names;
+        let before = self.list.index();
         self.list.step(delta, names.len(), |n| names[n].clone());
+        if self.list.index() != before {
+            self.detail_top = 0;
+        }
         self.reveal(area);
     }
 
@@ -65,12 +99,39 @@ impl ServersPane {
     }
 
     fn clamp(&mut self, area: Rect) {
-        self.top = self.top.min(self.doc.len().saturating_sub(usize::from(area.height)));
+        let height = usize::from(area.height);
+        self.top = self.top.min(self.doc.len().saturating_sub(height));
+        self.detail_top = self.detail_top.min(self.detail.len().saturating_sub(height));
     }
 
-    fn scroll(&mut self, delta: isize, area: Rect) {
-        self.top = self.top.saturating_add_signed(delta);
+    /// Scrolls what the keys go to.
+    fn scroll(&mut self, delta: isize, area: Rect, part: Part) {
+        let top = if part == Part::Detail { &mut self.detail_top } else { &mut self.top };
+        *top = top.saturating_add_signed(delta);
         self.clamp(area);
+    }
+
+    fn cards(&mut self, ui: Ui<'_>) -> Doc {
+        let mut graph = Doc::new(ui.area.width);
+        if !self.hide_graph {
+            graph::draw(ui.model, ui.glyphs, &mut graph);
+        }
+        // By their number, not by what they say: a state that changes moves nothing.
+        let roomy = self.names.len() * 4 + graph.len() <= usize::from(ui.area.height);
+        let density = if roomy { Density::Roomy } else { Density::Dense };
+        let mut doc = Doc::new(ui.area.width.saturating_sub(3));
+        for server in ui.model.servers() {
+            if roomy {
+                doc.gap();
+            }
+            let start = doc.len();
+            card::draw(server, ui, density, &mut doc);
+            self.cards.push(start..doc.len());
+        }
+        if !self.hide_graph {
+            graph::draw(ui.model, ui.glyphs, &mut doc);
+        }
+        doc
     }
 }
 
@@ -81,22 +142,13 @@ impl Pane for ServersPane {
 
     fn sync(&mut self, ui: Ui<'_>) {
         self.names = ui.model.servers().map(|server| server.name.clone()).collect();
-        let width = ui.area.width.saturating_sub(3);
+        let regions = self.regions(ui.area, ui.model);
         self.cards.clear();
         if let Some(scope) = ui.model.scope.as_ref().filter(|s| ui.model.server(s).is_some()) {
-            self.doc = black_box(ui.model, scope, ui.glyphs, width);
+            let area = Rect { width: ui.area.width.saturating_sub(3), ..ui.area };
+            self.doc = black_box(Ui { area, ..ui }, scope);
         } else {
-            let mut doc = Doc::new(width);
-            for server in ui.model.servers() {
-                doc.gap();
-                let start = doc.len();
-                card::draw(server, ui.model, ui.glyphs, &mut doc);
-                self.cards.push(start..doc.len());
-            }
-            if !self.hide_graph {
-                graph::draw(ui.model, ui.glyphs, &mut doc);
-            }
-            self.doc = doc;
+            self.doc = self.cards(Ui { area: regions.cards, ..ui });
         }
         let names = &self.names;
         self.list.sync(
@@ -105,23 +157,44 @@ impl Pane for ServersPane {
             |id, _| names.iter().position(|name| name == id),
             |n| names[n].clone(),
         );
+        self.detail = match (regions.detail, self.list.selected()) {
+            (Some(area), Some(name)) => {
+                let area = Rect { width: area.width.saturating_sub(2), ..area };
+                let mut doc = Doc::new(area.width);
+                doc.heading(Model::name(name));
+                below_card(Ui { area, ..ui }, name, doc)
+            }
+            _ => {
+                self.part = Part::List;
+                Doc::default()
+            }
+        };
         self.clamp(ui.area);
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         let page = isize::try_from(ui.area.height).unwrap_or(1).max(2) - 1;
-        let alone = ui.model.scope.is_some();
+        // What has no selection of its own is scrolled.
+        let alone = ui.model.scope.is_some() || self.part == Part::Detail;
+        let beside = self.regions(ui.area, ui.model).detail.is_some();
+        let part = self.part;
         match action {
-            Action::Up if alone => self.scroll(-1, ui.area),
-            Action::Down if alone => self.scroll(1, ui.area),
+            Action::Up if alone => self.scroll(-1, ui.area, part),
+            Action::Down if alone => self.scroll(1, ui.area, part),
             Action::Up => self.step(-1, ui.area),
             Action::Down => self.step(1, ui.area),
-            Action::PageUp => self.scroll(-page, ui.area),
-            Action::PageDown => self.scroll(page, ui.area),
-            Action::Top if alone => self.top = 0,
-            Action::Bottom if alone => self.scroll(isize::MAX / 2, ui.area),
+            Action::PageUp => self.scroll(-page, ui.area, part),
+            Action::PageDown => self.scroll(page, ui.area, part),
+            Action::Top if alone => self.scroll(isize::MIN / 2, ui.area, part),
+            Action::Bottom if alone => self.scroll(isize::MAX / 2, ui.area, part),
             Action::Top => self.step(isize::MIN / 2, ui.area),
             Action::Bottom => self.step(isize::MAX / 2, ui.area),
+            Action::Open | Action::Right if beside => self.part = Part::Detail,
+            Action::Left | Action::Back if part == Part::Detail => self.part = Part::List,
+            Action::ToggleDetail => {
+                self.hide_detail = !self.hide_detail;
+                self.part = Part::List;
+            }
             Action::Graph => self.hide_graph = !self.hide_graph,
             Action::Open | Action::Right if !alone => {
                 if let Some(name) = self.selected(ui.model) {
@@ -131,6 +204,7 @@ impl Pane for ServersPane {
                     out.overlay = Some(Overlay::Reader(reader));
                 }
             }
+            Action::Copy if part == Part::Detail => out.copy(self.detail.to_text()),
             Action::Copy | Action::CopyAll => out.copy(self.doc.to_text()),
             Action::Save => out.effect(crate::tui::effect::Effect::Save {
                 name: "servers.txt".into(),
@@ -151,19 +225,29 @@ impl Pane for ServersPane {
                 model.view.servers.values().any(|s| !s.dependencies.is_empty()),
                 "no server depends on another",
             )),
-            Action::Filter => Some(Availability::Disabled("[ and ] narrow to one server")),
+            Action::Filter => Some(Availability::Disabled(
+                "{previous-server} and {next-server} narrow to one server",
+            )),
             _ => None,
         }
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        let regions = self.regions(ui.area, ui.model);
+        let in_detail = regions.detail.is_some_and(|area| area.contains(gesture.position()));
         match gesture {
-            Gesture::Scroll { delta, .. } => self.scroll(delta, ui.area),
+            Gesture::Scroll { delta, .. } => {
+                let part = if in_detail { Part::Detail } else { Part::List };
+                self.scroll(delta, ui.area, part);
+            }
+            Gesture::Click(_) | Gesture::DoubleClick(_) if in_detail => self.part = Part::Detail,
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
+                self.part = Part::List;
                 let line = self.top + usize::from(at.y.saturating_sub(ui.area.y));
                 if let Some(n) = self.cards.iter().position(|card| card.contains(&line)) {
                     let names = &self.names;
                     self.list.select_index(n, names.len(), |n| names[n].clone());
+                    self.detail_top = 0;
                     if matches!(gesture, Gesture::DoubleClick(_)) {
                         self.act(Action::Open, ui, out);
                     }
@@ -176,6 +260,14 @@ impl Pane for ServersPane {
         if self.names.is_empty() {
             return render_empty(cx, area, buf);
         }
+        let regions = self.regions(area, cx.model);
+        if let (Some(divider), Some(detail)) = (regions.divider, regions.detail) {
+            crate::tui::widget::vertical_rule(cx, divider, buf);
+            self.detail.render(cx, self.detail_top, detail, buf);
+            let length = self.detail.len();
+            crate::tui::widget::scroll_bar(cx, length, self.detail_top, detail, buf);
+        }
+        let area = regions.cards;
         let inner =
             Rect { x: area.x + 2.min(area.width), width: area.width.saturating_sub(3), ..area };
         self.doc.render(cx, self.top, inner, buf);
@@ -184,12 +276,19 @@ impl Pane for ServersPane {
                 if let Some(row) = line.checked_sub(self.top).filter(|r| *r < area.height.into()) {
                     let sign =
                         if line == card.start { cx.glyphs.cursor } else { cx.glyphs.vertical };
-                    let role = if cx.focused { Role::Accent } else { Role::Faint };
+                    let here = cx.focused && self.part == Part::List;
+                    let role = if here { Role::Accent } else { Role::Faint };
                     Pen::new(buf, area).at(0, row as u16).clip(sign, 1, cx.style(role));
                 }
             }
         }
         crate::tui::widget::scroll_bar(cx, self.doc.len(), self.top, area, buf);
+    }
+
+    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
+        let beside = self.regions(ui.area, ui.model).detail.is_some();
+        self.part = if beside && self.part == Part::List { Part::Detail } else { Part::List };
+        self.part == Part::Detail
     }
 }
 
@@ -209,10 +308,8 @@ fn render_empty(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         }
         EngineState::Running => {
             pen.at(1, 1).put("no servers in this configuration", cx.style(Role::Muted));
-            pen.at(1, 2).put(
-                "add one to the file; it is picked up as soon as it is saved",
-                cx.style(Role::Faint),
-            );
+            let text = "{add-server} adds one; what is saved in the file is picked up at once";
+            pen.at(1, 2).put(cx.spelled(&[Scope::Servers], text), cx.style(Role::Faint));
         }
         _ => _ = pen.at(1, 1).put("reading the configuration", cx.style(Role::Faint)),
     }

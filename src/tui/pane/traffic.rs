@@ -9,11 +9,12 @@ use crate::host::traffic::{MessageKind, TrafficRecord};
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::filter::{Filter, completions};
-use crate::tui::ink::ink;
+use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::Prefs;
+use crate::tui::theme::Role;
 use crate::tui::widget::browser::{Keep, SIDE_BY_SIDE};
 use crate::tui::widget::{Part, Stream, TextInput, stream};
 
@@ -21,6 +22,8 @@ mod detail;
 mod groups;
 mod head;
 mod row;
+mod saved;
+pub use saved::SavedFilters;
 
 /// Most messages one export holds.
 const EXPORT: usize = 100_000;
@@ -36,7 +39,8 @@ pub struct TrafficPane {
     /// What the index was built for: filter text and scope.
     built_for: Option<(String, Option<crate::config::ServerName>)>,
     progress: Option<stream::Progress>,
-    saved: Vec<String>,
+    /// The saved filters.
+    pub saved: SavedFilters,
     part: Part,
     opened: bool,
     beside: Beside,
@@ -64,12 +68,12 @@ struct Regions {
 impl TrafficPane {
     /// Takes the remembered filters.
     pub fn read_prefs(&mut self, prefs: &Prefs) {
-        self.saved.clone_from(&prefs.saved_filters);
+        self.saved = SavedFilters::remembered(&prefs.saved_filters);
     }
 
     /// Gives the filters to remember.
     pub fn write_prefs(&self, prefs: &mut Prefs) {
-        prefs.saved_filters.clone_from(&self.saved);
+        prefs.saved_filters = self.saved.all().to_vec();
     }
 
     fn regions(&self, area: Rect) -> Regions {
@@ -114,7 +118,7 @@ impl TrafficPane {
             return self.detail.clear();
         };
         let record = ui.model.traffic.get(seq).map(|record| &**record);
-        self.detail.show((seq, area.width), record, || pair(ui.model, seq), ui.glyphs);
+        self.detail.show((seq, area.width), record, || pair(ui.model, seq), ui);
     }
 
     fn export(&self, model: &Model) -> Vec<u8> {
@@ -266,16 +270,23 @@ impl Pane for TrafficPane {
             Action::Fold => Availability::when(
                 self.part == Part::Detail
                     || self.record(model).and_then(|r| self.groups.of(r)).is_some(),
-                "o groups messages by operation, enter opens the message; both fold",
+                "{group} groups messages by operation, {open} opens the message; both fold",
             ),
             Action::JumpPair => Availability::when(
                 self.record(model).is_some_and(|r| r.id.is_some()),
                 "the message has no other half",
             ),
-            Action::SaveFilter => {
-                Availability::when(!self.input.text().is_empty(), "there is no filter")
+            Action::SaveFilter => Availability::when(
+                !self.input.text().trim().is_empty() && self.problem.is_none(),
+                "there is no filter; {filter} begins one",
+            ),
+            Action::NextFilter | Action::Filters => Availability::when(
+                !self.saved.all().is_empty(),
+                "no filter is saved; {save-filter} saves the one in use",
+            ),
+            Action::UndoFilter => {
+                Availability::when(self.saved.can_undo(), "the saved filters were not changed")
             }
-            Action::NextFilter => Availability::when(!self.saved.is_empty(), "none is saved"),
             _ => return None,
         })
     }
@@ -386,21 +397,16 @@ impl TrafficPane {
                 self.groups.reset();
                 self.stream.reset();
                 if self.groups.on {
-                    out.say(ink!("one row for each operation; right unfolds it, left folds it"));
+                    out.tell(
+                        "one row for each operation; {right} unfolds it, {left} folds it",
+                        Role::Ok,
+                    );
                 }
             }
-            Action::SaveFilter => {
-                let text = self.input.text().to_owned();
-                self.saved.retain(|saved| *saved != text);
-                self.saved.push(text);
-                out.say(ink!("filter kept; n goes through the kept ones"));
-                out.remember = true;
-            }
             Action::NextFilter => {
-                let at = self.saved.iter().position(|saved| saved == self.input.text());
-                let next = at.map_or(0, |at| (at + 1) % self.saved.len());
-                if let Some(text) = self.saved.get(next) {
-                    self.input.set(text);
+                if let Some(next) = self.saved.after(self.input.text()).cloned() {
+                    self.input.set(&next.text);
+                    out.say(ink!("filter: {}", Ink::line(&next.name)));
                 }
             }
             _ => return false,

@@ -178,8 +178,10 @@ impl Doc {
         out
     }
 
-    /// Draws the lines from `top` on.
+    /// Draws the lines from `top` on; the last column is left to the scroll bar where there is one.
     pub fn render(&self, cx: &Cx<'_>, top: usize, area: Rect, buf: &mut Buffer) {
+        let scrolls = self.len() > usize::from(area.height);
+        let area = Rect { width: area.width.saturating_sub(scrolls.into()), ..area };
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         for (row, line) in self.lines.iter().skip(top).take(usize::from(area.height)).enumerate() {
             pen.at(0, row as u16);

@@ -61,7 +61,9 @@ impl App {
     ) {
         let Some(route) = self.calls.routes.remove(&token) else { return };
         // The next snapshot of calls comes a moment later; to leave meanwhile needs no question.
-        self.model.calls.retain(|call| Some(call.id) != route.id);
+        if let Some(id) = route.id {
+            self.model.call_ended(id);
+        }
         let Some(screen) = self.calls.screens.get_mut(route.screen) else { return };
         match (route.what, result) {
             (Answers::Completion(ticket), Ok(outcome)) => screen.suggested(ticket, &outcome.result),

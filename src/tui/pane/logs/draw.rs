@@ -7,6 +7,7 @@ use super::{LogsPane, level_role, level_word};
 use crate::host::logs::{LogRecord, LogSource};
 use crate::tui::filter::find;
 use crate::tui::ink::{Ink, Piece, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
@@ -20,7 +21,8 @@ impl LogsPane {
         }
         // Keep the selected row inside when the rows above it wrap.
         let selected = self.stream.selected();
-        let room = list.width.saturating_sub(Self::lead(cx, list.width)).max(8);
+        let room =
+            list.width.saturating_sub(Self::lead(cx, list.width.saturating_sub(1)) + 2).max(8);
         let tall = |seq: &u64| {
             cx.model
                 .logs
@@ -34,6 +36,15 @@ impl LogsPane {
                 return rows;
             }
             rows.remove(0);
+        }
+    }
+
+    /// Why no line is shown.
+    pub(super) fn nothing(&self, model: &Model) -> Ink {
+        if model.logs.is_empty() {
+            ink!("no line yet; stderr of the servers, their log messages and the host's own")
+        } else {
+            ink!("no line from level {} on", level_word(self.level))
         }
     }
 
@@ -116,7 +127,10 @@ impl LogsPane {
                 state.push(ink!("{} frozen, {} newer ", cx.glyphs.frozen, behind));
             }
             (None, true) => _ = state.push(ink!("{} following ", cx.glyphs.follow)),
-            (None, false) => _ = state.push("not following, f follows "),
+            (None, false) => {
+                state.push("not following, ");
+                state.push(cx.spelled(&[Scope::Logs], "{follow} follows "));
+            }
         }
         let role = if self.stream.follow { Role::Muted } else { Role::Warning };
         let room = area.width.saturating_sub(width(&state) + 3);

@@ -1,7 +1,7 @@
 //! The black box of a server: why it died, its last words and messages, its steps, what it said
 //! about itself. One page, everything that is known.
 
-use super::card::{breaker_line, draw as draw_card, step_word};
+use super::card::{Density, breaker_line, draw as draw_card, step_word};
 use crate::config::ServerName;
 use crate::host::ServerView;
 use crate::host::traffic::{Direction, TrafficRecord};
@@ -9,6 +9,7 @@ use crate::host::view::{Era, StepStatus};
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::model::Model;
+use crate::tui::pane::Ui;
 use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
 
@@ -17,14 +18,22 @@ const MESSAGES: usize = 12;
 /// Log lines that are shown.
 const LINES: usize = 12;
 
-/// Everything known about a server.
-pub fn black_box(model: &Model, name: &ServerName, glyphs: &Glyphs, width: u16) -> Doc {
-    let mut doc = Doc::new(width);
+/// Everything known about a server; `ui.area` is where it is read.
+pub fn black_box(ui: Ui<'_>, name: &ServerName) -> Doc {
+    let mut doc = Doc::new(ui.area.width);
+    if let Some(server) = ui.model.server(name) {
+        draw_card(server, ui, Density::Roomy, &mut doc);
+    }
+    below_card(ui, name, doc)
+}
+
+/// What a card does not say, below what `doc` holds.
+pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
+    let Ui { model, glyphs, .. } = ui;
     let Some(server) = model.server(name) else {
         doc.text(0, &"this server is no longer configured", Role::Muted);
         return doc;
     };
-    draw_card(server, model, glyphs, &mut doc);
     exit(server, model, &mut doc);
     stderr(server, model, &mut doc);
     steps(server, glyphs, &mut doc);

@@ -11,16 +11,29 @@ use crate::text::SafeText;
 use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
+use crate::tui::pane::Ui;
 use crate::tui::theme::Role;
 use crate::tui::widget::doc::DocLine;
 use crate::tui::widget::{Doc, width};
 
+/// How much of a card is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Density {
+    /// All of it.
+    #[default]
+    Roomy,
+    /// What fits one line below the title, so that many servers fit a small screen.
+    Dense,
+}
+
 /// Draws the card.
-pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
+    let Ui { model, glyphs, .. } = ui;
     doc.line(title(server, model, glyphs));
     match server.state {
-        ServerState::Ready => ready(server, model, glyphs, doc),
+        ServerState::Ready => ready(server, ui, density, doc),
         ServerState::Starting => doc_line(doc, steps(server, model, glyphs)),
         ServerState::Unavailable => down(server, glyphs, doc),
         _ => {
@@ -29,7 +42,7 @@ pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
             }
         }
     }
-    held(server, model, glyphs, doc);
+    held(server, ui, doc);
     if !server.breaker.is_closed() {
         breaker_line(&server.breaker, model, doc);
     }
@@ -38,31 +51,35 @@ pub fn draw(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
         sources::draw(dev, model, glyphs, doc);
     }
     if server.state == ServerState::Unavailable {
-        doc.line(vec![
-            (ink!("  r"), Role::Key),
-            (ink!(" retry   "), Role::Muted),
-            (ink!("b"), Role::Key),
-            (ink!(" black box"), Role::Muted),
-        ]);
+        let mut line = key(ui, "  {restart}", " retry   ");
+        line.extend(key(ui, "{black-box}", " black box"));
+        if server.attempt > 1 {
+            line.push((ink!("   attempt {}", server.attempt), Role::Muted));
+        }
+        if let Some(at) = server.retry_at {
+            line.push((ink!("   next in {}", model.until(at)), Role::Busy));
+        }
+        doc.line(line);
     }
 }
 
+/// A key and what it does here.
+fn key(ui: Ui<'_>, key: &'static str, what: &'static str) -> DocLine {
+    vec![(ui.spelled(&[Scope::Servers], key), Role::Key), (ink!("{}", what), Role::Muted)]
+}
+
 /// What the person has to do before it starts, or starts as its entry says now.
-fn held(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
-    let key = |doc: &mut Doc, key: &'static str, what: &'static str| {
-        doc.line(vec![(ink!("  {}", key), Role::Key), (ink!(" {}", what), Role::Muted)]);
-    };
+fn held(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
+    let Ui { model, glyphs, .. } = ui;
     let config = model.config.as_ref().and_then(|config| config.servers.get(&server.name));
     match config.and_then(|server| server.hold.as_ref()) {
-        Some(Hold::Approval) => key(doc, "t", "look at it"),
-        Some(Hold::Input(_)) => key(doc, "i", "answer it"),
+        Some(Hold::Approval) => _ = doc.line(key(ui, "  {review}", " look at it")),
+        Some(Hold::Input(_)) => _ = doc.line(key(ui, "  {inputs}", " answer it")),
         None if model.situation.awaiting(&server.name).is_some_and(|a| a.runs_as_before) => {
             let text = "its entry changed and awaits your approval; it runs as you approved it";
-            doc.line(vec![
-                (ink!("  {} {}", glyphs.hand, text), Role::Attention),
-                (ink!("   t"), Role::Key),
-                (ink!(" look at it"), Role::Muted),
-            ]);
+            let mut line = vec![(ink!("  {} {}", glyphs.hand, text), Role::Attention)];
+            line.extend(key(ui, "   {review}", " look at it"));
+            doc.line(line);
         }
         None => {}
     }
@@ -119,32 +136,85 @@ pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
         let text = ink!("    {} after {}", Ink::line(&exit.describe()), Dur(exit.lived));
         line.push((text, Role::Error));
     }
-    if server.state == ServerState::Unavailable {
-        if server.attempt > 1 {
-            line.push((ink!(" {} attempt {}", glyphs.dot, server.attempt), Role::Muted));
-        }
-        if let Some(at) = server.retry_at {
-            line.push((ink!(" {} next in {}", glyphs.dot, model.until(at)), Role::Busy));
-        }
-    }
     line
 }
 
-fn ready(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
-    let mut line = vec![(ink!("  "), Role::Text)];
+/// Cells of the spark-line of a dense card.
+const SPARK: usize = 12;
+/// Cells between two facts.
+const BETWEEN: u16 = 3;
+
+fn ready(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
+    let room = doc.width().saturating_sub(2);
+    let load = load(server, ui.model);
+    let offers = offers(server);
+    match density {
+        Density::Roomy => {
+            flow(load, room, doc);
+            let slots = crate::tui::model::Activity::SLOTS;
+            let mut second = spark(server, ui, slots, "  60 s");
+            second.extend(offers);
+            flow(second, room, doc);
+        }
+        Density::Dense => {
+            let mut facts = spark(server, ui, SPARK, "");
+            facts.extend(load.into_iter().chain(offers));
+            let mut used = 0;
+            facts.retain(|fact| {
+                let wide = length(fact) + BETWEEN;
+                let fits = used + wide <= room + BETWEEN;
+                used += if fits { wide } else { 0 };
+                fits
+            });
+            flow(facts, room, doc);
+        }
+    }
+}
+
+fn length(fact: &DocLine) -> u16 {
+    fact.iter().map(|(text, _)| width(text)).sum()
+}
+
+/// Facts one after the other; none is broken, what does not fit begins another line.
+fn flow(facts: Vec<DocLine>, room: u16, doc: &mut Doc) {
+    let mut line: DocLine = Vec::new();
+    let mut used = 0;
+    for fact in facts {
+        let wide = length(&fact);
+        if !line.is_empty() && used + BETWEEN + wide > room {
+            doc.line(std::mem::take(&mut line));
+        }
+        if line.is_empty() {
+            used = wide;
+            line.push((ink!("  "), Role::Text));
+        } else {
+            used += BETWEEN + wide;
+            line.push((ink!("   "), Role::Text));
+        }
+        line.extend(fact);
+    }
+    doc_line(doc, line);
+}
+
+/// What it offers.
+fn offers(server: &ServerView) -> Vec<DocLine> {
     let lists = &server.capabilities;
-    for (count, noun) in [
+    let counts = [
         (lists.tools.len(), "tool"),
         (lists.resources.len() + lists.templates.len(), "resource"),
         (lists.prompts.len(), "prompt"),
-    ] {
-        if count > 0 {
-            line.push((ink!("{} {}{}   ", count, noun, plural(count as u64)), Role::Text));
-        }
-    }
+    ];
+    let said = |(count, noun): (usize, &'static str)| {
+        vec![(ink!("{} {}{}", count, noun, plural(count as u64)), Role::Text)]
+    };
+    counts.into_iter().filter(|(count, _)| *count > 0).map(said).collect()
+}
+
+/// What it does and what that takes.
+fn load(server: &ServerView, model: &Model) -> Vec<DocLine> {
+    let mut facts = Vec::new();
     let mut fact = |label: &'static str, value: Ink, role: Role| {
-        line.push((ink!("{} ", label), Role::Faint));
-        line.push((ink!("{}   ", value), role));
+        facts.push(vec![(ink!("{} ", label), Role::Faint), (value, role)]);
     };
     if let Some(metrics) = model.metrics.get(&server.name).map(|m| &m.total) {
         let errors: u64 = metrics.errors.values().sum::<u64>() + metrics.tool_errors;
@@ -164,23 +234,22 @@ fn ready(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
         fact("mem", ink!("{}", Bytes(usage.memory)), Role::Text);
         fact("cpu", ink!("{:.0} %", usage.cpu), Role::Text);
     }
-    if line.len() > 1 {
-        doc.line(line);
+    facts
+}
+
+/// Messages of the last while, a bar for each two seconds; nothing when there were none.
+fn spark(server: &ServerView, ui: Ui<'_>, slots: usize, label: &'static str) -> Vec<DocLine> {
+    let recent = || ui.model.activity.recent(&server.name, slots);
+    let max = recent().max().unwrap_or(0);
+    if max == 0 {
+        return Vec::new();
     }
-    let slots = crate::tui::model::Activity::SLOTS;
-    let max = model.activity.recent(&server.name, slots).max().unwrap_or(0);
-    if max > 0 {
-        let mut bars = Ink::default();
-        for count in model.activity.recent(&server.name, slots) {
-            let level = (count as usize * 8).div_ceil(max.max(4) as usize).min(8);
-            bars.push(glyphs.bars[if count == 0 { 1 } else { level.max(2) }]);
-        }
-        doc.line(vec![
-            (ink!("  "), Role::Text),
-            (bars, Role::Accent),
-            (ink!("  60 s"), Role::Faint),
-        ]);
+    let mut bars = Ink::default();
+    for count in recent() {
+        let level = (count as usize * 8).div_ceil(max.max(4) as usize).min(8);
+        bars.push(ui.glyphs.bars[if count == 0 { 1 } else { level.max(2) }]);
     }
+    vec![vec![(bars, Role::Accent), (ink!("{}", label), Role::Faint)]]
 }
 
 /// The steps of a start, the running one with its time.

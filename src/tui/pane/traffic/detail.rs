@@ -8,10 +8,10 @@ use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::text::SafeText;
 use crate::tui::action::Action;
 use crate::tui::app::calls::look;
-use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::pane::Cx;
+use crate::tui::pane::{Cx, Ui};
 use crate::tui::result::draw::draw_tree_row;
 use crate::tui::result::tree::Tree;
 use crate::tui::theme::Role;
@@ -39,7 +39,7 @@ impl Detail {
         key: (u64, u16),
         record: Option<&TrafficRecord>,
         pair: impl FnOnce() -> Option<u64>,
-        glyphs: &Glyphs,
+        ui: Ui<'_>,
     ) {
         if self.of == Some(key) {
             return;
@@ -59,7 +59,7 @@ impl Detail {
                 (value, tree)
             });
         }
-        self.head = head(record, pair(), glyphs, key.1.saturating_sub(1));
+        self.head = head(record, pair(), ui, key.1.saturating_sub(1));
         if self.json.is_none() {
             self.head.text(0, &SafeText::block(&record.body), Role::Foreign);
         }
@@ -179,7 +179,8 @@ impl Detail {
 }
 
 /// What is known of a message; `pair` is the sequence number of its other half.
-fn head(record: &TrafficRecord, pair: Option<u64>, glyphs: &Glyphs, width: u16) -> Doc {
+fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Doc {
+    let glyphs = ui.glyphs;
     let mut doc = Doc::new(width);
     let (sign, way, role): (&'static str, &'static str, Role) = match record.direction {
         Direction::Out => (glyphs.outbound, "to", Role::Outbound),
@@ -215,12 +216,17 @@ fn head(record: &TrafficRecord, pair: Option<u64>, glyphs: &Glyphs, width: u16) 
     }
     match record.kind {
         MessageKind::Request => {
-            let word: &'static str =
-                if pair.is_some() { "answered, p goes there" } else { "not answered" };
-            doc.field("answer", word, if pair.is_some() { Role::Text } else { Role::Busy });
+            let (word, role) = match pair {
+                Some(_) => {
+                    (ui.spelled(&[Scope::Traffic], "answered, {jump-pair} goes there"), Role::Text)
+                }
+                None => (ink!("not answered"), Role::Busy),
+            };
+            doc.field("answer", word, role);
         }
         MessageKind::Response | MessageKind::Error if pair.is_some() => {
-            doc.field("request", "p goes there", Role::Text);
+            let word = ui.spelled(&[Scope::Traffic], "{jump-pair} goes there");
+            doc.field("request", word, Role::Text);
         }
         _ => {}
     }

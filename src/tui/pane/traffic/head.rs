@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 
 use super::TrafficPane;
 use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
 use crate::tui::widget::{Pen, width};
@@ -31,7 +32,10 @@ impl TrafficPane {
                 state.push(ink!("{} frozen, {} newer ", cx.glyphs.frozen, behind));
             }
             (None, true) => _ = state.push(ink!("{} following ", cx.glyphs.follow)),
-            (None, false) => _ = state.push("not following "),
+            (None, false) => {
+                state.push("not following, ");
+                state.push(cx.spelled(&[Scope::Traffic], "{follow} follows "));
+            }
         }
         let count = ink!("{} of {}  ", self.stream.len(), feed.len());
         let role = if self.stream.follow { Role::Muted } else { Role::Warning };

@@ -57,10 +57,10 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     }
     scroll_bar(cx, pane.stream.len(), pane.stream.list.top(), list, buf);
     if pane.stream.is_empty() {
-        let text: &'static str = if cx.model.traffic.is_empty() {
-            "no message yet"
+        let text = if cx.model.traffic.is_empty() {
+            ink!("no message yet; every one of every server is listed here")
         } else {
-            "nothing fits the filter; esc clears it"
+            cx.spelled(&[], "nothing fits the filter; {back} clears it")
         };
         Pen::new(buf, list).at(2, 1).put(text, cx.style(Role::Faint));
     }

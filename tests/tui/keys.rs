@@ -1,0 +1,174 @@
+//! Keys as people meet them: saved filters, the palette from another pane, sentences that name
+//! keys, leaving.
+
+use crossterm::event::{Event, KeyCode, KeyModifiers};
+use mcpdeck::host::call::CallView;
+use mcpdeck::host::{CallId, Timestamp};
+use mcpdeck::text::SafeText;
+use mcpdeck::tui::app::{App, Setup};
+use mcpdeck::tui::effect::Effect;
+use mcpdeck::tui::message::{CallToken, Message, UserFiles};
+use mcpdeck::tui::prefs::{Prefs, SavedFilter};
+
+use super::{app, draw, press};
+
+const NONE: KeyModifiers = KeyModifiers::NONE;
+const ALT: KeyModifiers = KeyModifiers::ALT;
+
+fn types(app: &mut App, text: &str) {
+    for c in text.chars() {
+        press(app, KeyCode::Char(c), NONE);
+    }
+}
+
+/// The filters the last of these effects wants remembered.
+fn remembered(effects: &[Effect]) -> Option<Vec<SavedFilter>> {
+    effects.iter().rev().find_map(|effect| match effect {
+        Effect::SavePrefs(prefs) => Some(prefs.saved_filters.clone()),
+        _ => None,
+    })
+}
+
+fn key(app: &mut App, code: KeyCode, modifiers: KeyModifiers) -> Vec<Effect> {
+    let event = crossterm::event::KeyEvent::new(code, modifiers);
+    app.update(Message::Input(Event::Key(event)))
+}
+
+fn filter(name: &str, text: &str) -> SavedFilter {
+    SavedFilter { name: name.into(), text: text.into() }
+}
+
+#[test]
+fn a_filter_is_saved_under_a_name_listed_used_renamed_and_removed_with_a_way_back() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    types(&mut app, "5/kind:response");
+    press(&mut app, KeyCode::Enter, NONE);
+    types(&mut app, "F");
+    assert!(draw(&mut app, 80, 24).contains("save the filter as"));
+    press(&mut app, KeyCode::Enter, NONE);
+    assert!(draw(&mut app, 80, 24).contains("type a name first"));
+    types(&mut app, "answers");
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    assert_eq!(remembered(&effects), Some(vec![filter("answers", "kind:response")]));
+
+    types(&mut app, "x/kind:request");
+    press(&mut app, KeyCode::Enter, NONE);
+    types(&mut app, "Fquestions");
+    press(&mut app, KeyCode::Enter, NONE);
+    types(&mut app, "x");
+    assert!(!draw(&mut app, 120, 40).contains("kind:request"));
+    types(&mut app, "S");
+    let list = draw(&mut app, 120, 40);
+    assert!(list.contains("saved filters") && list.contains("questions"), "{list}");
+    types(&mut app, "ans");
+    press(&mut app, KeyCode::Enter, NONE);
+    assert!(draw(&mut app, 120, 40).contains("/ kind:response"));
+
+    // Renamed to a name that is taken: refused, and nothing is lost.
+    types(&mut app, "Sans");
+    press(&mut app, KeyCode::Char('r'), ALT);
+    press(&mut app, KeyCode::Char('u'), KeyModifiers::CONTROL);
+    types(&mut app, "questions");
+    press(&mut app, KeyCode::Enter, NONE);
+    assert!(draw(&mut app, 120, 40).contains("another one is called questions"));
+    press(&mut app, KeyCode::Char('u'), KeyModifiers::CONTROL);
+    types(&mut app, "replies");
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    let both = vec![filter("replies", "kind:response"), filter("questions", "kind:request")];
+    assert_eq!(remembered(&effects), Some(both.clone()));
+
+    types(&mut app, "repl");
+    let effects = key(&mut app, KeyCode::Char('x'), ALT);
+    assert_eq!(remembered(&effects), Some(vec![filter("questions", "kind:request")]));
+    assert!(draw(&mut app, 120, 40).contains("alt-z brings it back"));
+    let effects = key(&mut app, KeyCode::Char('z'), ALT);
+    assert_eq!(remembered(&effects), Some(both));
+}
+
+#[test]
+fn a_saved_filter_is_run_from_the_palette_in_any_pane() {
+    let prefs =
+        Prefs { saved_filters: vec![filter("slow ones", "duration:>1s")], ..Prefs::default() };
+    let mut app = App::new(Setup { prefs, ..Setup::default() }, Timestamp(1));
+    draw(&mut app, 120, 40);
+    types(&mut app, "6:slow ones");
+    press(&mut app, KeyCode::Enter, NONE);
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("/ duration:>1s"), "{screen}");
+}
+
+#[test]
+fn the_palette_does_what_belongs_to_another_pane_there() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    types(&mut app, "6:sort by the next");
+    assert!(draw(&mut app, 120, 40).contains("in Metrics"));
+    press(&mut app, KeyCode::Enter, NONE);
+    assert!(draw(&mut app, 120, 40).contains("sorted by"));
+}
+
+#[test]
+fn sentences_name_the_keys_a_person_has() {
+    let mut app = app("degraded");
+    let keymap =
+        "[global]\nr = \"none\"\nf7 = \"restart\"\n[traffic]\nf = \"none\"\nf6 = \"follow\"";
+    let user = UserFiles { keymap: Some(keymap.into()), ..UserFiles::default() };
+    app.update(Message::UserFiles(user));
+    types(&mut app, "1");
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("f7 retry") && !screen.contains("r retry"), "{screen}");
+    types(&mut app, "5k");
+    assert!(draw(&mut app, 120, 40).contains("f6 follows"));
+}
+
+#[test]
+fn a_snapshot_from_before_the_end_of_a_call_does_not_make_leaving_ask() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    // What the screen called is known by its token; the id comes a moment later.
+    types(&mut app, "2");
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Enter, NONE);
+    let effects = key(&mut app, KeyCode::F(8), NONE);
+    let token = effects.iter().find_map(|effect| match effect {
+        Effect::Call(token, _) => Some(*token),
+        _ => None,
+    });
+    let token: CallToken = token.unwrap_or_else(|| panic!("{effects:?}"));
+    let id = CallId(7);
+    let in_flight = || {
+        vec![CallView {
+            id,
+            server: "memory".into(),
+            method: "tools/call".into(),
+            target: SafeText::line("tool"),
+            started: Timestamp(1),
+            waiting: std::time::Duration::ZERO,
+            is_waiting: false,
+            progress: None,
+        }]
+    };
+    app.update(Message::CallBegan(token, id));
+    app.update(Message::Calls(in_flight()));
+    let error = mcpdeck::Error::new(mcpdeck::host::ErrorCode::Internal, "it failed");
+    app.update(Message::CallEnded(token, Box::new(Err(error))));
+    app.update(Message::Calls(in_flight()));
+    press(&mut app, KeyCode::Esc, NONE);
+    press(&mut app, KeyCode::Esc, NONE);
+    press(&mut app, KeyCode::Esc, NONE);
+    let effects = key(&mut app, KeyCode::Char('q'), NONE);
+    assert!(effects.contains(&Effect::Quit), "{}", draw(&mut app, 120, 40));
+}
+
+#[test]
+fn the_tour_is_shown_once_however_it_is_left() {
+    let mut app = App::new(Setup { tour: true, ..Setup::default() }, Timestamp(1));
+    assert!(draw(&mut app, 80, 24).contains("deck of your MCP servers"));
+    // A key of the deck works at once.
+    types(&mut app, "5");
+    assert!(!draw(&mut app, 80, 24).contains("deck of your MCP servers"));
+    let effects = key(&mut app, KeyCode::Char('q'), NONE);
+    let toured = |effect: &Effect| matches!(effect, Effect::SavePrefs(prefs) if prefs.toured);
+    assert!(effects.iter().any(toured));
+}
