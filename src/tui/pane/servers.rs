@@ -157,18 +157,15 @@ impl Pane for ServersPane {
             |id, _| names.iter().position(|name| name == id),
             |n| names[n].clone(),
         );
-        self.detail = match (regions.detail, self.list.selected()) {
-            (Some(area), Some(name)) => {
-                let area = Rect { width: area.width.saturating_sub(2), ..area };
-                let mut doc = Doc::new(area.width);
-                doc.heading(Model::name(name));
-                below_card(Ui { area, ..ui }, name, doc)
-            }
-            _ => {
-                self.part = Part::List;
-                Doc::default()
-            }
-        };
+        self.detail = Doc::default();
+        if let (Some(area), Some(name)) = (regions.detail, self.list.selected()) {
+            let area = Rect { width: area.width.saturating_sub(2), ..area };
+            let mut doc = Doc::new(area.width);
+            doc.heading(Model::name(name));
+            self.detail = below_card(Ui { area, ..ui }, name, doc);
+        } else {
+            self.part = Part::List;
+        }
         self.clamp(ui.area);
     }
 
