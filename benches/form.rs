@@ -1,10 +1,22 @@
-//! How fast forms and results are: building and drawing the form of the largest schemas, the first
-//! screen of large results, and scrolling. `cargo bench --bench form`
+//! How fast forms and results are: building and drawing the form of the largest schemas, and large
+//! answers of a real server process: time from the last byte to the first screen, scrolling, and
+//! the most memory the program took over the size of the answer. `cargo bench --bench form`;
+//! `cargo bench --bench form -- answers` leaves the forms out.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+mod answers;
+
 fn main() {
-    bench::forms();
-    bench::results();
+    let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    match asked.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["serve", kind, mark] => answers::serve(kind, mark),
+        ["measure", kind] => answers::measure(kind),
+        ["answers"] => answers::all(),
+        _ => {
+            bench::forms();
+            answers::all();
+        }
+    }
 }
 
 mod bench {
@@ -15,14 +27,13 @@ mod bench {
     use mcpdeck::host::Validator;
     use mcpdeck::tui::form::draw::Look;
     use mcpdeck::tui::form::{Defaults, FormCommand, FormState, draw};
-    use mcpdeck::tui::result::{ResultCommand, ResultView};
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
     use serde_json::{Map, Value, json};
 
-    const AREA: Rect = Rect { x: 0, y: 0, width: 120, height: 40 };
+    pub(super) const AREA: Rect = Rect { x: 0, y: 0, width: 120, height: 40 };
 
-    fn median(times: usize, mut work: impl FnMut()) -> Duration {
+    pub(super) fn median(times: usize, mut work: impl FnMut()) -> Duration {
         let mut all: Vec<Duration> = (0..times)
             .map(|_| {
                 let began = Instant::now();
@@ -101,52 +112,5 @@ mod bench {
             }
         }
         best.map(|(size, name, schema)| (format!("{name}, {size} bytes"), schema))
-    }
-
-    pub(super) fn results() {
-        let line = "a line of text as servers send them, with some words in it\n";
-        for megabytes in [1, 100] {
-            let text = line.repeat(megabytes * 1_000_000 / line.len());
-            result(
-                &format!("{megabytes} MB of text"),
-                json!({"content": [{"type": "text", "text": text}]}),
-            );
-        }
-        let long = "x".repeat(100_000_000);
-        result("100 MB in one line", json!({"content": [{"type": "text", "text": long}]}));
-        let items: Vec<Value> = (0..1_000_000).map(|i| json!({"id": i})).collect();
-        result("a list of 1,000,000 objects", json!({"structuredContent": {"items": items}}));
-    }
-
-    fn result(name: &str, value: Value) {
-        let value = Arc::new(value);
-        let before = resident();
-        let began = Instant::now();
-        let mut view = ResultView::new(Arc::clone(&value), Vec::new());
-        view.prepare(AREA, &Look::default());
-        let mut buf = Buffer::empty(AREA);
-        view.render(&Look::default(), AREA, &mut buf);
-        let first = began.elapsed();
-        let grown = resident().saturating_sub(before);
-        view.apply(ResultCommand::Bottom);
-        let scroll = median(21, || {
-            view.apply(ResultCommand::Page(-1));
-            view.render(&Look::default(), AREA, &mut buf);
-        });
-        let began = Instant::now();
-        let _ = view.search("not in there at all");
-        let search = began.elapsed();
-        println!("result, {name}");
-        println!("  first screen                                {first:>10.2?}");
-        println!("  one page up at the end                      {scroll:>10.2?}");
-        println!("  a search through all of it                  {search:>10.2?}");
-        println!("  memory beside the payload                   {:>7} KiB", grown / 1024);
-    }
-
-    fn resident() -> usize {
-        let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let pages: usize =
-            status.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or_default();
-        pages * 4096
     }
 }

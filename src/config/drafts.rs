@@ -2,12 +2,48 @@
 //! history, replaced whole, so that a killed program leaves the last or the one before. Decides
 //! nothing about what is secret: what comes here is written.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::Digest as _;
+
+/// A half-filled form.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Draft {
+    /// What is a value already; `null` when nothing is.
+    #[serde(default)]
+    pub value: Value,
+    /// What was typed and is no value yet, by the JSON pointer of its field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub typed: BTreeMap<String, String>,
+    /// The whole as JSON, while that is being typed and is no value yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub json: Option<String>,
+}
+
+impl Draft {
+    /// Whether there is nothing to keep.
+    pub fn is_empty(&self) -> bool {
+        self.value.is_null() && self.typed.is_empty() && self.json.is_none()
+    }
+}
+
+impl From<Value> for Draft {
+    fn from(value: Value) -> Self {
+        Self { value, ..Self::default() }
+    }
+}
+
+/// A draft in its file.
+#[derive(Serialize, Deserialize)]
+struct Kept<T> {
+    target: String,
+    #[serde(flatten)]
+    draft: T,
+}
 
 /// Most drafts that are kept; beyond them the oldest are forgotten.
 const MOST: usize = 200;
@@ -19,20 +55,20 @@ pub fn folder(history: &Path) -> PathBuf {
     history.with_extension("drafts")
 }
 
-/// Keeps the draft of `target`, or forgets it when it is `null`. One that is larger than
+/// Keeps the draft of `target`, or forgets it when there is nothing in it. One that is larger than
 /// [`LARGEST`] is not kept; what was kept of that form before stays.
 ///
 /// # Errors
 /// Those of the file system.
-pub fn save(history: &Path, target: &str, value: &Value) -> io::Result<()> {
+pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
     let path = folder(history).join(file_name(target));
-    if value.is_null() {
+    if draft.is_empty() {
         return match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };
     }
-    let text = json!({"target": target, "value": value}).to_string();
+    let text = serde_json::to_string(&Kept { target: target.to_owned(), draft })?;
     if text.len() > LARGEST {
         return Ok(());
     }
@@ -55,7 +91,7 @@ pub fn save(history: &Path, target: &str, value: &Value) -> io::Result<()> {
 }
 
 /// Every draft by target. What cannot be read is left out.
-pub fn load(history: &Path) -> HashMap<String, Value> {
+pub fn load(history: &Path) -> HashMap<String, Draft> {
     let mut files: Vec<(std::time::SystemTime, PathBuf)> = std::fs::read_dir(folder(history))
         .into_iter()
         .flatten()
@@ -68,9 +104,8 @@ pub fn load(history: &Path) -> HashMap<String, Value> {
         let _ = std::fs::remove_file(old);
     }
     let read = |path: &Path| {
-        let mut draft: Value = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
-        let target = draft.get("target")?.as_str()?.to_owned();
-        Some((target, draft.get_mut("value")?.take()))
+        let kept: Kept<Draft> = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+        Some((kept.target, kept.draft))
     };
     files.iter().filter_map(|(_, path)| read(path)).collect()
 }
@@ -85,22 +120,28 @@ fn file_name(target: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_draft_is_replaced_whole_and_forgotten_when_it_is_null() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let history = dir.path().join("deep/h.jsonl");
-        save(&history, "a.t", &json!({"x": 1})).expect("writable");
-        save(&history, "a.t", &json!({"x": 2})).expect("writable");
-        save(&history, "../../b", &json!([])).expect("writable");
+        let half = Draft {
+            value: json!({"x": 2}),
+            typed: [("/n".to_owned(), "12a".to_owned())].into(),
+            json: Some("{\"x\":".to_owned()),
+        };
+        save(&history, "a.t", &json!({"x": 1}).into()).expect("writable");
+        save(&history, "a.t", &half).expect("writable");
+        save(&history, "../../b", &json!([]).into()).expect("writable");
         // A program that died while it wrote.
         std::fs::write(folder(&history).join("half.99.new"), "{").expect("writable");
         std::fs::write(folder(&history).join("broken.json"), "{\"tar").expect("writable");
         let all = load(&history);
-        assert_eq!(all.get("a.t"), Some(&json!({"x": 2})));
+        assert_eq!(all.get("a.t"), Some(&half));
         assert_eq!(all.len(), 2);
-        save(&history, "a.t", &Value::Null).expect("writable");
-        save(&history, "never kept", &Value::Null).expect("nothing to do");
+        save(&history, "a.t", &Draft::default()).expect("writable");
+        save(&history, "never kept", &Draft::default()).expect("nothing to do");
         assert!(!load(&history).contains_key("a.t"));
         assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 1);
     }
@@ -109,10 +150,10 @@ mod tests {
     fn drafts_are_bounded_in_number_and_size() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let history = dir.path().join("h.jsonl");
-        save(&history, "a", &json!("x".repeat(LARGEST))).expect("nothing to do");
+        save(&history, "a", &json!("x".repeat(LARGEST)).into()).expect("nothing to do");
         assert!(load(&history).is_empty());
         for n in 0..MOST + 9 {
-            save(&history, &n.to_string(), &json!(n)).expect("writable");
+            save(&history, &n.to_string(), &json!(n).into()).expect("writable");
         }
         assert_eq!(load(&history).len(), MOST);
         assert_eq!(std::fs::read_dir(folder(&history)).expect("readable").count(), MOST);

@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::drafts::Draft;
 use crate::config::atomic::{Readers, replace};
 
 /// One line of the file.
@@ -39,14 +40,15 @@ pub enum HistoryRecord {
         /// How long it took, without waiting for a person.
         millis: u64,
     },
-    /// A form as it is; `null` when it was emptied. Kept in a file of its own, see
+    /// A form as it is; empty when it was emptied. Kept in a file of its own, see
     /// [`drafts`](super::drafts).
     #[serde(rename_all = "camelCase")]
     Draft {
         /// What it calls.
         target: String,
-        /// The value.
-        value: Value,
+        /// What is in it.
+        #[serde(flatten)]
+        draft: Draft,
     },
 }
 
@@ -67,7 +69,7 @@ pub struct HistoryEntry {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     entries: HashMap<String, Vec<HistoryEntry>>,
-    drafts: HashMap<String, Value>,
+    drafts: HashMap<String, Draft>,
 }
 
 impl History {
@@ -109,11 +111,11 @@ impl History {
                     entry.outcome = Some((outcome.clone(), *millis));
                 }
             }
-            HistoryRecord::Draft { target, value: Value::Null } => {
+            HistoryRecord::Draft { target, draft } if draft.is_empty() => {
                 self.drafts.remove(target);
             }
-            HistoryRecord::Draft { target, value } => {
-                self.drafts.insert(target.clone(), value.clone());
+            HistoryRecord::Draft { target, draft } => {
+                self.drafts.insert(target.clone(), draft.clone());
             }
         }
     }
@@ -124,7 +126,7 @@ impl History {
     }
 
     /// The form of a target as it was left.
-    pub fn draft(&self, target: &str) -> Option<&Value> {
+    pub fn draft(&self, target: &str) -> Option<&Draft> {
         self.drafts.get(target)
     }
 
@@ -133,8 +135,8 @@ impl History {
     /// # Errors
     /// Those of the file system.
     pub fn append(path: &Path, record: &HistoryRecord) -> io::Result<()> {
-        if let HistoryRecord::Draft { target, value } = record {
-            return super::drafts::save(path, target, value);
+        if let HistoryRecord::Draft { target, draft } = record {
+            return super::drafts::save(path, target, draft);
         }
         let mut line = serde_json::to_string(record)?;
         if line.len() > Self::LONGEST {
@@ -219,7 +221,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("deep/history.jsonl");
         let ended = HistoryRecord::Ended { id: 1, outcome: "ok".into(), millis: 12 };
-        let draft = HistoryRecord::Draft { target: "a.t".into(), value: json!({"half": 1}) };
+        let draft = HistoryRecord::Draft { target: "a.t".into(), draft: json!({"half": 1}).into() };
         for record in [began(1, json!({"n": 1})), ended, began(2, json!({"n": 2})), draft] {
             History::append(&path, &record).expect("writable");
         }
@@ -233,7 +235,7 @@ mod tests {
         let outcomes: Vec<_> =
             history.of("a.t").iter().map(|e| (e.id, e.outcome.clone())).collect();
         assert_eq!(outcomes, [(2, None), (1, Some(("ok".to_owned(), 12)))]);
-        assert_eq!(history.draft("a.t"), Some(&json!({"half": 1})));
+        assert_eq!(history.draft("a.t"), Some(&json!({"half": 1}).into()));
         // The next record does not become part of the line that was cut short.
         History::append(&path, &began(3, json!({"n": 3}))).expect("writable");
         assert_eq!(History::load(&path).of("a.t").first().map(|e| e.id), Some(3));

@@ -6,16 +6,15 @@
 mod store;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::config::{CacheConfig, ServerName};
-use crate::host::Timestamp;
 use crate::host::cache::store::{Entry, Store};
+use crate::host::{Payload, Timestamp};
 use crate::text::SafeText;
 
 /// Key of an entry.
@@ -84,7 +83,7 @@ struct Inner {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     /// The result as sent.
-    pub result: Arc<Value>,
+    pub result: Payload,
     /// How old it is.
     pub age: Duration,
     /// Whether its time to live has not passed.
@@ -98,7 +97,7 @@ pub struct Keep {
     /// URI or prompt name to draw.
     pub label: SafeText,
     /// The result as sent.
-    pub result: Arc<Value>,
+    pub result: Payload,
     /// [`Cache::version`] before the question was sent.
     pub version: u64,
 }
@@ -184,9 +183,9 @@ impl Cache {
     }
 
     /// The content of an entry, whatever its age; no hit.
-    pub fn content(&self, key: &CacheKey) -> Option<Arc<Value>> {
+    pub fn content(&self, key: &CacheKey) -> Option<Payload> {
         let inner = self.lock();
-        Some(Arc::clone(&inner.servers.get(&key.server)?.get(key)?.result))
+        Some(inner.servers.get(&key.server)?.get(key)?.result.clone())
     }
 
     /// What is shown.
@@ -233,8 +232,8 @@ impl Inner {
 
 /// What the server says about how long its answer counts (`ttlMs`, 2026-07-28), kept within sense.
 /// `cacheScope` is about who may share it; this host shares nothing between people.
-fn server_ttl(result: &Value) -> Option<Duration> {
-    let hint = result.get("ttlMs")?;
+fn server_ttl(result: &Payload) -> Option<Duration> {
+    let hint = result.root().get("ttlMs")?.to_value();
     let millis = hint.as_u64().or_else(|| {
         // Negative and fractional numbers are numbers too; anything else is no hint.
         hint.as_f64().map(|number| number.max(0.0) as u64)
@@ -243,7 +242,7 @@ fn server_ttl(result: &Value) -> Option<Duration> {
 }
 
 /// The size of a value as JSON text, without building the text.
-pub(in crate::host) fn weigh(value: &Value) -> usize {
+pub(in crate::host) fn weigh(value: &impl serde::Serialize) -> usize {
     struct Scale(usize);
     impl std::io::Write for Scale {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

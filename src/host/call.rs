@@ -1,16 +1,14 @@
 //! One operation of a caller: its options, its progress and its outcome (requirement R1).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerName;
 use crate::host::error::Violation;
-use crate::host::{CallId, Timestamp};
+use crate::host::{CallId, Payload, Timestamp};
 use crate::text::SafeText;
 
 /// Who calls; permissions and limits are decided on it.
@@ -107,7 +105,7 @@ pub struct CallOutcome {
     /// Tool, prompt or URI as asked.
     pub target: String,
     /// The result exactly as sent.
-    pub result: Arc<Value>,
+    pub result: Payload,
     /// Whether the tool says that it failed (`isError: true`).
     pub is_error: bool,
     /// Where `structuredContent` does not fit `outputSchema`.
@@ -142,6 +140,6 @@ impl CallOutcome {
     /// # Errors
     /// Gives serde's reason when the server sent another shape.
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        T::deserialize(self.result.as_ref())
+        T::deserialize(&*self.result)
     }
 }

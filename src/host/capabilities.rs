@@ -38,7 +38,7 @@ impl Capabilities {
         let rejected = self.rejected.iter().map(|entry| &entry.raw);
         let all = tools.chain(prompts).chain(resources).chain(templates).chain(rejected);
         // As text twice: once as sent, once in the fields that are drawn; a value takes more.
-        all.map(|raw| 4 * crate::host::cache::weigh(raw)).sum()
+        all.map(|raw| 4 * crate::host::cache::weigh(&**raw)).sum()
     }
 }
 

@@ -5,11 +5,10 @@ mod arguments;
 mod breakers;
 mod cached;
 mod flight;
+mod output;
 
 use std::sync::Arc;
 use std::time::Duration;
-
-use serde_json::Value;
 
 use crate::config::OnTimeout;
 use crate::host::backoff::retry_delay;
@@ -19,10 +18,11 @@ use crate::host::deck::Deck;
 use crate::host::metrics::Ending;
 use crate::host::operation::arguments::Checked;
 use crate::host::operation::flight::Flight;
+use crate::host::payload::Node;
 use crate::host::server::actor::Command;
 use crate::host::server::session::{ByteCount, Request, RequestContext};
 use crate::host::server::slot::{Live, Slot};
-use crate::host::{CallId, Error, ErrorCode, ServerState};
+use crate::host::{CallId, Error, ErrorCode, Payload, ServerState};
 use crate::text::SafeText;
 
 pub use breakers::{forgive, reset};
@@ -48,7 +48,7 @@ pub struct Operation {
 
 /// What one round with the server gave.
 struct Answered {
-    result: Arc<Value>,
+    result: Payload,
     waiting: Duration,
 }
 
@@ -234,7 +234,7 @@ impl Operation {
         answered: Answered,
         flight: &Flight,
     ) -> CallOutcome {
-        let is_error = answered.result.get("isError").and_then(Value::as_bool).unwrap_or_default();
+        let is_error = answered.result.root().get("isError").is_some_and(Node::is_true);
         let output_violations = match tool {
             Some(tool) if !is_error => self.check_output(live, tool, &answered.result).await,
             _ => Vec::new(),

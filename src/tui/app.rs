@@ -214,6 +214,7 @@ impl App {
             message => self.incoming(message, &mut effects),
         }
         self.call_work(&mut effects);
+        self.answer_work(&mut effects);
         effects
     }
 

@@ -16,9 +16,9 @@ use crate::host::cache::CacheKey;
 use crate::host::{Answer, ApprovalId, RuleKind, SessionRule, Validation};
 use crate::secret::Secret;
 use crate::tui::form::CheckJob;
-use crate::tui::message::{CallToken, EditToken, FormToken, PictureToken};
+use crate::tui::message::{CallToken, EditToken, FormToken, ViewToken};
 use crate::tui::prefs::Prefs;
-use crate::tui::result::{Content, PictureJob};
+use crate::tui::result::{CompareJob, Content, PictureJob};
 
 /// Something to do outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,9 @@ pub enum Effect {
     /// Check the value of a form; comes back with what was found.
     Check(FormToken, Box<CheckJob>),
     /// Work on a picture of a result; comes back with what came of it.
-    Picture(PictureToken, Box<PictureJob>),
+    Picture(ViewToken, Box<PictureJob>),
+    /// Compare two results.
+    Compare(ViewToken, Box<CompareJob>),
     /// Open text in `$EDITOR`.
     Edit {
         /// Comes back with the text.

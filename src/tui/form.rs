@@ -12,6 +12,7 @@ mod fit;
 mod hint;
 pub mod input;
 pub mod json;
+mod keep;
 mod merge;
 pub mod pointer;
 pub mod popup;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossterm::event::Event;
-use serde_json::Value;
 
 use crate::config::answers::Answers;
 use crate::config::edit::entry::ShownEntry;
@@ -16,13 +15,13 @@ use crate::host::logs::LogRecord;
 use crate::host::metrics::ServerMetrics;
 use crate::host::ring::Batch;
 use crate::host::traffic::TrafficRecord;
-use crate::host::{ApprovalId, CallId, CallOutcome, Error, HostView, Progress, Timestamp};
+use crate::host::{ApprovalId, CallId, CallOutcome, Error, HostView, Payload, Progress, Timestamp};
 use crate::text::SafeText;
 use crate::tui::call::folder::Looked;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
 use crate::tui::model::{FileText, Situation, Usage};
-use crate::tui::result::{Content, PictureDone};
+use crate::tui::result::{Compared, Content, PictureDone, Stage};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ pub enum Message {
     /// The cache.
     Cache(CacheView),
     /// The content of a cache entry.
-    CacheContent(CacheKey, Option<Arc<Value>>),
+    CacheContent(CacheKey, Option<Payload>),
     /// Use of memory and processor.
     Usage(Vec<(ServerName, Usage)>),
     /// The configuration as it was loaded, and its files.
@@ -96,7 +95,11 @@ pub enum Message {
     /// A form was checked.
     Checked(FormToken, Box<Checked>),
     /// A picture of a result was worked on.
-    PictureDone(PictureToken, Box<PictureDone>),
+    PictureDone(ViewToken, Box<PictureDone>),
+    /// How far a comparison of results is.
+    Comparing(ViewToken, Stage),
+    /// What a comparison of results found.
+    Compared(ViewToken, Box<Compared>),
     /// The terminal answered what it can draw.
     Terminal(TerminalReply),
     /// The terminal was handed to another program and is ours again, or is to be drawn anew: what
@@ -127,9 +130,24 @@ pub struct CallToken(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FormToken(pub u64);
 
+impl FormToken {
+    /// Marks the form of an answer.
+    const ANSWER: u64 = 1 << 63;
+
+    /// The form of the answer to a request.
+    pub const fn answer(id: ApprovalId) -> Self {
+        Self(Self::ANSWER | id.0)
+    }
+
+    /// The request whose answer it is the form of.
+    pub fn answers(self) -> Option<ApprovalId> {
+        (self.0 & Self::ANSWER != 0).then_some(ApprovalId(self.0 & !Self::ANSWER))
+    }
+}
+
 /// Tells one result from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PictureToken {
+pub struct ViewToken {
     /// Its screen.
     pub screen: u64,
     /// Its run on that screen.

@@ -3,6 +3,7 @@
 
 mod audio;
 pub mod binary;
+mod compare;
 pub mod content;
 pub mod diff;
 pub mod draw;
@@ -12,12 +13,14 @@ mod lay;
 mod markdown;
 mod pictures;
 pub mod rows;
+mod seek;
 pub mod take;
 #[cfg(test)]
 mod tests;
 pub mod tree;
 pub mod view;
 
+pub use compare::{CompareJob, Compared, Purpose, Stage};
 pub use content::{Block, Blocks};
 pub use image::{PictureDone, PictureJob};
 pub use take::Content;

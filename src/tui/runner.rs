@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -16,8 +15,8 @@ use crate::secret::Redactor;
 use crate::text::SafeText;
 use crate::tui::call::folder;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
-use crate::tui::message::{CallToken, Message};
-use crate::tui::result::{Content, PictureJob};
+use crate::tui::message::{CallToken, Message, ViewToken};
+use crate::tui::result::{CompareJob, Content, PictureJob};
 use crate::tui::run::Reveal;
 use crate::tui::state;
 
@@ -143,6 +142,7 @@ impl Runner {
                     let _ = messages.send(Message::PictureDone(token, Box::new(done))).await;
                 });
             }
+            Effect::Compare(token, job) => self.compare(token, *job),
             Effect::SavePrefs(prefs) => {
                 if let Some(Err(error)) =
                     self.prefs_file.as_ref().map(|file| state::write_prefs(file, &prefs))
@@ -183,6 +183,17 @@ impl Runner {
         tokio::spawn(async move {
             if let Ok(message) = tokio::task::spawn_blocking(work).await {
                 let _ = messages.send(message).await;
+            }
+        });
+    }
+
+    fn compare(&self, token: ViewToken, job: CompareJob) {
+        let messages = self.messages.clone();
+        tokio::task::spawn_blocking(move || {
+            // Nobody waits any more when it was stopped, and nobody listens when the screen is gone.
+            let tell = |stage| _ = messages.blocking_send(Message::Comparing(token, stage));
+            if let Some(found) = job.run(tell) {
+                let _ = messages.blocking_send(Message::Compared(token, Box::new(found)));
             }
         });
     }
@@ -312,8 +323,8 @@ impl Runner {
 fn mask(host: &Host, outcome: &mut CallOutcome) {
     let Some(config) = host.server_config(&outcome.server) else { return };
     let masks = Redactor::new(config.secrets());
-    if let Some(masked) = masks.redact_json(&outcome.result) {
-        outcome.result = Arc::new(masked);
+    if let Some(masked) = outcome.result.redacted(&masks) {
+        outcome.result = masked;
     }
 }
 

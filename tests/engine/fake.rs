@@ -17,7 +17,7 @@ use mcpdeck::host::server::session::{
     FetchedList, Request, RequestContext, SessionContext, SessionEvent, SessionHandle,
 };
 use mcpdeck::host::view::{Era, ExitView, SessionView};
-use mcpdeck::host::{Host, HostBuilder, ServerState};
+use mcpdeck::host::{Host, HostBuilder, Payload, ServerState};
 use mcpdeck::text::SafeText;
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
@@ -264,7 +264,7 @@ impl SessionHandle for FakeSession {
         &self,
         request: Request,
         context: RequestContext,
-    ) -> BoxFuture<'static, Result<Arc<Value>, Error>> {
+    ) -> BoxFuture<'static, Result<Payload, Error>> {
         let answer = Arc::clone(&self.server.answer.lock().unwrap());
         let mut exit = self.server.live.lock().unwrap().as_ref().unwrap().1.subscribe();
         let mut closing = self.closing.subscribe();
@@ -273,7 +273,7 @@ impl SessionHandle for FakeSession {
             tokio::select! {
                 biased;
                 Ok(reason) = closing.wait_for(Option::is_some) => Err(reason.clone().unwrap()),
-                answer = answer(request, context) => answer.map(Arc::new),
+                answer = answer(request, context) => answer.map(Payload::from),
                 _ = exit.wait_for(Option::is_some) => {
                     Err(Error::new(ErrorCode::ServerUnavailable, "the connection closed"))
                 }

@@ -19,7 +19,7 @@ use mcpdeck::host::server::session::{
     RequestContext, Seen, SessionContext, SessionEvent, Waiting, connect,
 };
 use mcpdeck::host::traffic::TrafficRecord;
-use mcpdeck::host::{CallId, Clock, Error, Finding, FindingKind, Progress};
+use mcpdeck::host::{CallId, Clock, Error, Finding, FindingKind, Payload, Progress};
 use mcpdeck::secret::{Redactor, Secret};
 use serde_json::{Value, json};
 use tokio::io::{
@@ -282,7 +282,7 @@ pub fn start(
     connected: &Connected,
     request: Request,
     context: RequestContext,
-) -> oneshot::Receiver<Result<Arc<Value>, Error>> {
+) -> oneshot::Receiver<Result<Payload, Error>> {
     let (sender, receiver) = oneshot::channel();
     let future = connected.session.request(request, context);
     tokio::spawn(async move {

@@ -1,20 +1,17 @@
 //! The entries of one server: least recently used goes first, by count and by bytes.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::config::CacheConfig;
-use crate::host::Timestamp;
 use crate::host::cache::{CacheEntryView, CacheKey, Kept};
+use crate::host::{Payload, Timestamp};
 use crate::text::SafeText;
 
 /// One answer.
 pub(super) struct Entry {
     pub(super) label: SafeText,
-    pub(super) result: Arc<Value>,
+    pub(super) result: Payload,
     pub(super) stored: Timestamp,
     pub(super) ttl: Duration,
     pub(super) hits: u64,
@@ -35,7 +32,7 @@ pub(super) struct Store {
 impl Entry {
     pub(super) fn kept(&self, now: Timestamp) -> Kept {
         let age = now.since(self.stored);
-        Kept { result: Arc::clone(&self.result), age, fresh: age < self.ttl }
+        Kept { result: self.result.clone(), age, fresh: age < self.ttl }
     }
 
     pub(super) fn view(&self, key: &CacheKey) -> CacheEntryView {

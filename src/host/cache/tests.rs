@@ -1,7 +1,7 @@
 //! Time to live, hints, eviction, staleness, and the books always balance.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn key(params: &str) -> CacheKey {
 fn keep(cache: &Cache, config: &CacheConfig, name: &str, result: Value, now: u64) {
     let version = cache.version();
     let (key, label) = (key(name), SafeText::line(name));
-    let keep = Keep { key, label, result: Arc::new(result), version };
+    let keep = Keep { key, label, result: result.into(), version };
     cache.keep(config, keep, at(now));
 }
 
@@ -93,7 +93,7 @@ fn an_answer_that_was_invalidated_on_its_way_is_not_kept() {
     let version = cache.version();
     cache.invalidate(&SafeText::default(), at(0), |_| true);
     let (key, label) = (key("a"), SafeText::line("a"));
-    let keep = Keep { key, label, result: Arc::new(json!(1)), version };
+    let keep = Keep { key, label, result: json!(1).into(), version };
     cache.keep(&CacheConfig::default(), keep, at(0));
     assert!(cache.view().entries.is_empty());
 }

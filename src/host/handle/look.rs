@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{RootConfig, ServerConfig, ServerName};
@@ -77,7 +76,7 @@ impl Host {
     }
 
     /// The content of a cache entry.
-    pub fn cache_content(&self, key: &CacheKey) -> Option<Arc<Value>> {
+    pub fn cache_content(&self, key: &CacheKey) -> Option<crate::host::Payload> {
         self.inner.deck.cache.content(key)
     }
 

@@ -1,4 +1,4 @@
-//! Arguments before they are sent and structured results after they came (requirements R3, R9).
+//! Arguments before they are sent (requirements R3, R9).
 
 use std::sync::Arc;
 
@@ -88,32 +88,6 @@ impl Operation {
                 )
                 .help("call it unvalidated on purpose, or have the server's schema fixed"),
             ),
-        }
-    }
-
-    /// Where `structuredContent` does not fit `outputSchema`.
-    pub(super) async fn check_output(
-        &self,
-        live: &Live,
-        tool: &Tool,
-        result: &Value,
-    ) -> Vec<Violation> {
-        let Some(schema) = &tool.output_schema else { return Vec::new() };
-        let whole = |message: String, keyword: &str| {
-            vec![Violation { pointer: String::new(), message, keyword: keyword.to_owned() }]
-        };
-        let Some(content) = result.get("structuredContent") else {
-            let message = "the tool has an `outputSchema`, but its result no `structuredContent`";
-            return whole(message.to_owned(), "required");
-        };
-        let limits = Limits::from(&live.config.content);
-        match self.deck.validators.get_async(schema, limits).await.as_ref() {
-            Err(problem) => whole(format!("`outputSchema` is unusable: {problem}"), "schema"),
-            Ok(validator) => match validator.check_async(content).await {
-                Verdict::Valid => Vec::new(),
-                Verdict::Invalid(violations) => violations,
-                Verdict::Unknown(why) => whole(why, "unknown"),
-            },
         }
     }
 

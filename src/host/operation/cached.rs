@@ -1,7 +1,6 @@
 //! Answers from the cache: fresh ones instead of a round trip, stale ones instead of an error (X1,
 //! R7).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -41,7 +40,7 @@ impl Operation {
             && answered.waiting == Duration::ZERO
         {
             let label = SafeText::line(&self.target);
-            let keep = Keep { key, label, result: Arc::clone(&answered.result), version };
+            let keep = Keep { key, label, result: answered.result.clone(), version };
             self.deck.cache.keep(&live.config.cache, keep, self.deck.clock.now());
         }
     }

@@ -20,7 +20,7 @@ use crate::host::logs::LogRecord;
 use crate::host::ring::Ring;
 use crate::host::traffic::TrafficRecord;
 use crate::host::view::{Era, SessionView};
-use crate::host::{CallId, Clock, Error, Finding, Progress};
+use crate::host::{CallId, Clock, Error, Finding, Payload, Progress};
 use crate::secret::Redactor;
 use crate::text::SafeText;
 
@@ -294,7 +294,7 @@ pub trait SessionHandle: Send + Sync + 'static {
         &self,
         request: Request,
         context: RequestContext,
-    ) -> BoxFuture<'static, Result<Arc<Value>, Error>>;
+    ) -> BoxFuture<'static, Result<Payload, Error>>;
     /// Fetches a whole list with the page and entry limits.
     fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>>;
     /// Tells the server that the roots changed.

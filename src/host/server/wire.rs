@@ -6,6 +6,7 @@
 
 pub mod exchange;
 pub mod json;
+pub mod large;
 pub mod message;
 pub mod pump;
 pub mod repair;

@@ -289,6 +289,8 @@ impl App {
         let Some(desk) = self.answers.desk() else { return };
         let (id, request) = (desk.id(), Arc::clone(&desk.request));
         let outcome = desk.apply(AnswerCommand::Send);
+        // A rule is only made of an answer that goes out now.
+        desk.stop_waiting();
         if let (Outcome::Send(answer), Some(kind)) = (&outcome, RuleKind::of(&request.kind)) {
             let rule = match answer {
                 Answer::Result(result) => ApprovalRule::Canned(result.clone()),

@@ -123,8 +123,13 @@ impl App {
             Message::Saved(outcome) => self.entry_saved(outcome),
             Message::Situation(situation) => self.situation(situation, effects),
             Message::FileExists(path, content) => self.ask_to_replace(path, content),
-            Message::Checked(token, found) => self.call_checked(token, *found, effects),
+            Message::Checked(token, found) => match token.answers() {
+                Some(id) => self.answer_checked(id, &found, effects),
+                None => self.call_checked(token, *found, effects),
+            },
             Message::PictureDone(token, done) => self.picture_done(token, *done),
+            Message::Comparing(token, stage) => self.comparing(token, stage),
+            Message::Compared(token, found) => self.compared(token, *found),
             Message::Terminal(reply) if self.setup.graphics.answered(reply) => {
                 self.mark(Redraw::Now);
             }

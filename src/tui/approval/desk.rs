@@ -4,6 +4,7 @@
 //! withdrawn or an answer is on its way.
 
 mod answer;
+mod check;
 mod draft;
 mod offer;
 mod typing;
@@ -158,6 +159,8 @@ pub struct AnswerDesk {
     /// The sampling draft that is kept while JSON is edited.
     kept: SamplingDraft,
     armed: bool,
+    /// The answer goes out when the check that runs elsewhere finds nothing against it.
+    send_when_checked: bool,
     /// No browser could be started: the person may have opened the page otherwise.
     by_hand: bool,
     laid_out: u16,
@@ -187,6 +190,7 @@ impl AnswerDesk {
             hidden,
             kept: SamplingDraft::default(),
             armed: false,
+            send_when_checked: false,
             by_hand: false,
             laid_out: 0,
         }
@@ -253,7 +257,7 @@ impl AnswerDesk {
     /// Does what was asked.
     pub fn apply(&mut self, command: AnswerCommand) -> Outcome {
         if command != AnswerCommand::Send {
-            self.armed = false;
+            (self.armed, self.send_when_checked) = (false, false);
             self.notice = None;
         }
         match command {

@@ -2,9 +2,10 @@
 //! its answer compares with the one before. Does no I/O.
 
 use super::run::{Difference, Run};
-use super::screen::{CallScreen, Intent};
+use super::screen::{CallScreen, Focus, Intent};
 use crate::host::{Timestamp, Validation};
 use crate::text::SafeText;
+use crate::tui::result::{CompareJob, Compared, Purpose, ResultView, Stage};
 
 impl CallScreen {
     /// Makes the last call once more. The keys stay where they are, and so does what is shown
@@ -33,9 +34,37 @@ impl CallScreen {
         let Some(run) = rest.first_mut().filter(|run| run.because.is_some()) else { return };
         let earlier = before.iter().rev().find_map(Run::result);
         let Some(view) = run.view_mut() else { return };
-        run.difference = Some(match earlier {
-            None => Difference::First,
-            Some(earlier) => view.differs_from(earlier),
-        });
+        run.difference = match earlier {
+            None => Some(Difference::First),
+            Some(earlier) => view.compare_with(earlier, Purpose::Tell),
+        };
+    }
+
+    /// A comparison for another thread, with the number of its run.
+    pub fn compare_job(&mut self) -> Option<(u64, CompareJob)> {
+        self.runs.iter_mut().find_map(|run| Some((run.number, run.view_mut()?.compare_job()?)))
+    }
+
+    /// How far a comparison is.
+    pub fn comparing(&mut self, number: u64, stage: Stage) {
+        let run = self.runs.iter_mut().find(|run| run.number == number);
+        if let Some(view) = run.and_then(Run::view_mut) {
+            view.comparing_at(stage);
+        }
+    }
+
+    /// Takes what a comparison found.
+    pub fn compared(&mut self, number: u64, found: Compared) {
+        let Some(run) = self.runs.iter_mut().find(|run| run.number == number) else { return };
+        let difference = run.view_mut().and_then(|view| view.compared(found));
+        if run.because.is_some() && difference.is_some() {
+            run.difference = difference;
+        }
+    }
+
+    /// Stops the comparison that is shown; gives whether there was one.
+    pub(super) fn stop_comparing(&mut self) -> bool {
+        self.focus == Focus::Result
+            && self.run_mut().and_then(Run::view_mut).is_some_and(ResultView::stop_comparing)
     }
 }

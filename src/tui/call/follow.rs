@@ -27,14 +27,15 @@ impl CallScreen {
     /// Secrets are left out.
     pub fn draft(&mut self) -> Vec<Intent> {
         self.draft_due = None;
-        let value = self.form.value().cloned().map(|value| self.form.without_secrets(value));
-        if self.drafted == value || value.as_ref().is_some_and(is_bare) && self.drafted.is_none() {
+        let mut draft = self.form.draft();
+        if is_bare(&draft.value) {
+            draft.value = Value::Null;
+        }
+        if self.drafted.as_ref().map_or(draft.is_empty(), |drafted| *drafted == draft) {
             return Vec::new();
         }
-        self.drafted.clone_from(&value);
-        let target = self.subject.key();
-        let value = value.filter(|value| !is_bare(value)).unwrap_or(Value::Null);
-        vec![Intent::Record(HistoryRecord::Draft { target, value })]
+        self.drafted = Some(draft.clone());
+        vec![Intent::Record(HistoryRecord::Draft { target: self.subject.key(), draft })]
     }
 
     /// A call made progress.
@@ -84,8 +85,10 @@ impl CallScreen {
     /// The definition changed (`list_changed`): the form is made anew over the same value.
     pub fn redefine(&mut self, subject: Subject) {
         if *subject.schema != *self.subject.schema {
+            let typed = self.form.half_typed();
             let value = self.form.value().cloned();
             self.form = FormState::with_value(&Arc::clone(&subject.schema), value);
+            self.form.type_again(typed);
         }
         self.form.keep_within(&subject.limits);
         self.subject = subject;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::config::ContentLimits;
 use crate::host::call::{AnswerSource, CallView};
-use crate::host::{CallOutcome, Error, ErrorCode, Progress, Timestamp};
+use crate::host::{CallOutcome, Error, ErrorCode, Payload, Progress, Timestamp};
 use crate::text::SafeText;
 use crate::tui::result::ResultView;
 
@@ -177,7 +177,7 @@ impl Run {
     }
 
     /// The result, when there is one.
-    pub fn result(&self) -> Option<&Value> {
+    pub fn result(&self) -> Option<&Payload> {
         match &self.state {
             RunState::Answered { outcome, .. } => Some(&outcome.result),
             _ => None,

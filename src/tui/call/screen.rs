@@ -15,14 +15,15 @@ use super::run::{Run, RunState};
 use super::subject::{Subject, SubjectKind};
 use super::template;
 use super::updates::Updates;
+use crate::config::drafts::Draft;
 use crate::config::history::{History, HistoryEntry, HistoryRecord};
 use crate::config::saved::{SavedCall, SavedCalls, SavedTarget};
 use crate::host::{Timestamp, Validation};
 use crate::text::SafeText;
 use crate::tui::form::{Defaults, FormCommand, FormState, RowKind};
 use crate::tui::keymap::Keymap;
-use crate::tui::result::Content;
 use crate::tui::result::view::Wants;
+use crate::tui::result::{Content, Purpose};
 
 /// What the screen wants done outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +117,7 @@ pub struct CallScreen {
     pub(super) ticket: u64,
     pub(super) records: BTreeMap<u64, u64>,
     last_record: u64,
-    pub(super) drafted: Option<Value>,
+    pub(super) drafted: Option<Draft>,
     /// When what was typed is to be kept.
     pub(super) draft_due: Option<Timestamp>,
     /// Changes of the resource that is looked at.
@@ -144,13 +145,15 @@ impl CallScreen {
         form.keep_within(&subject.limits);
         let key = subject.key();
         let drafted = history.draft(&key).cloned();
-        if drafted.is_some() {
-            form.set_value(drafted.clone());
+        if let Some(draft) = &drafted {
+            form.take_up(draft.clone());
         }
         // With nothing to fill in, the line that calls is where the person wants to be.
         let adds = |row: &crate::tui::form::Row| matches!(row.kind, RowKind::Add { .. });
         let nothing_to_fill = form.rows().iter().all(adds) && !wants_keys(form.document().raw());
-        form.apply(if nothing_to_fill { FormCommand::Last } else { FormCommand::First });
+        if form.json().is_none() {
+            form.apply(if nothing_to_fill { FormCommand::Last } else { FormCommand::First });
+        }
         let past = history.of(&key).to_vec();
         let canonical = format!("{}.{}", subject.server, subject.wire);
         let mine = |call: &SavedCall| match &call.target {
@@ -368,7 +371,7 @@ impl CallScreen {
             return vec![Intent::Say("there is no earlier answer to compare with".to_owned())];
         };
         if let Some(view) = self.runs.get_mut(self.shown).and_then(Run::view_mut) {
-            view.compare_with(&earlier);
+            view.compare_with(&earlier, Purpose::Show);
         }
         Vec::new()
     }
@@ -383,7 +386,7 @@ impl CallScreen {
     }
 
     fn back(&mut self) -> Vec<Intent> {
-        if self.form.abandon_json() {
+        if self.form.abandon_json() || self.stop_comparing() {
             return Vec::new();
         }
         if self.focus == Focus::Result {

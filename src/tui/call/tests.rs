@@ -86,7 +86,7 @@ fn outcome(result: Value, is_error: bool) -> CallOutcome {
         call: CallId(1),
         server: ServerName::new("memory"),
         target: "add".into(),
-        result: Arc::new(result),
+        result: result.into(),
         is_error,
         output_violations: Vec::new(),
         guard_warnings: Vec::new(),

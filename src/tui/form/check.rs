@@ -35,11 +35,14 @@ pub(super) struct Checks {
     revision: u64,
     checked: u64,
     in_flight: bool,
+    /// Tells the jobs of this form from those of one that stood here before.
+    mine: Arc<()>,
 }
 
 /// A check that is too long for the screen's own thread.
 #[derive(Clone)]
 pub struct CheckJob {
+    whose: Arc<()>,
     revision: u64,
     schema: Arc<Value>,
     limits: Limits,
@@ -50,6 +53,7 @@ pub struct CheckJob {
 /// What a [`CheckJob`] found.
 #[derive(Clone)]
 pub struct Checked {
+    whose: Arc<()>,
     revision: u64,
     compiled: Arc<Pair>,
     verdict: Verdict,
@@ -91,7 +95,7 @@ impl CheckJob {
                 (engine.check(&self.value), notes_of(notes))
             }
         };
-        Checked { revision: self.revision, compiled, verdict, notes }
+        Checked { whose: self.whose, revision: self.revision, compiled, verdict, notes }
     }
 }
 
@@ -113,6 +117,7 @@ impl Checks {
             revision: 1,
             checked: 0,
             in_flight: false,
+            mine: Arc::default(),
         }
     }
 
@@ -156,6 +161,7 @@ impl Checks {
         }
         self.in_flight = true;
         Some(CheckJob {
+            whose: Arc::clone(&self.mine),
             revision: self.revision,
             schema: Arc::clone(document.raw()),
             limits: self.limits,
@@ -164,8 +170,16 @@ impl Checks {
         })
     }
 
+    /// Whether a job of this form found it.
+    pub(super) fn is_mine(&self, found: &Checked) -> bool {
+        Arc::ptr_eq(&self.mine, &found.whose)
+    }
+
     /// Takes what a job found; gives whether it is of the value as it is now.
     pub(super) fn take(&mut self, found: Checked) -> bool {
+        if !self.is_mine(&found) {
+            return false;
+        }
         self.in_flight = false;
         self.compiled.get_or_insert(found.compiled);
         let current = found.revision == self.revision;

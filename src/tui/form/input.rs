@@ -195,16 +195,21 @@ impl FormState {
         let Some(editor) = &self.editor else { return };
         let (at, edits) = (editor.pointer.clone(), editor.edits);
         let text = editor.area.lines().join("\n");
+        self.take_typed(&at, edits, text);
+    }
+
+    /// Takes over text that was typed for a place.
+    pub(super) fn take_typed(&mut self, at: &str, edits: Edits, text: String) {
         match edits {
-            Edits::Text | Edits::Lines => self.take_value(&at, Value::String(text)),
-            Edits::Number | Edits::Json if text.trim().is_empty() => self.take_nothing(&at),
+            Edits::Text | Edits::Lines => self.take_value(at, Value::String(text)),
+            Edits::Number | Edits::Json if text.trim().is_empty() => self.take_nothing(at),
             Edits::Number => match number(text.trim()) {
-                Ok(number) => self.take_value(&at, number),
-                Err(message) => self.take_draft(&at, text, message),
+                Ok(number) => self.take_value(at, number),
+                Err(message) => self.take_draft(at, text, message),
             },
             Edits::Json => match exact(&text) {
-                Ok(value) => self.take_value(&at, value),
-                Err(message) => self.take_draft(&at, text, message),
+                Ok(value) => self.take_value(at, value),
+                Err(message) => self.take_draft(at, text, message),
             },
             Edits::NewKey | Edits::Rename => {}
         }

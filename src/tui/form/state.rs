@@ -195,8 +195,11 @@ impl FormState {
             .job(&self.document, || value.cloned().unwrap_or_else(|| Value::Object(Map::new())))
     }
 
-    /// Takes what a check found that ran elsewhere; an old one is ignored.
+    /// Takes what a check found that ran elsewhere; an old one, or one of another form, is ignored.
     pub fn checked(&mut self, found: Checked) {
+        if !self.checks.is_mine(&found) {
+            return;
+        }
         if self.checks.take(found) {
             self.collect();
         } else {

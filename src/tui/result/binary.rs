@@ -105,14 +105,11 @@ impl Binary {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::Value;
 
     use super::*;
 
     fn binary(text: &str) -> Binary {
-        Binary::new(Shared::new(&Arc::new(Value::from(text)), ""))
+        Binary::new(Shared::own(text.to_owned()))
     }
 
     #[test]

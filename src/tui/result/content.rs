@@ -1,13 +1,13 @@
 //! A result taken apart into blocks: content of a tool, messages of a prompt, contents of a
 //! resource. Pure; one odd block never hides the others (MCP, server features, content types).
 
-use std::sync::Arc;
-
-use serde_json::Value;
+use std::borrow::Cow;
 
 use super::binary::Binary;
 use super::image::Picture;
 use super::rows::Shared;
+use crate::host::Payload;
+use crate::host::payload::Node;
 use crate::text::SafeText;
 
 /// The blocks of a result.
@@ -55,77 +55,92 @@ pub enum BlockKind {
 }
 
 /// Takes a result apart. Never fails; an answer of no known shape has no blocks.
-pub fn blocks(result: &Arc<Value>) -> Blocks {
+pub fn blocks(result: &Payload) -> Blocks {
     let mut out = Vec::new();
-    if let Some(content) = result.get("content").and_then(Value::as_array) {
-        for (i, block) in content.iter().enumerate() {
+    let list = |key: &str| result.root().get(key).filter(|list| list.is_array());
+    if let Some(content) = list("content") {
+        for (i, (_, block)) in content.members(0).enumerate() {
             out.push(read(result, block, format!("/content/{i}"), ""));
         }
-    } else if let Some(messages) = result.get("messages").and_then(Value::as_array) {
-        for (i, message) in messages.iter().enumerate() {
-            let role = message.get("role").and_then(Value::as_str).unwrap_or("no role");
+    } else if let Some(messages) = list("messages") {
+        for (i, (_, message)) in messages.members(0).enumerate() {
+            let role = message.text("role").unwrap_or("no role".into());
             match message.get("content") {
-                Some(Value::Array(parts)) => {
-                    for (j, part) in parts.iter().enumerate() {
-                        out.push(read(result, part, format!("/messages/{i}/content/{j}"), role));
+                Some(parts) if parts.is_array() => {
+                    for (j, (_, part)) in parts.members(0).enumerate() {
+                        let pointer = format!("/messages/{i}/content/{j}");
+                        out.push(read(result, part, pointer, &role));
                     }
                 }
-                Some(part) => out.push(read(result, part, format!("/messages/{i}/content"), role)),
+                Some(part) => out.push(read(result, part, format!("/messages/{i}/content"), &role)),
                 None => out.push(unknown(format!("/messages/{i}"), "a message without content")),
             }
         }
-    } else if let Some(contents) = result.get("contents").and_then(Value::as_array) {
-        for (i, _) in contents.iter().enumerate() {
+    } else if let Some(contents) = list("contents") {
+        for i in 0..contents.len() {
             out.push(resource(result, format!("/contents/{i}"), ""));
         }
     }
     out
 }
 
-fn text_of<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
-    value.get(key).and_then(Value::as_str)
+/// A string of a block, whatever else stands in its place.
+struct Text<'a>(Option<Cow<'a, str>>);
+
+impl Text<'_> {
+    fn or(&self, other: &'static str) -> &str {
+        self.0.as_deref().unwrap_or(other)
+    }
 }
 
-fn read(result: &Arc<Value>, block: &Value, pointer: String, role: &str) -> Block {
-    let kind = text_of(block, "type").unwrap_or_default();
+fn text_of<'a>(value: Node<'a>, key: &str) -> Text<'a> {
+    Text(value.text(key))
+}
+
+/// Whether a string stands there, without reading it.
+fn has_text(value: Node<'_>, key: &str) -> bool {
+    value.get(key).is_some_and(Node::is_string)
+}
+
+fn read(result: &Payload, block: Node<'_>, pointer: String, role: &str) -> Block {
+    let kind = text_of(block, "type");
     let title = |word: &str| title(role, word);
-    match kind {
-        "text" if text_of(block, "text").is_some() => Block {
+    match kind.or("") {
+        "text" if has_text(block, "text") => Block {
             title: title(""),
             mime: "text/plain".to_owned(),
             kind: BlockKind::Text(Shared::new(result, format!("{pointer}/text"))),
             pointer,
         },
-        "image" if text_of(block, "data").is_some() => {
-            let mime = text_of(block, "mimeType").unwrap_or("image");
+        "image" if has_text(block, "data") => {
+            let mime = text_of(block, "mimeType");
+            let mime = mime.or("image");
             picture(result, pointer, "data", mime, title(mime))
         }
-        "audio" if text_of(block, "data").is_some() => {
-            let mime = text_of(block, "mimeType").unwrap_or("audio");
+        "audio" if has_text(block, "data") => {
+            let mime = text_of(block, "mimeType");
+            let mime = mime.or("audio");
             data(result, pointer, "data", mime, title(mime))
         }
         "resource" => resource(result, format!("{pointer}/resource"), role),
-        "resource_link" if text_of(block, "uri").is_some() => {
-            let uri = text_of(block, "uri").unwrap_or_default();
-            let name =
-                text_of(block, "title").or_else(|| text_of(block, "name")).unwrap_or_default();
-            let about = [
-                name,
-                text_of(block, "mimeType").unwrap_or_default(),
-                text_of(block, "description").unwrap_or_default(),
-            ];
+        "resource_link" if has_text(block, "uri") => {
+            let uri = text_of(block, "uri").or("").to_owned();
+            let (name, title_of) = (text_of(block, "name"), text_of(block, "title"));
+            let (mime, more) = (text_of(block, "mimeType"), text_of(block, "description"));
+            let name = title_of.0.as_deref().unwrap_or(name.or(""));
+            let about = [name, mime.or(""), more.or("")];
             let about =
                 about.iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(" · ");
             Block {
                 title: title("link"),
                 mime: String::new(),
                 pointer,
-                kind: BlockKind::Link { uri: uri.to_owned(), about: SafeText::line(&about) },
+                kind: BlockKind::Link { uri, about: SafeText::line(&about) },
             }
         }
         "" => unknown(pointer, "a content block without a type"),
         "text" | "image" | "audio" | "resource_link" => {
-            unknown(pointer, &format!("a block of type {kind} without what belongs in it"))
+            unknown(pointer, &format!("a block of type {} without what belongs in it", kind.or("")))
         }
         other => unknown(pointer, &format!("a block of an unknown type: {other}")),
     }
@@ -149,19 +164,19 @@ fn unknown(pointer: String, reason: &str) -> Block {
     }
 }
 
-fn resource(result: &Arc<Value>, pointer: String, role: &str) -> Block {
-    let Some(block) = result.pointer(&pointer) else {
+fn resource(result: &Payload, pointer: String, role: &str) -> Block {
+    let Some(block) = result.root().pointer(&pointer) else {
         return unknown(pointer, "a resource block without a resource");
     };
-    let uri = text_of(block, "uri").unwrap_or("no uri");
-    let mime = text_of(block, "mimeType").unwrap_or_default();
+    let (uri, mime) = (text_of(block, "uri"), text_of(block, "mimeType"));
+    let (uri, mime) = (uri.or("no uri"), mime.or(""));
     let shown = if mime.is_empty() { uri.to_owned() } else { format!("{uri} · {mime}") };
     let title = title(role, &shown.chars().take(300).collect::<String>());
-    if text_of(block, "text").is_some() {
+    if has_text(block, "text") {
         let kind = BlockKind::Text(Shared::new(result, format!("{pointer}/text")));
         return Block { title, pointer, mime: mime.to_owned(), kind };
     }
-    if text_of(block, "blob").is_some() {
+    if has_text(block, "blob") {
         if mime.starts_with("image/") && mime != "image/svg+xml" {
             return picture(result, pointer, "blob", mime, title);
         }
@@ -170,18 +185,18 @@ fn resource(result: &Arc<Value>, pointer: String, role: &str) -> Block {
     unknown(pointer, "a resource with neither text nor blob")
 }
 
-fn binary(result: &Arc<Value>, pointer: &str, key: &str) -> Binary {
+fn binary(result: &Payload, pointer: &str, key: &str) -> Binary {
     Binary::new(Shared::new(result, format!("{pointer}/{key}")))
 }
 
-fn picture(result: &Arc<Value>, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
+fn picture(result: &Payload, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
     let binary = binary(result, &pointer, key);
     let picture = Picture::new(binary.text().clone());
     let kind = BlockKind::Picture(picture, binary);
     Block { title, pointer, mime: mime.to_owned(), kind }
 }
 
-fn data(result: &Arc<Value>, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
+fn data(result: &Payload, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
     let binary = binary(result, &pointer, key);
     let about = SafeText::line(&binary.facts());
     Block { title, pointer, mime: mime.to_owned(), kind: BlockKind::Data { about, binary } }

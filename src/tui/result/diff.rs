@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
+use crate::host::payload::Node;
 use crate::text::SafeText;
 
 /// What happened to a line.
@@ -34,8 +35,8 @@ pub struct DiffLine {
 pub struct Comparison {
     /// Unified lines with three lines of context; empty when both are equal.
     pub lines: Vec<DiffLine>,
-    /// Why there is no comparison.
-    pub refused: Option<String>,
+    /// What was left out: of the results, or of their differences.
+    pub left_out: Option<String>,
 }
 
 impl Comparison {
@@ -53,24 +54,40 @@ impl Comparison {
     }
 }
 
-const LARGEST: usize = 2 << 20;
+/// How much is compared, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Most text of each result, in bytes.
+    pub bytes: usize,
+    /// Most lines of each result.
+    pub lines: usize,
+    /// Longest time that lines are matched; what is left then is told as different.
+    pub time: Duration,
+}
+
+/// Most lines of a comparison.
+const LINES: usize = 50_000;
 const CONTEXT: usize = 3;
 
-/// Compares two results as a person reads them: texts by line, the rest as JSON.
-pub fn compare(before: &Value, after: &Value) -> Comparison {
-    if before == after {
-        return Comparison::default();
-    }
-    let (Some(old), Some(new)) = (readable(before), readable(after)) else {
-        let refused = Some("too large to compare (2 MiB); write both to files".to_owned());
-        return Comparison { lines: Vec::new(), refused };
-    };
-    let diff = TextDiff::configure()
-        .timeout(Duration::from_millis(200))
-        .diff_lines(old.as_str(), new.as_str());
+/// A result as text: texts as they are, everything else as indented JSON.
+#[derive(Debug, Default)]
+pub(super) struct Readable {
+    text: String,
+    /// Whether the rest was left out.
+    pub(super) cut: bool,
+}
+
+/// Compares two results as a person reads them, line by line.
+pub(super) fn compare(old: &Readable, new: &Readable, limits: Limits) -> Comparison {
+    let diff =
+        TextDiff::configure().timeout(limits.time).diff_lines(old.text.as_str(), new.text.as_str());
     let mut lines = Vec::new();
     let mut last = 0;
-    for group in diff.grouped_ops(CONTEXT) {
+    let mut left_out = (old.cut || new.cut).then(|| {
+        let (size, lines) = (limits.bytes >> 20, limits.lines);
+        format!("only the beginning of each is compared: {size} MiB or {lines} lines")
+    });
+    'all: for group in diff.grouped_ops(CONTEXT) {
         let first = group.first().map_or(0, |op| op.old_range().start);
         if first > last {
             let text = SafeText::default();
@@ -84,13 +101,18 @@ pub fn compare(before: &Value, after: &Value) -> Comparison {
                     ChangeTag::Delete => Change::Removed,
                     ChangeTag::Insert => Change::Added,
                 };
+                if lines.len() == LINES {
+                    let words = format!("only the first {LINES} lines of the comparison are shown");
+                    left_out.get_or_insert(words);
+                    break 'all;
+                }
                 let cut: String =
                     change.value().trim_end_matches('\n').chars().take(2_000).collect();
                 lines.push(DiffLine { change: tag, text: SafeText::line(&cut) });
             }
         }
     }
-    Comparison { lines, refused: None }
+    Comparison { lines, left_out }
 }
 
 /// Pairs for two columns: earlier and later line of each row.
@@ -118,36 +140,57 @@ pub fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<&DiffLine>, Option<&DiffL
     out
 }
 
-/// A result as text: texts as they are, everything else as indented JSON; nothing when that is
-/// longer than [`LARGEST`].
-fn readable(result: &Value) -> Option<String> {
-    let mut out = String::new();
-    let mut push = |value: &Value| match value {
-        Value::String(text) => {
-            out.push_str(text);
-            out.push('\n');
-            out.len() <= LARGEST
-        }
-        other => {
-            let (text, cut) = super::take::pretty(other, LARGEST);
-            out.push_str(&text);
-            out.push('\n');
-            !cut && out.len() <= LARGEST
-        }
-    };
-    let Some(map) = result.as_object() else { return push(result).then_some(out) };
-    for block in map.get("content").and_then(Value::as_array).into_iter().flatten() {
+/// The beginning of a result as text.
+pub(super) fn readable(result: Node<'_>, limits: Limits) -> Readable {
+    let mut out = whole(result, limits.bytes);
+    let end = memchr::memchr_iter(b'\n', out.text.as_bytes()).nth(limits.lines);
+    if let Some(end) = end.filter(|end| end + 1 < out.text.len()) {
+        out.text.truncate(end + 1);
+        out.cut = true;
+    }
+    out
+}
+
+fn whole(result: Node<'_>, most: usize) -> Readable {
+    let mut out = Readable::default();
+    if !result.is_object() {
+        out.push(result, most);
+        return out;
+    }
+    let content = result.get("content").filter(|content| content.is_array());
+    for (_, block) in content.into_iter().flat_map(|content| content.members(0)) {
         let text = block.get("text").filter(|text| text.is_string());
-        if !push(text.unwrap_or(block)) {
-            return None;
+        out.push(text.unwrap_or(block), most);
+    }
+    for (name, value) in result.members(0) {
+        let name = name.unwrap_or_default();
+        if name != "content" || !value.is_array() {
+            out.push(Node::Tree(&Value::String(format!("{name}:"))), most);
+            out.push(value, most);
         }
     }
-    let is_list = |name: &str| name == "content" && map[name].is_array();
-    let rest = map.iter().filter(|(name, _)| !is_list(name));
-    for (name, value) in rest {
-        if !push(&Value::String(format!("{name}:"))) || !push(value) {
-            return None;
+    out
+}
+
+impl Readable {
+    fn push(&mut self, value: Node<'_>, most: usize) {
+        let room = most.saturating_sub(self.text.len());
+        if self.cut || room == 0 {
+            self.cut = true;
+            return;
         }
+        match value.as_str() {
+            Some(text) if text.len() > room => {
+                self.text.push_str(&text[..text.floor_char_boundary(room)]);
+                self.cut = true;
+            }
+            Some(text) => self.text.push_str(&text),
+            None => {
+                let (text, cut) = super::take::pretty(value, room);
+                self.text.push_str(&text);
+                self.cut = cut;
+            }
+        }
+        self.text.push('\n');
     }
-    Some(out)
 }

@@ -3,13 +3,13 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use serde_json::Value;
 
 use super::content::BlockKind;
 use super::diff::{Change, side_by_side};
 use super::lay::Laid;
 use super::tree::{Key, TreeRow};
 use super::view::{ResultView, Tab};
+use crate::host::payload::Kind;
 use crate::text::SafeText;
 use crate::tui::form::draw::{Look, put};
 
@@ -204,10 +204,17 @@ impl ResultView {
     }
 
     fn draw_compare(&self, look: &Look, area: Rect, buf: &mut Buffer) {
-        let Some(comparison) = &self.comparison else { return };
-        if let Some(refused) = &comparison.refused {
-            put(buf, area.x, area.y, area.width, refused, look.warning);
+        let mut area = area;
+        if let Some(words) = self.comparing_words() {
+            put(buf, area.x, area.y, area.width, words, look.muted);
             return;
+        }
+        let Some(comparison) = &self.comparison else { return };
+        if let Some(words) = &comparison.left_out
+            && area.height > 0
+        {
+            put(buf, area.x, area.y, area.width, words, look.warning);
+            area = Rect { y: area.y + 1, height: area.height - 1, ..area };
         }
         if comparison.lines.is_empty() {
             put(buf, area.x, area.y, area.width, "no difference", look.ok);
@@ -266,7 +273,7 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf
         None => "  ",
     };
     x = put(buf, x, area.y, room(x), sign, over(look.muted));
-    let (key, style) = match row.key {
+    let (key, style) = match &row.key {
         Some(Key::Name(name)) => (short(name, 200), look.json_key),
         Some(Key::Index(index)) => (index.to_string(), look.muted),
         None => (String::new(), look.muted),
@@ -275,14 +282,18 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf
         x = put(buf, x, area.y, room(x), &SafeText::line(&key), over(style));
         x = put(buf, x, area.y, room(x), ": ", over(look.muted));
     }
-    let (text, style) = match row.value {
-        Value::String(text) => (format!("\"{}\"", short(text, 400)), look.json_string),
-        Value::Number(n) => (n.to_string(), look.json_number),
-        Value::Bool(_) | Value::Null => (row.value.to_string(), look.json_literal),
-        Value::Array(items) if items.is_empty() => ("[]".to_owned(), look.muted),
-        Value::Object(map) if map.is_empty() => ("{}".to_owned(), look.muted),
-        Value::Array(items) => (format!("[ {} ]", items.len()), look.muted),
-        Value::Object(map) => (format!("{{ {} }}", map.len()), look.muted),
+    let children = row.value.len();
+    let (text, style) = match row.value.kind() {
+        Kind::String => {
+            let text = row.value.as_str().unwrap_or_default();
+            (format!("\"{}\"", short(&text, 400)), look.json_string)
+        }
+        Kind::Number => (row.value.to_value().to_string(), look.json_number),
+        Kind::Bool | Kind::Null => (row.value.to_value().to_string(), look.json_literal),
+        Kind::Array if children == 0 => ("[]".to_owned(), look.muted),
+        Kind::Object if children == 0 => ("{}".to_owned(), look.muted),
+        Kind::Array => (format!("[ {children} ]"), look.muted),
+        Kind::Object => (format!("{{ {children} }}"), look.muted),
     };
     put(buf, x, area.y, room(x), &SafeText::line(&text), over(style));
 }

@@ -3,11 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Text that is shared, never copied: a string inside a result, or text of our own.
+use crate::host::Payload;
+use crate::host::payload::Node;
+
+/// Text that is shared: a string inside a result, or text of our own.
 #[derive(Clone)]
 pub struct Shared {
-    value: Arc<serde_json::Value>,
+    payload: Payload,
     pointer: String,
+    /// The string, where the result does not hold it as it reads.
+    text: Option<Arc<str>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -20,29 +25,41 @@ impl std::fmt::Debug for Shared {
 impl PartialEq for Shared {
     /// The same place of the same value; two values are not compared.
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.value, &other.value) && self.pointer == other.pointer
+        self.payload.is_same(&other.payload) && self.pointer == other.pointer
     }
 }
 
 impl Shared {
-    /// The string at `pointer` of a value.
-    pub fn new(value: &Arc<serde_json::Value>, pointer: impl Into<String>) -> Self {
-        Self { value: Arc::clone(value), pointer: pointer.into() }
+    /// What stands at `pointer` of a value.
+    pub fn new(payload: &Payload, pointer: impl Into<String>) -> Self {
+        let pointer = pointer.into();
+        let text = match payload.root().pointer(&pointer) {
+            Some(node @ Node::Text(..)) => node.as_str().map(Arc::from),
+            _ => None,
+        };
+        Self { payload: payload.clone(), pointer, text }
     }
 
     /// Text of our own.
     pub fn own(text: String) -> Self {
-        Self { value: Arc::new(serde_json::Value::String(text)), pointer: String::new() }
+        let payload = serde_json::Value::String(text).into();
+        Self { payload, pointer: String::new(), text: None }
     }
 
-    /// What stands there, whatever it is.
-    pub fn value(&self) -> &serde_json::Value {
-        self.value.pointer(&self.pointer).unwrap_or(&serde_json::Value::Null)
+    /// What stands there, whatever it is; nothing when that is not in the value.
+    pub fn node(&self) -> Option<Node<'_>> {
+        self.payload.root().pointer(&self.pointer)
     }
 
     /// The text; empty when there is none.
     pub fn as_str(&self) -> &str {
-        self.value.pointer(&self.pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
+        match (&self.text, self.payload.root()) {
+            (Some(text), _) => text,
+            (None, Node::Tree(value)) => {
+                value.pointer(&self.pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
+            }
+            (None, Node::Text(..)) => "",
+        }
     }
 }
 

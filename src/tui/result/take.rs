@@ -7,6 +7,8 @@ use super::lay::Laid;
 use super::markdown;
 use super::rows::{Shared, find};
 use super::view::{ResultView, Tab, Wants};
+use crate::host::Payload;
+use crate::host::payload::Node;
 
 impl ResultView {
     /// Looks for `needle` from here on.
@@ -89,10 +91,10 @@ impl ResultView {
             return copy_of(tree.current(value));
         }
         match self.blocks.get(self.block).map(|b| (&b.kind, &b.pointer)) {
-            Some((BlockKind::Text(text), _)) => copy_of(text.value()),
+            Some((BlockKind::Text(text), _)) => copy_text(text.as_str()),
             Some((BlockKind::Link { uri, .. }, _)) => Wants::Copy(uri.clone()),
-            Some((_, pointer)) => copy_of(self.result.pointer(pointer).unwrap_or(&Value::Null)),
-            None => copy_of(&self.result),
+            Some((_, pointer)) => copy_of(self.result.root().pointer(pointer).unwrap_or(NOTHING)),
+            None => copy_of(self.result.root()),
         }
     }
 
@@ -139,10 +141,13 @@ impl Content {
         match self {
             Self::Text(text) => Ok(text.as_str().as_bytes().to_vec()),
             Self::Base64(text) => super::image::bytes(text.as_str()),
-            Self::Json(place) => match place.value() {
-                Value::String(text) => Ok(text.as_bytes().to_vec()),
-                other => serde_json::to_vec_pretty(other).map_err(|error| error.to_string()),
-            },
+            Self::Json(place) => {
+                let node = place.node().unwrap_or(NOTHING);
+                match node.as_str() {
+                    Some(text) => Ok(text.into_owned().into_bytes()),
+                    None => serde_json::to_vec_pretty(&node).map_err(|error| error.to_string()),
+                }
+            }
         }
     }
 }
@@ -150,23 +155,31 @@ impl Content {
 /// Most text that is put on the clipboard: it goes through the terminal, and few take more.
 const CLIPBOARD: usize = 1 << 20;
 
+/// What stands where nothing does.
+pub(super) const NOTHING: Node<'static> = Node::Tree(&Value::Null);
+
 /// A value for the clipboard, text without its quotes; words instead when it is too large.
-pub(super) fn copy_of(value: &Value) -> Wants {
-    let (text, cut) = match value {
-        Value::String(text) if text.len() > CLIPBOARD => (String::new(), true),
-        Value::String(text) => (text.clone(), false),
-        other => pretty(other, CLIPBOARD),
-    };
-    if cut {
-        let words = "too large for the clipboard (1 MiB); w writes it to a file";
-        return Wants::Say(words.to_owned());
+pub(super) fn copy_of(value: Node<'_>) -> Wants {
+    if let Some(text) = value.as_str() {
+        return copy_text(&text);
     }
-    Wants::Copy(text)
+    match pretty(value, CLIPBOARD) {
+        (_, true) => too_large(),
+        (text, false) => Wants::Copy(text),
+    }
+}
+
+fn copy_text(text: &str) -> Wants {
+    if text.len() > CLIPBOARD { too_large() } else { Wants::Copy(text.to_owned()) }
+}
+
+fn too_large() -> Wants {
+    Wants::Say("too large for the clipboard (1 MiB); w writes it to a file".to_owned())
 }
 
 /// A value as indented JSON of at most `most` bytes, and whether it was cut there. Costs what is
 /// written, whatever the size of the value.
-pub(super) fn pretty(value: &Value, most: usize) -> (String, bool) {
+pub(super) fn pretty(value: Node<'_>, most: usize) -> (String, bool) {
     struct Bounded(Vec<u8>, usize);
     impl std::io::Write for Bounded {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -181,7 +194,7 @@ pub(super) fn pretty(value: &Value, most: usize) -> (String, bool) {
         }
     }
     let mut out = Bounded(Vec::new(), most);
-    let cut = serde_json::to_writer_pretty(&mut out, value).is_err();
+    let cut = serde_json::to_writer_pretty(&mut out, &value).is_err();
     (String::from_utf8_lossy(&out.0).into_owned(), cut)
 }
 
@@ -191,16 +204,24 @@ const COMPARED: usize = 256 << 10;
 /// Whether a result has structured content, and text that is JSON too but says something else. A
 /// server that gives the one SHOULD give the other (MCP, tools, structured content); many give the
 /// text without the object that structured content has to be wrapped in, which says the same.
-pub(super) fn says_otherwise(result: &Value) -> bool {
-    let Some(structured) = result.get("structuredContent") else { return false };
-    let content = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let texts = content.iter().filter_map(|b| b.get("text")?.as_str());
-    let mut parsed = texts
+pub(super) fn says_otherwise(result: &Payload) -> bool {
+    let Some(structured) = result.root().get("structuredContent") else { return false };
+    if structured.text_len().is_some_and(|bytes| bytes > 4 * COMPARED) {
+        return false;
+    }
+    let content = result.root().get("content").filter(|content| content.is_array());
+    let blocks = content.into_iter().flat_map(|content| content.members(0));
+    let mut parsed = blocks
+        .filter_map(|(_, block)| block.text("text"))
         .filter(|text| text.len() <= COMPARED && text.trim_start().starts_with(['{', '[']))
-        .filter_map(|text| serde_json::from_str::<Value>(text).ok())
+        .filter_map(|text| serde_json::from_str::<Value>(&text).ok())
         .peekable();
+    if parsed.peek().is_none() {
+        return false;
+    }
+    let structured = structured.to_value();
     let wraps = |value: &Value| {
         structured.as_object().is_some_and(|map| map.len() == 1 && map.values().any(|v| v == value))
     };
-    parsed.peek().is_some() && !parsed.any(|value| value == *structured || wraps(&value))
+    !parsed.any(|value| value == structured || wraps(&value))
 }

@@ -1,22 +1,23 @@
 //! What the viewer promises: everything is shown or named, nothing is fetched, nothing hangs.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use proptest::prelude::*;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
+use super::compare::Purpose;
 use super::content::BlockKind;
 use super::rows::Rows;
 use super::tree::Tree;
 use super::view::{ResultCommand, ResultView, Wants};
 use crate::config::ContentLimits;
+use crate::host::Payload;
+use crate::host::payload::{Bounds, Document};
 use crate::tui::form::draw::Look;
 
 fn view(result: Value) -> ResultView {
-    ResultView::new(Arc::new(result), Vec::new())
+    ResultView::new(result.into(), Vec::new())
 }
 
 fn screen(view: &mut ResultView, width: u16, height: u16) -> String {
@@ -83,7 +84,7 @@ fn s17_one_odd_block_never_hides_the_others_and_is_labelled() {
     for odd in
         [json!(null), json!([]), json!({"content": 3}), json!("x"), json!({"messages": [1, {}]})]
     {
-        let mut view = ResultView::new(Arc::new(odd), Vec::new());
+        let mut view = ResultView::new(odd.into(), Vec::new());
         assert!(!screen(&mut view, 40, 10).is_empty());
     }
 }
@@ -96,7 +97,7 @@ fn s26_pictures_beyond_the_limits_are_named_and_never_decoded() {
     huge[20..24].copy_from_slice(&20_000_u32.to_be_bytes());
     let crc = crc32(&huge[12..29]);
     huge[29..33].copy_from_slice(&crc.to_be_bytes());
-    let result = Arc::new(json!({"content": [
+    let result = Payload::from(json!({"content": [
         {"type": "image", "mimeType": "image/png", "data": base64(&huge)},
         {"type": "image", "mimeType": "image/png", "data": base64(b"<!DOCTYPE html><script>1</script>")},
         {"type": "image", "mimeType": "image/png", "data": "%%%not base64%%%"},
@@ -124,7 +125,7 @@ fn s26_pictures_beyond_the_limits_are_named_and_never_decoded() {
 
 #[test]
 fn a_picture_is_decoded_within_the_limits_of_its_server() {
-    let result = Arc::new(json!({"content": [
+    let result = Payload::from(json!({"content": [
         {"type": "image", "mimeType": "image/png", "data": base64(&png(40, 40))},
     ]}));
     let defaults = ContentLimits::default();
@@ -135,7 +136,7 @@ fn a_picture_is_decoded_within_the_limits_of_its_server() {
         (ContentLimits { image_bytes: 20, ..defaults }, false),
         (ContentLimits { image_bytes: 4_000, ..defaults }, false),
     ] {
-        let mut view = ResultView::new(Arc::clone(&result), Vec::new()).within(&limits);
+        let mut view = ResultView::new(result.clone(), Vec::new()).within(&limits);
         screen(&mut view, 60, 60);
         while let Some(job) = view.picture_job() {
             view.picture_done(job.run());
@@ -218,13 +219,13 @@ fn markdown_is_rendered_and_can_be_seen_plain() {
 fn a_search_finds_what_is_folded_and_wraps_around() {
     let value = json!({"a": [{"deep": {"needle": 1}}, 2], "b": "x", "c": {"y": ["NEEDLE two"]}});
     let mut tree = Tree::default();
-    assert!(tree.search(&value, "needle"));
-    assert_eq!(tree.pointer(&value), "/a/0/deep/needle");
-    assert!(tree.search(&value, "needle"));
-    assert_eq!(tree.pointer(&value), "/c/y/0");
-    assert!(tree.search(&value, "needle"));
-    assert_eq!(tree.pointer(&value), "/a/0/deep/needle");
-    assert!(!tree.search(&value, "nowhere"));
+    assert!(tree.search((&value).into(), "needle"));
+    assert_eq!(tree.pointer((&value).into()), "/a/0/deep/needle");
+    assert!(tree.search((&value).into(), "needle"));
+    assert_eq!(tree.pointer((&value).into()), "/c/y/0");
+    assert!(tree.search((&value).into(), "needle"));
+    assert_eq!(tree.pointer((&value).into()), "/a/0/deep/needle");
+    assert!(!tree.search((&value).into(), "nowhere"));
 }
 
 #[test]
@@ -245,12 +246,12 @@ fn a_search_in_text_goes_from_match_to_match() {
 #[test]
 fn a_million_elements_cost_what_is_visible() {
     let value = Value::Array((0..1_000_000).map(Value::from).collect());
-    let mut tree = Tree::new(&value);
+    let mut tree = Tree::new((&value).into());
     assert_eq!(tree.len(), 1_000_001);
     tree.cursor = 777_778;
-    assert_eq!(tree.pointer(&value), "/777777");
-    let rows = tree.rows(&value, 999_990, 40);
-    assert_eq!((rows.len(), rows[10].value), (11, &json!(999_999)));
+    assert_eq!(tree.pointer((&value).into()), "/777777");
+    let rows = tree.rows((&value).into(), 999_990, 40);
+    assert_eq!((rows.len(), rows[10].value.to_value()), (11, json!(999_999)));
 }
 
 #[test]
@@ -259,15 +260,68 @@ fn a_comparison_names_only_what_differs() {
         json!({"content": [{"type": "text", "text": "one\ntwo\nthree"}], "isError": false});
     let mut view =
         view(json!({"content": [{"type": "text", "text": "one\n2\nthree"}], "isError": false}));
-    view.compare_with(&earlier);
+    view.compare_with(&earlier.into(), Purpose::Show);
     let drawn = screen(&mut view, 40, 12);
     assert!(drawn.contains("- two") && drawn.contains("+ 2"), "{drawn}");
     view.apply(ResultCommand::SideBySide);
     let beside = screen(&mut view, 60, 12);
     assert!(beside.lines().any(|l| l.contains("- two") && l.contains("+ 2")), "{beside}");
     let same = view.result().clone();
-    view.compare_with(&same);
+    view.compare_with(&same, Purpose::Show);
     assert!(screen(&mut view, 40, 12).contains("no difference"));
+}
+
+/// The same value, kept as text.
+fn as_text(value: &Value) -> Payload {
+    let bounds = Bounds { depth: 512, nodes: 10_000_000 };
+    Payload::text(Document::new(&value.to_string(), bounds).expect("nothing odd"))
+}
+
+#[test]
+fn a_result_kept_as_text_is_drawn_copied_and_saved_like_any_other() {
+    let value = json!({
+        "content": [
+            {"type": "text", "text": "some\n\"text\""},
+            {"type": "resource_link", "uri": "a://b", "name": "n", "title": "t"},
+            {"type": "resource", "resource": {"uri": "c://d", "blob": "AAEC", "mimeType": "x/y"}},
+            {"type": "odd", "deep": {"er": [1, 2]}},
+        ],
+        "structuredContent": {"items": [{"id": 1, "name": "é"}, {"id": 2}]},
+    });
+    let (mut tree, mut text) = (view(value.clone()), ResultView::new(as_text(&value), Vec::new()));
+    use ResultCommand as C;
+    for command in [
+        C::Scroll(1),
+        C::NextBlock,
+        C::Copy,
+        C::Enter,
+        C::NextBlock,
+        C::Copy,
+        C::Save,
+        C::NextBlock,
+        C::Save,
+        C::NextTab,
+        C::Scroll(3),
+        C::Copy,
+        C::CopyPath,
+        C::Fold,
+        C::Save,
+        C::NextTab,
+        C::Page(1),
+        C::Copy,
+        C::CopyPath,
+        C::CopyAll,
+    ] {
+        match (tree.apply(command), text.apply(command)) {
+            (Some(Wants::Save(name, a)), Some(Wants::Save(other, b))) => {
+                assert_eq!((name, a.bytes()), (other, b.bytes()), "{command:?}");
+            }
+            (a, b) => assert_eq!(a, b, "{command:?}"),
+        }
+        assert_eq!(screen(&mut tree, 70, 20), screen(&mut text, 70, 20), "{command:?}");
+    }
+    assert!(tree.search("\"TEXT").is_none() && text.search("\"TEXT").is_none());
+    assert_eq!(screen(&mut tree, 70, 20), screen(&mut text, 70, 20));
 }
 
 fn json_values() -> impl Strategy<Value = Value> {
@@ -288,22 +342,34 @@ fn json_values() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn every_row_of_a_tree_has_a_place_and_back(value in json_values(), folds in prop::collection::vec(0_usize..40, 0..12)) {
-        let mut tree = Tree::new(&value);
+        let mut tree = Tree::new((&value).into());
         for row in folds {
             tree.cursor = row.min(tree.len() - 1);
             let open = tree.is_open();
-            tree.set_open(&value, !open);
+            tree.set_open((&value).into(), !open);
         }
-        let rows = tree.rows(&value, 0, usize::MAX);
+        let rows = tree.rows((&value).into(), 0, usize::MAX);
         prop_assert_eq!(rows.len(), tree.len());
         for (i, row) in rows.iter().enumerate() {
             let path = tree.path(i).unwrap_or_default();
             prop_assert_eq!(tree.row_of(&path), Some(i));
             tree.cursor = i;
-            prop_assert_eq!(tree.current(&value), row.value);
-            prop_assert_eq!(value.pointer(&tree.pointer(&value)), Some(row.value));
-            let one = tree.rows(&value, i, 1);
-            prop_assert_eq!(one.first(), Some(row));
+            prop_assert_eq!(tree.current((&value).into()).to_value(), row.value.to_value());
+            prop_assert_eq!(value.pointer(&tree.pointer((&value).into())), Some(&row.value.to_value()));
+            let one = tree.rows((&value).into(), i, 1);
+            prop_assert_eq!(one.first().map(|r| (r.depth, &r.key, r.open)), Some((row.depth, &row.key, row.open)));
+        }
+    }
+
+    #[test]
+    fn a_text_is_searched_like_a_tree(value in json_values(), needle in "[a-zé\"\\\\/0-9 ]{1,2}", rounds in 1_usize..4) {
+        let payload = as_text(&value);
+        let (mut tree, mut text) = (Tree::new((&value).into()), Tree::new(payload.root()));
+        for _ in 0..rounds {
+            let found = tree.search((&value).into(), &needle);
+            prop_assert_eq!(found, text.search(payload.root(), &needle));
+            prop_assert_eq!(tree.pointer((&value).into()), text.pointer(payload.root()));
+            prop_assert_eq!(tree.len(), text.len());
         }
     }
 

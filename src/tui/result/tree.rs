@@ -1,10 +1,12 @@
 //! A JSON value as a tree of rows that are found, not kept: only what is unfolded costs anything.
 //! Pure; a million elements are one number.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use super::seek;
+use crate::host::payload::{Member, Node};
 
 /// Where a row is: index of the child at each level.
 pub type Path = Vec<usize>;
@@ -34,47 +36,38 @@ pub struct Tree {
 }
 
 /// One visible row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TreeRow<'a> {
     /// How deep it is.
     pub depth: usize,
     /// Its key, or nothing for the root.
     pub key: Option<Key<'a>>,
     /// Its value.
-    pub value: &'a Value,
+    pub value: Node<'a>,
     /// Whether it is unfolded; `None` for what has no children.
     pub open: Option<bool>,
 }
 
 /// Name or position within the parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
     /// Key of an object.
-    Name(&'a str),
+    Name(Cow<'a, str>),
     /// Position in a list, from 0.
     Index(usize),
 }
 
-/// Children of a value.
-fn count(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => items.len(),
-        Value::Object(map) => map.len(),
-        _ => 0,
-    }
+fn keyed<'a>(index: usize, (name, value): Member<'a>) -> (Key<'a>, Node<'a>) {
+    (name.map_or(Key::Index(index), Key::Name), value)
 }
 
-fn child(value: &Value, index: usize) -> Option<(Key<'_>, &Value)> {
-    match value {
-        Value::Array(items) => items.get(index).map(|v| (Key::Index(index), v)),
-        Value::Object(map) => map.iter().nth(index).map(|(k, v)| (Key::Name(k), v)),
-        _ => None,
-    }
+fn child(value: Node<'_>, index: usize) -> Option<(Key<'_>, Node<'_>)> {
+    value.nth(index).map(|member| keyed(index, member))
 }
 
 impl Tree {
     /// Unfolds the root, and small values wholly.
-    pub fn new(value: &Value) -> Self {
+    pub fn new(value: Node<'_>) -> Self {
         let mut tree = Self::default();
         let mut budget = 120;
         tree.open = unfold_small(value, 0, &mut budget);
@@ -92,7 +85,7 @@ impl Tree {
     }
 
     /// The rows from `from` on, at most `most`.
-    pub fn rows<'a>(&self, value: &'a Value, from: usize, most: usize) -> Vec<TreeRow<'a>> {
+    pub fn rows<'a>(&self, value: Node<'a>, from: usize, most: usize) -> Vec<TreeRow<'a>> {
         let mut out = Vec::with_capacity(most.min(200));
         let mut walk = Walk { skip: from, most, out: &mut out };
         walk.node(value, None, 0, self.open.as_ref());
@@ -149,10 +142,10 @@ impl Tree {
     }
 
     /// Unfolds or folds the row of the cursor; gives whether it could.
-    pub fn set_open(&mut self, value: &Value, open: bool) -> bool {
+    pub fn set_open(&mut self, value: Node<'_>, open: bool) -> bool {
         let path = self.path(self.cursor).unwrap_or_default();
-        let Some(target) = at(value, &path).filter(|v| count(v) > 0) else { return false };
-        let fresh = Open { children: count(target), open: BTreeMap::new() };
+        let Some(target) = at(value, &path).filter(|v| !v.is_empty()) else { return false };
+        let fresh = Open { children: target.len(), open: BTreeMap::new() };
         let Some((last, above)) = path.split_last() else {
             self.open = open.then_some(fresh);
             return true;
@@ -181,14 +174,14 @@ impl Tree {
     }
 
     /// Puts the cursor on a place, unfolding what is above it.
-    pub fn reveal(&mut self, value: &Value, path: &[usize]) {
-        if self.open.is_none() && count(value) > 0 {
-            self.open = Some(Open { children: count(value), open: BTreeMap::new() });
+    pub fn reveal(&mut self, value: Node<'_>, path: &[usize]) {
+        if self.open.is_none() && value.len() > 0 {
+            self.open = Some(Open { children: value.len(), open: BTreeMap::new() });
         }
         for depth in 1..path.len() {
             let (last, above) = (path[depth - 1], &path[..depth - 1]);
             let Some(target) = at(value, &path[..depth]) else { break };
-            let children = count(target);
+            let children = target.len();
             if let Some(parent) = self.open_at(above) {
                 parent.open.entry(last).or_insert(Open { children, open: BTreeMap::new() });
             }
@@ -205,7 +198,7 @@ impl Tree {
     }
 
     /// JSON pointer (RFC 6901) of the row of the cursor.
-    pub fn pointer(&self, value: &Value) -> String {
+    pub fn pointer(&self, value: Node<'_>) -> String {
         let mut out = String::new();
         let mut here = value;
         for index in self.path(self.cursor).unwrap_or_default() {
@@ -225,36 +218,28 @@ impl Tree {
     }
 
     /// The value at the row of the cursor.
-    pub fn current<'a>(&self, value: &'a Value) -> &'a Value {
+    pub fn current<'a>(&self, value: Node<'a>) -> Node<'a> {
         at(value, &self.path(self.cursor).unwrap_or_default()).unwrap_or(value)
     }
 
     /// Goes to the next row after the cursor, folded or not, whose key or scalar holds `needle`;
     /// starts again at the top. Gives whether there is one.
-    pub fn search(&mut self, value: &Value, needle: &str) -> bool {
-        let needle = needle.to_lowercase();
-        if needle.is_empty() {
-            return false;
-        }
+    pub fn search(&mut self, value: Node<'_>, needle: &str) -> bool {
         let start = self.path(self.cursor).unwrap_or_default();
-        let mut path = Vec::new();
-        let found = seek(value, &needle, &start, true, &mut path) || {
-            path.clear();
-            seek(value, &needle, &[], false, &mut path)
-        };
-        if found {
-            self.reveal(value, &path);
+        let found = seek::next(value, needle, &start);
+        if let Some(path) = &found {
+            self.reveal(value, path);
         }
-        found
+        found.is_some()
     }
 }
 
-fn at<'a>(value: &'a Value, path: &[usize]) -> Option<&'a Value> {
+fn at<'a>(value: Node<'a>, path: &[usize]) -> Option<Node<'a>> {
     path.iter().try_fold(value, |here, index| child(here, *index).map(|(_, v)| v))
 }
 
-fn unfold_small(value: &Value, depth: usize, budget: &mut usize) -> Option<Open> {
-    let children = count(value);
+fn unfold_small(value: Node<'_>, depth: usize, budget: &mut usize) -> Option<Open> {
+    let children = value.len();
     if children == 0 || (depth > 0 && children > *budget) {
         return None;
     }
@@ -279,14 +264,14 @@ struct Walk<'v, 'o> {
 }
 
 impl<'v> Walk<'v, '_> {
-    fn node(&mut self, value: &'v Value, key: Option<Key<'v>>, depth: usize, open: Option<&Open>) {
+    fn node(&mut self, value: Node<'v>, key: Option<Key<'v>>, depth: usize, open: Option<&Open>) {
         if self.out.len() >= self.most {
             return;
         }
         if self.skip > 0 {
             self.skip -= 1;
         } else {
-            let fold = (count(value) > 0).then_some(open.is_some());
+            let fold = (value.len() > 0).then_some(open.is_some());
             self.out.push(TreeRow { depth, key, value, open: fold });
         }
         let Some(open) = open else { return };
@@ -300,64 +285,12 @@ impl<'v> Walk<'v, '_> {
             None => self.skip,
         };
         self.skip -= first;
-        match value {
-            Value::Array(items) => {
-                for (index, v) in items.iter().enumerate().skip(first) {
-                    if self.out.len() >= self.most {
-                        return;
-                    }
-                    self.node(v, Some(Key::Index(index)), depth + 1, open.open.get(&index));
-                }
+        for (index, member) in (first..).zip(value.members(first)) {
+            if self.out.len() >= self.most {
+                return;
             }
-            Value::Object(map) => {
-                for (index, (name, v)) in map.iter().enumerate().skip(first) {
-                    if self.out.len() >= self.most {
-                        return;
-                    }
-                    self.node(v, Some(Key::Name(name)), depth + 1, open.open.get(&index));
-                }
-            }
-            _ => {}
+            let (key, node) = keyed(index, member);
+            self.node(node, Some(key), depth + 1, open.open.get(&index));
         }
     }
-}
-
-/// Depth-first search for the first match after `start`.
-fn seek(value: &Value, needle: &str, start: &[usize], after: bool, path: &mut Path) -> bool {
-    let (first, rest) = match start.split_first() {
-        Some((first, rest)) => (*first, Some(rest)),
-        None => (0, None),
-    };
-    let members: Box<dyn Iterator<Item = (usize, Option<&str>, &Value)>> = match value {
-        Value::Array(items) => Box::new(items.iter().enumerate().map(|(i, v)| (i, None, v))),
-        Value::Object(map) => {
-            Box::new(map.iter().enumerate().map(|(i, (k, v))| (i, Some(k.as_str()), v)))
-        }
-        _ => return false,
-    };
-    for (index, name, v) in members.skip(first) {
-        path.push(index);
-        let on_start = rest.is_some() && index == first;
-        let is_start = on_start && rest.is_some_and(<[usize]>::is_empty) && after;
-        let inside = on_start && rest.is_some_and(|rest| !rest.is_empty());
-        if !is_start && !inside && holds(name, v, needle) {
-            return true;
-        }
-        let below = if inside { rest.unwrap_or_default() } else { &[] };
-        if seek(v, needle, below, after, path) {
-            return true;
-        }
-        path.pop();
-    }
-    false
-}
-
-fn holds(name: Option<&str>, value: &Value, needle: &str) -> bool {
-    let contains = |text: &str| text.len() < 1 << 20 && text.to_lowercase().contains(needle);
-    name.is_some_and(contains)
-        || match value {
-            Value::String(text) => contains(text),
-            Value::Array(_) | Value::Object(_) => false,
-            other => contains(&other.to_string()),
-        }
 }

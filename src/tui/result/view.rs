@@ -2,18 +2,16 @@
 //! Changes nothing outside; it says what it wants.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use serde_json::Value;
-
+use super::compare::Comparing;
 use super::content::{BlockKind, Blocks, blocks};
-use super::diff::{Comparison, compare};
+use super::diff::Comparison;
 use super::lay::Laid;
 use super::take::Content;
 use super::tree::Tree;
 use crate::config::ContentLimits;
-use crate::host::Violation;
-use crate::tui::call::run::Difference;
+use crate::host::payload::Node;
+use crate::host::{Payload, Violation};
 use crate::tui::form::draw::Look;
 
 /// The ways to look at a result.
@@ -88,7 +86,7 @@ pub enum Wants {
 /// A viewer of one result.
 #[expect(clippy::struct_excessive_bools, reason = "ways of looking, each on or off by itself")]
 pub struct ResultView {
-    pub(super) result: Arc<Value>,
+    pub(super) result: Payload,
     pub(super) blocks: Blocks,
     pub(super) laid: Vec<Laid>,
     pub(super) width: u16,
@@ -115,15 +113,16 @@ pub struct ResultView {
     raw: Tree,
     pub(super) structured: Option<Tree>,
     pub(super) comparison: Option<Comparison>,
+    pub(super) comparing: Option<Comparing>,
     pub(super) needle: String,
 }
 
 impl ResultView {
     /// A viewer of `result`; `violations` are those of its structured content.
-    pub fn new(result: Arc<Value>, violations: Vec<Violation>) -> Self {
+    pub fn new(result: Payload, violations: Vec<Violation>) -> Self {
         let blocks = blocks(&result);
-        let structured = result.get("structuredContent").map(Tree::new);
-        let raw = Tree::new(&result);
+        let structured = result.root().get("structuredContent").map(Tree::new);
+        let raw = Tree::new(result.root());
         let tab = match (&structured, blocks.is_empty()) {
             (_, false) => Tab::Content,
             (Some(_), true) => Tab::Structured,
@@ -153,6 +152,7 @@ impl ResultView {
             raw,
             structured,
             comparison: None,
+            comparing: None,
             needle: String::new(),
         }
     }
@@ -178,7 +178,7 @@ impl ResultView {
     }
 
     /// The result.
-    pub const fn result(&self) -> &Arc<Value> {
+    pub const fn result(&self) -> &Payload {
         &self.result
     }
 
@@ -190,27 +190,6 @@ impl ResultView {
     /// The blocks of content.
     pub const fn blocks(&self) -> &Blocks {
         &self.blocks
-    }
-
-    /// Compares with an earlier result of the same tool.
-    pub fn compare_with(&mut self, earlier: &Value) {
-        self.comparison = Some(compare(earlier, &self.result));
-        self.show(Tab::Compare);
-    }
-
-    /// How it differs from an earlier result; shows the difference when there is one.
-    pub fn differs_from(&mut self, earlier: &Value) -> Difference {
-        let comparison = compare(earlier, &self.result);
-        let places = comparison.places();
-        if comparison.refused.is_some() {
-            return Difference::Unknown;
-        }
-        if places == 0 {
-            return Difference::Same;
-        }
-        self.comparison = Some(comparison);
-        self.show(Tab::Compare);
-        Difference::Places(places)
     }
 
     /// Rows of a block with the line above it.
@@ -238,7 +217,7 @@ impl ResultView {
         self.len() == 0
     }
 
-    fn show(&mut self, tab: Tab) {
+    pub(super) fn show(&mut self, tab: Tab) {
         self.tab = tab;
         self.scroll = 0;
         self.column = 0;
@@ -254,27 +233,29 @@ impl ResultView {
             tabs.push((Tab::Structured, "structured"));
         }
         tabs.push((Tab::Raw, "raw"));
-        if self.comparison.is_some() {
+        if self.comparison.is_some() || self.comparing.is_some() {
             tabs.push((Tab::Compare, "compared"));
         }
         tabs
     }
 
-    pub(super) fn tree(&self) -> Option<(&Tree, &Value)> {
+    pub(super) fn tree(&self) -> Option<(&Tree, Node<'_>)> {
         match self.tab {
-            Tab::Raw => Some((&self.raw, &self.result)),
+            Tab::Raw => Some((&self.raw, self.result.root())),
             Tab::Structured => {
-                Some((self.structured.as_ref()?, self.result.get("structuredContent")?))
+                Some((self.structured.as_ref()?, self.result.root().get("structuredContent")?))
             }
             _ => None,
         }
     }
 
-    pub(super) fn with_tree<T>(&mut self, act: impl FnOnce(&mut Tree, &Value) -> T) -> Option<T> {
-        let result = Arc::clone(&self.result);
+    pub(super) fn with_tree<T>(&mut self, act: impl FnOnce(&mut Tree, Node<'_>) -> T) -> Option<T> {
+        let result = self.result.clone();
         let done = match self.tab {
-            Tab::Raw => act(&mut self.raw, &result),
-            Tab::Structured => act(self.structured.as_mut()?, result.get("structuredContent")?),
+            Tab::Raw => act(&mut self.raw, result.root()),
+            Tab::Structured => {
+                act(self.structured.as_mut()?, result.root().get("structuredContent")?)
+            }
             _ => return None,
         };
         self.follow_cursor();
@@ -330,7 +311,7 @@ impl ResultView {
                 let (tree, value) = self.tree()?;
                 return Some(Wants::Copy(tree.pointer(value)));
             }
-            C::CopyAll => return Some(super::take::copy_of(&self.result)),
+            C::CopyAll => return Some(super::take::copy_of(self.result.root())),
             C::Save => return Some(self.saved()),
         }
         None

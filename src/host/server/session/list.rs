@@ -69,7 +69,7 @@ impl Core {
         // The caller has patience of its own with the whole.
         let patience = Limits::own(self.tap.context.limits.max_call);
         let operation = Operation::own(self.tap.context.clock);
-        let mut result = self.round_trip(trip, &operation, &patience).await?;
+        let mut result = self.round_trip(trip, &operation, &patience).await?.into_value();
         let next = match result.get_mut("nextCursor").map(Value::take) {
             Some(Value::String(next)) => Some(next),
             Some(Value::Null) | None => None,

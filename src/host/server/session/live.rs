@@ -27,7 +27,7 @@ use crate::host::server::transport::outbox::{Outbox, SendError};
 use crate::host::server::wire::exchange::{Exchange, Operation, Patience};
 use crate::host::server::wire::tap::{Tap, method_name};
 use crate::host::view::{Era, SessionView};
-use crate::host::{Error, ErrorCode};
+use crate::host::{Error, ErrorCode, Payload};
 
 /// The session as its owner holds it: when it is dropped, the session's own tasks end.
 pub struct Live {
@@ -129,7 +129,7 @@ impl Core {
         trip: Trip,
         operation: &Arc<Operation>,
         limits: &Limits,
-    ) -> Result<Value, Error> {
+    ) -> Result<Payload, Error> {
         let exchange =
             Exchange::new(Arc::clone(operation), method_name(trip.method), trip.target.clone());
         let named = |error: Error| self.named(error, &exchange);
@@ -158,7 +158,7 @@ impl Core {
         trip: Trip,
         exchange: &Arc<Exchange>,
         limits: &Limits,
-    ) -> Result<Value, Error> {
+    ) -> Result<Payload, Error> {
         if !outbox.is_roomy() {
             self.bounded(outbox.has_room(), exchange, limits).await?;
         }
@@ -214,7 +214,7 @@ impl Core {
         mut handle: RequestHandle<RoleClient>,
         exchange: &Arc<Exchange>,
         limits: &Limits,
-    ) -> Result<Value, Error> {
+    ) -> Result<Payload, Error> {
         let RequestId::Number(id) = handle.id else {
             return Err(Error::new(ErrorCode::Internal, "request ids are numbers"));
         };
@@ -228,8 +228,11 @@ impl Core {
         };
         abandon.armed = false;
         match answer {
-            Ok(Ok(ServerResult::CustomResult(result))) => Ok(result.0),
+            Ok(Ok(ServerResult::CustomResult(result))) => {
+                Ok(exchange.kept().unwrap_or_else(|| result.0.into()))
+            }
             Ok(Ok(other)) => serde_json::to_value(other)
+                .map(Payload::from)
                 .map_err(|error| Error::new(ErrorCode::Internal, error.to_string())),
             Ok(Err(error)) => Err(exchange.failure().unwrap_or_else(|| self.failure(error))),
             Err(_) => Err(exchange.failure().unwrap_or_else(|| self.gone())),
@@ -368,9 +371,9 @@ impl SessionHandle for Live {
         &self,
         request: Request,
         context: RequestContext,
-    ) -> BoxFuture<'static, Result<Arc<Value>, Error>> {
+    ) -> BoxFuture<'static, Result<Payload, Error>> {
         let core = Arc::clone(&self.core);
-        Box::pin(async move { core.perform(request, context).await.map(Arc::new) })
+        Box::pin(async move { core.perform(request, context).await })
     }
 
     fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>> {

@@ -13,7 +13,7 @@ use crate::host::approvals::{Answer, RequestKind};
 use crate::host::server::client;
 use crate::host::server::wire::exchange::Operation;
 use crate::host::view::Era;
-use crate::host::{Error, ErrorCode};
+use crate::host::{Error, ErrorCode, Payload};
 use crate::text::SafeText;
 
 impl Core {
@@ -22,7 +22,7 @@ impl Core {
         &self,
         request: Request,
         context: RequestContext,
-    ) -> Result<Value, Error> {
+    ) -> Result<Payload, Error> {
         let operation = Operation::of(&context, self.tap.context.clock);
         let limits = Limits {
             timeout: context.timeout,
@@ -37,11 +37,11 @@ impl Core {
                 Trip::new("resources/read", Some(&uri), Some(json!({"uri": &*uri})))
             }
             Request::Complete { params } => Trip::new("completion/complete", None, Some(params)),
-            Request::Subscribe { uri } if modern => return self.subscribe(&uri),
-            Request::Unsubscribe { uri } if modern => return Ok(self.unsubscribe(&uri)),
+            Request::Subscribe { uri } if modern => return self.subscribe(&uri).map(Payload::from),
+            Request::Unsubscribe { uri } if modern => return Ok(self.unsubscribe(&uri).into()),
             Request::SetLogLevel(level) if modern => {
                 *self.level() = Some(level);
-                return Ok(json!({}));
+                return Ok(json!({}).into());
             }
             Request::Subscribe { uri } => {
                 Trip::new("resources/subscribe", Some(&uri), Some(json!({"uri": &*uri})))
@@ -63,15 +63,16 @@ impl Core {
         trip: Trip,
         operation: &Arc<Operation>,
         limits: &Limits,
-    ) -> Result<Value, Error> {
+    ) -> Result<Payload, Error> {
         let wire = &self.tap.context.limits;
         let (most_rounds, most_inputs) = (wire.input_rounds, wire.inputs_per_round);
         let mut next = trip.clone();
         for _ in 0..=most_rounds {
-            let mut result = self.round_trip(next, operation, limits).await?;
-            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+            let result = self.round_trip(next, operation, limits).await?;
+            if result.root().text("resultType").as_deref() != Some("input_required") {
                 return Ok(result);
             }
+            let mut result = result.into_value();
             operation.alive();
             let about = |error: Error| self.about(error, &trip);
             let requests = match result.get_mut("inputRequests").map(Value::take) {

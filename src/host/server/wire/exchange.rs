@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::server::session::{ByteCount, ProgressSink, RequestContext, Waiting};
-use crate::host::{CallId, Clock, Error, Progress};
+use crate::host::{CallId, Clock, Error, Payload, Progress};
 use crate::text::SafeText;
 
 /// An operation, shared by all its round trips.
@@ -280,10 +279,12 @@ pub struct Exchange {
     given_up: AtomicBool,
     /// Who waits, when the answer goes to them directly.
     waiting: Mutex<Option<oneshot::Sender<Answer>>>,
+    /// A large answer, which does not go through rmcp's types.
+    held: Mutex<Option<Payload>>,
 }
 
 /// What a round trip gives.
-pub type Answer = Result<Value, Error>;
+pub type Answer = Result<Payload, Error>;
 
 impl Exchange {
     /// How long a wrong id may be followed by the right one, when only one call is open.
@@ -299,6 +300,7 @@ impl Exchange {
             doubt: Mutex::default(),
             given_up: AtomicBool::new(false),
             waiting: Mutex::default(),
+            held: Mutex::default(),
         })
     }
 
@@ -312,6 +314,16 @@ impl Exchange {
     /// The one who waits directly, once.
     pub fn waiting(&self) -> Option<oneshot::Sender<Answer>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps an answer; the one that wakes whoever waits is only a stand-in.
+    pub fn keep(&self, answer: Payload) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+    }
+
+    /// The answer that was kept.
+    pub fn kept(&self) -> Option<Payload> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// `tools/call echo`

@@ -1,6 +1,6 @@
 //! The rough shape of results: enough to say that an answer is no answer, never enough to lose one.
 
-use serde_json::Value;
+use crate::host::payload::{Kind, Node};
 
 /// What is wrong with a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,12 +12,12 @@ pub enum Misfit {
 }
 
 /// Looks at the result of `method`.
-pub fn check(method: &str, result: &Value) -> Option<Misfit> {
-    let Value::Object(object) = result else {
-        let what = match result {
-            Value::Null => "null",
-            Value::Array(_) => "an array",
-            Value::String(_) => "a string",
+pub fn check(method: &str, result: Node<'_>) -> Option<Misfit> {
+    if !result.is_object() {
+        let what = match result.kind() {
+            Kind::Null => "null",
+            Kind::Array => "an array",
+            Kind::String => "a string",
             _ => "a bare value",
         };
         return match method {
@@ -27,36 +27,37 @@ pub fn check(method: &str, result: &Value) -> Option<Misfit> {
             }
             _ => Some(Misfit::Useless(format!("the result is {what}, not an object"))),
         };
-    };
-    match object.get("resultType").map(|kind| kind.as_str().unwrap_or("no string")) {
+    }
+    let kind = result.get("resultType").map(|kind| kind.as_str().unwrap_or("no string".into()));
+    match kind.as_deref() {
         None | Some("complete") => {}
         Some("input_required" | "task") => return None,
         Some(other) => return Some(Misfit::Odd(format!("unknown `resultType`: {other}"))),
     }
     let key = match method {
-        "tools/call" => return tool_result(object),
+        "tools/call" => return tool_result(result),
         "prompts/get" => "messages",
         "resources/read" => "contents",
         _ => return None,
     };
-    match object.get(key) {
-        Some(Value::Array(_)) => None,
+    match result.get(key) {
+        Some(list) if list.is_array() => None,
         Some(_) => Some(Misfit::Odd(format!("`{key}` is no array"))),
         None => Some(Misfit::Odd(format!("the result has no `{key}`"))),
     }
 }
 
-fn tool_result(object: &serde_json::Map<String, Value>) -> Option<Misfit> {
+fn tool_result(result: Node<'_>) -> Option<Misfit> {
     let odd = |text: String| Some(Misfit::Odd(text));
-    let content = match object.get("content") {
-        Some(Value::Array(items)) => items,
+    let content = match result.get("content") {
+        Some(list) if list.is_array() => list,
         Some(_) => return odd("`content` is no array".into()),
-        None if object.contains_key("structuredContent") => return None,
+        None if result.get("structuredContent").is_some() => return None,
         None => return odd("the result has no `content`".into()),
     };
-    for (index, item) in content.iter().enumerate() {
-        match item.get("type").and_then(Value::as_str) {
-            Some("text") if item.get("text").is_none_or(|text| !text.is_string()) => {
+    for (index, (_, item)) in content.members(0).enumerate() {
+        match item.text("type").as_deref() {
+            Some("text") if !item.get("text").is_some_and(Node::is_string) => {
                 return odd(format!("`content[{index}].text` is no string"));
             }
             Some(
@@ -73,7 +74,11 @@ fn tool_result(object: &serde_json::Map<String, Value>) -> Option<Misfit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn check(method: &str, result: &Value) -> Option<Misfit> {
+        super::check(method, result.into())
+    }
 
     #[test]
     fn only_what_is_no_object_is_useless() {

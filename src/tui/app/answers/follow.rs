@@ -10,8 +10,9 @@ use crate::host::{ApprovalId, Error, HostView};
 use crate::text::SafeText;
 use crate::tui::approval::desk::{AnswerDesk, Stage};
 use crate::tui::effect::Effect;
+use crate::tui::form::Checked;
 use crate::tui::ink::{Ink, ink};
-use crate::tui::message::Message;
+use crate::tui::message::{FormToken, Message};
 use crate::tui::theme::Role;
 
 /// Most drafts of withdrawn requests that are kept to be copied.
@@ -107,6 +108,29 @@ impl App {
             _ => {}
         }
         self.mark(Redraw::Now);
+    }
+
+    /// Work of the open answer for another thread: one check at a time.
+    pub(in crate::tui::app) fn answer_work(&mut self, effects: &mut Vec<Effect>) {
+        let Some(desk) = self.answers.desk() else { return };
+        if let Some(job) = desk.pending_check() {
+            effects.push(Effect::Check(FormToken::answer(desk.id()), Box::new(job)));
+        }
+    }
+
+    /// A check of an answer's form is done; what waited for it is only sent while a person looks.
+    pub(in crate::tui::app) fn answer_checked(
+        &mut self,
+        id: ApprovalId,
+        found: &Checked,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(desk) = self.answers.desks.get_mut(&id) else { return };
+        let outcome = desk.checked(found);
+        self.mark(Redraw::Now);
+        if self.answers.open == Some(id) {
+            self.settle_answer(id, outcome, effects);
+        }
     }
 
     fn answer_drafted(&mut self, id: ApprovalId, drafted: Result<Drafted, Error>) {

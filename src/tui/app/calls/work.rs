@@ -13,14 +13,21 @@ use crate::tui::call::Subject;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::Checked;
 use crate::tui::ink::{Ink, ink};
-use crate::tui::message::{FormToken, PictureToken};
+use crate::tui::message::{FormToken, ViewToken};
 use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pane::PaneId;
-use crate::tui::result::{Content, PictureDone};
+use crate::tui::result::{Compared, Content, PictureDone, Stage};
 
 impl App {
-    /// Work of the open screen for other threads: one check and one picture at a time.
+    /// Work for other threads: comparisons of every screen, one check and one picture at a time of
+    /// the open one.
     pub(in crate::tui::app) fn call_work(&mut self, effects: &mut Vec<Effect>) {
+        for (index, screen) in self.calls.screens.iter_mut().enumerate() {
+            while let Some((run, job)) = screen.compare_job() {
+                let token = ViewToken { screen: index as u64, run };
+                effects.push(Effect::Compare(token, Box::new(job)));
+            }
+        }
         let Some(open) = self.calls.open else { return };
         let look = self.call_look();
         let area = self.layout().map(|layout| call_area(&layout));
@@ -32,7 +39,7 @@ impl App {
         if screen.has_pictures() {
             screen.prepare(area, &look);
             if let Some((run, job)) = screen.picture_job() {
-                let token = PictureToken { screen: open as u64, run };
+                let token = ViewToken { screen: open as u64, run };
                 effects.push(Effect::Picture(token, Box::new(job)));
             }
         }
@@ -54,10 +61,24 @@ impl App {
         }
     }
 
-    pub(in crate::tui::app) fn picture_done(&mut self, token: PictureToken, done: PictureDone) {
+    pub(in crate::tui::app) fn picture_done(&mut self, token: ViewToken, done: PictureDone) {
         if let Some(screen) = self.calls.screens.get_mut(token.screen as usize) {
             screen.picture_done(token.run, done);
             self.mark(Redraw::Soon);
+        }
+    }
+
+    pub(in crate::tui::app) fn comparing(&mut self, token: ViewToken, stage: Stage) {
+        if let Some(screen) = self.calls.screens.get_mut(token.screen as usize) {
+            screen.comparing(token.run, stage);
+            self.mark(Redraw::Soon);
+        }
+    }
+
+    pub(in crate::tui::app) fn compared(&mut self, token: ViewToken, found: Compared) {
+        if let Some(screen) = self.calls.screens.get_mut(token.screen as usize) {
+            screen.compared(token.run, found);
+            self.mark(Redraw::Now);
         }
     }
 

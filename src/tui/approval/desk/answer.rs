@@ -15,6 +15,9 @@ const REJECTED: i64 = -1;
 
 impl AnswerDesk {
     pub(super) fn send(&mut self) -> Outcome {
+        if self.waits_for_check() {
+            return Outcome::Stay;
+        }
         match self.answer() {
             Ok(answer) => match self.url() {
                 None if self.armed => {

@@ -76,6 +76,7 @@ impl AnswerDesk {
         if used {
             self.notice = None;
             self.armed = false;
+            self.send_when_checked = false;
         }
         used
     }

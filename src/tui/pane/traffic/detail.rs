@@ -55,7 +55,7 @@ impl Detail {
             self.top = 0;
             let value: Option<Value> = serde_json::from_str(&record.body).ok();
             self.json = value.map(|value| {
-                let tree = Tree::new(&value);
+                let tree = Tree::new((&value).into());
                 (value, tree)
             });
         }
@@ -109,11 +109,11 @@ impl Detail {
         let done = match action {
             Action::Open | Action::Fold => {
                 let open = !tree.is_open();
-                tree.set_open(value, open)
+                tree.set_open((&*value).into(), open)
             }
-            Action::Right => !tree.is_open() && tree.set_open(value, true),
+            Action::Right => !tree.is_open() && tree.set_open((&*value).into(), true),
             // Out of a value that is folded or has nothing to fold: to what holds it.
-            Action::Left if tree.is_open() => tree.set_open(value, false),
+            Action::Left if tree.is_open() => tree.set_open((&*value).into(), false),
             Action::Left => match tree.path(tree.cursor) {
                 Some(path) => {
                     let above = path.split_last().map(|(_, above)| above).unwrap_or_default();
@@ -152,9 +152,10 @@ impl Detail {
     /// The value under the cursor as text to copy; a string without its quotes.
     pub fn current(&self) -> Option<String> {
         let (value, tree) = self.json.as_ref()?;
-        Some(match tree.current(value) {
-            Value::String(text) => text.clone(),
-            other => super::super::catalog::pretty(other),
+        let current = tree.current(value.into());
+        Some(match current.as_str() {
+            Some(text) => text.into_owned(),
+            None => super::super::catalog::pretty(&current.to_value()),
         })
     }
 
@@ -168,7 +169,7 @@ impl Detail {
             let from = top.saturating_sub(self.head.len());
             let look = look(cx.theme, cx.glyphs);
             let width = area.width.saturating_sub(1);
-            for (line, row) in tree.rows(value, from, height - skipped).iter().enumerate() {
+            for (line, row) in tree.rows(value.into(), from, height - skipped).iter().enumerate() {
                 let on = here && from + line == tree.cursor;
                 let y = area.y + (skipped + line) as u16;
                 draw_tree_row(row, on, &look, Rect { y, width, height: 1, ..area }, buf);

@@ -14,7 +14,7 @@ use super::{Delivery, Entry, Expects, Tap};
 use crate::host::server::wire::message::Outcome;
 use crate::host::server::wire::shape::{self, Misfit};
 use crate::host::traffic::MessageKind;
-use crate::host::{Error, ErrorCode, FindingKind, RpcError};
+use crate::host::{Error, ErrorCode, FindingKind, Payload, RpcError};
 use crate::text::SafeText;
 
 /// Whose answer it is.
@@ -46,7 +46,10 @@ impl Tap {
             }
         }
         match outcome {
-            Outcome::Result(result) => self.result(id, &entry, result, &source, out),
+            Outcome::Result(result) => {
+                let result = source.large.take().unwrap_or_else(|| result.into());
+                self.result(id, &entry, result, &source, out);
+            }
             Outcome::Error(error) => self.error(id, &entry, error, &source, out),
             Outcome::Broken(reason) => {
                 let name = name_of(&entry);
@@ -61,12 +64,12 @@ impl Tap {
         &self,
         id: i64,
         entry: &Entry,
-        result: Value,
+        result: Payload,
         source: &Source<'_>,
         out: &mut VecDeque<Delivery>,
     ) {
         let mut problem = self.note_all(source, || name_of(entry));
-        let misfit = shape::check(&entry.method, &result);
+        let misfit = shape::check(&entry.method, result.root());
         if let Some(Misfit::Odd(reason) | Misfit::Useless(reason)) = &misfit {
             self.find(FindingKind::WrongShape, reason, source.raw, Some(name_of(entry)));
             problem = Some(reason.clone());
@@ -92,14 +95,20 @@ impl Tap {
             self.find(FindingKind::WrongShape, &odd, source.raw, Some(name_of(entry)));
         }
         let result = if matches!(entry.expects, Expects::Initialize | Expects::Discover) {
-            self.state().handshake.result = Some(result);
+            self.state().handshake.result = Some(result.into_value());
             typed
         } else {
             if let Some(waiting) = entry.exchange.as_ref().and_then(|e| e.waiting()) {
                 let _ = waiting.send(Ok(result));
                 return;
             }
-            ServerResult::CustomResult(CustomResult(result))
+            match &entry.exchange {
+                Some(exchange) if result.is_text() => {
+                    exchange.keep(result);
+                    ServerResult::CustomResult(CustomResult(Value::Null))
+                }
+                _ => ServerResult::CustomResult(CustomResult(result.into_value())),
+            }
         };
         let message = ServerJsonRpcMessage::response(result, RequestId::Number(id));
         out.push_back(Delivery { message, expects: entry.expects });

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use serde_json::Value;
 
 use super::{Delivery, Tap};
-use crate::host::FindingKind;
 use crate::host::server::wire::json::{self, Flaw};
 use crate::host::server::wire::message::{Inbound, classify};
-use crate::host::server::wire::{repair, scavenge};
+use crate::host::server::wire::{large, repair, scavenge};
+use crate::host::{FindingKind, Payload};
 use crate::text::SafeText;
 
 /// What surrounds a message that is being taken in.
@@ -17,6 +17,8 @@ pub(super) struct Source<'a> {
     pub raw: &'a [u8],
     /// What had to be tolerated so far.
     pub notes: Vec<String>,
+    /// The result in it, when that is too large for a tree.
+    pub large: Option<Payload>,
 }
 
 impl Tap {
@@ -52,6 +54,10 @@ impl Tap {
     }
 
     fn text_line(&self, line: &[u8], mut notes: Vec<String>, out: &mut VecDeque<Delivery>) {
+        if let Some((envelope, result)) = large::answer(line, self.budget()) {
+            let source = Source { raw: line, notes, large: Some(result) };
+            return self.value(envelope, source, out);
+        }
         match json::parse(line, self.budget()) {
             Ok(parsed) => self.parsed(line, parsed, notes, out),
             Err(flaw @ (Flaw::Syntax(_) | Flaw::Incomplete)) => match repair::repair(line) {
@@ -88,7 +94,9 @@ impl Tap {
         }
         match parsed.value {
             Value::Array(items) => self.batch(&line[..parsed.used], items, &notes, out),
-            value => self.value(value, Source { raw: &line[..parsed.used], notes }, out),
+            value => {
+                self.value(value, Source { raw: &line[..parsed.used], notes, large: None }, out)
+            }
         }
         if rest.first() == Some(&b'{') {
             self.text_line(rest, vec!["several messages on one line".to_owned()], out);
@@ -108,7 +116,7 @@ impl Tap {
         }
         for item in items {
             let raw = serde_json::to_vec(&item).unwrap_or_default();
-            self.value(item, Source { raw: &raw, notes: notes.to_vec() }, out);
+            self.value(item, Source { raw: &raw, notes: notes.to_vec(), large: None }, out);
         }
     }
 

@@ -1,0 +1,160 @@
+//! Live validation of the forms of an answer: what is too long for the screen's own thread is checked
+//! elsewhere, as it is for calls. Does no I/O.
+
+use super::{AnswerCommand, AnswerDesk, Draft, Outcome, Stage};
+use crate::text::SafeText;
+use crate::tui::form::{CheckJob, Checked, FormState};
+
+impl AnswerDesk {
+    /// A check that must run elsewhere; what it finds goes to [`AnswerDesk::checked`].
+    pub fn pending_check(&mut self) -> Option<CheckJob> {
+        if self.stage != Stage::Open {
+            return None;
+        }
+        self.forms().find_map(FormState::pending_check)
+    }
+
+    /// Takes what a check found. An answer that waited for it is sent, or its problems are shown.
+    pub fn checked(&mut self, found: &Checked) -> Outcome {
+        for form in self.forms() {
+            form.checked(found.clone());
+        }
+        if self.is_checking() || !std::mem::take(&mut self.send_when_checked) {
+            return Outcome::Stay;
+        }
+        self.apply(AnswerCommand::Send)
+    }
+
+    /// Lets the answer wait when its form is still being checked; gives whether it waits.
+    pub(super) fn waits_for_check(&mut self) -> bool {
+        self.send_when_checked = self.is_checking();
+        if self.send_when_checked {
+            let words = "checking the form; it is sent as soon as nothing speaks against it";
+            self.notice = Some(SafeText::line(words));
+        }
+        self.send_when_checked
+    }
+
+    /// An answer that waits for its check is not sent after all.
+    pub fn stop_waiting(&mut self) {
+        if std::mem::take(&mut self.send_when_checked) {
+            self.notice = Some(SafeText::line("the form is still being checked; try again"));
+        }
+    }
+
+    fn is_checking(&self) -> bool {
+        matches!(&self.draft, Draft::Form(form) if form.is_checking() && form.blocking() == 0)
+    }
+
+    /// The form of the answer, and that of a tool call in it.
+    fn forms(&mut self) -> impl Iterator<Item = &mut FormState> {
+        let (form, tool) = match &mut self.draft {
+            Draft::Form(form) => (Some(&mut **form), None),
+            Draft::Text(composer) => (None, composer.tool.as_mut().map(|tool| &mut tool.form)),
+            _ => (None, None),
+        };
+        form.into_iter().chain(tool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crossterm::event::KeyCode;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::config::ServerName;
+    use crate::host::approvals::{PendingRequest, RequestKind};
+    use crate::host::{Answer, ApprovalId, Timestamp};
+    use crate::tui::form::FormCommand;
+
+    /// A form of more sub-schemas than are compiled on the screen's thread.
+    fn large() -> AnswerDesk {
+        let mut fields: Map<String, Value> = (0..60)
+            .map(|i| {
+                let options: Vec<Value> = (0..3)
+                    .map(|n| json!({"const": n.to_string(), "title": format!("option {n}")}))
+                    .collect();
+                (format!("f{i}"), json!({"type": "string", "oneOf": options}))
+            })
+            .collect();
+        fields.shift_insert(0, "age".to_owned(), json!({"type": "integer", "minimum": 18}));
+        let schema = json!({"type": "object", "properties": fields, "required": ["age"]});
+        let params = json!({"message": "who are you", "requestedSchema": schema});
+        AnswerDesk::new(Arc::new(PendingRequest {
+            id: ApprovalId(1),
+            server: ServerName::new("s"),
+            kind: RequestKind::Elicitation,
+            call: None,
+            during: None,
+            bytes: 0,
+            params: Arc::new(params),
+            arrived: Timestamp(0),
+            deadline: Timestamp(60_000_000),
+            deferred: false,
+        }))
+    }
+
+    fn problems(desk: &AnswerDesk) -> usize {
+        desk.open_form().map_or(0, FormState::blocking)
+    }
+
+    fn check(desk: &mut AnswerDesk) -> Outcome {
+        let mut outcome = Outcome::Stay;
+        while let Some(job) = desk.pending_check() {
+            outcome = desk.checked(&job.run());
+        }
+        outcome
+    }
+
+    #[test]
+    fn a_large_form_is_checked_while_it_is_typed() {
+        let mut desk = large();
+        assert_eq!(problems(&desk), 0, "nothing is known yet");
+        check(&mut desk);
+        assert_eq!(problems(&desk), 1, "the required field is missing");
+        for c in "17".chars() {
+            desk.type_in_form(KeyCode::Char(c).into());
+        }
+        check(&mut desk);
+        assert_eq!(problems(&desk), 1, "too young");
+        desk.apply(AnswerCommand::Form(FormCommand::StepUp));
+        check(&mut desk);
+        assert_eq!(problems(&desk), 0);
+    }
+
+    #[test]
+    fn an_answer_waits_for_its_check_and_is_sent_only_when_nothing_speaks_against_it() {
+        let mut desk = large();
+        assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "not checked yet");
+        assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("checking")));
+        assert_eq!(check(&mut desk), Outcome::Stay, "the required field is missing");
+        assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 field")));
+        for c in "20".chars() {
+            desk.type_in_form(KeyCode::Char(c).into());
+        }
+        check(&mut desk);
+        desk.type_in_form(KeyCode::Char('0').into());
+        let job = desk.pending_check();
+        assert_eq!(job.is_some(), desk.is_checking());
+        let outcome = desk.apply(AnswerCommand::Send);
+        let outcome = match job {
+            Some(job) => desk.checked(&job.run()),
+            None => outcome,
+        };
+        let Outcome::Send(Answer::Result(result)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(result["content"]["age"], 200);
+    }
+
+    #[test]
+    fn typing_on_takes_the_wish_to_send_back() {
+        let mut desk = large();
+        desk.type_in_form(KeyCode::Char('3').into());
+        assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+        desk.type_in_form(KeyCode::Char('3').into());
+        assert_eq!(check(&mut desk), Outcome::Stay);
+        assert!(matches!(desk.apply(AnswerCommand::Send), Outcome::Send(_)));
+    }
+}
