@@ -4,6 +4,7 @@
 //! `cargo bench --bench form -- answers` leaves the forms out.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+#[path = "form/answers.rs"]
 mod answers;
 
 fn main() {

@@ -63,6 +63,8 @@ pub enum Scope {
     FormLine,
     /// Its result.
     Result,
+    /// Its file picker; letters are typed there.
+    Picker,
     /// The answering screen.
     Answer,
     /// The answering screen over a completion.
@@ -102,6 +104,7 @@ impl Scope {
         Self::Form,
         Self::FormLine,
         Self::Result,
+        Self::Picker,
         Self::Answer,
         Self::AnswerSampling,
         Self::AnswerElicitation,
@@ -136,6 +139,7 @@ impl Scope {
             Self::Form => "form",
             Self::FormLine => "form-line",
             Self::Result => "result",
+            Self::Picker => "picker",
             Self::Answer => "answer",
             Self::AnswerSampling => "answer-sampling",
             Self::AnswerElicitation => "answer-elicitation",

@@ -30,6 +30,7 @@ use crate::tui::widget::Doc;
 
 mod again;
 mod feed;
+mod mouse;
 mod work;
 
 /// All call screens.
@@ -168,6 +169,11 @@ impl App {
         ) {
             return false;
         }
+        let picking = matches!(screen.ask, Some(crate::tui::call::ask::Ask::File(_)));
+        if picking && global == Some(Action::Help) && chord.typed().is_none() {
+            self.open_call_help();
+            return true;
+        }
         if screen.ask.is_none() && !letter {
             if global == Some(Action::Help) {
                 self.open_call_help();
@@ -193,17 +199,6 @@ impl App {
         let Some(screen) = self.calls.screen() else { return false };
         let intents = screen.paste(text, now);
         self.mark(Redraw::Now);
-        self.intents(intents, effects);
-        true
-    }
-
-    /// The wheel turned over the open call screen.
-    pub(super) fn call_wheel(&mut self, rows: isize, effects: &mut Vec<Effect>) -> bool {
-        if !self.overlays.is_empty() {
-            return false;
-        }
-        let Some(screen) = self.calls.screen() else { return false };
-        let intents = screen.wheel(rows);
         self.intents(intents, effects);
         true
     }
@@ -339,6 +334,7 @@ impl App {
             (Scope::Form, "in the form"),
             (Scope::FormLine, "on lines that take no text"),
             (Scope::Result, "in the result"),
+            (Scope::Picker, "while a file is picked"),
         ] {
             doc.heading(heading);
             key_lines(&self.keymap, scope, &mut doc);

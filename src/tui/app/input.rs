@@ -7,6 +7,7 @@ use ratatui::layout::Position;
 
 use super::{App, Focus, Redraw};
 use crate::tui::action::Action;
+use crate::tui::call::command::Clicks;
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
 use crate::tui::overlay::Verdict;
@@ -141,8 +142,10 @@ impl App {
             return;
         }
         if self.is_calling() && super::calls::call_area(&layout).contains(at) {
-            if let Gesture::Scroll { delta, .. } = gesture {
-                self.call_wheel(delta, effects);
+            match gesture {
+                Gesture::Scroll { delta, .. } => _ = self.call_wheel(delta, effects),
+                Gesture::Click(at) => self.call_click(at, Clicks::One, effects),
+                Gesture::DoubleClick(at) => self.call_click(at, Clicks::Two, effects),
             }
             return;
         }

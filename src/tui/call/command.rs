@@ -48,4 +48,42 @@ pub enum CallCommand {
     Form(FormCommand),
     /// A command of the result.
     Result(ResultCommand),
+    /// A command of the file picker.
+    Picker(PickerCommand),
+}
+
+/// How often the mouse was pressed at one place, shortly after one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clicks {
+    /// Once.
+    One,
+    /// Twice.
+    Two,
+}
+
+/// What a person wants of the file picker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PickerCommand {
+    /// Into the folder, or takes the file, or goes to the path that is typed.
+    Enter,
+    /// Takes the path of what is selected, a folder too.
+    PickPath,
+    /// Into the folder that is selected.
+    Into,
+    /// To the folder above.
+    Up,
+    /// Rows up (negative) or down.
+    Step(isize),
+    /// Pages up (negative) or down.
+    Page(isize),
+    /// To the first row.
+    Top,
+    /// To the last row.
+    Bottom,
+    /// Lists names that begin with a dot, or leaves them out.
+    Hidden,
+    /// The path or the content of the file.
+    Take,
+    /// Closes it.
+    Close,
 }

@@ -247,7 +247,7 @@ impl CallScreen {
                 };
                 popup(look, title, entries, Some(*at), area, buf);
             }
-            Ask::File(picker) => picker.render(look, area, buf),
+            Ask::File(picker) => picker.render(&self.keymap, look, area, buf),
             Ask::Line(line, text) => {
                 let title = match line {
                     Line::Name => "save under the name",

@@ -1,7 +1,7 @@
 //! The keys of the call screen, as rows for the key table: dispatch, footer, help, `--keys` and the
 //! README are made from it.
 
-use super::command::CallCommand as C;
+use super::command::{CallCommand as C, PickerCommand as P};
 use crate::tui::form::FormCommand as F;
 use crate::tui::result::ResultCommand as R;
 
@@ -16,6 +16,8 @@ pub enum Where {
     FormLine,
     /// In the result.
     Result,
+    /// In the file picker; letters are typed.
+    Picker,
 }
 
 /// One key.
@@ -42,7 +44,7 @@ const fn row(
     KeyRow { place, chord, command, footer, help }
 }
 
-use Where::{Anywhere, Form, FormLine, Result};
+use Where::{Anywhere, Form, FormLine, Picker, Result};
 
 /// Every key of the call screen.
 pub const KEYS: &[KeyRow] = &[
@@ -135,4 +137,24 @@ pub const KEYS: &[KeyRow] = &[
     row(Result, "[", C::Older, "", "The call before"),
     row(Result, "]", C::Newer, "", "The call after"),
     row(Result, "q", C::Switch, "", "Back to the form"),
+    row(Picker, "enter", C::Picker(P::Enter), "picks", "Take the file; into the folder"),
+    row(
+        Picker,
+        "alt-enter",
+        C::Picker(P::PickPath),
+        "the path",
+        "Take the path of what is selected, of a folder too",
+    ),
+    row(Picker, "ctrl-enter", C::Picker(P::PickPath), "", "Take the path of what is selected"),
+    row(Picker, "left", C::Picker(P::Up), "up", "To the folder above"),
+    row(Picker, "right", C::Picker(P::Into), "", "Into the folder"),
+    row(Picker, "alt-.", C::Picker(P::Hidden), "hidden", "List hidden files, or leave them out"),
+    row(Picker, "tab", C::Picker(P::Take), "path or text", "Its path, or the text it holds"),
+    row(Picker, "down", C::Picker(P::Step(1)), "", "Down"),
+    row(Picker, "up", C::Picker(P::Step(-1)), "", "Up"),
+    row(Picker, "pagedown", C::Picker(P::Page(1)), "", "A page down"),
+    row(Picker, "pageup", C::Picker(P::Page(-1)), "", "A page up"),
+    row(Picker, "home", C::Picker(P::Top), "", "To the first"),
+    row(Picker, "end", C::Picker(P::Bottom), "", "To the last"),
+    row(Picker, "esc", C::Picker(P::Close), "closes", "Close it; the field stays as it is"),
 ];

@@ -8,10 +8,13 @@ mod tests;
 use std::ffi::OsString;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf, is_separator};
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
+use ratatui::layout::{Position, Rect};
 
 use super::ask::Ask;
+use super::command::{CallCommand, Clicks, PickerCommand};
 use super::folder::{Entry, EntryKind, Found, LARGEST_FILE, Looked, More};
+use super::keys::Where;
 use super::screen::{CallScreen, Intent};
 use crate::text::SafeText;
 use crate::tui::form::FieldKind;
@@ -138,50 +141,94 @@ impl Picker {
         self.list.reveal(lines.len(), ROWS);
     }
 
-    fn key(&mut self, key: KeyEvent) -> Step {
-        let chord = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+    /// Does what a key of the table means here.
+    fn apply(&mut self, command: PickerCommand) -> Step {
+        use PickerCommand as P;
         self.hurried = false;
         self.left = None;
-        match key.code {
-            KeyCode::Esc => return Step::Close,
+        match command {
+            P::Close => return Step::Close,
+            P::Enter => return self.enter(),
             // Folders are entered by Enter alone; their path may be what the field wants.
-            KeyCode::Enter if chord && self.usual == Take::Path && self.asking.is_none() => {
+            P::PickPath if self.usual != Take::Path || self.asking.is_some() => {
+                return self.enter();
+            }
+            P::PickPath => {
                 if let Some((path, kind)) = self.selected() {
                     return Step::Pick(path, kind);
                 }
             }
-            KeyCode::Enter => return self.enter(),
-            KeyCode::Up => self.step(-1),
-            KeyCode::Down => self.step(1),
-            KeyCode::PageUp => self.step(-(ROWS as isize)),
-            KeyCode::PageDown => self.step(ROWS as isize),
-            KeyCode::Home => self.step(-(self.lines.len() as isize)),
-            KeyCode::End => self.step(self.lines.len() as isize),
-            KeyCode::Left => return self.up(),
-            KeyCode::Backspace if self.filter.text().is_empty() => return self.up(),
-            KeyCode::Right => {
+            P::Up => return self.up(),
+            P::Into => {
                 if let Some((path, EntryKind::Folder)) = self.selected() {
                     return Step::Look(path);
                 }
             }
-            KeyCode::Tab if self.usual == Take::Path => {
+            P::Step(rows) => self.step(rows),
+            P::Page(pages) => self.step(pages * ROWS as isize),
+            P::Top => self.step(-(self.lines.len() as isize)),
+            P::Bottom => self.step(self.lines.len() as isize),
+            P::Take if self.means(command) => {
                 self.said = None;
                 self.take = if self.take == Take::Path { Take::Text } else { Take::Path };
             }
-            KeyCode::Char('.') if chord => {
+            P::Take => {}
+            P::Hidden => {
                 self.hidden = match self.hidden {
                     Hidden::Left => Hidden::Listed,
                     Hidden::Listed => Hidden::Left,
                 };
                 self.search();
             }
-            _ => {
-                self.said = None;
-                self.filter.key(key);
-                self.search();
-            }
         }
         Step::Stay
+    }
+
+    /// Whether a command does something for this field.
+    fn means(&self, command: PickerCommand) -> bool {
+        match command {
+            PickerCommand::Take => self.usual == Take::Path,
+            PickerCommand::PickPath => self.usual == Take::Path && self.take == Take::Path,
+            _ => true,
+        }
+    }
+
+    /// A key that is in no table: it is typed.
+    fn type_key(&mut self, key: KeyEvent) -> Step {
+        (self.hurried, self.left) = (false, None);
+        if key.code == KeyCode::Backspace && self.filter.text().is_empty() {
+            return self.up();
+        }
+        self.said = None;
+        self.filter.key(key);
+        self.search();
+        Step::Stay
+    }
+
+    /// The mouse was pressed: a row is selected; twice, or where it was selected already, it is
+    /// entered or picked. Outside of the picker nothing happens.
+    fn click(&mut self, at: Position, clicks: Clicks, area: Rect) -> Step {
+        let list = draw::list(area);
+        if !list.contains(at) {
+            return Step::Stay;
+        }
+        let row = self.top(list.height) + usize::from(at.y - list.y);
+        if row >= self.lines.len() {
+            return Step::Stay;
+        }
+        let selected = self.list.index() == row;
+        self.select(row);
+        if selected || clicks == Clicks::Two {
+            self.apply(PickerCommand::Enter)
+        } else {
+            Step::Stay
+        }
+    }
+
+    /// First row that is seen: a low terminal shows those around the selected one.
+    fn top(&self, height: u16) -> usize {
+        let at = self.list.index();
+        self.list.top().max((at + 1).saturating_sub(usize::from(height.max(1))))
     }
 
     fn selected(&self) -> Option<(PathBuf, EntryKind)> {
@@ -295,8 +342,25 @@ impl CallScreen {
     }
 
     pub(super) fn key_in_picker(&mut self, mut picker: Box<Picker>, key: KeyEvent) -> Vec<Intent> {
-        let step = picker.key(key);
+        let step = match self.keymap.call(&[Where::Picker], key) {
+            Some(CallCommand::Picker(command)) => picker.apply(command),
+            _ => picker.type_key(key),
+        };
         self.picker_step(picker, step)
+    }
+
+    /// The mouse was pressed at a place of the screen, which is drawn in `area`.
+    pub fn click(&mut self, at: Position, clicks: Clicks, area: Rect) -> Vec<Intent> {
+        match self.ask.take() {
+            Some(Ask::File(mut picker)) => {
+                let step = picker.click(at, clicks, area);
+                self.picker_step(picker, step)
+            }
+            ask => {
+                self.ask = ask;
+                Vec::new()
+            }
+        }
     }
 
     pub(super) fn paste_in_picker(&mut self, text: &str) {

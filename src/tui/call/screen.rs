@@ -258,6 +258,8 @@ impl CallScreen {
                 self.form.apply(command);
                 return self.typed();
             }
+            // Only means something while the picker is open, which takes its keys itself.
+            C::Picker(_) => {}
             C::Result(command) => {
                 let run = self.runs.get_mut(self.shown);
                 let wants = run.and_then(Run::view_mut).and_then(|view| view.apply(command));

@@ -126,8 +126,9 @@ impl CallScreen {
 
     pub(super) fn editor(&self) -> Vec<Intent> {
         if self.form.json().is_some_and(|json| json.focused) {
-            let text = crate::tui::form::json::pretty(self.form.value());
-            return vec![Intent::Edit(text, ".json")];
+            // As it is typed: it may be no value yet.
+            let text = self.form.json().map(|json| json.area.lines().join("\n"));
+            return vec![Intent::Edit(text.unwrap_or_default(), ".json")];
         }
         match self.form.field_for_editor() {
             Some((text, suffix)) => vec![Intent::Edit(text, suffix)],

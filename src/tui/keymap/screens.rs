@@ -9,6 +9,7 @@ use crate::tui::approval::desk::AnswerCommand;
 use crate::tui::approval::keys::{self as answer_keys, Key};
 use crate::tui::approval::roots::RootsCommand;
 use crate::tui::call::CallCommand;
+use crate::tui::call::command::PickerCommand as P;
 use crate::tui::call::keys::{self as call_keys, Where};
 use crate::tui::chord::Chord;
 use crate::tui::form::FormCommand as F;
@@ -46,7 +47,7 @@ impl Meaning {
 
 impl Scope {
     fn is_call(self) -> bool {
-        matches!(self, Self::Call | Self::Form | Self::FormLine | Self::Result)
+        matches!(self, Self::Call | Self::Form | Self::FormLine | Self::Result | Self::Picker)
     }
 
     fn is_answer(self) -> bool {
@@ -66,6 +67,7 @@ impl Scope {
             Where::Form => Self::Form,
             Where::FormLine => Self::FormLine,
             Where::Result => Self::Result,
+            Where::Picker => Self::Picker,
         }
     }
 }
@@ -94,6 +96,25 @@ fn call_id(command: CallCommand) -> &'static str {
         C::Back => "back",
         C::Form(command) => form_id(command),
         C::Result(command) => result_id(command),
+        C::Picker(command) => picker_id(command),
+    }
+}
+
+const fn picker_id(command: P) -> &'static str {
+    match command {
+        P::Enter => "enter",
+        P::PickPath => "pick-path",
+        P::Into => "into",
+        P::Up => "parent",
+        P::Step(rows) if rows < 0 => "up",
+        P::Step(_) => "down",
+        P::Page(pages) if pages < 0 => "page-up",
+        P::Page(_) => "page-down",
+        P::Top => "top",
+        P::Bottom => "bottom",
+        P::Hidden => "hidden",
+        P::Take => "path-or-text",
+        P::Close => "close",
     }
 }
 
@@ -285,6 +306,17 @@ impl Keymap {
     pub fn call_footer(&self, places: &[Where]) -> Vec<(String, &'static str)> {
         let scopes: Vec<Scope> = places.iter().copied().map(Scope::of).collect();
         self.labels(&scopes)
+    }
+
+    /// Keys, words and meanings for the footer of a place of the call screen.
+    pub fn call_labels(&self, place: Where) -> Vec<(String, &'static str, CallCommand)> {
+        let scope = Scope::of(place);
+        let rows = self.listed.iter().filter(|row| row.scope == scope && row.footer > 0);
+        rows.filter_map(|row| match row.meaning {
+            Meaning::Call(command) => Some((row.chords.first()?.to_string(), row.label, command)),
+            _ => None,
+        })
+        .collect()
     }
 
     /// Keys and words for the footer of these scopes, in the order of the table.

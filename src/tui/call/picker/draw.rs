@@ -6,22 +6,38 @@ use ratatui::widgets::{Clear, Widget};
 
 use super::{Hidden, LARGEST_FILE, Line, MAIN_SEPARATOR, More, Picker, ROWS, Take};
 use crate::text::SafeText;
+use crate::tui::call::CallCommand;
 use crate::tui::call::folder::{EntryKind, MOST_ENTRIES};
+use crate::tui::call::keys::Where;
 use crate::tui::form::draw::{Look, put};
+use crate::tui::keymap::Keymap;
 
 /// Rows around the list: title, folder, typed text; what is said, keys.
 const AROUND: u16 = 5;
 
+/// The region of the picker over `area`.
+fn frame(area: Rect) -> Rect {
+    let width = 84.min(area.width);
+    let height = (ROWS as u16 + AROUND).min(area.height);
+    let x = area.x + (area.width - width) / 2;
+    Rect { x, y: area.y + (area.height - height) / 3, width, height }
+}
+
+/// The region of its list.
+pub(super) fn list(area: Rect) -> Rect {
+    let outer = frame(area);
+    let height = outer.height.saturating_sub(AROUND);
+    Rect { x: outer.x + 1, y: outer.y + 3, width: outer.width.saturating_sub(2), height }
+}
+
 impl Picker {
-    /// Draws it over `area`.
-    pub fn render(&self, look: &Look, area: Rect, buf: &mut Buffer) {
-        let width = 84.min(area.width);
-        let height = (ROWS as u16 + AROUND).min(area.height);
-        let x = area.x + (area.width - width) / 2;
-        let outer = Rect { x, y: area.y + (area.height - height) / 3, width, height };
+    /// Draws it over `area`; its keys are those of `keymap`.
+    pub fn render(&self, keymap: &Keymap, look: &Look, area: Rect, buf: &mut Buffer) {
+        let outer = frame(area);
+        let height = outer.height;
         Clear.render(outer, buf);
         buf.set_style(outer, look.input);
-        let inner = Rect { x: x + 1, width: width.saturating_sub(2), ..outer };
+        let inner = Rect { x: outer.x + 1, width: outer.width.saturating_sub(2), ..outer };
         let title = match self.take {
             Take::Path => "pick a path for this field",
             Take::Text => "pick a file whose text fills this field, up to 4 MiB",
@@ -34,19 +50,26 @@ impl Picker {
         put(buf, inner.x, inner.y + 1, inner.width, &self.place(inner.width), look.muted);
         let typed = Rect { y: inner.y + 2, height: 1, ..inner };
         self.filter.render(typed, buf, look.text);
-        let list = Rect { y: inner.y + 3, height: height - AROUND, ..inner };
+        let list = list(area);
         self.draw_list(look, list, buf);
         let (said, style) = self.remark(look);
         put(buf, inner.x, list.bottom(), inner.width, &said, style);
-        let keys = match self.usual {
-            Take::Path if self.take == Take::Path => {
-                "enter picks  alt-enter a folder  ← up  alt-. hidden  tab takes the text  esc"
+        self.draw_keys(keymap, look, Rect { y: list.bottom() + 1, height: 1, ..inner }, buf);
+    }
+
+    fn draw_keys(&self, keymap: &Keymap, look: &Look, area: Rect, buf: &mut Buffer) {
+        let mut x = area.x;
+        for (key, word, command) in keymap.call_labels(Where::Picker) {
+            if matches!(command, CallCommand::Picker(command) if !self.means(command)) {
+                continue;
             }
-            Take::Path => "enter picks  ← up  alt-. hidden  tab takes the path  esc",
-            _ => "enter picks  ← up  alt-. hidden  ~/ or / types a path  esc",
-        };
-        let keys = if look.ascii { keys.replace('←', "left") } else { keys.to_owned() };
-        put(buf, inner.x, list.bottom() + 1, inner.width, &keys, look.faint);
+            let room = area.right().saturating_sub(x);
+            if usize::from(room) < key.len() + word.len() + 1 {
+                break;
+            }
+            x = put(buf, x, area.y, room, &SafeText::line(&key), look.accent);
+            x = put(buf, x, area.y, area.right() - x, &format!(" {word}  "), look.faint);
+        }
     }
 
     /// The folder, its end where it is too long.
@@ -62,9 +85,7 @@ impl Picker {
 
     fn draw_list(&self, look: &Look, area: Rect, buf: &mut Buffer) {
         let rows = usize::from(area.height);
-        // The list counts on all its rows; a low terminal shows those around the selected one.
-        let at = self.list.index();
-        let top = self.list.top().max((at + 1).saturating_sub(rows.max(1)));
+        let (at, top) = (self.list.index(), self.top(area.height));
         for (row, line) in self.lines.iter().enumerate().skip(top).take(rows) {
             let y = area.y + (row - top) as u16;
             let (name, note, faint) = match line {

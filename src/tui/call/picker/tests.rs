@@ -302,3 +302,65 @@ fn sizes_are_said_in_one_unit() {
     let sizes = [0, 1023, 1024, 4 << 20, u64::MAX].map(super::draw::size);
     assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "4.0 MiB", "16.0 EiB"]);
 }
+
+#[test]
+fn the_mouse_selects_and_the_second_press_enters_or_picks() {
+    use crate::tui::call::command::Clicks;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("inner")).unwrap();
+    std::fs::write(dir.path().join("inner/note.txt"), "hi").unwrap();
+    std::fs::write(dir.path().join("z.txt"), "").unwrap();
+    let mut screen = text();
+    open_at(&mut screen, dir.path());
+    let area = Rect::new(0, 0, 80, 24);
+    let drawn = |screen: &CallScreen| {
+        let mut buf = Buffer::empty(area);
+        screen.render(&Look::default(), Timestamp(1), area, &mut buf);
+        let line = |y: u16| (0..80).map(|x| buf[(x, y)].symbol()).collect::<String>();
+        (0..24).map(line).collect::<Vec<_>>()
+    };
+    let at = |screen: &CallScreen, word: &str| {
+        let row = drawn(screen).iter().position(|line| line.contains(word)).expect(word);
+        ratatui::layout::Position::new(5, row as u16)
+    };
+    let press = |screen: &mut CallScreen, place, clicks| {
+        let intents = screen.click(place, clicks, area);
+        answer(screen, intents)
+    };
+    let place = at(&screen, "z.txt");
+    press(&mut screen, place, Clicks::One);
+    assert!(screen.ask.is_some(), "only selected");
+    let place = at(&screen, "inner/");
+    press(&mut screen, place, Clicks::Two);
+    let place = at(&screen, "note.txt");
+    press(&mut screen, ratatui::layout::Position::new(5, 23), Clicks::Two);
+    assert!(screen.ask.is_some(), "nothing is there");
+    // The first file is selected already.
+    press(&mut screen, place, Clicks::One);
+    assert!(screen.ask.is_none());
+    let path = dir.path().canonicalize().unwrap().join("inner/note.txt");
+    assert_eq!(screen.form.arguments(), json!({"x": path.to_str().unwrap()}));
+}
+
+#[test]
+fn its_keys_are_those_of_the_table_and_a_person_may_change_them() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("inner")).unwrap();
+    let mut screen = text();
+    let keymap =
+        crate::tui::keymap::Keymap::with_user("[picker]\nf4 = \"parent\"\nleft = \"none\"");
+    screen.keymap = Arc::new(keymap.unwrap());
+    open_at(&mut screen, &dir.path().join("inner"));
+    let here = |screen: &CallScreen| {
+        let area = Rect::new(0, 0, 100, 24);
+        let mut buf = Buffer::empty(area);
+        screen.render(&Look::default(), Timestamp(1), area, &mut buf);
+        let line = |y: u16| (0..100).map(|x| buf[(x, y)].symbol()).collect::<String>();
+        (0..24).map(|y| line(y) + "\n").collect::<String>()
+    };
+    assert!(here(&screen).contains("f4 up"), "{}", here(&screen));
+    press(&mut screen, KeyCode::Left);
+    assert!(!here(&screen).contains("inner/"), "{}", here(&screen));
+    press(&mut screen, KeyCode::F(4));
+    assert!(here(&screen).contains("inner/"), "{}", here(&screen));
+}

@@ -1,0 +1,38 @@
+//! The mouse on an open call screen.
+
+use ratatui::layout::Position;
+
+use super::call_area;
+use crate::tui::app::App;
+use crate::tui::call::command::Clicks;
+use crate::tui::effect::Effect;
+
+impl App {
+    /// The wheel turned over the open call screen.
+    pub(in crate::tui::app) fn call_wheel(
+        &mut self,
+        rows: isize,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        if !self.overlays.is_empty() {
+            return false;
+        }
+        let Some(screen) = self.calls.screen() else { return false };
+        let intents = screen.wheel(rows);
+        self.intents(intents, effects);
+        true
+    }
+
+    /// The mouse was pressed on the open call screen.
+    pub(in crate::tui::app) fn call_click(
+        &mut self,
+        at: Position,
+        clicks: Clicks,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(area) = self.layout().map(|layout| call_area(&layout)) else { return };
+        let Some(screen) = self.calls.screen() else { return };
+        let intents = screen.click(at, clicks, area);
+        self.intents(intents, effects);
+    }
+}
