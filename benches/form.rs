@@ -3,6 +3,7 @@
 //! the most memory the program took over the size of the answer. `cargo bench --bench form`;
 //! `cargo bench --bench form -- answers` leaves the forms out.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::unwrap_used, reason = "a bench that cannot go on should say where")]
 
 #[path = "form/answers.rs"]
 mod answers;

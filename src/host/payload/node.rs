@@ -86,7 +86,10 @@ impl<'a> Node<'a> {
 
     /// Whether it has no children.
     pub fn is_empty(self) -> bool {
-        self.len() == 0
+        match self {
+            Self::Tree(_) => self.len() == 0,
+            Self::Text(..) => self.members(0).next().is_none(),
+        }
     }
 
     /// Its children in order, from number `from` on. Reaching the first costs next to nothing,
@@ -229,8 +232,7 @@ impl Sampling {
         }
         let mut items = Vec::new();
         let mut map = Map::new();
-        let mut taken = 0;
-        for (key, item) in node.members(0) {
+        for (taken, (key, item)) in node.members(0).enumerate() {
             if self.left == 0 {
                 self.stop(node.len(), taken);
                 break;
@@ -248,7 +250,6 @@ impl Sampling {
                 Some(key) => drop(map.insert(key.into_owned(), value)),
                 None => items.push(value),
             }
-            taken += 1;
         }
         if node.is_object() { Value::Object(map) } else { Value::Array(items) }
     }

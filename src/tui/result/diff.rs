@@ -181,7 +181,8 @@ impl Readable {
         }
         match value.as_str() {
             Some(text) if text.len() > room => {
-                self.text.push_str(&text[..text.floor_char_boundary(room)]);
+                let end = (0..=room).rev().find(|end| text.is_char_boundary(*end));
+                self.text.push_str(&text[..end.unwrap_or(0)]);
                 self.cut = true;
             }
             Some(text) => self.text.push_str(&text),

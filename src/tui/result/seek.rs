@@ -1,6 +1,8 @@
 //! Searching a value for the next key or scalar that holds some text: by walking a tree, by looking
 //! through the bytes of a text. Pure.
 
+use std::fmt::Write as _;
+
 use regex::Regex;
 
 use super::tree::Path;
@@ -40,16 +42,14 @@ fn pattern(needle: &str) -> Option<Regex> {
         }
         let written = serde_json::Value::from(character.to_string()).to_string();
         let short = regex::escape(&written[1..written.len() - 1]);
-        let units: String = character
-            .encode_utf16(&mut [0; 2])
-            .iter()
-            .map(|unit| format!("\\\\u{unit:04x}"))
-            .collect();
+        let mut units = String::new();
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            let _ = write!(units, "\\\\u{unit:04x}");
+        }
         let slash = if character == '/' { "|\\\\/" } else { "" };
         // A quotation mark or a backslash never stands for itself.
-        let alone =
-            if matches!(character, '"' | '\\') { String::new() } else { format!("{plain}|") };
-        pattern.push_str(&format!("(?:{alone}{short}|{units}{slash})"));
+        let alone = if matches!(character, '"' | '\\') { "" } else { &format!("{plain}|") };
+        let _ = write!(pattern, "(?:{alone}{short}|{units}{slash})");
     }
     regex::RegexBuilder::new(&pattern).case_insensitive(true).size_limit(1 << 20).build().ok()
 }

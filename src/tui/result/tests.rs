@@ -279,6 +279,7 @@ fn as_text(value: &Value) -> Payload {
 
 #[test]
 fn a_result_kept_as_text_is_drawn_copied_and_saved_like_any_other() {
+    use ResultCommand as C;
     let value = json!({
         "content": [
             {"type": "text", "text": "some\n\"text\""},
@@ -289,7 +290,6 @@ fn a_result_kept_as_text_is_drawn_copied_and_saved_like_any_other() {
         "structuredContent": {"items": [{"id": 1, "name": "é"}, {"id": 2}]},
     });
     let (mut tree, mut text) = (view(value.clone()), ResultView::new(as_text(&value), Vec::new()));
-    use ResultCommand as C;
     for command in [
         C::Scroll(1),
         C::NextBlock,

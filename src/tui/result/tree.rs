@@ -57,7 +57,7 @@ pub enum Key<'a> {
     Index(usize),
 }
 
-fn keyed<'a>(index: usize, (name, value): Member<'a>) -> (Key<'a>, Node<'a>) {
+fn keyed(index: usize, (name, value): Member<'_>) -> (Key<'_>, Node<'_>) {
     (name.map_or(Key::Index(index), Key::Name), value)
 }
 
@@ -175,7 +175,7 @@ impl Tree {
 
     /// Puts the cursor on a place, unfolding what is above it.
     pub fn reveal(&mut self, value: Node<'_>, path: &[usize]) {
-        if self.open.is_none() && value.len() > 0 {
+        if self.open.is_none() && !value.is_empty() {
             self.open = Some(Open { children: value.len(), open: BTreeMap::new() });
         }
         for depth in 1..path.len() {
@@ -271,7 +271,7 @@ impl<'v> Walk<'v, '_> {
         if self.skip > 0 {
             self.skip -= 1;
         } else {
-            let fold = (value.len() > 0).then_some(open.is_some());
+            let fold = (!value.is_empty()).then_some(open.is_some());
             self.out.push(TreeRow { depth, key, value, open: fold });
         }
         let Some(open) = open else { return };

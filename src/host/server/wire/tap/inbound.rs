@@ -95,7 +95,7 @@ impl Tap {
         match parsed.value {
             Value::Array(items) => self.batch(&line[..parsed.used], items, &notes, out),
             value => {
-                self.value(value, Source { raw: &line[..parsed.used], notes, large: None }, out)
+                self.value(value, Source { raw: &line[..parsed.used], notes, large: None }, out);
             }
         }
         if rest.first() == Some(&b'{') {
