@@ -85,7 +85,7 @@ pub fn all() {
         println!("  one page, drawn: goal 16 ms{:>26.3} ms", scroll / 1e3);
         println!("  a search through all of it{:>27.1} ms", search / 1e3);
         println!("  peak memory over payload: goal 4{:>21.2}", peak / payload);
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        print!("{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mcpdeck::host::{CallOptions, Host, ServerState};
-use serde_json::{Value, json};
+use mcpdeck::host::{CallOptions, Host, Payload, ServerState};
+use serde_json::json;
 
 use crate::books::{Books, Ended};
 use crate::deck::{NAMES, SERVERS, TOOLS, config, name};
@@ -97,7 +97,7 @@ async fn caller(host: Host, mut random: fastrand::Rng, turns: Turns, books: Arc<
     }
 }
 
-fn how(result: Option<Arc<Value>>, number: u64) -> Ended {
+fn how(result: Option<Payload>, number: u64) -> Ended {
     let Some(result) = result else { return Ended::Refused };
     let said = result["content"][0]["text"].as_str().and_then(|text| text.parse().ok());
     if said == Some(number) { Ended::Answered } else { Ended::Wrong }
