@@ -243,6 +243,22 @@ fn list_and_refusals_tell_what_a_tool_takes() {
 }
 
 #[test]
+fn what_is_wrong_is_told_in_words_of_this_command_line() {
+    let bench = bench();
+    let help = |args: &[&str]| {
+        let done = run(&bench, &[args, &["--json"]].concat());
+        done.json()["error"]["help"].as_str().expect("help").to_owned()
+    };
+    assert!(help(&["call", "calc.add", "a=1"]).contains("--force"));
+    assert!(help(&["prompt", "calc.greet"]).contains("who=TEXT"));
+    // A misspelt server is told, and not only the one that happens to be down.
+    let done = run(&bench, &["call", "cacl.add", "a=1", "b=2"]);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(done.stderr.contains("no server offers `cacl.add`"), "{done:?}");
+    assert!(done.stderr.contains("down cannot be asked"), "{done:?}");
+}
+
+#[test]
 fn a_command_starts_only_the_server_it_needs() {
     let bench = bench();
     assert_eq!(run(&bench, &["list", "calc"]).code, Some(0));

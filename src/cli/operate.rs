@@ -154,7 +154,7 @@ async fn call_on(
         .iter()
         .flat_map(|(server, all)| all.tools.iter().map(move |tool| (server, &tool.name)))
         .collect();
-    let found = found(host, again, naming::resolve(name, names.iter().copied()))?;
+    let found = found((host, again), name, naming::resolve(name, names.iter().copied()))?;
     let schema = offers
         .iter()
         .filter(|(server, _)| *server == found.server)
@@ -177,17 +177,22 @@ async fn call_on(
     })
 }
 
-/// A name that nobody has may belong to a server that did not start; then that is what is told.
+/// A name that nobody has may belong to a server that did not start; then that is told with it.
 fn found(
-    host: &Host,
-    again: Again<'_>,
+    (host, again): (&Host, Again<'_>),
+    name: &str,
     resolved: Result<Resolved, Error>,
 ) -> Result<Resolved, Error> {
     resolved.map_err(|error| {
         if error.code != ErrorCode::ToolNotFound {
             return error;
         }
-        deck::unready(&host.view().borrow(), again).unwrap_or(error)
+        let Some(mut down) = deck::unready(&host.view().borrow(), again) else { return error };
+        let server = down.server.as_ref().map_or("", ServerName::as_str);
+        if !name.starts_with(server) {
+            down.message = format!("{error}, and {server} cannot be asked: {}", down.message);
+        }
+        down
     })
 }
 
@@ -284,7 +289,7 @@ async fn prompt_on(
         .iter()
         .flat_map(|(server, all)| all.prompts.iter().map(move |prompt| (server, &prompt.name)))
         .collect();
-    let found = found(host, again, naming::resolve(name, names.iter().copied()))?;
+    let found = found((host, again), name, naming::resolve(name, names.iter().copied()))?;
     let prompt = offers
         .iter()
         .filter(|(server, _)| *server == found.server)
@@ -308,7 +313,9 @@ async fn prompt_on(
         .collect();
     if !missing.is_empty() {
         let message = format!("the prompt needs {}", missing.join(", "));
-        return Err(invalid(message).server(&found.server));
+        let words: Vec<String> = missing.iter().map(|name| format!("{name}=TEXT")).collect();
+        let help = format!("write {}", words.join(" "));
+        return Err(invalid(message).server(&found.server).help(help));
     }
     let options = CallOptions { server: Some(found.server.clone()), ..options };
     host.get_prompt(&naming::canonical(&found.server, &found.name), arguments, options).await

@@ -8,7 +8,7 @@ use crate::check::rule::finding;
 use crate::check::rules::{hidden, instructions, urls};
 use crate::check::subject::brief;
 
-/// Differences of one entry that are named; a rewritten schema would fill the report.
+/// Findings about one entry that are listed; a rewritten schema would fill the report.
 const MOST: usize = 20;
 
 /// One field that differs.
@@ -22,14 +22,14 @@ struct Change<'a> {
 pub(super) fn compare(place: &str, before: &Value, after: &Value, findings: &mut Vec<Finding>) {
     let mut changes = Vec::new();
     differ(before, after, &mut String::new(), &mut changes);
-    let more = changes.len().saturating_sub(MOST);
-    let mut own: Vec<Finding> = changes.iter().map(|change| weigh(place, change)).collect();
+    let mut own: Vec<Finding> = changes.iter().flat_map(|change| weigh(place, change)).collect();
     own.sort_by(Finding::order);
+    let more = own.len().saturating_sub(MOST);
     own.truncate(MOST);
     if more > 0
         && let Some(last) = own.last_mut()
     {
-        let _ = write!(last.message, " (and {more} more fields)");
+        let _ = write!(last.message, " (and {more} more changes)");
     }
     findings.append(&mut own);
 }
@@ -61,7 +61,9 @@ fn differ<'a>(
     }
 }
 
-fn weigh(place: &str, change: &Change<'_>) -> Finding {
+/// What a change is, once for every reason to look at it: a rule that is allowed or lowered must
+/// not hide another.
+fn weigh(place: &str, change: &Change<'_>) -> Vec<Finding> {
     let at = if change.pointer.is_empty() {
         place.to_owned()
     } else {
@@ -70,27 +72,31 @@ fn weigh(place: &str, change: &Change<'_>) -> Finding {
     let told = |rule: &'static str, extra: &str| {
         finding(rule, at.clone(), format!("{}{extra}", describe(change)))
     };
+    let mut found = Vec::new();
     let (old, new) = (texts(change.before), texts(change.after));
     let fresh = hidden(&new);
     let known = hidden(&old);
     if !fresh.control.is_subset(&known.control) || !fresh.invisible.is_subset(&known.invisible) {
-        return told("lock/hidden-characters", "; the new text hides characters");
+        found.push(told("lock/hidden-characters", "; the new text hides characters"));
     }
     let known = instructions(&old);
     let fresh = instructions(&new);
     if let Some((words, why)) = fresh.iter().find(|(_, why)| !known.iter().any(|(_, k)| k == why)) {
-        return told("lock/instruction", &format!("; the new text {why}: “{}”", brief(words, 80)));
+        let extra = format!("; the new text {why}: “{}”", brief(words, 80));
+        found.push(told("lock/instruction", &extra));
     }
     if let Some(url) = urls(&new).difference(&urls(&old)).next() {
-        return told("lock/new-url", &format!("; new address {}", brief(url, 80)));
+        found.push(told("lock/new-url", &format!("; new address {}", brief(url, 80))));
     }
     if change.pointer.starts_with("/annotations/") && change.pointer.ends_with("Hint") {
-        return told("lock/hint-flipped", "");
+        found.push(told("lock/hint-flipped", ""));
+    } else if let Some(how) = loosened(change) {
+        found.push(told("lock/schema-loosened", &format!("; {how}")));
     }
-    if let Some(how) = loosened(change) {
-        return told("lock/schema-loosened", &format!("; {how}"));
+    if found.is_empty() {
+        found.push(told("lock/changed", ""));
     }
-    told("lock/changed", "")
+    found
 }
 
 fn describe(change: &Change<'_>) -> String {
