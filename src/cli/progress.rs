@@ -87,7 +87,8 @@ fn describe(view: &HostView, elapsed: Duration) -> String {
 
 fn farewell(view: &HostView) -> String {
     let open = view.servers.values().filter(|server| is_alive(server)).count();
-    format!("interrupted: stopping {open} servers; Ctrl-C again ends them at once")
+    let (servers, them) = if open == 1 { ("server", "it") } else { ("servers", "them") };
+    format!("interrupted: stopping {open} {servers}; Ctrl-C again ends {them} at once")
 }
 
 fn is_alive(server: &ServerView) -> bool {

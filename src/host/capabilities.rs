@@ -200,6 +200,16 @@ pub struct RejectedEntry {
     pub raw: Arc<Value>,
 }
 
+/// How the reason ends for an entry whose name stands in its list already.
+const REPEATED: &str = "is listed twice; the first one counts";
+
+impl RejectedEntry {
+    /// Whether nothing is wrong with it but that its name was taken.
+    pub fn is_repeated(&self) -> bool {
+        self.reason.ends_with(REPEATED)
+    }
+}
+
 /// How a list changed since it was fetched before (requirement K3).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListChanges {

@@ -70,6 +70,9 @@ fn start(subject: &Subject) -> Option<Finding> {
             "start/failed"
         };
     let mut found = finding(rule, "", brief(reason, 600));
+    if rule == "start/failed" && reason.starts_with("cannot connect") {
+        found.help = String::from("start the server, or correct `url` in its entry");
+    }
     if let Some(exit) = subject.exit.as_ref().filter(|_| rule == "start/exited")
         && !found.message.contains(&exit.describe())
     {
@@ -148,7 +151,8 @@ const fn rule_of(kind: FindingKind) -> Option<&'static str> {
 }
 
 fn lists(subject: &Subject, findings: &mut Vec<Finding>) {
-    for entry in &subject.rejected {
+    // A name that is taken is told by `name/duplicate`.
+    for entry in subject.rejected.iter().filter(|entry| !entry.is_repeated()) {
         let name = entry.raw.get("name").or_else(|| entry.raw.get("uri")).and_then(Value::as_str);
         let named = name.map(|n| format!(" `{}`", brief(n, 60))).unwrap_or_default();
         let place = format!("{}/{}", entry.list.key(), entry.index);

@@ -69,7 +69,7 @@ impl Taken {
                     entries.push(Arc::new(entry));
                     continue;
                 }
-                Ok((key, _)) => format!("`{key}` is listed twice; the first one counts"),
+                Ok((key, _)) => format!("`{key}` {}", super::REPEATED),
                 Err(reason) => reason,
             };
             self.rejected.push(RejectedEntry {
