@@ -24,7 +24,6 @@ mod target;
 mod told;
 mod trust;
 mod values;
-mod word;
 
 use clap::Parser;
 
@@ -37,26 +36,18 @@ pub fn main() -> std::process::ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && !std::env::args_os().any(|a| a == "--") => {
-            match target::without_dashes(std::env::args_os().filter_map(|a| a.into_string().ok())) {
+            match target::mistaken(std::env::args_os().filter_map(|a| a.into_string().ok())) {
                 Some(message) => _ = output::refuse(&message),
                 None => _ = error.print(),
             }
             return Exit::Usage.into();
         }
         Err(error) => {
-            let typed: Vec<String> =
-                std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-            if let Some(astray) = word::astray(&typed).filter(|_| error.use_stderr()) {
-                return output::refuse(&word::unknown(astray)).into();
-            }
             // `--help | head` closes the pipe early; that is no failure.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok }.into();
         }
     };
-    if let Some(word) = cli.url.as_deref().filter(|url| !url.contains("://")) {
-        return output::refuse(&word::unknown(word)).into();
-    }
     // Servers own their standard streams and start in a moment: no logging of ours for them.
     let cli = match serve(cli) {
         Ok(code) => return code,

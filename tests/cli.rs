@@ -114,13 +114,12 @@ fn a_word_that_is_no_command_is_refused_with_what_was_meant() {
         (&["check", "--format", "json"], "did you mean `mcpdeck --check`?"),
         (&["--check", "chekc"], "did you mean `mcpdeck --check`?"),
         (&["lsit", "--json"], "did you mean `mcpdeck list`?"),
-        (&["team.json"], "`mcpdeck --config team.json`"),
         (&["xyzzy"], "see `mcpdeck --help`"),
     ] {
         let assert = mcpdeck(args).code(2);
         let output = assert.get_output();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(text.contains("is neither a command nor a URL"), "{args:?}: {text}");
+        assert!(text.contains("is no command, file or URL"), "{args:?}: {text}");
         assert!(text.contains(wanted), "{args:?}: {text}");
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(output.stdout.is_empty());

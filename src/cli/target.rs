@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 
 use super::args::Cli;
 
@@ -28,13 +28,23 @@ const RUNNERS: [&str; 13] = [
     "podman", "tsx",
 ];
 
-/// Words for what is an option here.
-const OPTIONS: [(&str, &str); 5] = [
+/// Words for what is an option here, or has another name elsewhere.
+const OPTIONS: [(&str, &str); 15] = [
     ("check", "mcpdeck --check"),
+    ("validate", "mcpdeck --check"),
+    ("verify", "mcpdeck --check"),
+    ("lint", "mcpdeck --check"),
     ("test", "mcpdeck --check"),
+    ("lock", "mcpdeck --check --lock"),
+    ("init", "mcpdeck --check --init"),
     ("demo", "mcpdeck --demo"),
     ("version", "mcpdeck --version"),
     ("keys", "mcpdeck --keys"),
+    ("tools", "mcpdeck list --only tools"),
+    ("prompts", "mcpdeck list --only prompts"),
+    ("resources", "mcpdeck list --only resources"),
+    ("ls", "mcpdeck list"),
+    ("ps", "mcpdeck status"),
 ];
 
 fn meant(word: &str) -> String {
@@ -48,33 +58,65 @@ fn meant(word: &str) -> String {
     if host == "localhost" || host.parse::<std::net::Ipv4Addr>().is_ok() {
         return format!("an address begins with its scheme: `mcpdeck http://{word}`");
     }
-    let command = Cli::command();
-    let verbs = command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
-    let all = verbs.map(|verb| (verb, format!("mcpdeck {verb}")));
-    let near = all
-        .chain(OPTIONS.map(|(name, option)| (name, option.to_owned())))
-        .map(|(name, line)| (strsim::jaro_winkler(word, name), line))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.7);
-    match near {
-        Some((_, line)) => format!("did you mean `{line}`?"),
-        None => "see `mcpdeck --help`".to_owned(),
+    match &similar(word)[..] {
+        [] => "see `mcpdeck --help`".to_owned(),
+        [line] => format!("did you mean `{line}`?"),
+        [others @ .., last] => {
+            format!("did you mean `{}` or `{last}`?", others.join("`, `"))
+        }
     }
 }
 
-/// What to say of arguments that begin with a program, where the two dashes are missing.
-pub fn without_dashes(args: impl Iterator<Item = String>) -> Option<String> {
+/// How alike two words must be, from 0 to 1, before one is offered for the other.
+const ALIKE: f64 = 0.75;
+/// Words this much less alike than the best are offered beside it.
+const TIED: f64 = 0.02;
+
+/// The lines that were meant perhaps, the likeliest first.
+fn similar(word: &str) -> Vec<String> {
+    let command = Cli::command();
+    let verbs = command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
+    let wanted = word.to_lowercase();
+    let mut near: Vec<(f64, String)> = verbs
+        .map(|verb| (verb, format!("mcpdeck {verb}")))
+        .chain(OPTIONS.map(|(name, line)| (name, line.to_owned())))
+        .map(|(name, line)| (strsim::jaro_winkler(&wanted, name), line))
+        .filter(|(score, _)| *score >= ALIKE)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let best = near.first().map_or(0.0, |(score, _)| *score);
+    let mut lines: Vec<String> = Vec::new();
+    for (_, line) in near.into_iter().take_while(|(score, _)| best - score <= TIED) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    // A word that is spelt right has one meaning.
+    lines.truncate(if best >= 1.0 { 1 } else { 3 });
+    lines
+}
+
+/// What to say of arguments that are not understood because of their first word: a program, where
+/// the two dashes are missing, or a word that is no command.
+pub fn mistaken(args: impl Iterator<Item = String>) -> Option<String> {
     let args: Vec<String> = args.skip(1).collect();
-    let (first, rest) = args.split_first()?;
-    let line = RUNNERS.contains(&first.as_str()) && !rest.iter().any(|word| word == "--");
-    let words = || args.iter().map(|word| crate::text::shell::quoted(word)).collect::<Vec<_>>();
-    line.then(|| format!("a command goes after two dashes: mcpdeck -- {}", words().join(" ")))
+    let first = args.first()?.as_str();
+    if RUNNERS.contains(&first) {
+        let words: Vec<_> = args.iter().map(|word| crate::text::shell::quoted(word)).collect();
+        return Some(format!("a command goes after two dashes: mcpdeck -- {}", words.join(" ")));
+    }
+    let command = Cli::command();
+    let known = first == "help" || command.get_subcommands().any(|verb| verb.get_name() == first);
+    if known || first.is_empty() || first.starts_with('-') {
+        return None;
+    }
+    let mut alone = Cli::try_parse_from(["mcpdeck", first]).ok()?;
+    settle(&mut alone).err()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
 
     fn settled(word: &str) -> Result<Cli, String> {
         let mut cli = Cli::try_parse_from(["mcpdeck", word]).expect("one word is valid");
@@ -96,7 +138,13 @@ mod tests {
         for (word, part) in [
             ("lst", "did you mean `mcpdeck list`?"),
             ("check", "did you mean `mcpdeck --check`?"),
-            ("chek", "did you mean `mcpdeck --check`?"),
+            ("chekc", "did you mean `mcpdeck --check`?"),
+            ("Check", "did you mean `mcpdeck --check`?"),
+            ("validate", "did you mean `mcpdeck --check`?"),
+            ("statsu", "did you mean `mcpdeck status`?"),
+            ("promt", "did you mean `mcpdeck prompt`?"),
+            ("shcema", "did you mean `mcpdeck schema`?"),
+            ("tools", "did you mean `mcpdeck list --only tools`?"),
             ("localhost:3000/mcp", "`mcpdeck http://localhost:3000/mcp`"),
             ("npx", "`mcpdeck -- npx ...`"),
             ("src", "it is a folder"),
@@ -106,8 +154,19 @@ mod tests {
             assert!(message.contains(part), "{message}");
         }
         let args = ["mcpdeck", "npx", "-y", "a b"].map(str::to_owned);
-        let told = without_dashes(args.into_iter()).expect("a program");
+        let told = mistaken(args.into_iter()).expect("a program");
         assert!(told.ends_with("mcpdeck -- npx -y 'a b'"), "{told}");
-        assert_eq!(without_dashes(["mcpdeck", "--chekc"].map(str::to_owned).into_iter()), None);
+    }
+
+    #[test]
+    fn only_a_first_word_that_nothing_knows_is_the_mistake() {
+        let told = |words: &[&str]| {
+            mistaken([&["mcpdeck"], words].concat().into_iter().map(str::to_owned))
+        };
+        let check = told(&["check", "mcp.json"]).expect("no command");
+        assert!(check.contains("did you mean `mcpdeck --check`?"), "{check}");
+        for words in [&["call", "x", "--bad"][..], &["--chek"], &["http://a/mcp", "x"], &["help"]] {
+            assert_eq!(told(words), None, "{words:?}");
+        }
     }
 }
