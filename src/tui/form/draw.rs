@@ -336,7 +336,7 @@ fn draw_json(
 fn draw_popup(popup: &Popup, look: &Look, area: Rect, buf: &mut Buffer) {
     let narrowed = popup.narrowed();
     let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10) as u16;
-    let width = (widest + 8).clamp(24, 60).min(area.width);
+    let width = (widest + 8).clamp(28, 60).min(area.width);
     let height = (narrowed.len() as u16 + 2).clamp(3, 14).min(area.height);
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height - height) / 2;

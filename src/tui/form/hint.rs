@@ -70,6 +70,13 @@ pub(super) fn shown(
     }
 }
 
+/// A value of a choice by the name the schema gives it, or as it is.
+fn named(field: &Field, options: &[Value], value: &Value) -> String {
+    let at = options.iter().position(|option| option == value);
+    let name = at.and_then(|index| field.option_name(index, value));
+    name.map_or_else(|| plain(value), str::to_owned)
+}
+
 fn field_text(field: &Field, value: Option<&Value>, look: &Look) -> (String, Style) {
     let Some(value) = value else {
         let hint = placeholder(field);
@@ -79,13 +86,10 @@ fn field_text(field: &Field, value: Option<&Value>, look: &Look) -> (String, Sty
     };
     match (&field.kind, value) {
         (_, Value::Null) => ("null".to_owned(), look.json_literal),
-        (FieldKind::Choice(options), value) => {
-            let at = options.iter().position(|o| o == value);
-            let name = at.and_then(|i| field.option_name(i, value));
-            (name.map_or_else(|| plain(value), str::to_owned), look.text)
-        }
-        (FieldKind::MultiChoice(_), Value::Array(items)) if !items.is_empty() => {
-            (items.iter().map(plain).collect::<Vec<_>>().join(", "), look.text)
+        (FieldKind::Choice(options), value) => (named(field, options, value), look.text),
+        (FieldKind::MultiChoice(options), Value::Array(items)) if !items.is_empty() => {
+            let named = |item: &Value| named(field, options, item);
+            (items.iter().map(named).collect::<Vec<_>>().join(", "), look.text)
         }
         (_, Value::String(text)) if text.is_empty() => ("empty text".to_owned(), look.muted),
         (_, Value::Array(items)) => {
