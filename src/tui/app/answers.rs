@@ -19,7 +19,7 @@ use crate::host::approvals::PendingRequest;
 use crate::host::{Answer, ApprovalId, RuleKind, SessionRule};
 use crate::text::SafeText;
 use crate::tui::action::Action;
-use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Drafting, Outcome, Part, Stage};
+use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Drafting, Outcome, Stage};
 use crate::tui::approval::draw;
 use crate::tui::approval::keys::{self, Key};
 use crate::tui::approval::roots::{RootsCommand, RootsEditor};
@@ -228,7 +228,7 @@ impl App {
             Key::MoreTime | Key::Draft | Key::Roots(_) => {}
             Key::Editor => {
                 let (text, token) = (desk.text(), EditToken::answer(id));
-                let suffix = if desk.part == Part::Request { ".json" } else { ".md" };
+                let suffix = desk.suffix();
                 if text.len() <= EDITED {
                     effects.push(Effect::Edit { token, text, suffix });
                 }

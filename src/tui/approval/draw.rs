@@ -98,7 +98,10 @@ fn elicitation(reading: &ElicitationReading, doc: &mut Doc) {
                 let Some(text) = field.get("description").and_then(|d| d.as_str()) else {
                     continue;
                 };
-                let line = ink!("{}  {}", Ink::line(name), Ink::line(text));
+                // As the form below calls it.
+                let title = field.get("title").and_then(|title| title.as_str());
+                let label = Ink::line(title.unwrap_or(name));
+                let line = ink!("{}  {}", label, Ink::line(text));
                 doc.text(0, &line, Role::Foreign);
             }
         }

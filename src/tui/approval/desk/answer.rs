@@ -8,6 +8,7 @@ use crate::host::{Answer, Verdict, Violation};
 use crate::text::SafeText;
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{Asks, ElicitAction, ElicitationReading};
+use crate::tui::form::problem::Weight;
 use crate::tui::form::{FormCommand, FormState};
 
 /// JSON-RPC error code the specification shows for a person who says no to sampling.
@@ -107,7 +108,7 @@ impl AnswerDesk {
                 }))
             }
             (Draft::Form(form), _) if wrong(form) > 0 => {
-                form.apply(FormCommand::NextProblem);
+                go_to_wrong(form);
                 Err(match wrong(form) {
                     1 => "1 field is not right yet".to_owned(),
                     count => format!("{count} fields are not right yet"),
@@ -189,6 +190,17 @@ pub(super) fn wrong(form: &FormState) -> usize {
 pub(super) fn settle(form: &mut FormState) {
     if let Some(job) = form.pending_check() {
         form.checked(job.run());
+    }
+}
+
+/// The cursor goes to the next problem that keeps the form from being accepted, past those that
+/// only look wrong.
+pub(super) fn go_to_wrong(form: &mut FormState) {
+    for _ in 0..form.problems().len() {
+        form.apply(FormCommand::NextProblem);
+        if form.problem_at(form.cursor()).is_none_or(|problem| problem.weight < Weight::Note) {
+            return;
+        }
     }
 }
 

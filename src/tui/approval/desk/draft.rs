@@ -118,7 +118,7 @@ impl AnswerDesk {
         super::answer::settle(&mut tool.form);
         let count = super::answer::wrong(&tool.form);
         if count > 0 {
-            tool.form.apply(FormCommand::NextProblem);
+            super::answer::go_to_wrong(&mut tool.form);
             self.notice = Some(SafeText::line(&format!("{count} fields are not right yet")));
             return;
         }

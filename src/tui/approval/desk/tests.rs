@@ -142,6 +142,20 @@ fn what_only_looks_wrong_is_pointed_out_once_and_accepted_by_the_second_press_in
 }
 
 #[test]
+fn the_cursor_goes_to_what_keeps_a_form_back_not_to_what_only_looks_wrong() {
+    let mut desk = form(json!({"mail": {"type": "string", "format": "email"},
+        "n": {"type": "integer", "maximum": 5}}));
+    typed(&mut desk, "nobody");
+    desk.apply(AnswerCommand::Form(FormCommand::Next));
+    typed(&mut desk, "7");
+    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(
+        desk.open_form().and_then(|form| form.current()).map(|row| &*row.pointer),
+        Some("/n")
+    );
+}
+
+#[test]
 fn a_schema_nobody_can_check_can_still_be_answered_on_purpose() {
     let mut desk = form(json!({"n": {"type": "string", "pattern": "("}}));
     typed(&mut desk, "x");
@@ -209,9 +223,29 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     }
     desk.type_key(KeyEvent::from(KeyCode::Char('x')));
     desk.paste("x");
-    desk.replace_text("x");
     assert_eq!(desk.text(), "almost");
     assert!(desk.has_draft());
+    // An editor was open meanwhile: what was written there is not lost, and not sent.
+    desk.replace_text("almost done");
+    assert_eq!(desk.text(), "almost done");
+    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+}
+
+#[test]
+fn a_whole_result_that_is_pasted_is_the_answer_and_other_json_is_text() {
+    let content = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+    let whole = json!({"role": "assistant", "model": "m", "content": content});
+    let mut desk = sampling();
+    desk.paste(&whole.to_string());
+    assert_eq!(sent(&desk.apply(AnswerCommand::Send)), &whole);
+    let again = json!({"role": "assistant", "model": "n", "content": content});
+    desk.paste(&format!("\n{again}\n"));
+    assert_eq!(sent(&desk.apply(AnswerCommand::Send)), &again, "in place of the one before");
+    let mut desk = sampling();
+    desk.paste("{\"role\": \"assistant\"}");
+    assert_eq!(desk.text(), "{\"role\": \"assistant\"}");
+    desk.paste(&whole.to_string());
+    assert!(desk.text().ends_with('}') && matches!(desk.draft, Draft::Text(_)), "not over a text");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::Input;
+use serde_json::Value;
 
 use super::draft::{area, pretty};
-use super::{AnswerDesk, Draft, Outcome, Part, Stage};
+use super::{AnswerDesk, Draft, Outcome, Part, Says, Stage};
 use crate::text::SafeText;
 use crate::tui::widget::TextInput;
 
@@ -35,9 +36,16 @@ impl AnswerDesk {
 
     /// Takes text over that was written in an editor outside or pasted as a whole.
     pub fn replace_text(&mut self, text: &str) {
-        if self.stage != Stage::Open {
-            self.notice = Some(SafeText::line("it has ended meanwhile; the draft stays as it was"));
-            return;
+        match self.stage {
+            Stage::Open => {}
+            // Nothing is sent any more, but what was written is not lost either.
+            Stage::Ended(_) => {
+                self.notice = Some(SafeText::line("it ended meanwhile; your text is kept"));
+            }
+            Stage::Sent => {
+                self.notice = Some(SafeText::line("your answer is on its way; it stays as it was"));
+                return;
+            }
         }
         if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
             **editing = area(text);
@@ -134,10 +142,41 @@ impl AnswerDesk {
         if let Some(form) = self.open_form_mut() {
             return form.paste(pasted);
         }
+        if let Some(whole) = self.whole_answer(pasted) {
+            self.take_result(&whole);
+            self.notice =
+                Some(SafeText::line("the whole answer was pasted; ctrl-r shows it as JSON"));
+            return;
+        }
         match &mut self.draft {
             Draft::Text(composer) => _ = composer.text.insert_str(pasted),
             Draft::Raw(text) => _ = text.insert_str(pasted),
             Draft::Form(_) | Draft::Consent => {}
+        }
+    }
+
+    /// The answer that pasted text is as a whole: a `CreateMessageResult` where nothing is written
+    /// yet, or in place of the one that is edited as JSON.
+    fn whole_answer(&self, pasted: &str) -> Option<Value> {
+        let free = match &self.draft {
+            Draft::Text(composer) => composer.text.is_empty() && composer.tool_uses.is_empty(),
+            Draft::Raw(_) => true,
+            Draft::Form(_) | Draft::Consent => false,
+        };
+        if !free || !matches!(self.says, Says::Sampling(_)) || !pasted.trim_start().starts_with('{')
+        {
+            return None;
+        }
+        let value: Value = serde_json::from_str(pasted).ok()?;
+        let is_result = ["role", "content", "model"].iter().all(|key| value.get(key).is_some());
+        is_result.then_some(value)
+    }
+
+    /// The ending of a file that holds the draft: an editor highlights by it.
+    pub fn suffix(&self) -> &'static str {
+        match (self.part, &self.draft) {
+            (Part::Request, _) | (_, Draft::Raw(_) | Draft::Form(_)) => ".json",
+            _ => ".md",
         }
     }
 }
