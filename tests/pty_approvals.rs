@@ -3,6 +3,8 @@
 #![cfg(all(unix, feature = "tui", feature = "demo"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+#[path = "pty_approvals/by_hand.rs"]
+mod by_hand;
 #[path = "pty_approvals/hostile.rs"]
 mod hostile;
 #[path = "support/pty.rs"]
@@ -26,43 +28,37 @@ fn sampling_and_elicitation_of_the_reference_server_are_answered_by_keys() {
         r#"{{"servers": {{"everything": {{"command": "node", "args": [{script:?}, "stdio"],
             "timeout": 5}}}}}}"#
     );
-    let mut deck = Launch::file(Size::WIDE, &text).start();
-    deck.wait("1 ready");
-    stage::open_call(&mut deck, "trigger-sampling-request");
-    deck.keys("good morning");
-    deck.keys(CALL);
-    deck.wait("1 waiting");
-    deck.keys(ANSWER);
-    deck.wait("asks for a completion");
-    deck.wait("You are a helpful test server.");
-    deck.wait("good morning");
+    let mut stage = Stage::on(Launch::file(Size::WIDE, &text).start(), "everything");
+    stage::open_call(&mut stage.deck, "trigger-sampling-request");
+    stage.deck.keys("good morning");
+    stage.asked_again("asks for a completion");
+    stage.deck.wait("You are a helpful test server.");
+    stage.deck.wait("good morning");
     // Some time goes by, and the screen shows it.
-    deck.wait("59m 58s left");
-    deck.keys("Good morning to you");
-    deck.keys(SEND);
-    deck.wait("LLM sampling result");
-    deck.wait("Good morning to you");
-    deck.wait("waiting for you");
-    stage::leave_call(&mut deck);
-    stage::open_call(&mut deck, "trigger-elicitation-request");
-    deck.keys(CALL);
-    deck.wait("1 waiting");
-    deck.keys(ANSWER);
-    deck.wait("everything asks you");
-    deck.keys("Ada Lovelace");
-    deck.keys(SEND);
-    deck.wait("User provided the requested information");
-    deck.wait("Ada Lovelace");
-    stage::leave_call(&mut deck);
-    stage::open_call(&mut deck, "trigger-elicitation-request");
-    deck.keys(CALL);
-    deck.wait("1 waiting");
-    deck.keys(ANSWER);
-    deck.wait("everything asks you");
-    deck.keys("\x18");
-    deck.wait("declined");
-    stage::leave_call(&mut deck);
-    deck.quit();
+    stage.deck.wait("59m 58s left");
+    stage.deck.keys("Good morning to you");
+    stage.send("LLM sampling result");
+    stage.deck.wait("Good morning to you");
+    stage.deck.wait("waiting for you");
+    stage.leave();
+    stage.asked("trigger-elicitation-request", "everything asks you");
+    // Text, a choice of yes or no, a default that stays, an address, a page, a day; numbers and
+    // choices as the server proposes them, and one list of titled choices changed.
+    stage.deck.keys("Ada Lovelace\r \x1b[B\r");
+    stage.deck.keys("ada@a.example\rhttps://a.example\r1815-12-10\r");
+    stage.deck.wait("Tuna");
+    stage.deck.keys("\x1b[B\x1b[B\x1b[B\x1b[B\x1b[B\r");
+    stage.deck.wait("space marks, enter closes");
+    stage.deck.keys("\x1b[B \r");
+    stage.deck.wait("Tuna, Salmon");
+    stage.send("User provided the requested information");
+    stage.deck.wait("Ada Lovelace");
+    stage.deck.wait("fish-2");
+    stage.leave();
+    stage.asked("trigger-elicitation-request", "everything asks you");
+    stage.deck.keys("\x18");
+    stage.deck.wait("declined");
+    stage.end();
 }
 
 #[test]
@@ -90,8 +86,7 @@ fn a_completion_shows_all_that_is_asked_and_goes_out_as_it_was_written() {
     stage.deck.keys("\t");
     stage.deck.keys(" (me)\t");
     stage.deck.keys("!");
-    stage.deck.keys(SEND);
-    stage.deck.wait("said: grey");
+    stage.send("said: grey");
     let answer = stage.answer("sample");
     assert_eq!(answer["result"]["content"]["text"], "grey\nblue");
     assert_eq!(answer["result"]["model"], "by hand (me)");
@@ -103,9 +98,7 @@ fn a_completion_shows_all_that_is_asked_and_goes_out_as_it_was_written() {
 #[test]
 fn a_tool_call_is_filled_in_and_goes_out_as_a_block() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.call("use_tool");
-    stage.deck.keys(ANSWER);
-    stage.deck.wait("it wants a tool call");
+    stage.asked("use_tool", "it wants a tool call");
     stage.deck.wait("uses look_up");
     stage.deck.wait("result of c0");
     stage.deck.keys("\x1bt");
@@ -113,14 +106,11 @@ fn a_tool_call_is_filled_in_and_goes_out_as_a_block() {
     stage.deck.keys("book\r");
     stage.deck.wait("a call of book");
     stage.deck.keys("0");
-    stage.deck.keys(SEND);
-    stage.deck.wait("not right yet");
+    stage.send("not right yet");
     stage.deck.keys("\x7f4");
-    stage.deck.keys(SEND);
-    stage.deck.wait("calls book");
+    stage.send("calls book");
     stage.deck.wait("toolUse");
-    stage.deck.keys(SEND);
-    stage.deck.wait("chosen:");
+    stage.send("chosen:");
     let result = stage.answer("use_tool")["result"].clone();
     assert_eq!(result["content"][0]["name"], "book");
     assert_eq!(result["content"][0]["input"], serde_json::json!({"seats": 4}));
@@ -138,13 +128,11 @@ fn modern_questions_are_answered_by_calling_again() {
     stage.deck.wait("nothing waits on the wire");
     stage.deck.wait("1 of 2");
     stage.deck.keys("Ada");
-    stage.deck.keys(SEND);
-    stage.deck.wait("1 waiting");
+    stage.send("1 waiting");
     stage.deck.keys(ANSWER);
     stage.deck.wait("Say something.");
     stage.deck.keys("something");
-    stage.deck.keys(SEND);
-    stage.deck.wait("asks: elicitation/create");
+    stage.send("asks: elicitation/create");
     stage.deck.keys(ANSWER);
     stage.deck.wait("And sign.");
     stage.deck.keys("\x18");
@@ -161,9 +149,7 @@ fn modern_questions_are_answered_by_calling_again() {
 #[test]
 fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.call("sample");
-    stage.deck.keys(ANSWER);
-    stage.deck.wait("asks for a completion");
+    stage.asked("sample", "asks for a completion");
     stage.deck.keys("azure");
     stage.deck.keys("\x1bw");
     stage.deck.wait("keep this answer as");
@@ -182,16 +168,12 @@ fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     stage.deck.keys(CALL);
     stage::until("the rule answered", || stage.answers("sample").len() == 2);
     stage.deck.gone("1 waiting");
-    stage.deck.keys(CALL);
-    stage.deck.wait("1 waiting");
-    stage.deck.keys(ANSWER);
-    stage.deck.wait("asks for a completion");
+    stage.asked_again("asks for a completion");
     stage.deck.keys("\x18");
     stage.deck.wait("say why");
     stage.deck.keys("enough\r");
     stage.deck.wait("ctrl-s sends the refusal");
-    stage.deck.keys(SEND);
-    stage.deck.wait("said: enough");
+    stage.send("said: enough");
     let error = stage.answers("sample")[2]["error"].clone();
     assert_eq!((error["code"].as_i64(), error["message"].as_str()), (Some(-1), Some("enough")));
     stage.leave();
@@ -212,11 +194,9 @@ fn roots_are_shared_while_it_runs_and_the_server_sees_them() {
     stage.deck.keys("/srv/data\tData");
     stage.deck.keys("\x1ba");
     stage.deck.keys("nowhere");
-    stage.deck.keys(SEND);
-    stage.deck.wait("write a whole path");
+    stage.send("write a whole path");
     stage.deck.keys("\x1bx");
-    stage.deck.keys(SEND);
-    stage.deck.wait("root file:///srv/data  Data");
+    stage.send("root file:///srv/data  Data");
     stage::until("the server is told", || {
         let method = "notifications/roots/list_changed";
         stage.record().iter().any(|message| message["method"] == method)
@@ -282,14 +262,11 @@ fn no_stray_key_answers_anything() {
 #[test]
 fn the_time_left_counts_down_and_can_be_made_longer() {
     let mut stage = Stage::of("asker", Size::WIDE, r#"{"maxWaiting": 90}"#);
-    stage.call("sample");
-    stage.deck.keys(ANSWER);
-    stage.deck.wait("1m 28s left, its clock is stopped");
+    stage.asked("sample", "1m 28s left, its clock is stopped");
     stage.deck.wait("1m 27s left");
     stage.deck.keys("\x1bm");
     stage.deck.wait("11m");
     stage.deck.keys("ok");
-    stage.deck.keys(SEND);
-    stage.deck.wait("said: ok");
+    stage.send("said: ok");
     stage.end();
 }

@@ -48,9 +48,13 @@ impl Stage {
 
     pub fn of(play: &str, size: Size, limits: &str) -> Self {
         let text = config(&[entry(play, play, limits)]);
-        let deck = Launch::file(size, &text).start();
+        Self::on(Launch::file(size, &text).start(), play)
+    }
+
+    /// A dashboard that was started, over one server of this name.
+    pub fn on(deck: Deck, name: &str) -> Self {
         deck.wait("1 ready");
-        Self { deck, name: play.to_owned() }
+        Self { deck, name: name.to_owned() }
     }
 
     /// Calls a tool and waits until the server asks.
@@ -58,6 +62,34 @@ impl Stage {
         open_call(&mut self.deck, tool);
         self.deck.keys(CALL);
         self.deck.wait("1 waiting");
+    }
+
+    /// Calls a tool and opens what its server asks, which reads like this.
+    pub fn asked(&mut self, tool: &str, says: &str) {
+        open_call(&mut self.deck, tool);
+        self.asked_again(says);
+    }
+
+    /// Makes the call of the open call screen, and opens what its server asks.
+    pub fn asked_again(&mut self, says: &str) {
+        self.deck.gone("1 waiting");
+        self.deck.keys(CALL);
+        self.deck.wait("1 waiting");
+        self.deck.keys(ANSWER);
+        self.deck.wait(says);
+    }
+
+    /// Sends the answer and waits for what comes of it.
+    pub fn send(&mut self, told: &str) {
+        self.deck.keys(SEND);
+        self.deck.wait(told);
+    }
+
+    /// Says no to a completion, without a reason.
+    pub fn refuse(&mut self) {
+        self.deck.keys("\x18");
+        self.deck.wait("say why");
+        self.send("said: the user declined");
     }
 
     /// Calls a tool that asks nobody.
@@ -124,6 +156,14 @@ pub fn open_call(deck: &mut Deck, tool: &str) {
     deck.wait("r restart");
     deck.keys("\r");
     deck.wait("f5 call");
+}
+
+/// Out, although calls are still in flight.
+pub fn stop(deck: &mut Deck) {
+    deck.keys("q");
+    deck.wait("stop the servers and leave?");
+    deck.keys("y");
+    assert_eq!(deck.exit_code(), 0);
 }
 
 /// Leaves the call screen.

@@ -2,15 +2,13 @@
 //! configuration. The draft stays, and nothing goes over the wire any more.
 
 use crate::pty::{self, Launch, Signal, Size};
-use crate::stage::{self, ANSWER, CALL, SEND, Stage};
+use crate::stage::{self, CALL, Stage};
 
 /// Types half an answer to the question of `midway`.
 fn half_written() -> (Stage, i32) {
     let mut stage = Stage::asker(Size::WIDE);
     let pid = stage.deck.pid_of("asker");
-    stage.call("midway");
-    stage.deck.keys(ANSWER);
-    stage.deck.wait("Left or right?");
+    stage.asked("midway", "Left or right?");
     stage.deck.keys("I would rather");
     stage.deck.wait("I would rather");
     (stage, pid)
@@ -21,8 +19,7 @@ fn draft_stays(stage: &mut Stage, reason: &str) {
     stage.deck.wait("withdrawn:");
     stage.deck.wait(reason);
     stage.deck.wait("I would rather");
-    stage.deck.keys(SEND);
-    stage.deck.wait("nothing was sent: it is no longer open");
+    stage.send("nothing was sent: it is no longer open");
     stage.deck.keys("typed after the end");
     stage.deck.keys("\x18");
     stage.deck.keys("\x19");
@@ -47,11 +44,7 @@ fn a_question_taken_back_in_the_middle_is_never_answered_and_the_draft_stays() {
     let (mut stage, pid) = half_written();
     pty::signal(pid, Signal::INT);
     draft_stays(&mut stage, "the server took it back: never mind");
-    stage.deck.keys("q");
-    // The call of the server still runs.
-    stage.deck.wait("stop the servers and leave?");
-    stage.deck.keys("y");
-    assert_eq!(stage.deck.exit_code(), 0);
+    stage::stop(&mut stage.deck);
     assert!(stage.answers("midway").is_empty());
 }
 
@@ -140,8 +133,5 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
     let declined = stage::record(&deck, "ann");
     let declined = declined.iter().filter(|message| message["result"]["action"] == "decline");
     assert_eq!(declined.count(), 20);
-    deck.keys("q");
-    deck.wait("stop the servers and leave?");
-    deck.keys("y");
-    assert_eq!(deck.exit_code(), 0);
+    stage::stop(&mut deck);
 }
