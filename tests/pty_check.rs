@@ -54,7 +54,7 @@ fn a_run_that_takes_long_shows_what_it_waits_for_and_ctrl_c_ends_it_with_what_is
     assert_eq!(deck.exit_code(), 130);
     deck.wait("interrupted; every server was stopped");
     deck.wait("the check was interrupted while it was starting (");
-    deck.wait("\"verdict\":\"incomplete\"");
+    deck.wait("incomplete: 1 error");
     assert!(deck.screen().lines().any(|l| l.starts_with("good") && l.contains(" ok ")));
     assert!(!deck.screen().contains("waiting for"), "the line is taken away\n{}", deck.screen());
     deck.assert_restored();

@@ -112,6 +112,23 @@ const ASKS: &str = r#"{
 }
 "#;
 
+#[test]
+fn an_entry_that_cannot_be_used_is_named_among_the_servers_and_readable_at_its_line() {
+    // The whole entry on one line, as other programs write it: its problem is far to the right.
+    let lost = format!(
+        r#""lost": {{"command": "x", "args": ["{}"], "env": {{"KEY": "${{NEVER_SET_ANYWHERE}}"}}}}"#,
+        "y".repeat(120)
+    );
+    let mut deck = Launch::file(Size::WIDE, &servers(&[beacon("fine"), lost])).start();
+    deck.wait("1 ready");
+    deck.wait("left out");
+    deck.wait("the variable `NEVER_SET_ANYWHERE` is not set");
+    deck.wait("set NEVER_SET_ANYWHERE, or give a default");
+    deck.keys("0");
+    deck.wait("^ error: the variable `NEVER_SET_ANYWHERE` is not set");
+    deck.quit();
+}
+
 fn asking(name: &str) -> String {
     let server = own_server(name, &["demo-server", "${input:which}"]);
     let env = r#", "env": { "TOKEN": "${input:token}" }}"#;

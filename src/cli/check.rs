@@ -1,6 +1,6 @@
 //! `mcpdeck --check`: from the arguments to a plan, and from the outcome to reports and exit code.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::args::{CheckArgs, Common, OneServer};
@@ -283,9 +283,9 @@ fn summarise(report: &Report) {
     }
 }
 
-/// One line for programs, on failure only.
+/// One line for programs, on failure only; a person has read it all above.
 fn tail(report: &Report) {
-    if report.verdict == Verdict::Ok {
+    if report.verdict == Verdict::Ok || std::io::stderr().is_terminal() {
         return;
     }
     let count = |severity| report.all().filter(|(_, f)| f.severity == severity).count();

@@ -183,7 +183,10 @@ async fn open_url(
         match handshake(request, endpoint(), attempt, tries.len() - at).await {
             Ok(connected) => return Ok(Opened { session: connected.session, process: None }),
             Err(failure) => {
-                let ConnectError { error, retryable, unauthorized, .. } = failure;
+                let ConnectError { mut error, retryable, unauthorized, .. } = failure;
+                if let Some(help) = remedy::of_address(&error.message) {
+                    error = error.help(help);
+                }
                 outcome = Some(OpenError { error, retryable, exit: None });
                 if unauthorized || request.cancel.is_cancelled() {
                     break;

@@ -69,6 +69,20 @@ pub fn remedy(words: Words<'_>) -> Option<String> {
     }
 }
 
+/// What to do about an address that did not answer as one should.
+pub fn of_address(failure: &str) -> Option<&'static str> {
+    let says = |words: &[&str]| words.iter().any(|word| failure.contains(word));
+    if says(&["Connection refused", "connection refused", "os error 111", "os error 61"]) {
+        Some("nothing listens there: start the server, or correct the port in `url`")
+    } else if says(&["failed to lookup address", "dns error", "Name or service not known"]) {
+        Some("no such host: correct `url`; does it need a VPN or a proxy?")
+    } else if says(&["InvalidContentType"]) {
+        Some("what listens there does not speak TLS: write http:// instead of https://")
+    } else {
+        None
+    }
+}
+
 /// What runtimes add to an error, and what only frames one.
 fn is_noise(line: &str) -> bool {
     let line = line.trim();

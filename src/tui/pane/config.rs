@@ -16,6 +16,9 @@ use crate::tui::widget::{Doc, Pen};
 
 mod views;
 
+/// Fewest columns in which a problem is told at its place.
+const NARROWEST: u16 = 36;
+
 /// What is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tab {
@@ -220,7 +223,11 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
             doc.line(vec![(ink!("{:>4} ", number), role), (Ink::from(line), Role::Text)]);
             for diagnostic in here {
                 problems.push(doc.len() - 1);
-                problem(diagnostic, 4 + diagnostic.at.column.min(200) as u16, doc);
+                // Below its column; at the margin where a sentence would not fit beside it.
+                let column = u16::try_from(diagnostic.at.column).unwrap_or(u16::MAX);
+                let below = column.saturating_add(4);
+                let fits = below.saturating_add(NARROWEST) <= doc.width();
+                problem(diagnostic, if fits { below } else { 5 }, doc);
             }
         }
     }

@@ -20,6 +20,7 @@ use crate::tui::widget::{Doc, ListState, Part, Pen};
 mod black_box;
 mod card;
 mod graph;
+mod left_out;
 mod sources;
 pub mod tour;
 
@@ -128,6 +129,7 @@ impl ServersPane {
             card::draw(server, ui, density, &mut doc);
             self.cards.push(start..doc.len());
         }
+        left_out::draw(ui.model, ui.glyphs, &mut doc);
         if !self.hide_graph {
             graph::draw(ui.model, ui.glyphs, &mut doc);
         }
@@ -254,7 +256,7 @@ impl Pane for ServersPane {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        if self.names.is_empty() {
+        if self.names.is_empty() && self.doc.is_empty() {
             return render_empty(cx, area, buf);
         }
         let regions = self.regions(area, cx.model);

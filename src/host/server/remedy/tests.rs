@@ -160,3 +160,15 @@ fn after_a_long_life_only_the_last_words_count() {
     let words = Words { exit: Some(&killed), stderr: &[], junk: None, was_ready: true };
     assert!(remedy(words).is_some_and(|help| help.contains("killed")));
 }
+
+#[test]
+fn an_address_that_does_not_answer_is_told_apart() {
+    for (failure, part) in [
+        ("cannot connect: Connection refused (os error 111)", "nothing listens"),
+        ("cannot connect: failed to lookup address information: x", "no such host"),
+        ("cannot connect: received corrupt message of type InvalidContentType", "http://"),
+    ] {
+        assert!(of_address(failure).is_some_and(|help| help.contains(part)), "{failure}");
+    }
+    assert_eq!(of_address("the server answered HTTP 500"), None);
+}

@@ -199,11 +199,12 @@ impl HttpClient {
             text += ")";
         }
         if posted && matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
-            text +=
-                "; it may speak HTTP+SSE of 2024-11-05: try `\"type\": \"sse\"`, or check the path";
+            text += "; the path of the endpoint may be another (often /mcp), or the server speaks \
+                     only HTTP+SSE of 2024-11-05, which is not supported";
         }
         let body = cut(body.trim(), 200);
-        if !body.is_empty() {
+        // A page for a browser says no more than the status.
+        if !body.is_empty() && !body.starts_with('<') {
             text += ": ";
             text += body;
         }
