@@ -14,6 +14,7 @@ use crate::check::expect::{self, Expectations};
 use crate::check::lock::{self, Lock};
 use crate::check::model::ConfigReport;
 use crate::check::report::{Colour, Detail, Format, Output, Style, github_summary};
+use crate::check::rule::finding;
 use crate::check::run::{self, Outcome, Plan, Signals};
 use crate::check::{Finding, Report, Severity, Verdict};
 use crate::config::SavedCalls;
@@ -42,24 +43,45 @@ struct Files {
 
 /// Runs the check.
 pub fn check(request: &Request<'_>, telemetry: &Telemetry) -> Exit {
+    let outputs = match outputs(&request.args.format) {
+        Ok(outputs) => outputs,
+        Err(message) => return refuse(request, &message, Vec::new()),
+    };
     match prepare(request) {
-        Ok((plan, outputs, files)) => {
+        Ok((plan, files)) => {
             telemetry.mask(load::redactor(&plan.config));
             perform(request, plan, &outputs, &files)
         }
-        Err(Refusal::Message(message)) => output::refuse(&message),
-        Err(Refusal::Config(report, outputs)) => {
-            let style = style(request);
-            let exit = write_all(&report, &outputs, style);
+        Err(Refusal::Message(message)) => refuse(request, &message, outputs),
+        Err(Refusal::Config(report)) => {
+            let exit = write_all(&report, &outputs, style(request));
             tail(&report);
             exit
         }
     }
 }
 
+/// Says why nothing was started: people read it on stderr, programs in their report.
+fn refuse(request: &Request<'_>, message: &str, mut outputs: Vec<Output>) -> Exit {
+    output::complain(message);
+    let path = request.common.config.last().cloned();
+    let mut found = finding("config/problem", "", message);
+    found.help = String::from("correct what the message names");
+    let config = ConfigReport { path, findings: vec![found] };
+    let report = run::unusable(config, fail_on(request.args));
+    outputs.retain(|output| output.format != Format::Human);
+    write_all(&report, &outputs, style(request));
+    tail(&report);
+    Exit::Usage
+}
+
+fn fail_on(args: &CheckArgs) -> Severity {
+    args.fail_on.unwrap_or(Severity::Warning)
+}
+
 enum Refusal {
     Message(String),
-    Config(Box<Report>, Vec<Output>),
+    Config(Box<Report>),
 }
 
 impl From<String> for Refusal {
@@ -68,10 +90,9 @@ impl From<String> for Refusal {
     }
 }
 
-fn prepare(request: &Request<'_>) -> Result<(Plan, Vec<Output>, Files), Refusal> {
+fn prepare(request: &Request<'_>) -> Result<(Plan, Files), Refusal> {
     let Request { common, args, one, demo } = *request;
-    let outputs = outputs(&args.format)?;
-    let fail_on = args.fail_on.unwrap_or(Severity::Warning);
+    let fail_on = fail_on(args);
     let loaded = if demo { load::demo() } else { load::source(common, one) };
     let mut source = match loaded {
         Ok(source) => source,
@@ -79,12 +100,17 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Vec<Output>, Files), Refusal>
             let findings = diagnostics.iter().map(Finding::from).collect();
             let config = ConfigReport { path: common.config.last().cloned(), findings };
             let report = run::unusable(config, fail_on);
-            return Err(Refusal::Config(Box::new(report), outputs));
+            return Err(Refusal::Config(Box::new(report)));
         }
     };
     let known: Vec<String> = source.config.servers.keys().map(|n| n.as_str().to_owned()).collect();
     source.narrow(&args.server)?;
     let files = files(args, &source);
+    if args.init && files.expect.exists() {
+        let path = files.expect.display();
+        let message = format!("{path} exists; remove it first, or name another with --expect");
+        return Err(Refusal::Message(message));
+    }
     let expectations = match (&args.expect, files.expect.exists()) {
         _ if args.init => None,
         (None, false) => None,
@@ -112,7 +138,7 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Vec<Output>, Files), Refusal>
         lock,
         answers,
     };
-    Ok((plan, outputs, files))
+    Ok((plan, files))
 }
 
 /// The sample calls to make: those of the expectations, and with `--calls` every saved one.
@@ -186,8 +212,7 @@ fn perform(request: &Request<'_>, mut plan: Plan, outputs: &[Output], files: &Fi
         return Exit::Interrupted;
     }
     if let Err(message) = learn(request.args, &outcome, files, old, &known) {
-        output::complain(&message);
-        return Exit::Usage;
+        return refuse(request, &message, outputs.to_vec());
     }
     let exit = write_all(&outcome.report, outputs, style(request));
     tail(&outcome.report);
@@ -216,10 +241,6 @@ fn learn(
         output::complain(&format!("wrote {}", files.lock.display()));
     }
     if args.init {
-        if files.expect.exists() {
-            let path = files.expect.display();
-            return Err(format!("{path} exists; remove it first, or name another with --expect"));
-        }
         let expectations = Expectations::init(&outcome.subjects);
         write_file(&files.expect, &(json::pretty(&expectations) + "\n"))?;
         output::complain(&format!("wrote {}", files.expect.display()));

@@ -247,6 +247,30 @@ fn junit_problems(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn what_cannot_be_begun_is_told_in_every_report_that_was_asked_for() {
+    let bench = bench(&[("s", good())]);
+    bench.write("mcp.expect.json", r#"{"rules": {"no/such-rule": "off"}}"#);
+    let formats = ["--format", "json", "--format", "junit=r.xml"];
+    for (more, told) in [
+        (&[][..], "no/such-rule"),
+        (&["--server", "nobody"], "nobody"),
+        (&["--init"], "mcp.expect.json exists"),
+    ] {
+        let done = check(&bench, &[more, &formats].concat());
+        assert_eq!(done.code, Some(2), "{done:?}");
+        let report = done.json();
+        assert_eq!((&report["verdict"], &report["exitCode"]), (&json!("usage"), &json!(2)));
+        let finding = &report["config"]["findings"][0];
+        assert!(finding["message"].as_str().is_some_and(|m| m.contains(told)), "{finding}");
+        assert!(std::fs::remove_file(bench.path().join("r.xml")).is_ok(), "no JUnit report");
+        let last = done.stderr.lines().last().expect("a line for programs");
+        let line: Value = serde_json::from_str(last).expect("JSON");
+        assert_eq!((&line["verdict"], &line["errors"]), (&json!("usage"), &json!(1)));
+        assert!(done.stderr.starts_with("mcpdeck: "), "people read it too: {done:?}");
+    }
+}
+
+#[test]
 fn junit_is_what_the_readers_of_it_know() {
     let (bench, report) = eventful();
     let text = std::fs::read_to_string(bench.path().join("r.xml")).expect("a report");
