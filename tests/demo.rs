@@ -72,11 +72,9 @@ async fn the_atlas_plans_draws_prompts_and_completes() {
         host.call_tool("atlas.load_sheet", json!({"stations": {"front": 400, "rear": 400}}));
     assert!(heavy.await.unwrap_or_else(|error| panic!("{error}")).is_error);
 
-    let prompt = host
-        .get_prompt("atlas.briefing", json!({"from": "ZRH", "to": "KEF"}), CallOptions::default())
-        .await;
+    let prompt = host.get_prompt("atlas.briefing", json!({"from": "ZRH", "to": "KEF"})).await;
     assert!(prompt.is_ok(), "{prompt:?}");
-    let metar = host.get_resource("atlas://metar/KEF/12", CallOptions::default()).await;
+    let metar = host.get_resource("atlas://metar/KEF/12").await;
     let metar = metar.unwrap_or_else(|error| panic!("{error}"));
     assert!(metar.result.to_string().contains("KEF 141200Z"), "{}", metar.result);
     let params = json!({"ref": {"type": "ref/prompt", "name": "briefing"},

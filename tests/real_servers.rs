@@ -4,15 +4,21 @@
 #[path = "support/helpers.rs"]
 mod support;
 
+use std::io::BufRead as _;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use mcpdeck::ErrorCode;
 use mcpdeck::config::ServerName;
+use mcpdeck::host::approvals::RequestHandler;
 use mcpdeck::host::traffic::Direction;
-use mcpdeck::host::{CallOptions, Host, ServerState, Startup};
+use mcpdeck::host::view::Era;
+use mcpdeck::host::{Answer, CallOptions, Host, PendingRequest, RequestKind, ServerState, Startup};
 use serde_json::{Value, json};
-use support::{Bench, MARK, published, wait_for};
+use support::{Bench, Guarded, MARK, published, real_servers, repo, wait_for};
+use tokio_util::sync::CancellationToken;
 
 /// The servers, and how many tools they have at least.
 const SERVERS: [(&str, usize); 7] = [
@@ -78,12 +84,12 @@ async fn seven_servers_of_one_file_are_ready_listed_called_and_gone() {
     assert!(said.to_string().contains("first"), "{said}");
 
     let prompt = host
-        .get_prompt("everything.args-prompt", json!({"city": "Bern"}), CallOptions::default())
+        .get_prompt("everything.args-prompt", json!({"city": "Bern"}))
         .await
         .unwrap_or_else(|error| panic!("{error}"));
     assert!(prompt.result.to_string().contains("Bern"), "{}", prompt.result);
     let uri = everything.resources[0].uri.to_string();
-    let resource = host.get_resource(&uri, CallOptions::default()).await;
+    let resource = host.get_resource(&uri).await;
     let resource = resource.unwrap_or_else(|error| panic!("{uri}: {error}"));
     assert!(resource.result["contents"][0].is_object(), "{}", resource.result);
 
@@ -229,4 +235,152 @@ fn the_check_of_seven_servers_is_content() {
     assert_eq!(report["verdict"], "ok");
     assert_eq!(report["servers"].as_array().map(Vec::len), Some(7));
     bench.expect_nothing_left(Duration::ZERO);
+}
+
+/// server-everything over Streamable HTTP, on loopback.
+struct Web {
+    url: String,
+    port: u16,
+    _process: Guarded,
+}
+
+impl Web {
+    /// Starts it, on this port or (0) on one that the system gives.
+    fn start(bench: &Bench, port: u16) -> Option<Self> {
+        let script = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+        let mut child = Command::new("node")
+            .arg("--require")
+            .arg(repo("fixtures/servers/loopback.cjs"))
+            .arg(real_servers()?.join(script))
+            .arg("streamableHttp")
+            .env(MARK, bench.mark())
+            .env("MCPDECK_TEST_PORT", port.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("node starts");
+        let mut lines = std::io::BufReader::new(child.stdout.take().expect("piped")).lines();
+        let told = lines.find_map(|line| line.ok()?.strip_prefix("LISTENING ")?.parse().ok());
+        let port: u16 = told.expect("it says where it listens");
+        // What it goes on to say is read, or it would stop for want of room.
+        std::thread::spawn(move || lines.for_each(drop));
+        let url = format!("http://127.0.0.1:{port}/mcp");
+        Some(Self { url, port, _process: Guarded(child) })
+    }
+
+    fn entry(&self) -> Value {
+        json!({"url": self.url, "roots": [{"uri": "file:///deck/hangar", "name": "hangar"}]})
+    }
+}
+
+/// Says yes to everything that a server may ask.
+struct Obliging;
+
+impl RequestHandler for Obliging {
+    fn handle(
+        &self,
+        request: Arc<PendingRequest>,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        let content = json!({"type": "text", "text": "a view from the deck"});
+        let answer = match request.kind {
+            RequestKind::Sampling => {
+                json!({"role": "assistant", "model": "m", "stopReason": "endTurn", "content": content})
+            }
+            RequestKind::Elicitation => {
+                json!({"action": "accept", "content": {"name": "Ada", "check": true}})
+            }
+            _ => return Box::pin(std::future::ready(None)),
+        };
+        Box::pin(std::future::ready(Some(Answer::Result(answer))))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_published_server_behind_a_url_does_everything_a_process_does() {
+    let bench = Bench::new();
+    let Some(web) = Web::start(&bench, 0) else { return };
+    let config = bench.servers(&json!({"web": web.entry()}));
+    let host = Host::builder().config_file(&config).handler(Obliging).initialize().await;
+    let host = host.unwrap_or_else(|error| panic!("{error}"));
+    let view = host.view().borrow().clone();
+    let server = &view.servers[&ServerName::new("web")];
+    let session = server.session.clone().expect("it is connected");
+    assert_eq!((session.era, session.protocol_version.as_str()), (Era::Legacy, "2025-11-25"));
+    let lists = &server.capabilities;
+    assert!(lists.tools.len() >= 15, "{} tools", lists.tools.len());
+    assert!(lists.prompts.len() >= 4 && lists.resources.len() >= 7);
+
+    let said = call(&host, "web.echo", json!({"message": "over HTTP"})).await;
+    assert!(said.to_string().contains("over HTTP"), "{said}");
+    let said = call(&host, "web.trigger-sampling-request", json!({"prompt": "look"})).await;
+    assert!(said.to_string().contains("a view from the deck"), "{said}");
+    let said = call(&host, "web.trigger-elicitation-request", json!({})).await;
+    assert!(said.to_string().contains("Ada"), "{said}");
+    let said = call(&host, "web.get-roots-list", json!({})).await;
+    assert!(said.to_string().contains("hangar"), "{said}");
+
+    let (progress, mut steps) = tokio::sync::mpsc::channel(16);
+    let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
+    let long = json!({"duration": 1, "steps": 4});
+    let outcome = host.call_tool_with("web.trigger-long-running-operation", long, options).await;
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    let mut last = 0.0;
+    while let Ok(step) = steps.try_recv() {
+        last = step.progress;
+    }
+    assert!((last - 4.0).abs() < f64::EPSILON, "the last step was {last}");
+
+    // Fifty at once, each answered with its own words.
+    let calls = (0..50).map(|n| {
+        let host = &host;
+        async move { call(host, "web.echo", json!({"message": format!("number {n}.")})).await }
+    });
+    for (n, said) in futures::future::join_all(calls).await.into_iter().enumerate() {
+        assert!(said.to_string().contains(&format!("number {n}.")), "{said}");
+    }
+    let findings = &host.view().borrow().servers[&ServerName::new("web")].finding_counts.clone();
+    assert!(findings.is_empty(), "nothing is wrong with it: {findings:?}");
+    host.shutdown().await;
+
+    let checked = ["--check", "--config", "mcp.json", "--format", "json"];
+    let finished = bench.run(&checked, Duration::from_secs(60));
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_published_server_that_is_restarted_behind_its_url_is_used_on() {
+    let bench = Bench::new();
+    let Some(web) = Web::start(&bench, 0) else { return };
+    let mut entry = web.entry();
+    entry["retry"] = json!({"maxRetries": 0});
+    let config = bench.servers(&json!({"web": entry}));
+    let host = Host::initialize(&config).await.unwrap_or_else(|error| panic!("{error}"));
+    call(&host, "web.echo", json!({"message": "before"})).await;
+    let port = web.port;
+    drop(web);
+    bench.expect_nothing_left(Duration::from_secs(10));
+    let error = host.call_tool("web.echo", json!({"message": "x"})).await.expect_err("it is gone");
+    assert_eq!(error.code, ErrorCode::ServerUnavailable, "{error}");
+    assert!(error.message.contains("cannot connect"), "{error}");
+    // It knows nothing of the session that it is asked in.
+    let again = Web::start(&bench, port);
+    let said = call(&host, "web.echo", json!({"message": "after"})).await;
+    assert!(said.to_string().contains("after"), "{said}");
+    let told = |host: &Host| {
+        let logs = host.logs().tail(usize::MAX);
+        logs.iter().any(|record| record.text.contains("forgotten the session"))
+    };
+    wait_for("a record of it", Duration::from_secs(10), || told(&host).then_some(()));
+    let loaded = mcpdeck::config::load(&[config], &mcpdeck::config::Environment::of_process());
+    let mut loaded = loaded.and_then(mcpdeck::config::Loaded::complete).expect("valid");
+    // A reload with another setting opens another session; calls go on.
+    loaded.servers[0].request_timeout = Duration::from_secs(7);
+    host.reload(loaded).await.expect("valid");
+    host.start(&ServerName::new("web")).await.expect("it is ready again");
+    let said = call(&host, "web.echo", json!({"message": "reloaded"})).await;
+    assert!(said.to_string().contains("reloaded"), "{said}");
+    host.shutdown().await;
+    drop(again);
+    bench.expect_nothing_left(Duration::from_secs(10));
 }

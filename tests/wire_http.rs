@@ -9,7 +9,9 @@ mod web;
 
 use std::time::Duration;
 
-use mcpdeck::host::server::session::{Attempt, ConnectError, Connected, Endpoint, connect};
+use mcpdeck::host::server::session::{
+    Attempt, ConnectError, Connected, Endpoint, SessionEvent, connect,
+};
 use mcpdeck::host::view::Era;
 use mcpdeck::host::{CallId, Error, ErrorCode, FindingKind};
 use mcpdeck::secret::Secret;
@@ -181,8 +183,9 @@ async fn a_refused_probe_is_followed_by_initialize() {
             r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}"#,
         ),
         ("404 Not Found", "application/json", r#"{"detail":"no"}"#),
+        ("400 Bad Request", "application/json", r#"{"jsonrpc":"2.0","error":{"#),
     ] {
-        let rig = rig();
+        let mut rig = rig();
         let web = Web::serve(move |request| match request.method() {
             "server/discover" => Reply::raw(status, &[("content-type", kind)], body),
             _ => legacy(&request),
@@ -190,7 +193,56 @@ async fn a_refused_probe_is_followed_by_initialize() {
         .await;
         let connected = open(&rig, &web, Attempt::Auto).await.unwrap();
         assert_eq!(connected.view.era, Era::Legacy);
+        assert_eq!(
+            rig.kinds().await,
+            [],
+            "a server of the older era may say no as it likes: {body}"
+        );
     }
+}
+
+#[tokio::test]
+async fn an_error_without_an_id_is_the_answer_to_the_request_it_refuses_and_to_no_other() {
+    let mut rig = rig();
+    // As the specification words it (2025-11-25, Streamable HTTP): the error has no id.
+    let no = |id: &str| {
+        format!("{{\"jsonrpc\":\"2.0\",{id}\"error\":{{\"code\":-32000,\"message\":\"no\"}}}}")
+    };
+    let web = Web::serve(move |request| {
+        let refused = |id| {
+            let kind = [("content-type", "application/json")];
+            Reply::raw("400 Bad Request", &kind, &no(id))
+        };
+        match (request.method(), request.message["params"]["arguments"]["text"].as_str()) {
+            ("tools/call", Some("slow")) => {
+                Reply::Slow(Duration::from_millis(300), answer(&request.message, &text("late")))
+            }
+            ("tools/call", Some("park")) => Reply::Park,
+            ("tools/call", Some("null")) | ("notifications/cancelled", _) => {
+                refused("\"id\":null,")
+            }
+            ("tools/call", Some("none")) => refused(""),
+            ("tools/call", _) => refused("\"id\":\"server-error\","),
+            _ => legacy(&request),
+        }
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let slow = start(&connected, echo("slow"), call(1).context);
+    for (n, which) in ["null", "none", "other"].into_iter().enumerate() {
+        let result = connected.session.request(echo(which), call(n as u64 + 2).context).await;
+        let error = result.expect_err(which);
+        assert_eq!(error.rpc.as_ref().and_then(|rpc| rpc.code), Some(-32000), "{which}: {error}");
+    }
+    // A refused notification answers nobody.
+    let other = call(9);
+    let given_up = start(&connected, echo("park"), other.context);
+    web.wait_for(|r| r.message["params"]["arguments"]["text"] == "park").await;
+    other.cancel.cancel();
+    given_up.await.unwrap().unwrap_err();
+    web.wait_for(|r| r.method() == "notifications/cancelled").await;
+    assert_eq!(*slow.await.unwrap().unwrap(), text("late"));
+    assert_eq!(rig.kinds().await, []);
 }
 
 #[tokio::test]
@@ -246,22 +298,34 @@ async fn connecting_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn an_expired_session_is_renewed_without_the_caller_noticing() {
-    let rig = rig();
-    let calls = std::sync::atomic::AtomicUsize::new(0);
-    let web = Web::serve(move |request| match request.method() {
-        "tools/call" if calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 => {
-            Reply::raw("404 Not Found", &[], "gone")
-        }
-        "tools/call" => Reply::json(&answer(&request.message, &text("again"))),
-        _ => legacy(&request),
-    })
-    .await;
-    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
-    let result = connected.session.request(echo("a"), call(1).context).await.unwrap();
-    assert_eq!(*result, text("again"));
-    let renewed = web.seen().iter().filter(|r| r.method() == "initialize").count();
-    assert_eq!((renewed, initialized(&web)), (2, 2));
+async fn an_expired_session_is_renewed_without_the_caller_noticing_and_its_owner_hears_of_it() {
+    const FORGOTTEN: &str = r#"{"jsonrpc":"2.0","id":null,
+        "error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
+    for (status, kind, body) in [
+        ("404 Not Found", "text/plain", "gone"),
+        ("400 Bad Request", "application/json", FORGOTTEN),
+        ("400 Bad Request", "text/plain", "Invalid or missing session ID"),
+    ] {
+        let mut rig = rig();
+        let calls = std::sync::atomic::AtomicUsize::new(0);
+        let web = Web::serve(move |request| match request.method() {
+            "tools/call" if calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 => {
+                Reply::raw(status, &[("content-type", kind)], body)
+            }
+            "tools/call" => Reply::json(&answer(&request.message, &text("again"))),
+            _ => legacy(&request),
+        })
+        .await;
+        let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+        let result = connected.session.request(echo("a"), call(1).context).await.unwrap();
+        assert_eq!(*result, text("again"));
+        let renewed = web.seen().iter().filter(|r| r.method() == "initialize").count();
+        assert_eq!((renewed, initialized(&web)), (2, 2));
+        let heard = async {
+            while rig.events.recv().await.expect("the session lives") != SessionEvent::Renewed {}
+        };
+        tokio::time::timeout(Duration::from_secs(10), heard).await.expect("it is told");
+    }
 }
 
 /// A megabyte of events that nobody asked for: mostly comments, which cost the reader least, and

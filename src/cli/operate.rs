@@ -222,7 +222,7 @@ fn resource_of(
     let Operation { common, one, telemetry, answers, .. } = operation;
     let job = Job { common, one, need, answers: answers.clone(), telemetry };
     let done = deck::run(job, async |host, _| {
-        let outcome = match host.get_resource(uri, options).await {
+        let outcome = match host.get_resource_with(uri, options).await {
             Err(error) if error.code == ErrorCode::ToolNotFound => {
                 Err(deck::unready(&host.view().borrow(), again).unwrap_or(error))
             }
@@ -318,7 +318,7 @@ async fn prompt_on(
         return Err(invalid(message).server(&found.server).help(help));
     }
     let options = CallOptions { server: Some(found.server.clone()), ..options };
-    host.get_prompt(&naming::canonical(&found.server, &found.name), arguments, options).await
+    host.get_prompt_with(&naming::canonical(&found.server, &found.name), arguments, options).await
 }
 
 /// The answers of `--answers FILE`; none deny everything.

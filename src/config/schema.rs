@@ -273,7 +273,65 @@ pub enum LogLevel {
     Emergency,
 }
 
+impl FromIterator<ServerConfig> for McpConfig {
+    /// A configuration of these servers; of two with one name the last counts.
+    fn from_iter<I: IntoIterator<Item = ServerConfig>>(servers: I) -> Self {
+        let servers = servers.into_iter().map(|server| (server.name.clone(), server)).collect();
+        Self { servers, ..Self::default() }
+    }
+}
+
 impl ServerConfig {
+    /// A server that is started by this command, with every default.
+    ///
+    /// ```
+    /// use mcpdeck::McpConfig;
+    /// use mcpdeck::config::ServerConfig;
+    ///
+    /// let mut time = ServerConfig::stdio("time", "uvx", ["mcp-server-time"]);
+    /// time.request_timeout = std::time::Duration::from_secs(5);
+    /// let config: McpConfig = [time].into_iter().collect();
+    /// ```
+    pub fn stdio<A: Into<String>>(
+        name: &str,
+        command: impl Into<String>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Self {
+        let stdio = StdioConfig {
+            command: command.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            env: IndexMap::new(),
+            cwd: None,
+            inherit_env: false,
+            limits: ProcessLimits::default(),
+        };
+        Self::new(ServerName::new(name), TransportConfig::Stdio(stdio))
+    }
+
+    /// A server at this address (Streamable HTTP), with every default.
+    ///
+    /// # Errors
+    /// When `url` is no address.
+    pub fn http(name: &str, url: &str) -> Result<Self, url::ParseError> {
+        let http = HttpConfig { url: url.parse()?, headers: IndexMap::new() };
+        Ok(Self::new(ServerName::new(name), TransportConfig::Http(http)))
+    }
+
+    /// Gives a process a variable of its environment, or a server at an address a header. The value
+    /// is a secret: it is shown nowhere.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Secret>) -> Self {
+        match &mut self.transport {
+            TransportConfig::Stdio(stdio) => stdio.env.insert(name.to_owned(), value.into()),
+            TransportConfig::Http(http)
+            | TransportConfig::Sse(http)
+            | TransportConfig::WebSocket(http) => {
+                http.headers.insert(name.to_owned(), value.into())
+            }
+        };
+        self
+    }
+
     /// A server with every default, as an entry holding nothing but the transport gives it.
     pub fn new(name: ServerName, transport: TransportConfig) -> Self {
         Self {

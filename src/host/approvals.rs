@@ -127,6 +127,22 @@ pub enum Settlement {
 
 /// The application's answer to servers (requirement S1). One registration serves both eras.
 ///
+/// An async closure is one:
+///
+/// ```
+/// use std::sync::Arc;
+/// use mcpdeck::Host;
+/// use mcpdeck::host::{Answer, PendingRequest, RequestKind};
+/// use serde_json::json;
+///
+/// let builder = Host::builder().handler(|request: Arc<PendingRequest>| async move {
+///     match request.kind {
+///         RequestKind::Elicitation => Some(Answer::Result(json!({"action": "decline"}))),
+///         _ => None,
+///     }
+/// });
+/// ```
+///
 /// The future may take minutes; the deadline of the call that waits for it stands still. When
 /// `withdrawn` fires the answer is no longer wanted and the future is dropped.
 pub trait RequestHandler: Send + Sync + 'static {
@@ -137,6 +153,20 @@ pub trait RequestHandler: Send + Sync + 'static {
         request: Arc<PendingRequest>,
         withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>>;
+}
+
+impl<F, R> RequestHandler for F
+where
+    F: Fn(Arc<PendingRequest>) -> R + Send + Sync + 'static,
+    R: Future<Output = Option<Answer>> + Send + 'static,
+{
+    fn handle(
+        &self,
+        request: Arc<PendingRequest>,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        Box::pin(self(request))
+    }
 }
 
 /// A rule of this session: how the next requests of one kind are decided without asking. Set by a

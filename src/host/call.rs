@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerName;
 use crate::host::error::Violation;
+use crate::host::payload::Node;
 use crate::host::{CallId, Payload, Timestamp};
 use crate::text::SafeText;
 
@@ -135,11 +136,65 @@ pub enum AnswerSource {
 }
 
 impl CallOutcome {
+    /// The text of the result: text blocks of a tool's `content`, of a prompt's `messages` or of a
+    /// resource's `contents`, one after the other on lines of their own. What is no text (pictures,
+    /// blobs, `structuredContent`) is left out.
+    pub fn text(&self) -> String {
+        let root = self.result.root();
+        let list = |key: &str| root.get(key).into_iter().flat_map(|list| list.members(0));
+        let messages = list("messages").filter_map(|message| message.1.get("content"));
+        let own = |key: &str| list(key).map(|(_, block)| block);
+        let blocks = own("content").chain(messages).chain(own("contents"));
+        let text = |block: Node<'_>| {
+            let embedded = || block.get("resource")?.text("text");
+            block.text("text").or_else(embedded).map(std::borrow::Cow::into_owned)
+        };
+        blocks.filter_map(text).collect::<Vec<_>>().join("\n")
+    }
+
     /// The result decoded as `T`, for example `rmcp::model::CallToolResult`.
     ///
     /// # Errors
     /// Gives serde's reason when the server sent another shape.
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(&*self.result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn text(result: Value) -> String {
+        let outcome = CallOutcome {
+            call: CallId(1),
+            server: ServerName::new("a"),
+            target: "t".to_owned(),
+            result: result.into(),
+            is_error: false,
+            output_violations: Vec::new(),
+            guard_warnings: Vec::new(),
+            forced: false,
+            duration: Duration::ZERO,
+            waiting: Duration::ZERO,
+            source: AnswerSource::Server,
+        };
+        outcome.text()
+    }
+
+    #[test]
+    fn the_text_of_tools_prompts_and_resources_is_their_text_blocks_in_order() {
+        let tool = json!({"content": [{"type": "text", "text": "one"}, {"type": "image", "data": ""},
+            {"type": "resource", "resource": {"uri": "x:", "text": "two"}}, 7]});
+        assert_eq!(text(tool), "one\ntwo");
+        let prompt =
+            json!({"messages": [{"role": "user", "content": {"type": "text", "text": "p"}}]});
+        assert_eq!(text(prompt), "p");
+        let resource =
+            json!({"contents": [{"uri": "x:", "text": "r"}, {"uri": "x:", "blob": "AA=="}]});
+        assert_eq!(text(resource), "r");
+        assert_eq!(text(json!({"structuredContent": {"text": "no"}})), "");
     }
 }

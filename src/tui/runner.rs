@@ -340,9 +340,9 @@ async fn run_call(
             host.call_tool_with(&canonical(&name), arguments, options).await
         }
         CallTarget::Prompt(name, arguments) => {
-            host.get_prompt(&canonical(&name), arguments, options).await
+            host.get_prompt_with(&canonical(&name), arguments, options).await
         }
-        CallTarget::Resource(uri) => host.get_resource(&uri, options).await,
+        CallTarget::Resource(uri) => host.get_resource_with(&uri, options).await,
         CallTarget::Complete(params) => host.complete(server, params, options).await,
     }
 }

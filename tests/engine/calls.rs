@@ -275,7 +275,7 @@ async fn resources_are_answered_from_the_cache_until_the_server_says_they_change
     let world = World::default();
     world.server("a").lists(ListKind::Resources, &[json!({"uri": "x://1", "name": "one"})]);
     let host = start(&world, |_| {}).await;
-    let read = || host.get_resource("x://1", CallOptions::default());
+    let read = || host.get_resource("x://1");
     assert_eq!(read().await.expect("read").source, AnswerSource::Server);
     assert!(matches!(read().await.expect("kept").source, AnswerSource::Cache(_)));
     world.server("a").tell(SessionEvent::ResourceUpdated("x://1".into())).await;
@@ -291,7 +291,7 @@ async fn resources_are_answered_from_the_cache_until_the_server_says_they_change
     let AnswerSource::Stale(age) = stale.source else { panic!("{:?}", stale.source) };
     assert_eq!(age.as_secs(), 1_000);
     let options = CallOptions { bypass_cache: true, ..CallOptions::default() };
-    let error = host.get_resource("x://1", options).await.expect_err("no cache wanted");
+    let error = host.get_resource_with("x://1", options).await.expect_err("no cache wanted");
     assert_eq!(error.code, ErrorCode::ServerUnavailable);
 }
 
@@ -303,9 +303,9 @@ async fn stale_answers_can_be_switched_off() {
         config.cache = CacheConfig { stale_if_unavailable: false, ..CacheConfig::default() };
     })
     .await;
-    host.get_resource("x://1", CallOptions::default()).await.expect("read");
+    host.get_resource("x://1").await.expect("read");
     host.stop(&name("a")).await.expect("stops");
-    assert!(host.get_resource("x://1", CallOptions::default()).await.is_err());
+    assert!(host.get_resource("x://1").await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,7 +326,9 @@ async fn resources_are_routed_by_list_then_template_then_by_name() {
     let read = |uri: &'static str, server: Option<&'static str>| {
         let options = CallOptions { server: server.map(name), ..CallOptions::default() };
         let host = host.clone();
-        async move { host.get_resource(uri, options).await.map(|outcome| outcome.server.to_string()) }
+        async move {
+            host.get_resource_with(uri, options).await.map(|outcome| outcome.server.to_string())
+        }
     };
     assert_eq!(read("c://1", None).await.as_deref(), Ok("c"));
     assert_eq!(read("c://2", None).await.as_deref(), Ok("c"));
@@ -348,7 +350,7 @@ async fn prompts_want_their_required_arguments_as_strings() {
     let prompt = json!({"name": "p", "arguments": [{"name": "who", "required": true}]});
     world.server("a").lists(ListKind::Prompts, &[prompt]);
     let host = start(&world, |_| {}).await;
-    let get = |arguments| host.get_prompt("p", arguments, CallOptions::default());
+    let get = |arguments| host.get_prompt("p", arguments);
     assert_eq!(get(Value::Null).await.expect_err("required").code, ErrorCode::Validation);
     assert_eq!(get(json!({"who": 7})).await.expect_err("a string").code, ErrorCode::Validation);
     get(json!({"who": "ada"})).await.expect("fits");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcpdeck::host::capabilities::ListKind;
-use mcpdeck::host::{CallOptions, Fact, Host, ServerState};
+use mcpdeck::host::{Fact, Host, ServerState};
 use mcpdeck::{ErrorCode, McpConfig};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ async fn a_kept_server_keeps_its_calls_and_cache_through_a_reload() {
     let world = World::default();
     world.server("a").lists(ListKind::Resources, &[json!({"uri": "x://1"})]);
     let host = start(&world, config(&[("a", &[])])).await;
-    host.get_resource("x://1", CallOptions::default()).await.expect("read");
+    host.get_resource("x://1").await.expect("read");
     world.server("a").answers(|_, _| async {
         tokio::time::sleep(Duration::from_secs(3)).await;
         Ok(json!({"content": []}))
@@ -292,7 +292,7 @@ async fn a_removed_server_is_gone_with_its_tools_and_cached_answers() {
     let world = World::default();
     world.server("a").lists(ListKind::Resources, &[json!({"uri": "x://1"})]);
     let host = start(&world, config(&[("a", &[]), ("b", &[])])).await;
-    host.get_resource("x://1", CallOptions::default()).await.expect("read");
+    host.get_resource("x://1").await.expect("read");
     host.reload(config(&[("b", &[])])).await.expect("valid");
     assert_eq!(*world.gone.lock().unwrap(), ["a"]);
     let error = host.call_tool("a.echo", Value::Null).await.expect_err("it is gone");

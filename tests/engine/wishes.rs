@@ -8,7 +8,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::config::{LogLevel, RootConfig};
 use mcpdeck::host::approvals::{Decider, RequestHandler, Settlement};
-use mcpdeck::host::server::session::{DeskRequest, Request};
+use mcpdeck::host::capabilities::ListKind;
+use mcpdeck::host::server::session::{DeskRequest, Request, SessionEvent};
 use mcpdeck::host::{Answer, PendingRequest, RequestKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,28 @@ async fn subscriptions_and_log_levels_outlive_a_restart() {
     let renewed = Request::Subscribe { uri: "x://1".into() };
     assert_eq!(*seen.lock().unwrap(), [renewed]);
     assert_eq!(world.server("a").context().log_level, Some(LogLevel::Debug));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgot_its_session_is_told_and_asked_everything_again() {
+    let world = World::default();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let server = world.server("a");
+    server.answers(move |request, _| {
+        noted.lock().unwrap().push(request);
+        async { Ok(json!({})) }
+    });
+    let host = world.host(config(&[("a", &[])])).initialize().await.expect("starts");
+    host.subscribe_resource(&name("a"), "x://1").await.expect("subscribed");
+    seen.lock().unwrap().clear();
+    server.lists(ListKind::Tools, &[json!({"name": "new", "inputSchema": {}})]);
+    server.tell(SessionEvent::Renewed).await;
+    until(&host, |view| view.servers["a"].changes.is_some()).await;
+    host.call_tool("a.new", Value::Null).await.expect("the new tool is known");
+    let asked = seen.lock().unwrap().clone();
+    assert!(asked.contains(&Request::Subscribe { uri: "x://1".into() }), "{asked:?}");
+    assert_eq!(server.opens(), 1, "nothing was restarted");
 }
 
 /// Asks as a session would.

@@ -42,9 +42,9 @@ pub(super) async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -
             host.call_tool_with(&format!("{server}.{name}"), arguments, options).await
         }
         Target::Prompt(name) => {
-            host.get_prompt(&format!("{server}.{name}"), arguments, options).await
+            host.get_prompt_with(&format!("{server}.{name}"), arguments, options).await
         }
-        Target::Resource(uri) => host.get_resource(uri, options).await,
+        Target::Resource(uri) => host.get_resource_with(uri, options).await,
     };
     let took = outcome.as_ref().map_or_else(|_| began.elapsed(), |outcome| outcome.duration);
     Called { label: call.label.clone(), took, findings: judge(call, outcome) }

@@ -22,10 +22,17 @@ use crate::host::server::slot::Slot;
 use crate::host::supervisor::{ORDERS, Supervisor};
 use crate::host::{Clock, Error, ErrorCode, ServerState};
 
+/// Where the configuration comes from.
+enum Source {
+    Ready(Box<McpConfig>),
+    File(PathBuf),
+    Text(String),
+}
+
 /// Builds a [`Host`].
 #[derive(Default)]
 pub struct HostBuilder {
-    config: Option<Result<McpConfig, PathBuf>>,
+    config: Option<Source>,
     startup: Startup,
     handler: Option<Arc<dyn RequestHandler>>,
     person: Person,
@@ -41,14 +48,22 @@ impl HostBuilder {
     /// Reads the configuration from this file.
     #[must_use]
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.config = Some(Err(path.into()));
+        self.config = Some(Source::File(path.into()));
         self
     }
 
-    /// Uses this configuration.
+    /// Reads the configuration from the text of an `mcp.json`, as if it lay in the current folder.
+    #[must_use]
+    pub fn config_text(mut self, text: impl Into<String>) -> Self {
+        self.config = Some(Source::Text(text.into()));
+        self
+    }
+
+    /// Uses this configuration, made by hand ([`crate::config::ServerConfig::stdio`],
+    /// [`crate::config::ServerConfig::http`]) or loaded before.
     #[must_use]
     pub fn config(mut self, config: McpConfig) -> Self {
-        self.config = Some(Ok(config));
+        self.config = Some(Source::Ready(Box::new(config)));
         self
     }
 
@@ -105,10 +120,10 @@ impl HostBuilder {
     pub async fn initialize(self) -> Result<Host, Error> {
         let startup = self.startup;
         let config = match self.config {
-            Some(Ok(config)) => config,
-            Some(Err(path)) => load(path, startup).await?,
+            Some(Source::Ready(config)) => *config,
+            Some(source) => load(source, startup).await?,
             None => {
-                let help = "name a file with `config_file`, or give a `config`";
+                let help = "name a file with `config_file`, or give a `config_text` or a `config`";
                 return Err(
                     Error::new(ErrorCode::Configuration, "there is no configuration").help(help)
                 );
@@ -180,11 +195,16 @@ impl Host {
     }
 }
 
-/// Loads a file. Under [`Startup::All`] one bad entry refuses it all; otherwise what is good in it is
+/// Loads what is to be read. Under [`Startup::All`] one bad entry refuses it all; otherwise what is good in it is
 /// used, and what is not stands in the view.
-async fn load(path: PathBuf, startup: Startup) -> Result<McpConfig, Error> {
+async fn load(source: Source, startup: Startup) -> Result<McpConfig, Error> {
     let loading = move || {
-        let loaded = crate::config::load(&[path], &Environment::of_process())?;
+        let env = Environment::of_process();
+        let loaded = match source {
+            Source::Ready(config) => return Ok(*config),
+            Source::File(path) => crate::config::load(&[path], &env)?,
+            Source::Text(text) => crate::config::load_text("mcp.json".as_ref(), &text, &env)?,
+        };
         if startup == Startup::All {
             return loaded.complete();
         }

@@ -88,6 +88,12 @@ impl Host {
             .invalidate(&reason, deck.clock.now(), |entry| key.is_none_or(|key| key == entry));
     }
 
+    /// The view now: every server with its state and why, its lists, what waits for an answer, the
+    /// problems of the configuration.
+    pub fn snapshot(&self) -> Arc<HostView> {
+        Arc::clone(&self.inner.view.borrow())
+    }
+
     /// The view now, and every later one.
     pub fn view(&self) -> watch::Receiver<Arc<HostView>> {
         self.inner.view.clone()

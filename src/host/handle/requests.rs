@@ -43,11 +43,19 @@ impl Host {
         self.operate((slot, name), "tools/call", request, options).await
     }
 
+    /// Gets a prompt with the server's defaults.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn get_prompt(&self, name: &str, arguments: Value) -> Result<CallOutcome, Error> {
+        self.get_prompt_with(name, arguments, CallOptions::default()).await
+    }
+
     /// Gets a prompt; `name` as for tools, arguments an object of strings.
     ///
     /// # Errors
     /// As [`Host::call_tool_with`].
-    pub async fn get_prompt(
+    pub async fn get_prompt_with(
         &self,
         name: &str,
         arguments: Value,
@@ -64,11 +72,21 @@ impl Host {
         self.operate((slot, name), "prompts/get", request, options).await
     }
 
-    /// Reads a resource from the server that lists it, or whose template fits it (R2).
+    /// Reads a resource from the server that lists it, or whose template fits it, with the server's
+    /// defaults.
     ///
     /// # Errors
     /// As [`Host::call_tool_with`].
-    pub async fn get_resource(
+    pub async fn get_resource(&self, uri: &str) -> Result<CallOutcome, Error> {
+        self.get_resource_with(uri, CallOptions::default()).await
+    }
+
+    /// Reads a resource from the server that lists it, or whose template fits it (R2); from
+    /// [`CallOptions::server`] when one is named there.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`]; `Ambiguous` with the servers when several offer it.
+    pub async fn get_resource_with(
         &self,
         uri: &str,
         options: CallOptions,

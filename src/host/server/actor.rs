@@ -232,6 +232,7 @@ impl Actor {
             }
             SessionEvent::ListChanged(kind) => self.list_changed(kind),
             SessionEvent::ResourceUpdated(uri) => self.resource_updated(&uri),
+            SessionEvent::Renewed => self.renewed(),
             SessionEvent::Closed(reason) => self.closed(reason).await,
         }
     }

@@ -117,6 +117,9 @@ pub enum SessionEvent {
     ListChanged(ListKind),
     /// A subscribed resource changed.
     ResourceUpdated(Arc<str>),
+    /// The server had forgotten the session (it was restarted), and another one was opened in its
+    /// place: what it was told is to be told again, and what it told may be another thing now.
+    Renewed,
     /// The connection ended by itself (end of file, transport error).
     Closed(SafeText),
 }

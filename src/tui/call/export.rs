@@ -90,9 +90,9 @@ fn rust(subject: &Subject, arguments: &Value, uri: &str) -> String {
             )
         }
         SubjectKind::Prompt => format!(
-            "let outcome = host\n    .get_prompt({:?}, serde_json::json!({text}), CallOptions::default())\n    .await?;",
+            "let outcome = host.get_prompt({:?}, serde_json::json!({text})).await?;",
             canonical(subject)
         ),
-        _ => format!("let outcome = host.get_resource({uri:?}, CallOptions::default()).await?;"),
+        _ => format!("let outcome = host.get_resource({uri:?}).await?;"),
     }
 }

@@ -200,13 +200,18 @@ impl Actor {
         self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| {
             key.server == self.slot.name && key.params == params
         });
+        self.note(&format!("resource updated: {uri}"));
+    }
+
+    /// A record of the log for a person.
+    pub(super) fn note(&self, text: &str) {
         self.deck.logs.push(Arc::new(crate::host::logs::LogRecord {
             at: self.deck.clock.now(),
             server: Some(self.slot.name.clone()),
             source: crate::host::logs::LogSource::Host,
             level: crate::config::LogLevel::Info,
             logger: None,
-            text: SafeText::line(&format!("resource updated: {uri}")),
+            text: SafeText::line(text),
         }));
     }
 }

@@ -9,8 +9,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ServerConfig, TransportConfig};
+use crate::host::capabilities::ListKind;
 use crate::host::deck::Deck;
+use crate::host::server::actor::lists::offers;
 use crate::host::server::actor::{Actor, Happened};
+use crate::host::server::connect::Opened;
 use crate::host::server::lifecycle::Input;
 use crate::host::server::session::{Request, RequestContext, Waiting};
 use crate::host::server::slot::Live;
@@ -129,12 +132,39 @@ impl Actor {
         self.ready_since = Some(tokio::time::Instant::now());
         self.slot.open_for_callers(&opened);
         self.deck.reroute();
-        // Subscriptions are the host's wish, not the session's: they outlive it.
+        self.subscribe_again(&opened);
+    }
+
+    /// Subscriptions are the host's wish, not the session's: they outlive it.
+    fn subscribe_again(&self, opened: &Opened) {
         for uri in self.slot.subscriptions() {
-            let context = quiet(&self.deck, self.config.request_timeout);
-            let request = opened.session.request(Request::Subscribe { uri }, context);
-            self.work.push(request.map(|_| Happened::Nothing).boxed());
+            self.ask(opened, Request::Subscribe { uri });
         }
+    }
+
+    /// Asks for something whose answer says nothing.
+    fn ask(&self, opened: &Opened, request: Request) {
+        let context = quiet(&self.deck, self.config.request_timeout);
+        let asked = opened.session.request(request, context);
+        self.work.push(asked.map(|_| Happened::Nothing).boxed());
+    }
+
+    /// The server forgot its session and has another one: it is told again what it was told, and
+    /// asked again what it has.
+    pub(super) fn renewed(&mut self) {
+        let Some(opened) = self.current.clone() else { return };
+        self.note("the server had forgotten the session; another one was opened in its place");
+        let offered = opened.session.view();
+        for kind in ListKind::ALL {
+            if offers(&offered.capabilities, kind) {
+                self.list_changed(kind);
+            }
+        }
+        let level = self.slot.log_level().or(self.config.log_level);
+        if let Some(level) = level.filter(|_| offered.capabilities.get("logging").is_some()) {
+            self.ask(&opened, Request::SetLogLevel(level));
+        }
+        self.subscribe_again(&opened);
     }
 
     pub(super) fn unpublish(&self, reason: &SafeText) {

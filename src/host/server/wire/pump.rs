@@ -30,6 +30,7 @@ struct Waiting {
     findings: Vec<Finding>,
     lists: BTreeSet<ListKind>,
     resources: IndexSet<Arc<str>>,
+    renewed: bool,
     closed: Option<SafeText>,
 }
 
@@ -61,6 +62,7 @@ impl Pump {
                 }
                 waiting.resources.insert(uri);
             }
+            SessionEvent::Renewed => waiting.renewed = true,
             SessionEvent::Closed(reason) => {
                 waiting.closed.get_or_insert(reason);
             }
@@ -118,6 +120,7 @@ impl Waiting {
         let mut out = Vec::new();
         out.extend(all.first_byte.then_some(SessionEvent::FirstByte));
         out.extend(all.findings.into_iter().map(SessionEvent::Finding));
+        out.extend(all.renewed.then_some(SessionEvent::Renewed));
         out.extend(all.lists.into_iter().map(SessionEvent::ListChanged));
         out.extend(all.resources.into_iter().map(SessionEvent::ResourceUpdated));
         out.extend(all.closed.map(SessionEvent::Closed));

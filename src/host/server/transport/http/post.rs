@@ -20,6 +20,14 @@ enum Body {
     TooLong { head: Vec<u8>, total: u64 },
 }
 
+/// What was posted, for whoever reads the answer.
+struct Asked<'a> {
+    message: &'a ClientJsonRpcMessage,
+    id: Option<i64>,
+    /// Whether it named a session.
+    in_session: bool,
+}
+
 impl HttpClient {
     pub(super) async fn post(
         &self,
@@ -40,9 +48,10 @@ impl HttpClient {
             .body(body);
         let response = self.run(request, headers, session.as_deref()).await?;
         let status = response.status();
-        if status == StatusCode::NOT_FOUND && session.is_some() {
+        if session.is_some() && status == StatusCode::NOT_FOUND {
             return Err(StreamableHttpError::SessionExpired);
         }
+        let in_session = session.is_some();
         let new_session =
             response.headers().get(SESSION).and_then(|v| v.to_str().ok()).map(str::to_owned);
         if status.is_success() && new_session.is_some() {
@@ -57,14 +66,14 @@ impl HttpClient {
             let stream = events::stream(response, self.clone(), id);
             return Ok(StreamableHttpPostResponse::Sse(stream, new_session));
         }
-        self.body(response, &message, id, &kind, new_session).await
+        let asked = Asked { message: &message, id, in_session };
+        self.body(response, asked, &kind, new_session).await
     }
 
     async fn body(
         &self,
         mut response: reqwest::Response,
-        message: &ClientJsonRpcMessage,
-        id: Option<i64>,
+        Asked { message, id, in_session }: Asked<'_>,
         kind: &str,
         session: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
@@ -76,15 +85,24 @@ impl HttpClient {
             Body::TooLong { head, .. } => head.as_slice(),
         };
         let shown = String::from_utf8_lossy(&text[..text.len().min(400)]).into_owned();
-        if !kind.starts_with("application/json") {
-            if status.is_success() && text.trim_ascii().is_empty() && id.is_none() {
-                return Ok(StreamableHttpPostResponse::Accepted);
+        if !status.is_success() {
+            if in_session && status == StatusCode::BAD_REQUEST && names_session(&shown) {
+                return Err(StreamableHttpError::SessionExpired);
+            }
+            // Whatever id it names: this is the place where the answer had to be.
+            if let Some(id) = id
+                && self.tap.refused(id, text, &mut out)
+            {
+                return Ok(self.respond(out, session));
             }
             if let Some(legacy) = probe_refused(message, status, &shown, session.as_ref()) {
                 return Ok(self.no_probe(legacy));
             }
-            if !status.is_success() {
-                return Err(self.refused(&response, &shown, true));
+            return Err(self.refused(&response, &shown, true));
+        }
+        if !kind.starts_with("application/json") {
+            if text.trim_ascii().is_empty() && id.is_none() {
+                return Ok(StreamableHttpPostResponse::Accepted);
             }
             let kind = if kind.is_empty() { "no content type" } else { kind };
             let text = format!("the server answered with {kind}, not JSON: {}", first_line(&shown));
@@ -99,14 +117,6 @@ impl HttpClient {
                 self.show(&one_line, &mut out);
             }
             Body::TooLong { head, total } => self.tap.oversized(head, b"", *total, &mut out),
-        }
-        if let Some(legacy) = probe_refused(message, status, &shown, session.as_ref())
-            && out.is_empty()
-        {
-            return Ok(self.no_probe(legacy));
-        }
-        if out.is_empty() && !status.is_success() {
-            return Err(self.refused(&response, &shown, true));
         }
         if let Some(id) = id {
             self.tap.unanswered(id, "the HTTP response holds no answer", &mut out);
@@ -177,6 +187,12 @@ impl HttpClient {
             self.tap.sending(message, body);
         }
     }
+}
+
+/// Whether a refusal is about the id of the session. The specification wants 404 for one that is
+/// forgotten; the examples that most servers were made from answer 400 with these words.
+fn names_session(body: &str) -> bool {
+    body.to_ascii_lowercase().contains("session id")
 }
 
 fn first_line(text: &str) -> &str {

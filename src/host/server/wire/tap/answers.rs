@@ -11,7 +11,9 @@ use super::decode;
 use super::inbound::Source;
 use super::record::{Passed, id_text};
 use super::{Delivery, Entry, Expects, Tap};
-use crate::host::server::wire::message::Outcome;
+use crate::host::server::session::SessionEvent;
+use crate::host::server::wire::json;
+use crate::host::server::wire::message::{Inbound, Outcome, classify};
 use crate::host::server::wire::shape::{self, Misfit};
 use crate::host::traffic::MessageKind;
 use crate::host::{Error, ErrorCode, FindingKind, Payload, RpcError};
@@ -95,7 +97,13 @@ impl Tap {
             self.find(FindingKind::WrongShape, &odd, source.raw, Some(name_of(entry)));
         }
         let result = if matches!(entry.expects, Expects::Initialize | Expects::Discover) {
-            self.state().handshake.result = Some(result.into_value());
+            let mut state = self.state();
+            state.handshake.result = Some(result.into_value());
+            let again = state.version.is_some();
+            drop(state);
+            if again {
+                self.pump.push(SessionEvent::Renewed);
+            }
             typed
         } else {
             if let Some(waiting) = entry.exchange.as_ref().and_then(|e| e.waiting()) {
@@ -180,6 +188,21 @@ impl Tap {
             self.find(FindingKind::Malformed, reason, b"", Some(name_of(&entry)));
         }
         self.fail(id, &entry, protocol(reason), out);
+    }
+
+    /// A request was refused before it was read as a message (an HTTP error status): an error object
+    /// in the body is its answer, and needs no id (2025-11-25, transports, Streamable HTTP). False
+    /// when there is none.
+    pub fn refused(&self, id: i64, body: &[u8], out: &mut VecDeque<Delivery>) -> bool {
+        let Ok(parsed) = json::parse(body.trim_ascii(), self.budget()) else { return false };
+        let Inbound::Answer { outcome: Outcome::Error(error), .. } = classify(parsed.value).inbound
+        else {
+            return false;
+        };
+        let Some(entry) = self.state().take(id) else { return false };
+        let source = Source { raw: body, notes: Vec::new(), large: None };
+        self.error(id, &entry, error, &source, out);
+        true
     }
 
     /// A request that could not be sent has no answer to come.
