@@ -226,7 +226,7 @@ fn a_registered_drafter_drafts_and_a_person_sends() {
     deck.keys(" Enjoy.");
     deck.keys(SEND);
     deck.wait("The purser reads: Dear passengers");
-    stage::leave_call(&mut deck);
+    deck.leave_call();
     deck.quit();
 }
 

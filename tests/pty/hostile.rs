@@ -51,27 +51,21 @@ fn look_everywhere(deck: &mut Deck, asked: &str) {
     deck.gone("black box: faulty");
     deck.keys("2g");
     deck.wait("fine ()");
-    deck.keys("\r");
-    deck.wait("f5");
-    deck.keys("\x1b[15~");
+    // Opened and called; the keys come in order.
+    deck.keys("\r\x1b[15~");
     deck.wait("1 waiting");
     deck.keys("\x07");
     deck.wait(asked);
     deck.keys("\x18");
     deck.wait("said");
     deck.keys("\t\t\t");
-    deck.keys("\x1b");
-    deck.keys("\x1b");
+    deck.leave_call();
     deck.wait("2 tools of 1 server");
-    deck.keys("j\r");
-    deck.wait("f5");
     // It wants arguments: this one is sent past the validation.
-    deck.keys("\x1b[19~");
+    deck.keys("j\r\x1b[19~");
     deck.wait("-32000");
-    deck.keys("\x1b");
-    deck.keys("\x1b");
-    deck.gone("f5 call");
-    for (key, shown) in [("5", "faulty"), ("6", "lines"), ("7", "p95"), ("1", "r restart")] {
+    deck.leave_call();
+    for (key, shown) in [("5", "faulty"), ("6", "lines"), ("7", "p95"), ("1", "pid ")] {
         deck.keys(key);
         deck.wait(shown);
     }

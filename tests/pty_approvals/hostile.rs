@@ -104,7 +104,7 @@ fn s30_a_page_is_opened_by_the_second_press_only_and_never_by_itself() {
     deck.wait("page: {\"action\":\"accept\"}");
     let url = std::fs::read_to_string(&opened).unwrap();
     assert_eq!(url.trim(), "https://auth.example.com/login?state=abc");
-    stage::leave_call(&mut deck);
+    deck.leave_call();
     deck.quit();
 }
 
@@ -154,7 +154,7 @@ fn s30_addresses_that_trap_are_shown_with_the_reason_and_not_opened() {
         deck.wait("not opened:");
         deck.keys("\x18");
         deck.wait("page: {\"action\":\"decline\"}");
-        stage::leave_call(&mut deck);
+        deck.leave_call();
     }
     assert!(!deck.home().join("opened").exists());
     deck.quit();

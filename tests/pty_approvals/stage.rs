@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 pub use crate::pty::until;
-use crate::pty::{Deck, Launch, Size};
+use crate::pty::{self, Deck, Launch, Size};
 
 /// F5: makes the call.
 pub const CALL: &str = "\x1b[15~";
@@ -120,7 +120,7 @@ impl Stage {
 
     /// Back to the panes.
     pub fn leave(&mut self) {
-        leave_call(&mut self.deck);
+        self.deck.leave_call();
     }
 
     /// Back to the panes, and out.
@@ -152,10 +152,9 @@ pub fn open_call(deck: &mut Deck, tool: &str) {
             |line: &str| line.split('▸').next_back().is_some_and(|t| t.trim().starts_with(tool));
         screen.lines().any(|line| line.contains('▸') && marked(line))
     });
-    deck.keys("\r");
-    deck.wait("r restart");
-    deck.keys("\r");
-    deck.wait("f5 call");
+    // The first ends the typing, the second opens what is marked.
+    deck.keys("\r\r");
+    deck.wait_until("the form", |screen| !pty::at_panes(screen));
 }
 
 /// Out, although calls are still in flight.
@@ -164,15 +163,4 @@ pub fn stop(deck: &mut Deck) {
     deck.wait("stop the servers and leave?");
     deck.keys("y");
     assert_eq!(deck.exit_code(), 0);
-}
-
-/// Leaves the call screen.
-pub fn leave_call(deck: &mut Deck) {
-    while !deck.screen().contains("q quit") {
-        let place = deck.written();
-        deck.keys("\x1b");
-        until("escape does something", || {
-            deck.written() > place || deck.screen().contains("q quit")
-        });
-    }
 }

@@ -88,7 +88,7 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
         stage::open_call(&mut deck, "twenty");
         deck.keys(CALL);
         deck.wait(&format!("{} waiting", (n + 1) * 20));
-        stage::leave_call(&mut deck);
+        deck.leave_call();
     }
     deck.keys("*9");
     deck.wait("100 waiting for you");

@@ -468,6 +468,15 @@ impl Deck {
         digits.split_whitespace().next().unwrap().parse().unwrap()
     }
 
+    /// Leaves the call screen, and what lies over it.
+    pub fn leave_call(&mut self) {
+        while !at_panes(&self.screen()) {
+            let place = self.written();
+            self.keys("\x1b");
+            until("escape does something", || self.written() > place || at_panes(&self.screen()));
+        }
+    }
+
     /// Types ctrl-c.
     pub fn ctrl_c(&mut self) {
         self.keys("\x03");
@@ -523,6 +532,13 @@ impl Deck {
         std::thread::spawn(move || child.wait());
         self.home
     }
+}
+
+/// Whether the panes are shown: with the list of servers at their left where there is room for it.
+/// (The footer says so too, when what was done last does not stand there.)
+pub fn at_panes(screen: &str) -> bool {
+    let rule = screen.lines().nth(2).unwrap_or_default();
+    rule.contains('┬') || screen.contains("q quit")
 }
 
 /// The control sequences of a text that the program itself never writes.

@@ -270,6 +270,9 @@ impl App {
     }
 
     pub(super) fn footer_at(&self, x: u16) -> Option<Action> {
+        if self.toast.is_some() {
+            return None;
+        }
         let footer = self.layout()?.footer;
         let items = self.footer_items(footer);
         items.into_iter().find(|(.., columns)| columns.contains(&x)).map(|(_, _, action, _)| action)
