@@ -26,7 +26,7 @@ use crate::check::rule::finding;
 use crate::check::rules::{self, Measure};
 use crate::check::settings::Settings;
 use crate::check::subject::Subject;
-use crate::config::{McpConfig, Position, RestartPolicy, Severity};
+use crate::config::{McpConfig, Position, Severity};
 use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
 
 /// Exit code of a run that a person ended early, as shells count Ctrl-C.
@@ -83,7 +83,8 @@ pub async fn run(
 ) -> Outcome {
     let began = Instant::now();
     let began_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
-    adapt(&mut plan);
+    // A gate wants the first answer.
+    plan.config.answer_once(plan.timeout);
     let host = Host::builder()
         .config(plan.config.clone())
         .startup(Startup::Background)
@@ -146,19 +147,6 @@ fn judge(
 fn settings(plan: &Plan) -> Settings {
     let expectations = plan.expectations.clone().unwrap_or_default();
     expectations.settings(plan.allowed.clone())
-}
-
-/// A gate wants the first answer: no retries, no restarts, and the timeout of the command line.
-fn adapt(plan: &mut Plan) {
-    for server in plan.config.servers.values_mut() {
-        server.retry.max_retries = 0;
-        server.restart.policy = RestartPolicy::Never;
-        server.dev = None;
-        if let Some(timeout) = plan.timeout {
-            server.startup_timeout = timeout;
-            server.request_timeout = timeout;
-        }
-    }
 }
 
 /// The engine would not even begin.

@@ -8,7 +8,7 @@ use super::progress::Progress;
 use super::{output, signals};
 use crate::check::answers::Script;
 use crate::check::run::{Signals, is_settled};
-use crate::config::{McpConfig, RestartPolicy, ServerName};
+use crate::config::{McpConfig, ServerName};
 use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
 use crate::telemetry::Telemetry;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host, &LeftOut) -> Exit) -> Res
     };
     let wrong = |message| Error::new(ErrorCode::Configuration, message);
     source.narrow(&names).map_err(wrong)?;
-    adapt(&mut source, job.common);
+    source.config.answer_once(job.common.timeout);
     job.telemetry.mask(load::redactor(&source.config));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -85,19 +85,6 @@ fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
     let mut error = Error::new(ErrorCode::Configuration, "the configuration cannot be used");
     error.diagnostics = diagnostics;
     error
-}
-
-/// A command wants its answer now: no retries, no restarts.
-fn adapt(source: &mut Source, common: &Common) {
-    for server in source.config.servers.values_mut() {
-        server.retry.max_retries = 0;
-        server.restart.policy = RestartPolicy::Never;
-        server.dev = None;
-        if let Some(timeout) = common.timeout {
-            server.startup_timeout = timeout;
-            server.request_timeout = timeout;
-        }
-    }
 }
 
 /// The server that `name` names by its prefix (decision D3), or the only one there is.

@@ -29,6 +29,22 @@ pub struct McpConfig {
     pub warnings: Vec<Diagnostic>,
 }
 
+impl McpConfig {
+    /// For who wants one answer now and not a deck that runs on: no retries, no restarts, no
+    /// watching of sources; `timeout`, when given, instead of those of the servers.
+    pub fn answer_once(&mut self, timeout: Option<Duration>) {
+        for server in self.servers.values_mut() {
+            server.retry.max_retries = 0;
+            server.restart.policy = RestartPolicy::Never;
+            server.dev = None;
+            if let Some(timeout) = timeout {
+                server.startup_timeout = timeout;
+                server.request_timeout = timeout;
+            }
+        }
+    }
+}
+
 /// One server's effective configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {

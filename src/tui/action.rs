@@ -134,6 +134,20 @@ impl Action {
     pub fn by_id(id: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|action| action.id() == id)
     }
+
+    /// By how many rows it moves in a list or a text, whose page has so many; up is negative, and
+    /// first and last are further away than any text is long. `None` when it does not move.
+    pub const fn steps(self, page: isize) -> Option<isize> {
+        match self {
+            Self::Up => Some(-1),
+            Self::Down => Some(1),
+            Self::PageUp => Some(-page),
+            Self::PageDown => Some(page),
+            Self::Top => Some(isize::MIN / 2),
+            Self::Bottom => Some(isize::MAX / 2),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

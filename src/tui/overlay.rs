@@ -269,13 +269,11 @@ impl Overlay {
 impl Reader {
     fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
         let page = isize::try_from(inner.height).unwrap_or(1) - 1;
+        if let Some(delta) = action.steps(page) {
+            self.scroll(delta, inner);
+            return Verdict::Stay;
+        }
         match action {
-            Action::Up => self.scroll(-1, inner),
-            Action::Down => self.scroll(1, inner),
-            Action::PageUp => self.scroll(-page, inner),
-            Action::PageDown => self.scroll(page, inner),
-            Action::Top => self.scroll(isize::MIN / 2, inner),
-            Action::Bottom => self.scroll(isize::MAX / 2, inner),
             Action::Open | Action::Right if matches!(self.subject, Subject::Tour(_)) => {
                 return Verdict::Pick(Pick::TourPage(1));
             }

@@ -21,7 +21,7 @@ use crate::tui::pane::approvals::rows::{Grouping, Row};
 use crate::tui::pane::{Availability, Cx, DenyAll, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Part, Pen, TextInput};
+use crate::tui::widget::{Browser, Doc, Pen, TextInput};
 
 /// The approvals pane.
 #[derive(Default)]
@@ -185,10 +185,7 @@ impl Pane for ApprovalsPane {
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        let beside = self.browser.regions(ui.area).divider.is_some();
-        let inside = self.browser.part == Part::List && beside;
-        self.browser.part = if inside { Part::Detail } else { Part::List };
-        inside
+        self.browser.focus_next(ui.area)
     }
 
     fn is_typing(&self) -> bool {

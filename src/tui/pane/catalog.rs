@@ -19,7 +19,7 @@ use crate::tui::overlay::fuzzy;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Part, Pen, TextInput, width};
+use crate::tui::widget::{Browser, Doc, Pen, TextInput, width};
 
 mod listing;
 pub use listing::{CatalogPane, Kind};
@@ -203,13 +203,7 @@ impl Catalog {
 
     /// Moves the focus between list and detail.
     pub fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        let beside = self.browser.regions(ui.area).divider.is_some();
-        if self.browser.part == Part::List && beside {
-            self.browser.part = Part::Detail;
-            return true;
-        }
-        self.browser.part = Part::List;
-        false
+        self.browser.focus_next(ui.area)
     }
 
     /// Draws list and detail. `noun` names the entries in the plural.

@@ -18,7 +18,7 @@ use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Part, Pen, TextInput};
+use crate::tui::widget::{Browser, Doc, Pen, TextInput};
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -281,10 +281,7 @@ impl Pane for MetricsPane {
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        let beside = self.browser.regions(ui.area).divider.is_some();
-        let inside = self.browser.part == Part::List && beside;
-        self.browser.part = if inside { Part::Detail } else { Part::List };
-        inside
+        self.browser.focus_next(ui.area)
     }
 
     fn filter_text(&self) -> &str {

@@ -15,7 +15,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::{Keep, SIDE_BY_SIDE};
+use crate::tui::widget::browser::{Detail, Keep, Regions, SIDE_BY_SIDE};
 use crate::tui::widget::{Part, Stream, TextInput, stream};
 
 mod detail;
@@ -57,14 +57,6 @@ enum Beside {
     Hidden,
 }
 
-struct Regions {
-    head: Rect,
-    columns: Rect,
-    list: Rect,
-    divider: Option<Rect>,
-    detail: Option<Rect>,
-}
-
 impl TrafficPane {
     /// Takes the remembered filters.
     pub fn read_prefs(&mut self, prefs: &Prefs) {
@@ -77,25 +69,14 @@ impl TrafficPane {
     }
 
     fn regions(&self, area: Rect) -> Regions {
-        let wide = area.width >= SIDE_BY_SIDE + 30 && self.beside == Beside::Shown;
-        let (list, divider, detail) = if wide {
-            let share = area.width * 11 / 20;
-            let x = area.x + share + 2;
-            (
-                Rect { width: share, ..area },
-                Some(Rect { x: area.x + share, width: 1, ..area }),
-                Some(Rect { x, width: area.right() - x, ..area }),
-            )
+        let detail = if area.width >= SIDE_BY_SIDE + 30 && self.beside == Beside::Shown {
+            Detail::Beside(area.width * 11 / 20)
         } else if self.opened {
-            (Rect { height: 0, ..area }, None, Some(area))
+            Detail::Over
         } else {
-            (area, None, None)
+            Detail::Hidden
         };
-        let head = Rect { height: list.height.min(1), ..list };
-        let columns = Rect { y: list.y + head.height, height: (list.height > 3).into(), ..list };
-        let used = head.height + columns.height;
-        let list = Rect { y: list.y + used, height: list.height.saturating_sub(used), ..list };
-        Regions { head, columns, list, divider, detail }
+        Regions::of(area, detail)
     }
 
     fn apply_filter(&mut self) {

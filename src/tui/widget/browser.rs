@@ -62,6 +62,40 @@ pub struct Browser<I> {
     pub doc_top: usize,
 }
 
+/// Where the detail stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Nowhere.
+    Hidden,
+    /// Over the list.
+    Over,
+    /// Right of the list, which keeps so many columns.
+    Beside(u16),
+}
+
+impl Regions {
+    /// Divides `area`.
+    pub fn of(area: Rect, detail: Detail) -> Self {
+        let (list, divider, detail) = match detail {
+            Detail::Beside(share) => {
+                let x = area.x + share + 2;
+                (
+                    Rect { width: share, ..area },
+                    Some(Rect { x: area.x + share, width: 1, ..area }),
+                    Some(Rect { x, width: area.right() - x, ..area }),
+                )
+            }
+            Detail::Over => (Rect { width: 0, height: 0, ..area }, None, Some(area)),
+            Detail::Hidden => (area, None, None),
+        };
+        let head = Rect { height: list.height.min(1), ..list };
+        let columns = Rect { y: list.y + head.height, height: (list.height > 3).into(), ..list };
+        let used = head.height + columns.height;
+        let list = Rect { y: list.y + used, height: list.height.saturating_sub(used), ..list };
+        Self { head, columns, list, divider, detail }
+    }
+}
+
 impl<I> Default for Browser<I> {
     fn default() -> Self {
         Self {
@@ -81,25 +115,15 @@ impl<I> Default for Browser<I> {
 impl<I: Clone + PartialEq> Browser<I> {
     /// How `area` is divided.
     pub fn regions(&self, area: Rect) -> Regions {
-        let wide = area.width >= SIDE_BY_SIDE;
-        let (list, divider, detail) = if wide && self.beside {
+        let detail = if area.width >= SIDE_BY_SIDE && self.beside {
             let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width / 2 };
-            let detail_x = area.x + share + 2;
-            (
-                Rect { width: share, ..area },
-                Some(Rect { x: area.x + share, width: 1, ..area }),
-                Some(Rect { x: detail_x, width: area.right() - detail_x, ..area }),
-            )
+            Detail::Beside(share)
         } else if self.opened {
-            (Rect { width: 0, height: 0, ..area }, None, Some(area))
+            Detail::Over
         } else {
-            (area, None, None)
+            Detail::Hidden
         };
-        let head = Rect { height: list.height.min(1), ..list };
-        let columns = Rect { y: list.y + head.height, height: (list.height > 3).into(), ..list };
-        let used = head.height + columns.height;
-        let list = Rect { y: list.y + used, height: list.height.saturating_sub(used), ..list };
-        Regions { head, columns, list, divider, detail }
+        Regions::of(area, detail)
     }
 
     /// Rows that fit the list.
@@ -156,14 +180,11 @@ impl<I: Clone + PartialEq> Browser<I> {
         if self.part == Part::Detail && self.act_in_detail(action, area) {
             return true;
         }
-        let page = self.height(area).max(2) as isize - 1;
+        if let Some(delta) = action.steps(self.height(area).max(2) as isize - 1) {
+            self.step(delta, area);
+            return true;
+        }
         match action {
-            Action::Up => self.step(-1, area),
-            Action::Down => self.step(1, area),
-            Action::PageUp => self.step(-page, area),
-            Action::PageDown => self.step(page, area),
-            Action::Top => self.step(isize::MIN / 2, area),
-            Action::Bottom => self.step(isize::MAX / 2, area),
             Action::Open | Action::Right if !self.rows.is_empty() => self.open_detail(area),
             Action::Filter => {
                 self.editing = true;
@@ -186,18 +207,17 @@ impl<I: Clone + PartialEq> Browser<I> {
     fn act_in_detail(&mut self, action: Action, area: Rect) -> bool {
         let page =
             self.regions(area).detail.map_or(1, |d| isize::try_from(d.height).unwrap_or(1)) - 1;
-        let delta = match action {
-            Action::Up => -1,
-            Action::Down => 1,
-            Action::PageUp => -page,
-            Action::PageDown => page,
-            Action::Top => isize::MIN / 2,
-            Action::Bottom => isize::MAX / 2,
-            _ => return false,
-        };
+        let Some(delta) = action.steps(page) else { return false };
         self.doc_top = self.doc_top.saturating_add_signed(delta);
         self.clamp_doc(area);
         true
+    }
+
+    /// From the list to the detail beside it; gives whether there was one to go to.
+    pub fn focus_next(&mut self, area: Rect) -> bool {
+        let inside = self.part == Part::List && self.regions(area).divider.is_some();
+        self.part = if inside { Part::Detail } else { Part::List };
+        inside
     }
 
     /// Moves the selection.

@@ -223,17 +223,12 @@ impl Stream {
 
     /// Moves, follows, freezes; gives whether the action was one of these.
     pub fn act(&mut self, action: Action, height: usize, feed_end: u64) -> bool {
-        let page = height.max(2) as isize - 1;
+        if let Some(delta) = action.steps(height.max(2) as isize - 1) {
+            self.step(delta, height);
+            self.follow |= action == Action::Bottom;
+            return true;
+        }
         match action {
-            Action::Up => self.step(-1, height),
-            Action::Down => self.step(1, height),
-            Action::PageUp => self.step(-page, height),
-            Action::PageDown => self.step(page, height),
-            Action::Top => self.step(isize::MIN / 2, height),
-            Action::Bottom => {
-                self.step(isize::MAX / 2, height);
-                self.follow = true;
-            }
             Action::Follow => {
                 self.follow = !self.follow;
                 if self.follow {

@@ -77,15 +77,7 @@ impl Detail {
     /// Moves, folds and unfolds; gives whether the action was one of these and meant something.
     pub fn act(&mut self, action: Action, height: usize) -> bool {
         let page = height.max(2) as isize - 1;
-        let delta = match action {
-            Action::Up => -1,
-            Action::Down => 1,
-            Action::PageUp => -page,
-            Action::PageDown => page,
-            Action::Top => isize::MIN / 2,
-            Action::Bottom => isize::MAX / 2,
-            action => return self.fold(action, height),
-        };
+        let Some(delta) = action.steps(page) else { return self.fold(action, height) };
         let head = self.head.len();
         let Some((_, tree)) = &mut self.json else {
             self.scroll(delta, height);
