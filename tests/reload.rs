@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use mcpdeck::config::{
     self, ConfigChange, Environment, LoadResult, McpConfig, Watch, WatchMode, WatchOptions,
+    WatchTiming,
 };
 use tempfile::TempDir;
 
@@ -167,11 +168,13 @@ async fn every_way_of_saving_is_followed_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_file_that_is_completed_later_is_never_delivered() {
-    let mut deck = Deck::new(WatchOptions::default());
+    // Whatever the machine makes of the pause: it is shorter than the patience.
+    let timing = WatchTiming { patience: Duration::from_secs(30), ..WatchTiming::default() };
+    let mut deck = Deck::new(WatchOptions { timing, ..WatchOptions::default() });
     let whole = text("1");
     std::fs::write(&deck.file, "").expect("truncated");
     std::fs::write(&deck.file, &whole[..whole.len() / 2]).expect("half");
-    // The pause is what is tested: it is shorter than the patience and longer than the quiet.
+    // The pause is what is tested: it is longer than the quiet.
     tokio::time::sleep(Duration::from_millis(200)).await;
     std::fs::write(&deck.file, &whole).expect("whole");
     assert_eq!(deck.until("1").await, [""; 0]);
