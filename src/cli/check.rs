@@ -17,8 +17,9 @@ use crate::check::report::{Colour, Detail, Format, Output, Style, github_summary
 use crate::check::rule::finding;
 use crate::check::run::{self, Outcome, Plan, Signals};
 use crate::check::{Finding, Report, Severity, Verdict};
-use crate::config::SavedCalls;
 use crate::config::atomic::{Readers, replace};
+use crate::config::discover::{self, Scope};
+use crate::config::{Environment, SavedCalls};
 use crate::host::HostView;
 use crate::telemetry::Telemetry;
 use crate::text::json;
@@ -39,6 +40,8 @@ pub struct Request<'a> {
 struct Files {
     expect: PathBuf,
     lock: PathBuf,
+    /// Whether those of this folder speak of other servers than the ones that are checked.
+    foreign: bool,
 }
 
 /// Runs the check.
@@ -105,19 +108,17 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Files), Refusal> {
     };
     let known: Vec<String> = source.config.servers.keys().map(|n| n.as_str().to_owned()).collect();
     source.narrow(&args.server)?;
-    let files = files(args, &source);
-    if args.init && files.expect.exists() {
-        let path = files.expect.display();
-        let message = format!("{path} exists; remove it first, or name another with --expect");
-        return Err(Refusal::Message(message));
-    }
+    let files = files(request, &source);
+    files.writable(args)?;
     let expectations = match (&args.expect, files.expect.exists()) {
         _ if args.init => None,
         (None, false) => None,
+        (None, true) if files.foreign => None,
         _ => Some(Expectations::load(&files.expect)?),
     };
     let lock = match (&args.lock_file, files.lock.exists()) {
         (_, false) if args.lock || args.lock_file.is_none() => None,
+        (None, true) if files.foreign => None,
         _ => Some(Lock::load(&files.lock)?),
     };
     let answers = args.answers.as_deref().map(Script::load).transpose()?.unwrap_or_default();
@@ -180,11 +181,40 @@ fn outputs(formats: &[String]) -> Result<Vec<Output>, String> {
     Ok(outputs)
 }
 
-fn files(args: &CheckArgs, source: &Source) -> Files {
+/// The files named, or those beside the configuration. A server without a configuration has those
+/// of this folder, unless they go with a configuration that is here too.
+fn files(request: &Request<'_>, source: &Source) -> Files {
+    let Request { args, demo, .. } = request;
     let beside = source.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    let here = || {
+        let all = discover::candidates(&Environment::of_process());
+        all.iter().any(|place| place.exists && place.scope == Scope::Project)
+    };
     Files {
         expect: args.expect.clone().unwrap_or_else(|| beside.join(expect::FILE)),
         lock: args.lock_file.clone().unwrap_or_else(|| beside.join(lock::FILE)),
+        foreign: source.path.is_none() && (*demo || here()),
+    }
+}
+
+impl Files {
+    /// What `--init` and `--lock` would write must not take the place of something else.
+    fn writable(&self, args: &CheckArgs) -> Result<(), String> {
+        let other = |path: &Path, option: &str| {
+            let path = path.display();
+            Err(format!("{path} belongs to the configuration here; name another with {option}"))
+        };
+        if args.init && self.expect.exists() {
+            let path = self.expect.display();
+            return Err(format!("{path} exists; remove it first, or name another with --expect"));
+        }
+        if args.init && self.foreign && args.expect.is_none() {
+            return other(&self.expect, "--expect");
+        }
+        if args.lock && self.foreign && args.lock_file.is_none() {
+            return other(&self.lock, "--lock-file");
+        }
+        Ok(())
     }
 }
 

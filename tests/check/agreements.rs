@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AT_MOST, bench, check, good, json_of, rules, tool};
+use super::{AT_MOST, bench, check, good, json_of, rules, support, tool};
 
 #[test]
 fn drift_is_named_field_by_field_and_never_learned_unasked() {
@@ -60,6 +60,33 @@ fn a_rule_that_is_allowed_hides_no_other_reason_to_look_at_a_change() {
     let found = rules(&report["servers"][0]);
     assert_eq!(code, Some(1));
     assert!(found.iter().any(|f| f == all[2]), "{found:?}");
+}
+
+#[test]
+fn a_server_without_a_file_is_not_held_to_the_files_of_a_project() {
+    let bench = bench(&[("s", good())]);
+    assert_eq!(check(&bench, &["--lock"]).code, Some(0));
+    assert_eq!(check(&bench, &["--init"]).code, Some(0));
+    let lock = || std::fs::read_to_string(bench.path().join("mcp.lock.json")).expect("a file");
+    let locked = lock();
+    let script = good().to_string();
+    let program = support::bin().to_str().expect("a path");
+    let server = ["--", program, "mock", "--script", script.as_str()];
+    let run = |more: &[&str]| bench.run(&[&["--check"], more, &server].concat(), AT_MOST);
+    let alone = run(&["--format", "json"]);
+    assert_eq!((alone.code, &alone.json()["findings"]), (Some(0), &json!([])), "{alone:?}");
+    for learn in ["--lock", "--init"] {
+        assert_eq!(run(&[learn]).code, Some(2), "{learn}");
+    }
+    assert_eq!(lock(), locked, "what belongs to the project is replaced");
+    // Where there is no project the files are those of the server.
+    for file in ["mcp.json", "mcp.lock.json", "mcp.expect.json"] {
+        std::fs::remove_file(bench.path().join(file)).expect("removed");
+    }
+    assert_eq!(run(&["--lock"]).code, Some(0));
+    assert_eq!(run(&[]).code, Some(0));
+    bench.write("mcp.lock.json", &lock().replace("Looks", "Looked"));
+    assert_eq!(run(&[]).code, Some(1));
 }
 
 #[test]
