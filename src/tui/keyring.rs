@@ -64,6 +64,12 @@ impl Keyring {
                 args.extend(attributes(place));
                 (args, value.expose().to_owned())
             }
+            // Its commands end with the line: the rest of the value would be read as the next one.
+            Kind::Security if value.expose().contains(['\n', '\r']) => {
+                return Err(
+                    "the keyring (security): a value of several lines cannot be kept".to_owned()
+                );
+            }
             Kind::Security => {
                 // Its own command language, read from stdin: nothing stands in the arguments.
                 let line = format!(

@@ -43,7 +43,8 @@ impl InputThread {
     /// Starts reading standard input. Overflow policy: when `events` is full the thread waits, and
     /// the terminal holds the keys.
     pub fn spawn(events: mpsc::Sender<Input>) -> io::Result<Self> {
-        let (wait, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (wait, wake) = io::pipe()?;
+        let (wait, wake) = (OwnedFd::from(wait), OwnedFd::from(wake));
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()

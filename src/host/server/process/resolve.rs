@@ -118,8 +118,11 @@ pub fn resolve(config: &StdioConfig) -> Result<Launch, SpawnError> {
     let cwd = working_directory(config)?;
     let env = environment::build(config)?;
     let path = env.iter().find(|(name, _)| is_path(name)).map(|(_, value)| value.as_os_str());
-    let program =
-        if has_separator(command) { cwd.join(command) } else { search(command, path, &cwd)? };
+    let program = match by_extension(command, path, &cwd) {
+        Some(found) => found,
+        None if has_separator(command) => cwd.join(command),
+        None => search(command, path, &cwd)?,
+    };
     inspect(command, &program, path, &cwd)?;
     Ok(Launch {
         program,
@@ -173,10 +176,6 @@ fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, Sp
             _ => {}
         }
     }
-    #[cfg(windows)]
-    if let Ok(found) = which::which_in(command, path, cwd) {
-        return Ok(found);
-    }
     if let Some(file) = unusable {
         return Err(not_executable(&file));
     }
@@ -189,6 +188,18 @@ fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, Sp
         format!("command not found: {command} ({searched})"),
     )
     .help(suggestion(command, path, cwd)))
+}
+
+/// Windows finds programs by their extension (`PATHEXT`). Looked for first: beside `npx.cmd` lies an
+/// `npx` that only a POSIX shell can read.
+#[cfg(windows)]
+fn by_extension(command: &str, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
+    which::which_in(command, path, cwd).ok()
+}
+
+#[cfg(not(windows))]
+const fn by_extension(_: &str, _: Option<&OsStr>, _: &Path) -> Option<PathBuf> {
+    None
 }
 
 #[cfg(unix)]

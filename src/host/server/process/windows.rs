@@ -7,7 +7,7 @@
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
-use process_wrap::tokio::{ChildWrapper, CommandWrap, JobObject, KillOnDrop};
+use process_wrap::tokio::{ChildWrapper, CommandWrap, CreationFlags, JobObject, KillOnDrop};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, watch};
 
@@ -16,6 +16,9 @@ use super::census::Row;
 use super::environment::MARK;
 use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
+
+/// Process creation flag of that name (Windows, `CreateProcess`).
+const CREATE_NO_WINDOW: u32 = 0x0800_0000;
 
 /// A process that was just started.
 pub(super) struct Started {
@@ -46,7 +49,11 @@ pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started,
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
     });
-    wrap.wrap(JobObject).wrap(KillOnDrop);
+    // A console of its own that nobody sees: on ours it could draw over the dashboard, and Ctrl-C
+    // would end it before it is asked to end.
+    let mut flags = CreationFlags(Default::default());
+    flags.0.0 = CREATE_NO_WINDOW;
+    wrap.wrap(flags).wrap(JobObject).wrap(KillOnDrop);
     let mut child = wrap.spawn().map_err(|error| refused(&launch, &error))?;
     let pipes = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {

@@ -83,13 +83,14 @@ pub(super) fn no_exec(program: &Path) -> SpawnError {
     .help("move the program, or name an interpreter in `command` and the file in `args`")
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub(super) fn forbids_execution(program: &Path) -> bool {
     rustix::fs::statvfs(program)
         .is_ok_and(|fs| fs.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }
 
-#[cfg(not(unix))]
+/// Elsewhere the flag is not told apart from other reasons.
+#[cfg(not(target_os = "linux"))]
 pub(super) fn forbids_execution(_: &Path) -> bool {
     false
 }
