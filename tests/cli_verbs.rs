@@ -11,6 +11,8 @@ mod support;
 #[cfg(target_os = "linux")]
 #[path = "cli_verbs/tls.rs"]
 mod tls;
+#[path = "cli_verbs/trust.rs"]
+mod trust;
 
 use std::time::Duration;
 

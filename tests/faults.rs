@@ -27,6 +27,8 @@ mod session;
 mod stage;
 #[path = "support/helpers.rs"]
 mod support;
+#[path = "faults/tcp.rs"]
+mod tcp;
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

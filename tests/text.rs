@@ -102,6 +102,33 @@ fn a_limited_text_has_at_most_that_many_characters_and_no_half_marker() {
 }
 
 #[test]
+fn every_kind_of_hidden_character_is_told_apart() {
+    for (first, last, kind) in [
+        ('\0', '\u{8}', HiddenKind::Control),
+        ('\u{7f}', '\u{9f}', HiddenKind::Control),
+        ('\u{202a}', '\u{202e}', HiddenKind::Bidi),
+        ('\u{2066}', '\u{2069}', HiddenKind::Bidi),
+        ('\u{200b}', '\u{200d}', HiddenKind::ZeroWidth),
+        ('\u{2060}', '\u{2064}', HiddenKind::ZeroWidth),
+        ('\u{e0001}', '\u{e007f}', HiddenKind::Tag),
+        ('\u{fe00}', '\u{fe0d}', HiddenKind::VariationSelector),
+        ('\u{e0100}', '\u{e01ef}', HiddenKind::VariationSelector),
+        ('\u{3164}', '\u{3164}', HiddenKind::Filler),
+        ('\u{115f}', '\u{1160}', HiddenKind::Filler),
+        ('\u{2028}', '\u{2029}', HiddenKind::Separator),
+        ('\u{fff9}', '\u{fffb}', HiddenKind::Format),
+        ('\u{e000}', '\u{f8ff}', HiddenKind::PrivateUse),
+        ('\u{fdd0}', '\u{fdef}', HiddenKind::Unassigned),
+    ] {
+        for c in first..=last {
+            let found = inspect(&format!("x{c}"));
+            let kinds: Vec<HiddenKind> = found.iter().map(|hidden| hidden.kind).collect();
+            assert_eq!(kinds, [kind], "{c:?}");
+        }
+    }
+}
+
+#[test]
 fn inspection_names_what_and_where() {
     let found = inspect("ok\u{202e}\n\u{200b}\u{200b}e\u{e0061}\u{e0062}");
     let short: Vec<_> = found.iter().map(|h| (h.at, h.kind, h.count, h.name.as_str())).collect();

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::tcp::TcpTurn;
+
 /// One file of `fixtures/faults`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -132,6 +134,8 @@ pub struct ServerPlan {
     pub mock: Option<Value>,
     /// Played over HTTP instead of as a child.
     pub http: bool,
+    /// Reached over HTTP; what it sends on each connection is given byte by byte.
+    pub tcp: Vec<TcpTurn>,
     /// More keys of its entry, or the whole entry when there is no script.
     pub entry: Value,
     /// So many of them, named `NAME-N`.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::disk::Disk;
 use crate::row::{Row, ServerPlan};
 use crate::support::Bench;
+use crate::tcp::TcpPlay;
 
 /// A secret of the host's environment that no server was promised.
 pub const HOST_SECRET: &str = "canary-of-the-host-7f3a91";
@@ -29,7 +30,13 @@ pub struct Stage {
     /// A file system that nothing can be written to.
     disk: Option<Disk>,
     /// Servers over HTTP live as long as the stage.
-    _http: Vec<HttpMock>,
+    _http: Vec<HttpPeer>,
+}
+
+/// Something that listens as long as it lives.
+enum HttpPeer {
+    Mock(#[expect(dead_code, reason = "it listens until it is dropped")] HttpMock),
+    Bytes(#[expect(dead_code, reason = "it listens until it is dropped")] TcpPlay),
 }
 
 impl Stage {
@@ -138,7 +145,7 @@ pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-fn entries(row: &Row, bench: &Bench, http: &mut Vec<HttpMock>) -> Value {
+fn entries(row: &Row, bench: &Bench, http: &mut Vec<HttpPeer>) -> Value {
     let mut servers = json!({});
     if !row.host.alone {
         let well = json!({"tools": [{"name": "echo", "description": "Says it back to the caller",
@@ -161,7 +168,14 @@ fn entries(row: &Row, bench: &Bench, http: &mut Vec<HttpMock>) -> Value {
     servers
 }
 
-fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpMock>) -> Value {
+fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>) -> Value {
+    if !plan.tcp.is_empty() {
+        let play = TcpPlay::start(plan.tcp.clone());
+        let mut entry = plan.entry.as_object().cloned().unwrap_or_default();
+        entry.insert("url".to_owned(), play.url.clone().into());
+        http.push(HttpPeer::Bytes(play));
+        return entry.into();
+    }
     let mut more = json!({"env": {"CANARY_SECRET": CONFIG_SECRET}});
     match (&plan.mock, plan.http) {
         (Some(script), true) => {
@@ -169,7 +183,7 @@ fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpMock>)
             let mock = HttpMock::start(script).expect("a loopback port");
             let mut entry = plan.entry.as_object().cloned().unwrap_or_default();
             entry.insert("url".to_owned(), mock.url().into());
-            http.push(mock);
+            http.push(HttpPeer::Mock(mock));
             entry.into()
         }
         (Some(script), false) => {

@@ -166,8 +166,8 @@ async fn versions_are_checked_against_the_pin_and_the_known_ones() {
         (Some("2025-03-26"), "2025-03-26", Ok(false)),
         (Some("2025-03-26"), "2024-11-05", Err("the entry pins 2025-03-26")),
         (None, "2024-10-07", Ok(true)),
-        (None, "2099-01-01", Err("unknown version 2099-01-01")),
-        (None, "latest", Err("unknown version latest")),
+        (None, "2099-01-01", Err("unknown version `2099-01-01`")),
+        (None, "latest", Err("unknown version `latest`")),
     ];
     for (pin, answered, expected) in cases {
         let mut rig = rig();

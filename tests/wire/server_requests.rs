@@ -74,6 +74,11 @@ async fn kinds_are_told_apart_and_a_refusal_keeps_its_code() {
         assert_eq!(answer["error"], json!({"code": -1, "message": "no"}));
         assert_eq!(rig.asked.recv().await.unwrap().kind, kind);
     }
+    for method in ["initialize", "tools/call", "resources/read"] {
+        peer.send(ask(json!(102), method, json!({}))).await;
+        assert_eq!(peer.recv().await["error"]["code"], -32601);
+        assert!(rig.asked.try_recv().is_err(), "nobody is asked what only servers answer");
+    }
     peer.send(ask(json!(101), "ping", json!({}))).await;
     assert_eq!(peer.recv().await, json!({"jsonrpc": "2.0", "id": 101, "result": {}}));
 }

@@ -64,6 +64,9 @@ impl ClientHandler for Client {
         if let Some(refusal) = context.extensions.get::<Refusal>() {
             return Err(ErrorData::new(ErrorCode(refusal.code), refusal.message.clone(), None));
         }
+        if is_for_servers(&request.method) {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
+        }
         let Some(asked) = context.extensions.get::<Asked>().cloned() else {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
         };
@@ -129,6 +132,21 @@ async fn all_given_up(calls: &[Arc<Operation>]) {
     for call in calls {
         call.given_up().await;
     }
+}
+
+/// Whether a method is one that clients ask of servers: nothing that a person could answer.
+fn is_for_servers(method: &str) -> bool {
+    let families = [
+        "initialize",
+        "server",
+        "tools",
+        "prompts",
+        "resources",
+        "completion",
+        "logging",
+        "subscriptions",
+    ];
+    families.contains(&method.split('/').next().unwrap_or_default())
 }
 
 /// What a request of the server is about.

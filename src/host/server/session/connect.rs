@@ -136,7 +136,7 @@ fn agree(service: &Service, attempt: &Attempt, tap: &Tap) -> Result<SessionView,
         .map(|info| info.protocol_version.as_str().to_owned())
         .unwrap_or_default();
     let modern = result.get("supportedVersions").is_some();
-    let shown = SafeText::line(&version);
+    let shown = format!("`{}`", SafeText::cut(&version, 64));
     if let Attempt::Legacy(Some(pinned)) = attempt
         && *pinned != version
     {

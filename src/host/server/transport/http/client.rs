@@ -174,7 +174,7 @@ impl HttpClient {
         let what = if error.is_connect() {
             "cannot connect"
         } else if error.is_redirect() {
-            "a redirect to another origin was not followed"
+            "not followed"
         } else if error.is_timeout() {
             "timed out"
         } else {
@@ -213,18 +213,25 @@ impl HttpClient {
     }
 }
 
-/// Follows redirects within the origin only: the headers hold secrets.
+/// Follows redirects within the origin only: the headers hold secrets. And only those that keep the
+/// request as it is (RFC 9110, section 15.4): a message that becomes a GET is lost without a word.
 fn same_origin(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
     const MOST: usize = 5;
     let first = attempt.previous().first().map(url::Url::origin);
     if attempt.previous().len() > MOST {
         return attempt.error("too many redirects");
     }
-    if first.as_ref() == Some(&attempt.url().origin()) {
-        return attempt.follow();
+    let origin = attempt.url().origin();
+    if first.as_ref() != Some(&origin) {
+        let text = format!("a redirect to another origin, {}", origin.ascii_serialization());
+        return attempt.error(text);
     }
-    let text = format!("the server redirects to {}", attempt.url().origin().ascii_serialization());
-    attempt.error(text)
+    let keeps = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT];
+    if !keeps.contains(&attempt.status()) {
+        let text = format!("HTTP {} would send it without its message", attempt.status());
+        return attempt.error(text);
+    }
+    attempt.follow()
 }
 
 impl StreamableHttpClient for HttpClient {

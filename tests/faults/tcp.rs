@@ -1,0 +1,122 @@
+//! A server of bytes: what it sends on each connection is data, be it HTTP or not. For what a well
+//! made HTTP library cannot be made to say: heads that come drop by drop, bodies that end early.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// What happens on one connection.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct TcpTurn {
+    /// Speak before the request was read.
+    pub early: bool,
+    /// What is sent, one part after the other.
+    pub parts: Vec<TcpPart>,
+    /// Bytes per write; all at once when 0.
+    pub chunk: usize,
+    /// Milliseconds between writes.
+    pub pause: u64,
+    /// Keep the connection open afterwards, silently.
+    pub hold: bool,
+}
+
+/// A part of what is sent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum TcpPart {
+    /// Text.
+    Text(String),
+    /// Bytes in hexadecimal.
+    Hex {
+        /// The digits.
+        hex: String,
+    },
+    /// Text again and again.
+    Times {
+        /// The text.
+        text: String,
+        /// How often.
+        times: usize,
+    },
+}
+
+/// A listener that plays turns: the first connection the first, and so on; the last one stays.
+pub struct TcpPlay {
+    pub url: String,
+    over: Arc<AtomicBool>,
+}
+
+impl TcpPlay {
+    pub fn start(turns: Vec<TcpTurn>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
+        let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
+        let count = AtomicUsize::new(0);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let number = count.fetch_add(1, Ordering::SeqCst).min(turns.len() - 1);
+                let (turn, ended) = (turns[number].clone(), Arc::clone(&ended));
+                std::thread::spawn(move || {
+                    let _ = play(stream, &turn, &ended);
+                });
+            }
+        });
+        Self { url, over }
+    }
+}
+
+impl Drop for TcpPlay {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        // The listener looks once more.
+        let address = self.url.trim_start_matches("http://").trim_end_matches("/mcp");
+        let _ = TcpStream::connect(address);
+    }
+}
+
+fn play(mut stream: TcpStream, turn: &TcpTurn, over: &AtomicBool) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    stream.set_write_timeout(Some(Duration::from_secs(5)))?;
+    let mut request = vec![0; 64 << 10];
+    if !turn.early && stream.read(&mut request)? == 0 {
+        return Ok(());
+    }
+    for part in &turn.parts {
+        let bytes = match part {
+            TcpPart::Text(text) => text.clone().into_bytes(),
+            TcpPart::Hex { hex } => {
+                let digits: Vec<char> = hex.chars().filter(char::is_ascii_hexdigit).collect();
+                let byte = |pair: &[char]| u8::from_str_radix(&String::from_iter(pair), 16);
+                digits.chunks(2).map(|pair| byte(pair).expect("hexadecimal")).collect()
+            }
+            TcpPart::Times { text, times } => text.repeat(*times).into_bytes(),
+        };
+        let step = if turn.chunk == 0 { bytes.len().max(1) } else { turn.chunk };
+        for piece in bytes.chunks(step) {
+            stream.write_all(piece)?;
+            if turn.pause > 0 {
+                std::thread::park_timeout(Duration::from_millis(turn.pause));
+            }
+            if over.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+    }
+    while turn.hold && !over.load(Ordering::SeqCst) {
+        match stream.read(&mut request) {
+            Ok(0) => break,
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => break,
+            _ => {}
+        }
+    }
+    stream.shutdown(Shutdown::Both)
+}
