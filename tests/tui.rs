@@ -5,8 +5,12 @@
 
 #[path = "tui/approvals.rs"]
 mod approvals;
+#[path = "tui/desk.rs"]
+mod desk;
 #[path = "tui/keys.rs"]
 mod keys;
+#[path = "tui/races.rs"]
+mod races;
 
 use std::sync::Arc;
 
@@ -25,6 +29,7 @@ use mcpdeck::host::view::ExitView;
 use mcpdeck::host::{BuildEnd, Fact, HostView, Record, ReloadPlan, Timestamp};
 use mcpdeck::text::SafeText;
 use mcpdeck::tui::app::{App, Setup};
+use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 use mcpdeck::tui::model::{InputState, InputView, Situation};
 use proptest::prelude::*;
@@ -104,8 +109,8 @@ fn app(situation: &str) -> App {
     app
 }
 
-fn press(app: &mut App, code: KeyCode, modifiers: KeyModifiers) {
-    app.update(Message::Input(Event::Key(KeyEvent::new(code, modifiers))));
+fn press(app: &mut App, code: KeyCode, modifiers: KeyModifiers) -> Vec<Effect> {
+    app.update(Message::Input(Event::Key(KeyEvent::new(code, modifiers))))
 }
 
 fn draw(app: &mut App, width: u16, height: u16) -> String {

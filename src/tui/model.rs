@@ -123,6 +123,11 @@ impl Model {
         self.ended.push_front(id);
     }
 
+    /// Whether this is one of our calls, and one that has ended not long ago.
+    pub fn has_ended(&self, id: CallId) -> bool {
+        self.ended.contains(&id)
+    }
+
     /// Takes a snapshot of calls in flight; gives whether it differs.
     pub fn take_calls(&mut self, mut calls: Vec<CallView>) -> bool {
         calls.retain(|call| !self.ended.contains(&call.id));

@@ -156,6 +156,21 @@ fn a_bell_rings_once_for_a_question_and_not_when_it_is_muted() {
 }
 
 #[test]
+fn a_question_that_outlives_its_call_says_so_and_is_answered_all_the_same() {
+    let mut stage = Stage::asker(Size::WIDE);
+    stage.call_and_wait("leaves", "gone on");
+    stage.deck.wait("1 waiting");
+    stage.deck.keys(ANSWER);
+    stage.deck.wait("Which way?");
+    stage.deck.wait("left, its call is over");
+    stage.deck.keys("that way");
+    stage.deck.keys(SEND);
+    stage::until("it is answered", || !stage.answers("leaves").is_empty());
+    assert_eq!(stage.answer("leaves")["result"]["content"]["text"], "that way");
+    stage.end();
+}
+
+#[test]
 fn a_call_that_is_given_up_takes_its_question_off_the_screen_and_keeps_the_draft() {
     let mut stage = Stage::asker(Size::WIDE);
     stage.asked("sample", "asks for a completion");

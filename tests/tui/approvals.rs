@@ -1,111 +1,16 @@
 //! The approvals pane and the answering screen in their situations, drawn as a person meets them:
 //! every kind of content, of form and of end, small, at the usual size, and large.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use crossterm::event::{KeyCode, KeyModifiers};
 use mcpdeck::config::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
 use mcpdeck::config::{ApprovalRule, RootConfig};
-use mcpdeck::host::approvals::{Decider, Drafted, PendingRequest, RequestKind, Settlement};
-use mcpdeck::host::{
-    ApprovalId, Fact, Finding, FindingKind, HostView, Record, RuleKind, SessionRule, Timestamp,
-};
+use mcpdeck::host::approvals::{Decider, Drafted, RequestKind, Settlement};
+use mcpdeck::host::{ApprovalId, Fact, Finding, FindingKind, RuleKind, SessionRule};
 use mcpdeck::text::SafeText;
-use mcpdeck::tui::app::App;
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};
 
-/// When the requests arrived; the screen is looked at a minute and a half later.
-const ARRIVED: Timestamp = Timestamp(1_790_000_000_000_000);
-/// When those were settled that are.
-const SETTLED: Timestamp = Timestamp(ARRIVED.0 + 12_000_000);
-/// How long they may wait.
-const PATIENCE: Duration = Duration::from_secs(3_600);
-
-/// A dashboard, and the session behind it, which goes on.
-struct Desk {
-    app: App,
-    view: HostView,
-    seq: u64,
-    asked: u64,
-}
-
-impl Desk {
-    fn new() -> Self {
-        let view = super::session("typical");
-        let app = super::app("typical");
-        let mut desk = Self { app, view, seq: 1_000, asked: 0 };
-        // What the session recorded is not what is looked at here.
-        let open: Vec<_> = desk.view.pending.keys().copied().collect();
-        for id in open {
-            desk.settle(id, Settlement::Withdrawn { reason: SafeText::line("an earlier one") });
-        }
-        desk.view.settled.clear();
-        desk
-    }
-
-    /// Something happens.
-    fn fact(&mut self, fact: Fact) {
-        self.seq += 1;
-        let at = if matches!(fact, Fact::RequestSettled { .. }) { SETTLED } else { ARRIVED };
-        self.view.apply(&Record { seq: self.seq, at, fact });
-    }
-
-    /// The screen sees it.
-    fn shown(&mut self) {
-        self.app.update(Message::View(Arc::new(self.view.clone())));
-    }
-
-    fn ask_as(&mut self, server: &str, kind: RequestKind, params: Value, deferred: bool) {
-        self.asked += 1;
-        let request = PendingRequest {
-            id: ApprovalId(100 + self.asked),
-            server: server.into(),
-            kind,
-            call: None,
-            during: Some(SafeText::line("book_table")),
-            bytes: params.to_string().len(),
-            params: Arc::new(params),
-            arrived: ARRIVED,
-            deadline: ARRIVED.plus(PATIENCE),
-            deferred,
-        };
-        self.fact(Fact::RequestArrived { request: Arc::new(request) });
-    }
-
-    fn ask(&mut self, kind: RequestKind, params: Value) {
-        self.ask_as("memory", kind, params, false);
-    }
-
-    fn settle(&mut self, id: ApprovalId, settlement: Settlement) {
-        let server = self.view.pending.get(&id).map(|request| request.server.clone()).unwrap();
-        let after = Duration::from_secs(12);
-        self.fact(Fact::RequestSettled { id, server, settlement, after });
-    }
-
-    /// Types; `\x01` to `\x1a` are control keys, `\x1b` makes the next one an Alt key, or is Escape
-    /// at the end.
-    fn keys(&mut self, keys: &str) {
-        let mut keys = keys.chars();
-        while let Some(key) = keys.next() {
-            let (code, modifiers) = match key {
-                '\r' => (KeyCode::Enter, KeyModifiers::NONE),
-                '\t' => (KeyCode::Tab, KeyModifiers::NONE),
-                '\x1b' => match keys.next() {
-                    Some(key) => (KeyCode::Char(key), KeyModifiers::ALT),
-                    None => (KeyCode::Esc, KeyModifiers::NONE),
-                },
-                '\x01'..='\x1a' => {
-                    let letter = char::from(b'a' - 1 + key as u8);
-                    (KeyCode::Char(letter), KeyModifiers::CONTROL)
-                }
-                key => (KeyCode::Char(key), KeyModifiers::NONE),
-            };
-            super::press(&mut self.app, code, modifiers);
-        }
-    }
-}
+use crate::desk::{ARRIVED, Desk};
 
 /// Draws a situation at three sizes, each from the beginning: nothing is left over from another.
 fn at_every_size(name: &str, situation: impl Fn(&mut Desk)) {

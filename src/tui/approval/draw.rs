@@ -207,7 +207,10 @@ fn time_left(desk: &AnswerDesk, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
         Stage::Sent => (ink!("on its way "), Role::Busy),
         Stage::Open => {
             let left = cx.model.until(desk.request.deadline);
-            let words: &[&str] = if desk.request.deferred {
+            let over = desk.request.call.is_some_and(|call| cx.model.has_ended(call));
+            let words: &[&str] = if over {
+                &[", its call is over", ", call over", ""]
+            } else if desk.request.deferred {
                 &[", nothing waits on the wire", ", no open wire", ""]
             } else {
                 &[", its clock is stopped", ", clock stopped", ""]

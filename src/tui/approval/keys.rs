@@ -3,7 +3,7 @@
 
 use crossterm::event::KeyEvent;
 
-use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Draft, Says};
+use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Draft, Part, Says};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::approval::roots::RootsCommand;
 use crate::tui::call::CallCommand;
@@ -72,8 +72,8 @@ pub const KEYS: &[KeyRow] = &[
     row("ctrl-s", Key::Desk(A::Send), SEND, "Send the answer"),
     row("alt-enter", Key::Desk(A::Send), "", "Send the answer"),
     row("ctrl-x", Key::Desk(A::Deny), DENY, "Say no, with a reason where one fits"),
-    row("ctrl-n", Key::Next, NEXT, "The next open request; this draft is kept"),
     row("esc", Key::Back, BACK, "Back to where you were; the draft is kept"),
+    row("ctrl-n", Key::Next, NEXT, "The next open request; this draft is kept"),
     row("ctrl-t", Key::Templates, "templates", "Choose an answer that is kept"),
     row("alt-w", Key::Keep, "", "Keep this answer under a name, in mcp.answers.json"),
     row("ctrl-r", Key::Desk(A::Raw), "JSON", "The whole answer as JSON, or back"),
@@ -166,6 +166,17 @@ pub fn footer(keymap: &Keymap, desk: &AnswerDesk) -> Vec<(String, &'static str)>
         && url.open.is_none()
     {
         labels.retain(|(_, word)| *word != SEND);
+    }
+    // What is typed for the answer is ended by the same key.
+    let send = match desk.part {
+        Part::Tool => "add it",
+        Part::Name => "keep it",
+        Part::Reason => deny,
+        Part::Request => "take it",
+        Part::Says | Part::Answer | Part::Model | Part::Stop => send,
+    };
+    if desk.part == Part::Reason {
+        labels.retain(|(_, word)| *word != DENY);
     }
     for (_, word) in &mut labels {
         *word = match *word {

@@ -22,6 +22,8 @@ const KEPT: usize = 50;
 enum End {
     Answered,
     Withdrawn(SafeText),
+    /// It ended among so many others that how is not kept any more.
+    Unseen,
 }
 
 fn end_of(id: ApprovalId, desk: &AnswerDesk, view: &HostView) -> End {
@@ -30,6 +32,7 @@ fn end_of(id: ApprovalId, desk: &AnswerDesk, view: &HostView) -> End {
         Some((_, _, Settlement::Withdrawn { reason })) => End::Withdrawn(reason.clone()),
         Some(_) if desk.stage == Stage::Sent => End::Answered,
         Some(_) => End::Withdrawn(SafeText::line("answered elsewhere")),
+        None if view.servers.contains_key(&desk.request.server) => End::Unseen,
         None => End::Withdrawn(SafeText::line("its server left the deck")),
     }
 }
@@ -50,6 +53,14 @@ impl App {
             }
             match end_of(*id, desk, view) {
                 End::Answered => answered.push(*id),
+                End::Unseen => {
+                    let reason = SafeText::line("how is no longer kept here, the logs tell");
+                    if desk.stage == Stage::Sent {
+                        let server = Ink::line(desk.request.server.as_str());
+                        told = Some(ink!("the request of {} is over: {}", server, &reason));
+                    }
+                    desk.end(reason);
+                }
                 End::Withdrawn(reason) => {
                     let late = desk.stage == Stage::Sent;
                     if late {
