@@ -211,6 +211,8 @@ fn an_entry_that_cannot_be_used_costs_the_others_nothing_and_is_named() {
     let status = run(&bench, &["status", "--json"]).json();
     let lost = status["servers"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
     assert_eq!((&lost["name"], &lost["state"]), (&json!("lost"), &json!("unavailable")));
+    let names = run(&bench, &["list", "--names"]);
+    assert_eq!((names.code, names.stdout.as_str()), (Some(0), "calc\ndown\nmarker\nlost\n"));
     // A gate is strict: nothing is started.
     assert_eq!(run(&bench, &["--check"]).code, Some(2));
 }

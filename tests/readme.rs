@@ -86,13 +86,23 @@ fn every_command_of_the_readme_is_one_the_program_has() {
         .output()
         .expect("the program runs");
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let of_verb = |verb: &str| {
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+            .args([verb, "--help"])
+            .output()
+            .expect("the program runs");
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
     let lines = blocks(&text, "sh").join("\n");
     let mut checked = 0;
     for line in lines.lines().filter(|line| line.starts_with("mcpdeck ")) {
         let command = line.split('#').next().unwrap_or_default();
+        let verb = command.split_whitespace().nth(1).filter(|word| !word.starts_with('-'));
+        let options = verb.map_or_else(|| help.clone(), of_verb);
         for word in command.split_whitespace().skip(1).take_while(|word| *word != "--") {
             if word.starts_with("--") {
-                assert!(help.contains(word), "`{word}` of `{line}`");
+                let option = word.split('=').next().unwrap_or(word);
+                assert!(options.contains(option), "`{word}` of `{line}`");
                 checked += 1;
             } else if word.chars().all(char::is_lowercase)
                 && command.split_whitespace().nth(1) == Some(word)

@@ -19,6 +19,10 @@ use crate::text::{SafeText, json as safe};
 
 /// `mcpdeck list`
 pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
+    if args.names {
+        let names = load::names(common).into_iter();
+        return output::print(&names.map(|name| name + "\n").collect::<String>(), Exit::Ok);
+    }
     let need = Need::Servers(args.servers.clone());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
     let done = deck::run(job, async |host, left_out| {

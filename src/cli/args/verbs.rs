@@ -88,6 +88,9 @@ pub struct ListArgs {
     /// With the parameters of tools and prompts (`*`: required).
     #[arg(long, short = 'l')]
     pub long: bool,
+    /// The names of the servers, for completion; starts none.
+    #[arg(long, hide = true)]
+    pub names: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
