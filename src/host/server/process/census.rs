@@ -5,6 +5,8 @@
 //! next one and share it. Elsewhere than on Linux the table is empty.
 
 use std::collections::HashMap;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -31,7 +33,7 @@ pub(super) struct Row {
     pub(super) cpu_ticks: u64,
     /// Resident pages.
     pub(super) pages: u64,
-    /// The mark it carries, when it is one of a server of any host.
+    /// The mark it carries, when it is one of a server of this host.
     pub(super) mark: Option<Arc<str>>,
 }
 
@@ -116,7 +118,8 @@ pub(super) fn read() -> Table {
     let mut rows = HashMap::new();
     let pids = dir.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     for mut row in pids.filter_map(row) {
-        let mark = known.remove(&row.process).or_else(|| mark_of(row.process.pid));
+        let fresh = || (row.process.started >= began()).then(|| mark_of(row.process.pid))?;
+        let mark = known.remove(&row.process).or_else(fresh);
         if let Some(mark) = mark {
             seen.insert(row.process, Arc::clone(&mark));
             row.mark = Some(mark);
@@ -125,6 +128,14 @@ pub(super) fn read() -> Table {
     }
     *MARKS.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
     Table(rows)
+}
+
+/// When this process began. What is older cannot carry a mark of its servers, and most of a machine
+/// is older: their environments are the dearer half of a reading.
+#[cfg(target_os = "linux")]
+fn began() -> u64 {
+    static BEGAN: OnceLock<u64> = OnceLock::new();
+    *BEGAN.get_or_init(|| row(std::process::id()).map_or(0, |row| row.process.started))
 }
 
 /// One process, without its mark.
@@ -188,6 +199,20 @@ mod tests {
         assert_eq!((row.parent, row.group, row.session), (3, 4, 5));
         assert_eq!((row.process.started, row.cpu_ticks, row.pages), (99, 57, 42));
         assert!(!row.zombie);
+    }
+
+    #[test]
+    fn a_process_that_began_later_is_known_by_its_mark() {
+        let mut child =
+            std::process::Command::new("sleep").arg("60").env(MARK, "9.9.").spawn().unwrap();
+        let mark = |pid: u32| read().get(pid).map(|row| row.mark.as_deref().map(str::to_owned));
+        let begun = std::time::Instant::now();
+        // Between `fork` and `exec` it has the environment of this process.
+        while mark(child.id()) != Some(Some("9.9.".to_owned())) {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(20), "no mark");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[tokio::test]
