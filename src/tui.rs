@@ -39,6 +39,7 @@ mod session;
 mod signal;
 mod state;
 pub mod theme;
+mod toml_place;
 pub mod widget;
 
 pub use engine::{Engine, EngineEvent, FileSource, Masks, Source};

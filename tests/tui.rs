@@ -9,6 +9,8 @@ mod approvals;
 mod desk;
 #[path = "tui/keys.rs"]
 mod keys;
+#[path = "tui/mouse.rs"]
+mod mouse;
 #[path = "tui/races.rs"]
 mod races;
 

@@ -26,6 +26,7 @@ mod entries;
 mod filters;
 mod incoming;
 mod input;
+mod mouse;
 mod render;
 mod server_list;
 mod situation;
@@ -159,6 +160,8 @@ pub struct App {
     pub(super) theme: Theme,
     pub(super) glyphs: &'static Glyphs,
     pub(super) setup: Setup,
+    /// What is wrong with a file of the person; the old one stays in use.
+    pub(super) user_problem: Option<crate::tui::ink::Ink>,
     pub(super) redraw: Redraw,
     pub(super) stale: bool,
     pub(super) calls: calls::Calls,
@@ -189,6 +192,7 @@ impl App {
             theme: Theme::builtin().adapted(setup.depth),
             glyphs,
             setup,
+            user_problem: None,
             redraw: Redraw::Now,
             stale: true,
             calls,

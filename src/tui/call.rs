@@ -9,6 +9,7 @@ pub mod export;
 pub mod folder;
 pub mod follow;
 pub mod keys;
+mod mouse;
 pub mod picker;
 pub mod run;
 pub mod screen;

@@ -78,6 +78,13 @@ impl EntryScreen {
         Ok(Saving { before: self.before.clone(), edited: self.form.arguments() })
     }
 
+    /// Where the form is drawn.
+    pub fn body(&self, area: Rect) -> Rect {
+        let problem = u16::from(self.problem.is_some());
+        let height = area.height.saturating_sub(2 + problem);
+        Rect { y: area.y + 1 + problem, height, ..area }
+    }
+
     /// Draws the screen.
     pub fn render(&self, look: &Look, keymap: &Keymap, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
@@ -93,18 +100,12 @@ impl EntryScreen {
         let x = put(buf, x + 3, area.y, room(x + 3), &self.file, look.muted);
         let note = "*** is hidden, and kept unless you type over it";
         put(buf, x + 3, area.y, room(x + 3), note, look.faint);
-        let problem = u16::from(self.problem.is_some());
         if let Some(text) = &self.problem {
             let sign = look.sign("⚠ ", "! ");
             let x = put(buf, area.x + 1, area.y + 1, room(area.x + 1), sign, look.error);
             put(buf, x, area.y + 1, room(x), text, look.error);
         }
-        let body = Rect {
-            y: area.y + 1 + problem,
-            height: area.height.saturating_sub(2 + problem),
-            ..area
-        };
-        form(&self.form, look, "save", body, buf);
+        form(&self.form, look, "save", self.body(area), buf);
         let mut x = area.x + 1;
         for (scope, key, word) in KEYS {
             let key = keymap.spelled(&[*scope], key);

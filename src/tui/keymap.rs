@@ -1,10 +1,11 @@
 //! The one table of key bindings: it drives dispatch, footer, help, palette, `--keys` and README.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
 use crate::tui::pane::PaneId;
+use crate::tui::toml_place;
 
 mod screens;
 mod spell;
@@ -226,18 +227,22 @@ impl Keymap {
     /// # Errors
     /// A sentence that says what is wrong; nothing of the file is used then.
     pub fn with_user(text: &str) -> Result<Self, String> {
-        let file: HashMap<String, HashMap<String, String>> =
-            toml::from_str(text).map_err(|e| format!("keymap: {}", e.message()))?;
+        let wrong = |line: usize, what: String| format!("keymap.toml:{line}: {what}");
+        let file: BTreeMap<String, BTreeMap<String, String>> = toml::from_str(text)
+            .map_err(|e| wrong(toml_place::of_error(text, &e), e.message().to_owned()))?;
         let mut keymap = Self::builtin();
         for (scope_name, entries) in file {
-            let scope = Scope::by_name(&scope_name)
-                .ok_or_else(|| format!("keymap: there is no scope `{scope_name}`"))?;
+            let scope = Scope::by_name(&scope_name).ok_or_else(|| {
+                let line = toml_place::of_key(text, &scope_name, None);
+                wrong(line, format!("there is no scope `{scope_name}`"))
+            })?;
             for (key, id) in entries {
-                let chord: Chord = key.parse().map_err(|e| format!("keymap: {e}"))?;
+                let line = || toml_place::of_key(text, &scope_name, Some(&key));
+                let chord: Chord = key.parse().map_err(|e: String| wrong(line(), e))?;
                 let row = match id.as_str() {
                     "none" => None,
                     id => Some(keymap.by_id(scope, id).ok_or_else(|| {
-                        format!("keymap: there is no action `{id}` in `{scope_name}`")
+                        wrong(line(), format!("there is no action `{id}` in `{scope_name}`"))
                     })?),
                 };
                 keymap.rebind(scope, chord, row);
@@ -277,7 +282,10 @@ impl Keymap {
         for scope in scopes {
             for listed in self.listed.iter().filter(|row| row.scope == *scope) {
                 let Meaning::Dashboard(action) = listed.meaning else { continue };
-                let works = |chord: &Chord| self.action(scopes, *chord) == Some(action);
+                let works = |chord: &Chord| {
+                    let first = scopes.iter().find(|s| self.meanings.contains_key(&(**s, *chord)));
+                    first == Some(scope)
+                };
                 let chords: Vec<Chord> = listed.chords.iter().copied().filter(works).collect();
                 if !chords.is_empty() {
                     rows.push(Row { scope: *scope, chords, action, footer: listed.footer });
@@ -365,10 +373,10 @@ mod tests {
     #[test]
     fn a_wrong_keymap_says_which_word_is_wrong() {
         for (text, said) in [
-            ("[globe]\nq = \"quit\"", "`globe`"),
-            ("[global]\nq = \"quti\"", "`quti`"),
-            ("[global]\nctrl-alt = \"quit\"", "`alt`"),
-            ("nonsense", "keymap:"),
+            ("[globe]\nq = \"quit\"", "keymap.toml:1: there is no scope `globe`"),
+            ("\n[global]\nq = \"quti\"", "keymap.toml:3: there is no action `quti`"),
+            ("[global]\nctrl-alt = \"quit\"", "keymap.toml:2: "),
+            ("[global]\nnonsense", "keymap.toml:2: "),
         ] {
             let error = Keymap::with_user(text).unwrap_err();
             assert!(error.contains(said), "{error}");

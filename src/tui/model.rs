@@ -217,6 +217,13 @@ impl Model {
         seconds_text(seconds)
     }
 
+    /// A moment of the day in so many cells: to the second where milliseconds have no room.
+    pub fn time_in(at: Timestamp, cells: u16) -> Ink {
+        let time = Self::time_of_day(at);
+        let end = if cells < 12 { 8 } else { usize::MAX };
+        ink!("{}", crate::tui::ink::Piece::of(&time, 0, end))
+    }
+
     /// A moment of the day in local time: `14:03:59.120`.
     pub fn time_of_day(at: Timestamp) -> Ink {
         let zoned = jiff::Timestamp::from_microsecond(at.0.cast_signed())

@@ -87,9 +87,15 @@ pub enum Verdict {
     Close,
     /// It goes, and this is done.
     Pick(Pick),
+    /// It is asked for this, as by a key.
+    Act(Action),
     /// It does not know the action; those outside may.
     Pass,
 }
+
+/// Cells of a question's yes, and of its yes and no.
+const YES: u16 = 10;
+const NO: u16 = 20;
 
 impl Reader {
     /// A fixed text.
@@ -213,6 +219,16 @@ impl Overlay {
         let inner = inner(area);
         match (self, gesture) {
             (Self::Reader(reader), Gesture::Scroll { delta, .. }) => reader.scroll(delta, inner),
+            (Self::Reader(reader), _) if matches!(reader.subject, Subject::Tour(_)) => {
+                return Verdict::Act(Action::Open);
+            }
+            (Self::Confirm(_), Gesture::Click(at)) if at.y + 1 == inner.bottom() => {
+                match at.x - inner.x {
+                    0..YES => return Verdict::Act(Action::Confirm),
+                    YES..NO => return Verdict::Act(Action::Back),
+                    _ => {}
+                }
+            }
             (Self::Consent(consent), gesture) => consent.mouse(gesture, inner),
             (Self::Input(dialog), gesture) => dialog.mouse(gesture, inner),
             (Self::Palette(palette), gesture) => return palette.mouse(gesture, inner),
@@ -257,7 +273,8 @@ impl Overlay {
                     pen.at(0, row as u16).put(line, cx.style(Role::Text));
                 }
                 pen.at(0, inner.height.saturating_sub(1));
-                for (name, word) in [("{confirm}", " yes     "), ("{back}", " no")] {
+                for (column, name, word) in [(0, "{confirm}", " yes"), (YES, "{back}", " no")] {
+                    pen.column(column);
                     pen.put(cx.spelled(&[Scope::Confirm], name), cx.style(Role::Key));
                     pen.put(word, cx.style(Role::Muted));
                 }

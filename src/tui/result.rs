@@ -11,6 +11,7 @@ pub mod hex;
 pub mod image;
 mod lay;
 mod markdown;
+mod mouse;
 mod pictures;
 pub mod rows;
 mod seek;

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use ratatui::style::{Color, Modifier, Style};
 use serde::Deserialize;
 
+use crate::tui::toml_place;
+
 mod colour;
 pub use colour::ColorDepth;
 use colour::parse_colour;
@@ -137,6 +139,7 @@ impl Theme {
     /// A sentence that says what is wrong with it and where.
     pub fn load(name: &str, sources: &[(String, String)]) -> Result<Self, String> {
         let mut chain = Vec::new();
+        let mut texts = Vec::new();
         let mut next = Some(name.to_owned());
         while let Some(current) = next.take() {
             if chain.iter().any(|(seen, _): &(String, ThemeConfig)| *seen == current) {
@@ -148,38 +151,46 @@ impl Theme {
                 .map(|(_, text)| text.as_str())
                 .or_else(|| SHIPPED.iter().find(|(key, _)| *key == current).map(|(_, t)| *t))
                 .ok_or_else(|| format!("there is no theme `{current}`"))?;
-            let config: ThemeConfig = toml::from_str(text)
-                .map_err(|e| format!("theme `{current}`: {}", first_lines(&e.to_string())))?;
+            let config: ThemeConfig = toml::from_str(text).map_err(|e| {
+                let line = toml_place::of_error(text, &e);
+                format!("theme `{current}`, line {line}: {}", e.message())
+            })?;
             let parent = config.inherits.clone();
             chain.push((current, config));
+            texts.push(text);
             next = parent;
         }
         let mut theme = Self { name: name.to_owned(), styles: [Style::new(); Role::ALL.len()] };
         let mut palette = BTreeMap::new();
-        for (current, config) in chain.iter().rev() {
+        for ((current, config), text) in chain.iter().zip(&texts).rev() {
             palette.extend(config.palette.clone());
-            theme.adopt(config, &palette).map_err(|e| format!("theme `{current}`: {e}"))?;
+            theme.adopt(config, &palette).map_err(|(role, e)| {
+                let line = toml_place::of_key(text, "roles", Some(&role));
+                format!("theme `{current}`, line {line}: {e}")
+            })?;
         }
         Ok(theme)
     }
 
+    /// Takes the styles of `config` over; what is wrong comes with the role it is wrong of.
     fn adopt(
         &mut self,
         config: &ThemeConfig,
         palette: &BTreeMap<String, String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), (String, String)> {
         for (key, value) in &config.roles {
             let role = Role::ALL
                 .iter()
                 .find(|role| role.key() == key)
-                .ok_or_else(|| format!("there is no role `{key}`"))?;
+                .ok_or_else(|| (key.clone(), format!("there is no role `{key}`")))?;
             let spec = match value {
                 RoleConfig::Foreground(fg) => {
                     StyleConfig { fg: Some(fg.clone()), ..StyleConfig::default() }
                 }
                 RoleConfig::Full(full) => full.clone(),
             };
-            self.styles[*role as usize] = resolve(&spec, palette)?;
+            let style = resolve(&spec, palette).map_err(|e| (key.clone(), e))?;
+            self.styles[*role as usize] = style;
         }
         Ok(())
     }
@@ -240,10 +251,6 @@ fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Sty
     Ok(style)
 }
 
-fn first_lines(text: &str) -> String {
-    text.lines().filter(|l| !l.trim().is_empty()).take(4).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,7 +296,8 @@ mod tests {
     fn a_bad_theme_is_a_sentence_not_a_panic() {
         for (text, said) in [
             ("[roles]\nacccent = \"red\"", "no role `acccent`"),
-            ("[roles]\naccent = \"reddish\"", "`reddish`"),
+            ("[roles]\naccent = \"reddish\"", "line 2: `reddish`"),
+            ("[roles]\n\nkey = ", "theme `mine`, line 3: "),
             ("inherits = \"mine\"", "inherits from itself"),
             ("inherits = \"nowhere\"", "no theme `nowhere`"),
             ("roles = 3", "theme `mine`"),

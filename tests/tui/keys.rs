@@ -172,3 +172,26 @@ fn the_tour_is_shown_once_however_it_is_left() {
     let toured = |effect: &Effect| matches!(effect, Effect::SavePrefs(prefs) if prefs.toured);
     assert!(effects.iter().any(toured));
 }
+
+#[test]
+fn a_broken_keymap_says_its_line_until_it_is_mended_and_the_old_keys_stay() {
+    let mut app = app("typical");
+    let keys = |app: &mut App, text: &str| {
+        let user = UserFiles { keymap: Some(text.into()), ..UserFiles::default() };
+        app.update(Message::UserFiles(user));
+    };
+    keys(&mut app, "[global]\nf7 = \"show-logs\"");
+    keys(&mut app, "[global]\nf7 = \"show-logs\"\n\nf8 = \"show-lgos\"");
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("keymap.toml:4: there is no action `show-lgos`"), "{screen}");
+    press(&mut app, KeyCode::F(7), NONE);
+    app.update(Message::Now(Timestamp(1_790_000_100_000_000 + 60_000_000)));
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("/ search"), "the keys that were there stay\n{screen}");
+    assert!(screen.lines().next().unwrap().contains("⚠ keymap.toml:4"), "{screen}");
+    types(&mut app, "?");
+    assert!(draw(&mut app, 120, 40).contains("there is no action"));
+    keys(&mut app, "[global]\nf7 = \"show-logs\"");
+    press(&mut app, KeyCode::Esc, NONE);
+    assert!(!draw(&mut app, 120, 40).contains("keymap.toml"));
+}

@@ -199,6 +199,9 @@ impl App {
     pub(super) fn open_help(&mut self) {
         let scopes = self.scopes();
         let mut doc = Doc::new(reader_width(self.size));
+        if let Some(problem) = &self.user_problem {
+            doc.text(0, problem, Role::Error);
+        }
         let mut last = None;
         for row in self.keymap.rows(&scopes) {
             if last != Some(row.scope) {
@@ -279,7 +282,7 @@ impl App {
         let mut warning = None;
         match self.setup.user.keymap.as_deref().map(Keymap::with_user) {
             Some(Ok(keymap)) => self.keymap = Arc::new(keymap),
-            Some(Err(error)) => warning = Some(error),
+            Some(Err(error)) => warning = Some(format!("{error}; the keys stay as they are")),
             None => self.keymap = Arc::new(Keymap::builtin()),
         }
         self.calls.use_keymap(&self.keymap);
@@ -287,10 +290,11 @@ impl App {
         let name = wanted.map_or("default", String::as_str).to_owned();
         match Theme::load(&name, &self.setup.user.themes) {
             Ok(theme) => self.theme = theme.adapted(self.setup.depth),
-            Err(error) => warning = Some(error),
+            Err(error) => warning = Some(format!("{error}; the colours stay as they are")),
         }
-        if let Some(warning) = warning {
-            self.toast(Ink::line(&warning), Role::Warning);
+        self.user_problem = warning.map(|warning| Ink::line(&warning));
+        if let Some(problem) = self.user_problem.clone() {
+            self.toast(problem, Role::Warning);
         }
     }
 

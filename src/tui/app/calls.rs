@@ -69,7 +69,7 @@ impl Calls {
         self.saved.calls.keys().map(String::as_str)
     }
 
-    fn screen(&mut self) -> Option<&mut CallScreen> {
+    pub(super) fn screen(&mut self) -> Option<&mut CallScreen> {
         self.screens.get_mut(self.open?)
     }
 

@@ -226,7 +226,7 @@ impl App {
         self.push_overlay(Overlay::Reader(Reader::new(ink!("keys: editing a server"), doc)));
     }
 
-    fn save_entry(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn save_entry(&mut self, effects: &mut Vec<Effect>) {
         let Some(screen) = &mut self.entry else { return };
         if screen.saving {
             return;

@@ -1,22 +1,12 @@
 //! Keys, mouse and paste: from the topmost overlay through the pane to what holds everywhere.
 
-use crossterm::event::{
-    Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
-};
-use ratatui::layout::Position;
-
-use super::{App, Focus, Redraw};
+use super::{App, Redraw};
 use crate::tui::action::Action;
-use crate::tui::call::command::Clicks;
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
 use crate::tui::overlay::Verdict;
-use crate::tui::pane::{Gesture, Out, PaneId, Ui};
-
-/// Two clicks on one cell within this time are a double click.
-const DOUBLE_CLICK: std::time::Duration = std::time::Duration::from_millis(400);
-/// Rows per notch of the wheel.
-const WHEEL: isize = 3;
+use crate::tui::pane::Out;
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 impl App {
     pub(super) fn input(&mut self, event: Event, effects: &mut Vec<Effect>) {
@@ -112,86 +102,12 @@ impl App {
         }
     }
 
-    fn mouse(&mut self, mouse: MouseEvent, effects: &mut Vec<Effect>) {
-        let at = Position::new(mouse.column, mouse.row);
-        let gesture = match mouse.kind {
-            MouseEventKind::ScrollUp => Gesture::Scroll { at, delta: -WHEEL },
-            MouseEventKind::ScrollDown => Gesture::Scroll { at, delta: WHEEL },
-            MouseEventKind::Down(MouseButton::Left) => {
-                let double = self.last_click.is_some_and(|(when, where_)| {
-                    where_ == at && self.model.now.since(when) <= DOUBLE_CLICK
-                });
-                self.last_click = if double { None } else { Some((self.model.now, at)) };
-                if double { Gesture::DoubleClick(at) } else { Gesture::Click(at) }
-            }
-            _ => return,
-        };
-        self.mark(Redraw::Now);
-        if let Some(overlay) = self.overlays.last_mut() {
-            let verdict = overlay.mouse(gesture, self.size);
-            return self.settle(verdict, effects);
-        }
-        let Some(layout) = self.layout() else { return };
-        if self.is_editing() && super::calls::call_area(&layout).contains(at) {
-            return;
-        }
-        if self.is_answering() && super::calls::call_area(&layout).contains(at) {
-            if let Gesture::Scroll { delta, .. } = gesture {
-                self.answer_wheel(delta);
-            }
-            return;
-        }
-        if self.is_calling() && super::calls::call_area(&layout).contains(at) {
-            match gesture {
-                Gesture::Scroll { delta, .. } => _ = self.call_wheel(delta, effects),
-                Gesture::Click(at) => self.call_click(at, Clicks::One, effects),
-                Gesture::DoubleClick(at) => self.call_click(at, Clicks::Two, effects),
-            }
-            return;
-        }
-        if layout.main.contains(at) {
-            self.focus = Focus::Pane;
-            let mut out = Out::default();
-            let ui = Ui {
-                model: &self.model,
-                area: layout.main,
-                glyphs: self.glyphs,
-                keymap: &self.keymap,
-            };
-            self.panes.get_mut(self.pane).mouse(gesture, ui, &mut out);
-            self.absorb(out, effects);
-        } else if let Some(servers) = layout.servers.filter(|area| area.contains(at)) {
-            self.focus = Focus::Servers;
-            match gesture {
-                Gesture::Scroll { delta, .. } => {
-                    self.model.scope = self.servers.step(delta.signum());
-                }
-                _ => {
-                    if let Some(row) = self.servers.row_at(at.y - servers.y) {
-                        self.model.scope.clone_from(row);
-                    }
-                }
-            }
-        } else if layout.tabs.contains(at) {
-            if let Gesture::Scroll { delta, .. } = gesture {
-                self.turn_pane(delta.signum());
-            } else if let Some(pane) = self.tab_at(at.x) {
-                self.show(pane);
-            }
-        } else if layout.header.contains(at) && !self.model.view.pending.is_empty() {
-            self.show(PaneId::Approvals);
-        } else if layout.footer.contains(at)
-            && let Some(action) = self.footer_at(at.x)
-        {
-            self.perform(action, effects);
-        }
-    }
-
     /// Does what an overlay's verdict says.
     pub(super) fn settle(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
         match verdict {
             Verdict::Stay | Verdict::Pass => {}
             Verdict::Close => self.close_overlay(),
+            Verdict::Act(action) => self.perform(action, effects),
             Verdict::Pick(pick) => self.pick(pick, effects),
         }
     }

@@ -7,7 +7,7 @@ use super::{App, Redraw};
 use crate::config::{Hold, ServerName};
 use crate::host::ReloadPlan;
 use crate::tui::effect::{ConfigCommand, Effect};
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, Piece, ink};
 use crate::tui::model::{InputState, InputView, Model, Situation};
 use crate::tui::overlay::{Choice, Confirm, Consent, InputDialog, Overlay, Palette, Pick};
 use crate::tui::theme::Role;
@@ -169,6 +169,12 @@ impl App {
 
     /// What the header says of it.
     pub(super) fn situation_marks(&self, right: &mut Vec<(Ink, Role)>) {
+        if let Some(problem) = &self.user_problem {
+            // File and line; the help has the whole sentence.
+            let at = problem.as_str().find(": ").unwrap_or(problem.as_str().len());
+            let place = Piece::of(problem, 0, at);
+            right.push((ink!("{} {}", self.glyphs.warning, place), Role::Warning));
+        }
         let count = self.model.situation.asked().count();
         if count > 0 {
             right.push((ink!("{} {} to approve", self.glyphs.hand, count), Role::Attention));

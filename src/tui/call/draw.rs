@@ -11,16 +11,16 @@ use crate::host::Timestamp;
 use crate::text::SafeText;
 use crate::tui::form::draw::{Look, form, put};
 
-struct Regions {
+pub(super) struct Regions {
     head: Rect,
-    form: Rect,
+    pub(super) form: Rect,
     status: Option<Rect>,
-    result: Option<Rect>,
+    pub(super) result: Option<Rect>,
     footer: Rect,
 }
 
 impl CallScreen {
-    fn regions(&self, area: Rect) -> Regions {
+    pub(super) fn regions(&self, area: Rect) -> Regions {
         let described = self.subject.description.is_some() && area.height >= 16;
         let head = Rect { height: (1 + u16::from(described)).min(area.height), ..area };
         let footer_height = u16::from(area.height >= 8);
@@ -320,6 +320,18 @@ fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
     }
 }
 
+/// Where so many lines stand over `area`.
+pub(super) fn popup_area(lines: usize, area: Rect) -> Rect {
+    let width = 76.min(area.width);
+    let height = (lines as u16).saturating_add(2).clamp(3, 16).min(area.height);
+    Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 3,
+        width,
+        height,
+    }
+}
+
 fn popup(
     look: &Look,
     title: &str,
@@ -328,14 +340,8 @@ fn popup(
     area: Rect,
     buf: &mut Buffer,
 ) {
-    let width = 76.min(area.width);
-    let height = (lines.len() as u16 + 2).clamp(3, 16).min(area.height);
-    let outer = Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 3,
-        width,
-        height,
-    };
+    let outer = popup_area(lines.len(), area);
+    let Rect { width, height, .. } = outer;
     Clear.render(outer, buf);
     buf.set_style(outer, look.input);
     put(buf, outer.x + 1, outer.y, width - 2, title, look.accent);

@@ -349,8 +349,13 @@ impl CallScreen {
         self.picker_step(picker, step)
     }
 
-    /// The mouse was pressed at a place of the screen, which is drawn in `area`.
-    pub fn click(&mut self, at: Position, clicks: Clicks, area: Rect) -> Vec<Intent> {
+    /// The mouse was pressed while a picker may be open.
+    pub(super) fn click_in_picker(
+        &mut self,
+        at: Position,
+        clicks: Clicks,
+        area: Rect,
+    ) -> Vec<Intent> {
         match self.ask.take() {
             Some(Ask::File(mut picker)) => {
                 let step = picker.click(at, clicks, area);

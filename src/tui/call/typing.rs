@@ -4,11 +4,9 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use super::ask::Ask;
-use super::command::CallCommand;
 use super::screen::{CallScreen, DEBOUNCE, Focus, Intent};
 use crate::host::Timestamp;
 use crate::tui::form::pointer;
-use crate::tui::result::ResultCommand;
 
 impl CallScreen {
     /// Time went on.
@@ -51,15 +49,6 @@ impl CallScreen {
         }
         let command = self.keymap.call(places, key);
         command.map(|command| self.command(command)).unwrap_or_default()
-    }
-
-    /// The wheel turned by so many rows: over the picker of a file while that is open.
-    pub fn wheel(&mut self, rows: isize) -> Vec<Intent> {
-        if let Some(Ask::File(picker)) = &mut self.ask {
-            picker.step(rows);
-            return Vec::new();
-        }
-        self.command(CallCommand::Result(ResultCommand::Scroll(rows)))
     }
 
     /// Text was pasted.

@@ -1,7 +1,7 @@
 //! Drawing of a form: only visible rows are built. Reads the state, changes nothing.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Clear, Widget};
 use unicode_segmentation::UnicodeSegmentation;
@@ -145,8 +145,32 @@ fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
 }
 
 fn draw_fields(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
-    let help = u16::from(area.height >= 6);
-    let body = Rect { height: area.height - help, ..area };
+    let (body, help) = body(area);
+    let lines = window(state, body);
+    let label_width = label_width(state, lines.first().map_or(0, |(row, _)| *row), body);
+    for (row, line) in lines {
+        match state.rows().get(row) {
+            Some(found) => draw_row(state, look, row, found, label_width, line, buf),
+            None => draw_submit(state, look, submit, line, buf),
+        }
+    }
+    if let Some(help) = help {
+        draw_help(state, look, help, buf);
+    }
+}
+
+/// Where the fields are, and the line below them that says what is wanted, where there is room.
+fn body(area: Rect) -> (Rect, Option<Rect>) {
+    if area.height < 6 {
+        return (area, None);
+    }
+    let body = Rect { height: area.height - 1, ..area };
+    (body, Some(Rect { y: body.bottom(), height: 1, ..area }))
+}
+
+/// The rows that are visible and where they stand; the one after the last row is the line that
+/// calls.
+fn window(state: &FormState, body: Rect) -> Vec<(usize, Rect)> {
     let height_of = |row: usize| editor_height(state, row).min(body.height.max(1));
     let cursor = state.cursor();
     let above = (body.height.saturating_sub(height_of(cursor))) / 2;
@@ -159,23 +183,50 @@ fn draw_fields(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &m
             total.saturating_sub(usize::from(body.height)) + usize::from(height_of(cursor)) - 1;
         cursor.saturating_sub(usize::from(above)).min(most)
     };
-    let label_width = label_width(state, top, body);
+    let mut lines = Vec::new();
     let mut y = body.y;
     for row in top..total {
         if y >= body.bottom() {
             break;
         }
         let height = height_of(row).min(body.bottom() - y);
-        let line = Rect { y, height, ..body };
-        match state.rows().get(row) {
-            Some(found) => draw_row(state, look, row, found, label_width, line, buf),
-            None => draw_submit(state, look, submit, line, buf),
-        }
+        lines.push((row, Rect { y, height, ..body }));
         y += height;
     }
-    if help == 1 {
-        draw_help(state, look, Rect { y: area.bottom() - 1, height: 1, ..area }, buf);
+    lines
+}
+
+/// What of a form is at a place of its `area`.
+pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<Spot> {
+    if let Some(popup) = &state.popup {
+        let outer = popup_area(popup, area);
+        let line = usize::from(at.y.saturating_sub(outer.y + 1));
+        let inside = outer.contains(at) && at.y > outer.y;
+        return Some(if inside {
+            Spot::Entry(popup_top(popup, outer) + line)
+        } else {
+            Spot::Outside
+        });
     }
+    let (fields, side) = split(state, area);
+    if side.is_some_and(|side| side.contains(at)) {
+        return Some(Spot::Json);
+    }
+    let lines = window(state, body(fields?).0);
+    lines.into_iter().find(|(_, line)| line.contains(at)).map(|(row, _)| Spot::Row(row))
+}
+
+/// Something of a form under the mouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// A row; the one after the last is the line that calls.
+    Row(usize),
+    /// A line of the open list.
+    Entry(usize),
+    /// Beside the open list.
+    Outside,
+    /// The whole value as JSON.
+    Json,
 }
 
 fn editor_height(state: &FormState, row: usize) -> u16 {
@@ -333,14 +384,24 @@ fn draw_json(
     }
 }
 
-fn draw_popup(popup: &Popup, look: &Look, area: Rect, buf: &mut Buffer) {
-    let narrowed = popup.narrowed();
+fn popup_area(popup: &Popup, area: Rect) -> Rect {
     let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10) as u16;
     let width = (widest + 8).clamp(28, 60).min(area.width);
-    let height = (narrowed.len() as u16 + 2).clamp(3, 14).min(area.height);
+    let height = (popup.narrowed().len() as u16 + 2).clamp(3, 14).min(area.height);
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height - height) / 2;
-    let outer = Rect { x, y, width, height };
+    Rect { x, y, width, height }
+}
+
+/// The first entry that is visible.
+fn popup_top(popup: &Popup, outer: Rect) -> usize {
+    popup.selected.saturating_sub(usize::from(outer.height - 1).saturating_sub(1))
+}
+
+fn draw_popup(popup: &Popup, look: &Look, area: Rect, buf: &mut Buffer) {
+    let narrowed = popup.narrowed();
+    let outer = popup_area(popup, area);
+    let Rect { x, y, width, height } = outer;
     Clear.render(outer, buf);
     buf.set_style(outer, look.input);
     let title = match popup.chooses {
@@ -351,7 +412,7 @@ fn draw_popup(popup: &Popup, look: &Look, area: Rect, buf: &mut Buffer) {
         if popup.filter.is_empty() { title.to_owned() } else { format!("/ {}", popup.filter) };
     put(buf, x + 1, y, width - 1, &SafeText::line(&head), look.muted);
     let rows = usize::from(height - 1);
-    let top = popup.selected.saturating_sub(rows.saturating_sub(1));
+    let top = popup_top(popup, outer);
     for (line, index) in narrowed.iter().skip(top).take(rows).enumerate() {
         let y = y + 1 + line as u16;
         let selected = top + line == popup.selected;

@@ -125,6 +125,14 @@ impl FormState {
         }
     }
 
+    /// Gives the keys to the JSON that is open.
+    pub(super) fn enter_json(&mut self) {
+        if let Some(json) = &mut self.json {
+            self.editor = None;
+            json.focused = true;
+        }
+    }
+
     /// Whether the JSON is open.
     pub const fn json(&self) -> Option<&JsonEditor> {
         self.json.as_ref()

@@ -120,7 +120,7 @@ impl ServersPane {
         // By their number, not by what they say: a state that changes moves nothing.
         let roomy = self.names.len() * 4 + graph.len() <= usize::from(ui.area.height);
         let density = if roomy { Density::Roomy } else { Density::Dense };
-        let mut doc = Doc::new(ui.area.width.saturating_sub(3));
+        let mut doc = Doc::new(ui.area.width.saturating_sub(4));
         for server in ui.model.servers() {
             if roomy {
                 doc.gap();

@@ -35,19 +35,34 @@ impl ResultView {
             let style = if tab == self.tab { look.accent } else { look.muted };
             x = put(buf, x, area.y, area.right().saturating_sub(x), name, style);
             if tab == Tab::Structured {
-                if self.mismatch {
-                    let sign = look.sign(" ≠ text", " != text");
-                    x = put(buf, x, area.y, area.right().saturating_sub(x), sign, look.warning);
+                let styles = if self.violations.is_empty() { look.ok } else { look.error };
+                for (mark, style) in self.structured_marks().iter().zip([look.warning, styles]) {
+                    x = put(buf, x, area.y, area.right().saturating_sub(x), mark, style);
                 }
-                let n = self.violations.len();
-                let (sign, style) = match n {
-                    0 => (look.sign(" ✓", " ok").to_owned(), look.ok),
-                    _ => (format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")), look.error),
-                };
-                x = put(buf, x, area.y, area.right().saturating_sub(x), &sign, style);
             }
             x = put(buf, x, area.y, area.right().saturating_sub(x), "  ", look.muted);
         }
+    }
+
+    /// What is said behind the name of the structured tab: that the text says otherwise, and
+    /// whether it fits its schema.
+    pub(super) fn structured_marks(&self) -> [String; 2] {
+        let look = &self.look;
+        let otherwise = if self.mismatch { look.sign(" ≠ text", " != text") } else { "" };
+        let fits = match self.violations.len() {
+            0 => look.sign(" ✓", " ok").to_owned(),
+            n => format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")),
+        };
+        [otherwise.to_owned(), fits]
+    }
+
+    /// Lines above the tree of structured content, in so many rows.
+    pub(super) fn notes(&self, height: u16) -> usize {
+        if self.tab != Tab::Structured {
+            return 0;
+        }
+        let said = u16::from(self.mismatch && height > 3);
+        usize::from(said) + self.violations.len().min(usize::from((height - said) / 3))
     }
 
     fn draw_content(&self, look: &Look, area: Rect, buf: &mut Buffer) {

@@ -12,15 +12,13 @@ impl App {
     pub(in crate::tui::app) fn call_wheel(
         &mut self,
         rows: isize,
+        at: Position,
         effects: &mut Vec<Effect>,
-    ) -> bool {
-        if !self.overlays.is_empty() {
-            return false;
-        }
-        let Some(screen) = self.calls.screen() else { return false };
-        let intents = screen.wheel(rows);
+    ) {
+        let Some(area) = self.layout().map(|layout| call_area(&layout)) else { return };
+        let Some(screen) = self.calls.screen() else { return };
+        let intents = screen.wheel(rows, at, area);
         self.intents(intents, effects);
-        true
     }
 
     /// The mouse was pressed on the open call screen.

@@ -83,8 +83,9 @@ impl LogsPane {
             let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
             if n == 0 {
                 pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
-                let time = Model::time_of_day(record.at);
-                pen.left(time, if area.width < 70 { 8 } else { 12 }, cx.style(Role::Faint)).skip(1);
+                let cells = if area.width < 70 { 8 } else { 12 };
+                let time = Model::time_in(record.at, cells);
+                pen.left(time, cells, cx.style(Role::Faint)).skip(1);
                 pen.left(level_word(record.level), 5, cx.style(level_role(record.level))).skip(1);
                 if cx.model.scope.is_none() {
                     let who = record.server.as_ref().map_or_else(|| ink!("host"), Model::name);

@@ -31,7 +31,8 @@ pub enum Density {
 /// Draws the card.
 pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
     let Ui { model, glyphs, .. } = ui;
-    doc.line(title(server, model, glyphs));
+    let room = doc.width();
+    doc.line(title(server, model, glyphs, room));
     match server.state {
         ServerState::Ready => ready(server, ui, density, doc),
         ServerState::Starting => doc_line(doc, steps(server, model, glyphs)),
@@ -95,8 +96,29 @@ fn doc_line(doc: &mut Doc, line: DocLine) {
     }
 }
 
-/// Name, state, since when, how it is reached.
-pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
+/// How a server that is ready is reached: most wanted first.
+fn reach(server: &ServerView) -> Vec<Ink> {
+    let mut facts = vec![ink!("{}", server.transport.as_str())];
+    if let Some(session) = &server.session {
+        facts.push(Ink::from(&session.protocol_version));
+    }
+    if let Some(pid) = server.pid {
+        facts.push(ink!("pid {}", pid));
+    }
+    if server.restarts > 0 {
+        facts.push(ink!("{} restart{}", server.restarts, plural(u64::from(server.restarts))));
+    }
+    if let Some(session) = &server.session {
+        facts.push(match session.era {
+            Era::Legacy => ink!("legacy"),
+            Era::Modern => ink!("modern"),
+        });
+    }
+    facts
+}
+
+/// Name, state, since when, how it is reached, in `room` cells.
+fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocLine {
     let role = state_role(server.state);
     let word =
         if server.state == ServerState::Unavailable { "down" } else { server.state.as_str() };
@@ -113,23 +135,15 @@ pub fn title(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
         (ink!(" {}", since), Role::Muted),
     ];
     if server.state == ServerState::Ready {
-        let mut facts = ink!("    {}", server.transport.as_str());
-        if let Some(session) = &server.session {
-            facts.push(ink!(" {} {}", glyphs.dot, &session.protocol_version));
-        }
-        if let Some(pid) = server.pid {
-            facts.push(ink!(" {} pid {}", glyphs.dot, pid));
-        }
-        if server.restarts > 0 {
-            let s = plural(u64::from(server.restarts));
-            facts.push(ink!(" {} {} restart{}", glyphs.dot, server.restarts, s));
-        }
-        if let Some(session) = &server.session {
-            let era: &'static str = match session.era {
-                Era::Legacy => "legacy",
-                Era::Modern => "modern",
-            };
-            facts.push(ink!(" {} {}", glyphs.dot, era));
+        let mut room = room.saturating_sub(length(&line) + 4);
+        let mut facts = ink!("    ");
+        for (n, fact) in reach(server).into_iter().enumerate() {
+            let fact = if n == 0 { fact } else { ink!(" {} {}", glyphs.dot, fact) };
+            // Most wanted first; one that does not fit is left out whole.
+            if width(&fact) <= room {
+                room -= width(&fact);
+                facts.push(fact);
+            }
         }
         line.push((facts, Role::Muted));
     } else if let Some(exit) = server.exit.as_ref().filter(|exit| !exit.expected) {

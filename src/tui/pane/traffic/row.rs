@@ -81,8 +81,8 @@ fn draw(
     pen: &mut Pen<'_>,
 ) {
     let room = pen.position() + pen.room();
-    let time = Model::time_of_day(record.at);
-    pen.left(time, if narrow { 8 } else { TIME }, cx.style(Role::Faint)).skip(1);
+    let cells = if narrow { 8 } else { TIME };
+    pen.left(Model::time_in(record.at, cells), cells, cx.style(Role::Faint)).skip(1);
     let (sign, role) = match record.direction {
         Direction::Out => (cx.glyphs.outbound, Role::Outbound),
         Direction::In => (cx.glyphs.inbound, Role::Inbound),
