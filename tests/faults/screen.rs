@@ -217,7 +217,9 @@ fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut
         problems.push(format!("I1: no outcome of {tool} on the screen\n{}", deck.screen()));
     }
     for text in &row.screen.shows {
-        if !deck.screen().contains(text.as_str()) {
+        // What takes longer to draw than the outcome comes after it: pictures are decoded elsewhere.
+        let shown = || deck.screen().contains(text.as_str());
+        if fair::wait(row.patience(), shown).is_none() {
             problems.push(format!("the screen does not show {text:?}\n{}", deck.screen()));
         }
     }
