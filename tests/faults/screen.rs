@@ -63,6 +63,8 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
     if let Some(most) = row.host.cpu_percent {
         let busy = processor_time(deck.pid().unsigned_abs()).as_millis() * 100;
         let used = busy / begun.elapsed().as_millis().max(1);
+        // Promised of the program as it is shipped; one built for tests takes a few times as much.
+        let most = if cfg!(debug_assertions) { 3 * most } else { most };
         if used >= u128::from(most) {
             problems.push(format!("{used} % of a processor, {most} at most"));
         }
