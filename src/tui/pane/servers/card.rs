@@ -333,13 +333,14 @@ fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     {
         doc.text(2, &ink!("{}: {}", step_word(failed.step), detail), Role::Error);
     }
-    // What the reason has said already, and what only frames a trace, is left out.
-    let said = |line: &&SafeText| {
-        let frame = !line.chars().any(char::is_alphanumeric);
-        frame || server.reason.as_ref().is_some_and(|reason| reason.contains(line.trim()))
-    };
-    let tail = server.last_words().iter().filter(|line| !said(line));
-    let mut last: Vec<_> = tail.rev().take(2).collect();
+    // What the reason ends with needs no lines before it, which are the trace; the black box has
+    // them all.
+    let words = server.last_words();
+    let said = words.last().is_some_and(|line| {
+        server.reason.as_ref().is_some_and(|reason| reason.contains(line.trim()))
+    });
+    let spoken = |line: &&SafeText| line.chars().any(char::is_alphanumeric);
+    let mut last: Vec<_> = words.iter().filter(spoken).rev().take(2).filter(|_| !said).collect();
     last.reverse();
     for line in last {
         doc.line(vec![(ink!("  stderr  "), Role::Faint), (Ink::from(line), Role::Foreign)]);
