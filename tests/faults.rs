@@ -59,12 +59,12 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     filters.retain(|arg| !arg.starts_with('-'));
-    // Problems are told in the table; a panic of an assertion is one of them.
+    let canary = Canary::listen();
+    let rows = row::read_all(&support::repo("fixtures/faults"), &filters, &canary.address);
+    // From here on problems are told in the table; a panic of an assertion is one of them.
     if std::env::var_os("MCPDECK_FAULTS_TRACE").is_none() {
         std::panic::set_hook(Box::new(|_| {}));
     }
-    let canary = Canary::listen();
-    let rows = row::read_all(&support::repo("fixtures/faults"), &filters, &canary.address);
     let begun = Instant::now();
     let queue = Mutex::new(rows.iter());
     let verdicts = Mutex::new(Vec::new());
