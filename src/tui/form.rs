@@ -14,6 +14,7 @@ pub mod input;
 pub mod json;
 mod keep;
 mod merge;
+mod moment;
 pub mod mouse;
 pub mod pointer;
 pub mod popup;

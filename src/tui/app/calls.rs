@@ -118,7 +118,7 @@ impl App {
     pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
         let Some(view) = self.model.server(server) else { return };
         let Some(subject) = subject_of(view, list, wire) else { return };
-        self.calls.show(subject, &self.keymap, self.model.now);
+        self.show_call(subject);
         self.mark(Redraw::Now);
     }
 
@@ -144,7 +144,7 @@ impl App {
             return self
                 .toast(ink!("no server offers what {} calls", Ink::line(name)), Role::Warning);
         };
-        self.calls.show(subject, &self.keymap, self.model.now);
+        self.show_call(subject);
         if let Some(screen) = self.calls.screen().filter(|_| !call.arguments.is_empty()) {
             screen.form.set_value(Some(call.arguments_value()));
         }

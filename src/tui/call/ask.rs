@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::export::Export;
+use super::export::{Export, Written};
 use super::picker::Picker;
 use super::run::Run;
 use super::screen::{CallScreen, Focus, Intent};
@@ -174,7 +174,15 @@ impl CallScreen {
                     _ => self.subject.wire.to_string(),
                 };
                 let way = Export::ALL.get(at).copied().unwrap_or(Export::Arguments);
-                return vec![Intent::Copy(way.text(&self.subject, &arguments, &uri))];
+                let blocked = self.form.blocking() > 0 && self.form.schema_problem().is_none();
+                let call = Written {
+                    subject: &self.subject,
+                    arguments: &arguments,
+                    uri: &uri,
+                    validation: if blocked { Validation::Force } else { Validation::Enforce },
+                    configs: &self.configs,
+                };
+                return vec![Intent::Copy(way.text(&call))];
             }
             Pick::Suggestion => {
                 if let Some(text) = self.suggestions.get(at).cloned() {

@@ -1,9 +1,14 @@
 //! A call as others would make it: on a command line, on the wire, in Rust. Pure.
 
-use crate::text::shell::quoted;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use super::subject::{Subject, SubjectKind};
+use crate::host::Validation;
+use crate::text::shell::quoted;
+use crate::tui::form::field::plain;
 
 /// The ways to copy a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +37,11 @@ impl Export {
         }
     }
 
-    /// The call in this way; `uri` is what a template expands to.
-    pub fn text(self, subject: &Subject, arguments: &Value, uri: &str) -> String {
+    /// The call in this way.
+    pub fn text(self, call: &Written<'_>) -> String {
+        let Written { subject, arguments, uri, .. } = call;
         match self {
-            Self::CommandLine => command_line(subject, arguments, uri),
+            Self::CommandLine => call.command_line(),
             Self::JsonRpc => {
                 let (method, params) = match subject.kind {
                     SubjectKind::Tool => {
@@ -48,51 +54,166 @@ impl Export {
                 };
                 json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
             }
-            Self::Rust => rust(subject, arguments, uri),
+            Self::Rust => call.rust(),
             Self::Arguments => serde_json::to_string_pretty(arguments).unwrap_or_default(),
         }
     }
 }
 
-fn canonical(subject: &Subject) -> String {
-    format!("{}.{}", subject.server, subject.wire)
+/// A call to be written down.
+#[derive(Clone, Copy, Debug)]
+pub struct Written<'a> {
+    /// What is called.
+    pub subject: &'a Subject,
+    /// Its arguments.
+    pub arguments: &'a Value,
+    /// What a template expands to; the URI of a resource.
+    pub uri: &'a str,
+    /// Whether it goes past validation.
+    pub validation: Validation,
+    /// Configurations to be named, because they are not found without.
+    pub configs: &'a [PathBuf],
 }
 
-fn command_line(subject: &Subject, arguments: &Value, uri: &str) -> String {
-    match subject.kind {
-        SubjectKind::Tool => {
-            format!(
-                "mcpdeck call {} {}",
-                quoted(&canonical(subject)),
-                quoted(&arguments.to_string())
-            )
+impl Written<'_> {
+    fn canonical(&self) -> String {
+        format!("{}.{}", self.subject.server, self.subject.wire)
+    }
+
+    fn command_line(&self) -> String {
+        let verb = match self.subject.kind {
+            SubjectKind::Tool => "call",
+            SubjectKind::Prompt => "prompt",
+            SubjectKind::Template | SubjectKind::Resource => "read",
+        };
+        let mut words = vec!["mcpdeck".to_owned(), verb.to_owned()];
+        for config in self.configs {
+            words.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
         }
-        SubjectKind::Prompt => {
-            let mut line = format!("mcpdeck prompt {}", quoted(&canonical(subject)));
-            for (name, value) in arguments.as_object().into_iter().flatten() {
-                let value = crate::tui::form::field::plain(value);
-                line.push(' ');
-                line.push_str(&quoted(&format!("{name}={value}")));
+        match self.subject.kind {
+            SubjectKind::Tool => {
+                if self.validation == Validation::Force {
+                    words.push("--force".to_owned());
+                }
+                words.extend([self.canonical(), self.arguments.to_string()]);
             }
-            line
+            SubjectKind::Prompt => {
+                words.push(self.canonical());
+                let all = self.arguments.as_object().into_iter().flatten();
+                words.extend(all.map(|(name, value)| format!("{name}={}", plain(value))));
+            }
+            SubjectKind::Template | SubjectKind::Resource => words.push(self.uri.to_owned()),
         }
-        _ => format!("mcpdeck read {}", quoted(uri)),
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn rust(&self) -> String {
+        const OPTIONS: &str = "mcpdeck::host::CallOptions";
+        let (name, value) = (self.canonical(), rust_value(self.arguments));
+        match (self.subject.kind, self.validation) {
+            (SubjectKind::Tool, Validation::Enforce) => {
+                format!("let outcome = host.call_tool({name:?}, {value}).await?;")
+            }
+            (SubjectKind::Tool, Validation::Force) => format!(
+                "let options = {OPTIONS} {{\n    validation: mcpdeck::host::Validation::Force,\n    \
+                 ..Default::default()\n}};\nlet outcome = host.call_tool_with({name:?}, {value}, options).await?;"
+            ),
+            (SubjectKind::Prompt, _) => {
+                format!("let outcome = host.get_prompt({name:?}, {value}).await?;")
+            }
+            _ => format!("let outcome = host.get_resource({:?}).await?;", self.uri),
+        }
     }
 }
 
-fn rust(subject: &Subject, arguments: &Value, uri: &str) -> String {
-    let text = serde_json::to_string_pretty(arguments).unwrap_or_default();
-    match subject.kind {
-        SubjectKind::Tool => {
-            format!(
-                "let outcome = host.call_tool({:?}, serde_json::json!({text})).await?;",
-                canonical(subject)
-            )
+/// Most members of one list or object that go into the macro: it recurses once for each, and the
+/// compiler's limit is 128.
+const MEMBERS: usize = 40;
+
+/// An expression that is the value.
+fn rust_value(value: &Value) -> String {
+    if fits_macro(value, 0) {
+        let mut out = String::from("serde_json::json!(");
+        literal(value, 0, &mut out);
+        out.push(')');
+        return out;
+    }
+    let text = value.to_string();
+    let longest =
+        text.split('"').skip(1).map(|rest| rest.len() - rest.trim_start_matches('#').len());
+    let fence = "#".repeat(longest.max().unwrap_or(0) + 1);
+    format!("serde_json::from_str(r{fence}\"{text}\"{fence})?")
+}
+
+fn fits_macro(value: &Value, depth: usize) -> bool {
+    depth < 16
+        && match value {
+            Value::Array(items) => {
+                items.len() <= MEMBERS && items.iter().all(|item| fits_macro(item, depth + 1))
+            }
+            Value::Object(map) => {
+                map.len() <= MEMBERS && map.values().all(|item| fits_macro(item, depth + 1))
+            }
+            _ => true,
         }
-        SubjectKind::Prompt => format!(
-            "let outcome = host.get_prompt({:?}, serde_json::json!({text})).await?;",
-            canonical(subject)
-        ),
-        _ => format!("let outcome = host.get_resource({uri:?}).await?;"),
+}
+
+/// A value as the macro takes it: strings as Rust writes them, whole numbers with their type, which
+/// would be `i32` otherwise.
+fn literal(value: &Value, depth: usize, out: &mut String) {
+    let mut inside = |open: char, close: char, members: Vec<(Option<&String>, &Value)>| {
+        out.push(open);
+        for (at, (key, member)) in members.iter().enumerate() {
+            out.push_str(if at == 0 { "\n" } else { ",\n" });
+            out.push_str(&"    ".repeat(depth + 1));
+            if let Some(key) = key {
+                let _ = write!(out, "{key:?}: ");
+            }
+            literal(member, depth + 1, out);
+        }
+        if !members.is_empty() {
+            out.push('\n');
+            out.push_str(&"    ".repeat(depth));
+        }
+        out.push(close);
+    };
+    match value {
+        Value::Array(items) => inside('[', ']', items.iter().map(|item| (None, item)).collect()),
+        Value::Object(map) => {
+            inside('{', '}', map.iter().map(|(key, item)| (Some(key), item)).collect());
+        }
+        Value::String(text) => _ = write!(out, "{text:?}"),
+        Value::Number(number) => {
+            let suffix = match (number.as_i64(), number.as_u64()) {
+                (Some(whole), _) if i32::try_from(whole).is_ok() => "",
+                (Some(_), _) => "_i64",
+                (None, Some(_)) => "_u64",
+                (None, None) => "",
+            };
+            let _ = write!(out, "{number}{suffix}");
+        }
+        other => _ = write!(out, "{other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_is_written_as_rust_reads_it() {
+        let value = json!({"a\u{7}": "b\u{8}\"ü\n", "n": [3_000_000_000_u32, u64::MAX, -5, 1e300], "none": null});
+        let expected = "serde_json::json!({\n    \"a\\u{7}\": \"b\\u{8}\\\"ü\\n\",\n    \"n\": [\n        \
+                        3000000000_i64,\n        18446744073709551615_u64,\n        -5,\n        1e+300\n    ],\n    \
+                        \"none\": null\n})";
+        assert_eq!(rust_value(&value), expected);
+        assert_eq!(rust_value(&json!({})), "serde_json::json!({})");
+        // More members than the macro can take go in as text.
+        let many: Vec<Value> = (0..100).map(|n| json!(format!("\"##{n}"))).collect();
+        let text = rust_value(&json!(many));
+        assert!(
+            text.starts_with("serde_json::from_str(r###\"[") && text.ends_with("]\"###)?"),
+            "{text}"
+        );
     }
 }

@@ -126,6 +126,8 @@ pub struct CallScreen {
     pub(super) saving: Option<Content>,
     /// Where a file was picked last.
     pub(super) picked_in: Option<PathBuf>,
+    /// Configurations that a copied command line has to name.
+    pub configs: Vec<PathBuf>,
     /// JSON pointer of the field that a file is read for.
     pub(super) filling: Option<String>,
     /// The call is made as soon as the check that runs elsewhere finds nothing against it.
@@ -188,6 +190,7 @@ impl CallScreen {
             updates: Updates::default(),
             saving: None,
             picked_in: None,
+            configs: Vec::new(),
             filling: None,
             call_when_checked: false,
             now,

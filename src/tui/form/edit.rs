@@ -264,11 +264,23 @@ impl FormState {
         self.focus();
     }
 
-    /// Steps a number by its `multipleOf` within its limits, a date by a day, a choice by one.
+    /// Steps a number by its `multipleOf` within its limits, a choice by one, of a date or time the
+    /// part under the cursor.
     pub fn step(&mut self, row: usize, direction: Direction) {
         let Some(found) = self.rows.get(row) else { return };
         let at = found.pointer.clone();
         let value = pointer::get(self.value.as_ref(), &at);
+        if let Some(FieldKind::Text { format: Some(format), .. }) = found.field().map(|f| &f.kind) {
+            let column = self.editor.as_ref().map_or(usize::MAX, |editor| editor.area.cursor().1);
+            let text = value.and_then(Value::as_str);
+            if let Some(text) = super::moment::stepped(format, text, column, direction) {
+                self.editor = None;
+                self.set(&at, Value::String(text));
+                self.focus();
+                self.move_cursor_to(column);
+            }
+            return;
+        }
         let Some(new) = found.field().and_then(|field| stepped(&field.kind, value, direction))
         else {
             return self.step_choice(row, direction);
@@ -362,15 +374,6 @@ fn stepped(kind: &FieldKind, value: Option<&Value>, direction: Direction) -> Opt
             options.get(next).cloned()
         }
         FieldKind::Bool => Some(Value::Bool(!value.and_then(Value::as_bool).unwrap_or_default())),
-        FieldKind::Text { format: Some(format), .. } if format == "date" => {
-            let today = || jiff::Zoned::now().date();
-            let date = match value.and_then(Value::as_str) {
-                Some(text) => text.parse::<jiff::civil::Date>().ok()?,
-                None => return Some(Value::String(today().to_string())),
-            };
-            let day = jiff::Span::new().days(if direction == Direction::Up { 1 } else { -1 });
-            Some(Value::String(date.checked_add(day).ok()?.to_string()))
-        }
         _ => None,
     }
 }

@@ -105,6 +105,13 @@ impl FormState {
         });
     }
 
+    /// Puts the cursor of the line at a column, or at its end.
+    pub(super) fn move_cursor_to(&mut self, column: usize) {
+        if let Some(editor) = self.editor.as_mut().filter(|_| column > 0) {
+            editor.area.move_cursor(CursorMove::Jump(0, u16::try_from(column).unwrap_or(u16::MAX)));
+        }
+    }
+
     /// Leaving a line ends what was only half an intention there.
     fn leave(&mut self) {
         let half = self.editor.take().filter(|e| matches!(e.edits, Edits::NewKey | Edits::Rename));

@@ -113,7 +113,7 @@ impl FormState {
     pub(super) fn toggle_json(&mut self) {
         match &mut self.json {
             None => {
-                self.editor = None;
+                (self.editor, self.popup) = (None, None);
                 self.json = Some(JsonEditor::new(self.value.as_ref()));
             }
             Some(json) if json.focused && json.problem.is_some() => {}

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
+use super::pointer;
 use super::row::{Row, RowKind};
 use crate::host::{Verdict, Violation};
 use crate::text::SafeText;
@@ -34,6 +37,7 @@ pub struct Problem {
 /// Joins drafts, verdict and notes, in the order of the rows.
 pub fn collect(
     rows: &[Row],
+    value: Option<&Value>,
     drafts: &BTreeMap<String, super::state::Draft>,
     verdict: &Verdict,
     notes: &[Violation],
@@ -56,9 +60,18 @@ pub fn collect(
     };
     for violation in violations {
         // What is being typed there is already said to be wrong.
-        if drafts.get(&violation.pointer).is_none_or(|d| d.message.is_empty()) {
+        if drafts.get(&violation.pointer).is_some_and(|d| !d.message.is_empty()) {
+            continue;
+        }
+        let missing = missing_below(rows, value, violation);
+        if missing.is_empty() {
             all.push(at(&violation.pointer, words(violation), Weight::Violation));
         }
+        all.extend(
+            missing
+                .into_iter()
+                .map(|pointer| at(pointer, SafeText::line("required"), Weight::Violation)),
+        );
     }
     for note in notes {
         if !violations.contains(note) {
@@ -71,6 +84,25 @@ pub fn collect(
     }
     all.sort_by_key(|p| (p.row.unwrap_or(usize::MAX), p.weight));
     all
+}
+
+/// Where a value fits no alternative: the required fields of the one that is shown and that are not
+/// filled in yet. What is to be done stands there; that the whole fits none is said once they are.
+fn missing_below<'a>(
+    rows: &'a [Row],
+    value: Option<&Value>,
+    violation: &Violation,
+) -> Vec<&'a str> {
+    if !matches!(&*violation.keyword, "oneOf" | "anyOf") {
+        return Vec::new();
+    }
+    rows.iter()
+        .filter(|row| pointer::is_within(&row.pointer, &violation.pointer))
+        .filter(|row| row.required && row.pointer != violation.pointer)
+        .filter(|row| matches!(row.kind, RowKind::Field { .. }))
+        .filter(|row| pointer::get(value, &row.pointer).is_none())
+        .map(|row| row.pointer.as_str())
+        .collect()
 }
 
 fn words(violation: &Violation) -> SafeText {

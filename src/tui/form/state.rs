@@ -262,8 +262,13 @@ impl FormState {
 
     /// Joins the problems again, for example after a draft changed.
     pub(super) fn collect(&mut self) {
-        self.problems =
-            problem::collect(&self.rows, &self.drafts, self.checks.verdict(), self.checks.notes());
+        self.problems = problem::collect(
+            &self.rows,
+            self.value.as_ref(),
+            &self.drafts,
+            self.checks.verdict(),
+            self.checks.notes(),
+        );
     }
 
     /// Whether the row under the cursor takes typed text.

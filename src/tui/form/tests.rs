@@ -14,6 +14,7 @@ use super::seed::Defaults;
 use super::*;
 
 mod script;
+mod unions;
 
 fn form(schema: Value) -> FormState {
     FormState::new(&Arc::new(schema), Defaults::Required)

@@ -305,7 +305,18 @@ impl Keymap {
     /// Keys and words for the footer of these places of the call screen.
     pub fn call_footer(&self, places: &[Where]) -> Vec<(String, &'static str)> {
         let scopes: Vec<Scope> = places.iter().copied().map(Scope::of).collect();
-        self.labels(&scopes)
+        match places.first() {
+            // What can be done with a result comes first there, and the way back.
+            Some(Where::Result) => {
+                let mut all: Vec<_> =
+                    scopes.iter().flat_map(|scope| self.labels(&[*scope])).collect();
+                if let Some(back) = all.iter().position(|(_, word)| *word == "back") {
+                    all[..=back].rotate_right(1);
+                }
+                all
+            }
+            _ => self.labels(&scopes),
+        }
     }
 
     /// Keys, words and meanings for the footer of a place of the call screen.

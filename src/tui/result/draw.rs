@@ -35,8 +35,12 @@ impl ResultView {
             let style = if tab == self.tab { look.accent } else { look.muted };
             x = put(buf, x, area.y, area.right().saturating_sub(x), name, style);
             if tab == Tab::Structured {
-                let styles = if self.violations.is_empty() { look.ok } else { look.error };
-                for (mark, style) in self.structured_marks().iter().zip([look.warning, styles]) {
+                let fits = match self.judged() {
+                    (0, 0) => look.ok,
+                    (0, _) => look.warning,
+                    _ => look.error,
+                };
+                for (mark, style) in self.structured_marks().iter().zip([look.warning, fits]) {
                     x = put(buf, x, area.y, area.right().saturating_sub(x), mark, style);
                 }
             }
@@ -49,20 +53,24 @@ impl ResultView {
     pub(super) fn structured_marks(&self) -> [String; 2] {
         let look = &self.look;
         let otherwise = if self.mismatch { look.sign(" ≠ text", " != text") } else { "" };
-        let fits = match self.violations.len() {
-            0 => look.sign(" ✓", " ok").to_owned(),
-            n => format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")),
+        let fits = match self.judged() {
+            (0, 0) => look.sign(" ✓", " ok").to_owned(),
+            (0, _) => " not checked whole".to_owned(),
+            (n, _) => format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")),
         };
         [otherwise.to_owned(), fits]
     }
 
+    /// How many violations there are, and how many remarks that something was not checked.
+    fn judged(&self) -> (usize, usize) {
+        let unknown = self.violations.iter().filter(|v| v.keyword == "unknown").count();
+        (self.violations.len() - unknown, unknown)
+    }
+
     /// Lines above the tree of structured content, in so many rows.
     pub(super) fn notes(&self, height: u16) -> usize {
-        if self.tab != Tab::Structured {
-            return 0;
-        }
-        let said = u16::from(self.mismatch && height > 3);
-        usize::from(said) + self.violations.len().min(usize::from((height - said) / 3))
+        let (mismatch, violations) = self.notices(usize::from(height));
+        usize::from(mismatch) + violations
     }
 
     fn draw_content(&self, look: &Look, area: Rect, buf: &mut Buffer) {
@@ -198,18 +206,19 @@ impl ResultView {
     fn draw_tree(&self, look: &Look, area: Rect, buf: &mut Buffer) {
         let Some((tree, value)) = self.tree() else { return };
         let mut area = area;
-        if self.tab == Tab::Structured {
-            if self.mismatch && area.height > 3 {
-                let text =
-                    "the text of this result says something else than its structured content";
-                put(buf, area.x, area.y, area.width, text, look.warning);
-                area = Rect { y: area.y + 1, height: area.height - 1, ..area };
-            }
-            for violation in self.violations.iter().take(usize::from(area.height / 3)) {
-                let text = SafeText::line(&format!("{}  {}", violation.pointer, violation.message));
-                put(buf, area.x, area.y, area.width, &text, look.error);
-                area = Rect { y: area.y + 1, height: area.height - 1, ..area };
-            }
+        let (mismatch, violations) = self.notices(usize::from(area.height));
+        let mut notice = |buf: &mut Buffer, text: &str, style: Style| {
+            put(buf, area.x, area.y, area.width, text, style);
+            area = Rect { y: area.y + 1, height: area.height - 1, ..area };
+        };
+        if mismatch {
+            let text = "the text of this result says something else than its structured content";
+            notice(buf, text, look.warning);
+        }
+        for violation in self.violations.iter().take(violations) {
+            let text = SafeText::line(&format!("{}  {}", violation.pointer, violation.message));
+            let style = if violation.keyword == "unknown" { look.warning } else { look.error };
+            notice(buf, &text, style);
         }
         let rows = tree.rows(value, self.scroll, usize::from(area.height));
         for (i, row) in rows.iter().enumerate() {

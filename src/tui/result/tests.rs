@@ -255,6 +255,25 @@ fn a_million_elements_cost_what_is_visible() {
 }
 
 #[test]
+fn the_cursor_stays_in_sight_below_what_is_said_of_the_schema() {
+    let said = |n: usize| crate::host::Violation {
+        pointer: format!("/items/{n}"),
+        message: "wrong".to_owned(),
+        keyword: "type".to_owned(),
+    };
+    let items: Vec<Value> = (0..50).map(|n| json!(format!("item-{n}"))).collect();
+    let value = json!({"structuredContent": {"items": items}});
+    let mut view = ResultView::new(value.into(), (0..3).map(said).collect());
+    for _ in 0..30 {
+        view.apply(ResultCommand::Scroll(1));
+        let drawn = screen(&mut view, 40, 12);
+        let (tree, value) = view.tree().expect("a tree");
+        let here = tree.current(value).as_str().map(|text| text.into_owned());
+        assert!(here.is_none_or(|text| drawn.contains(&text)), "{drawn}");
+    }
+}
+
+#[test]
 fn a_comparison_names_only_what_differs() {
     let earlier =
         json!({"content": [{"type": "text", "text": "one\ntwo\nthree"}], "isError": false});

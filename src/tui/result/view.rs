@@ -262,9 +262,22 @@ impl ResultView {
         Some(done)
     }
 
+    /// What stands above the rows of a region so high: whether text and structured content differ,
+    /// and so many violations.
+    pub(super) fn notices(&self, height: usize) -> (bool, usize) {
+        if self.tab != Tab::Structured {
+            return (false, 0);
+        }
+        let mismatch = self.mismatch && height > 3;
+        let left = height - usize::from(mismatch);
+        (mismatch, self.violations.len().min(left / 3))
+    }
+
     fn follow_cursor(&mut self) {
         let Some((tree, _)) = self.tree() else { return };
-        let (cursor, height) = (tree.cursor, usize::from(self.height.max(1)));
+        let (mismatch, violations) = self.notices(usize::from(self.height));
+        let height = usize::from(self.height).saturating_sub(violations + usize::from(mismatch));
+        let (cursor, height) = (tree.cursor, height.max(1));
         if cursor < self.scroll {
             self.scroll = cursor;
         } else if cursor >= self.scroll + height {

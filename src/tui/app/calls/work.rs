@@ -45,6 +45,21 @@ impl App {
         }
     }
 
+    /// Opens the screen of a subject. What is copied there names the configuration, unless the
+    /// program finds it by itself in this folder.
+    pub(in crate::tui::app) fn show_call(&mut self, subject: Subject) {
+        self.calls.show(subject, &self.keymap, self.model.now);
+        let configs: Vec<PathBuf> = self.model.files.iter().map(|f| f.path.clone()).collect();
+        let is_here = |path: &PathBuf| {
+            let folder = std::env::current_dir().unwrap_or_default();
+            *path == folder.join("mcp.json") || path.as_os_str() == "mcp.json"
+        };
+        let found = matches!(configs.as_slice(), [only] if is_here(only));
+        if let Some(screen) = self.calls.screen() {
+            screen.configs = if found { Vec::new() } else { configs };
+        }
+    }
+
     pub(in crate::tui::app) fn call_checked(
         &mut self,
         token: FormToken,
@@ -108,7 +123,7 @@ impl App {
         let subject = listed.unwrap_or_else(|| Subject { limits, ..Subject::uri(server, uri) });
         self.show(PaneId::Resources);
         self.panes.resources.go_to(server, uri);
-        self.calls.show(subject, &self.keymap, self.model.now);
+        self.show_call(subject);
         let Some(screen) = self.calls.screen() else { return };
         let intents = screen.read_if_new();
         self.intents(intents, effects);

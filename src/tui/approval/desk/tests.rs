@@ -174,7 +174,9 @@ fn a_schema_that_is_too_large_to_check_at_every_key_is_checked_before_it_is_sent
     let schema = json!({"type": "object", "properties": one, "required": ["n"]});
     let mut desk =
         desk(RequestKind::Elicitation, json!({"message": "?", "requestedSchema": schema}));
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "a required field is missing");
+    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "it is not checked yet");
+    let job = desk.pending_check().expect("work for another thread");
+    assert_eq!(desk.checked(&job.run()), Outcome::Stay, "a required field is missing");
     let notice = desk.notice.clone().unwrap_or_default();
     assert!(notice.contains("not right yet"), "{notice}");
 }

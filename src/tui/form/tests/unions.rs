@@ -1,0 +1,29 @@
+//! Problems of unions stand at the fields that are to be filled in.
+
+use super::*;
+
+#[test]
+fn of_the_alternative_that_is_shown_the_missing_fields_are_marked_themselves() {
+    let shape = |kind: &str, size: &str| {
+        json!({"type": "object", "required": ["kind", size],
+            "properties": {"kind": {"const": kind}, size: {"type": "number", "minimum": 1}}})
+    };
+    let schema = json!({"type": "object", "properties": {"shape":
+        {"oneOf": [shape("circle", "r"), shape("square", "side")]}}});
+    let mut form =
+        FormState::with_value(&Arc::new(schema), Some(json!({"shape": {"kind": "square"}})));
+    let told = |form: &FormState| {
+        form.problems()
+            .iter()
+            .map(|p| (p.pointer.clone(), p.message.to_string()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(&form), [("/shape/side".to_owned(), "required".to_owned())]);
+    form.apply(FormCommand::NextProblem);
+    press(&mut form, "0");
+    let problems = told(&form);
+    assert!(problems.iter().all(|(_, message)| message != "required"), "{problems:?}");
+    assert!(!problems.is_empty());
+    press(&mut form, "<backspace>2");
+    assert_eq!(told(&form), []);
+}
