@@ -327,6 +327,8 @@ fn every_tool_of_the_everything_server_that_needs_no_answer_is_called_by_keys() 
                 "completed",
             ),
             ("get-roots-list", "", json!({}), "roots"),
+            // It only runs as a task: begun, asked after, its result fetched.
+            ("simulate-research-query", "ants", json!({"topic": "ants"}), "Research Report: ants"),
         ],
     );
 }

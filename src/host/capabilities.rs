@@ -103,6 +103,13 @@ pub struct Tool {
     pub raw: Arc<Value>,
 }
 
+impl Tool {
+    /// Whether it only runs as a task (`execution.taskSupport`, MCP 2025-11-25).
+    pub fn needs_task(&self) -> bool {
+        self.raw.pointer("/execution/taskSupport").is_some_and(|support| support == "required")
+    }
+}
+
 /// `annotations` of a tool: hints, not promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -174,7 +174,7 @@ impl Operation {
             bytes: Arc::clone(&bytes),
         };
         let _busy = self.slot.enter();
-        let result = session.request(self.request.clone(), context).await;
+        let result = session.request(self.as_sent(live), context).await;
         let (received, sent) = bytes.totals();
         flight.transferred(received, sent);
         match result {
@@ -251,6 +251,16 @@ impl Operation {
             waiting: answered.waiting,
             source: AnswerSource::Server,
             result: answered.result,
+        }
+    }
+
+    /// The request in the way its tool wants it.
+    fn as_sent(&self, live: &Live) -> Request {
+        match (&self.request, self.tool(live)) {
+            (Request::CallTool { name, arguments }, Some(tool)) if tool.needs_task() => {
+                Request::RunTask { name: Arc::clone(name), arguments: Arc::clone(arguments) }
+            }
+            (request, _) => request.clone(),
         }
     }
 

@@ -79,6 +79,7 @@ mod live;
 mod mirrored;
 mod request;
 mod seen;
+mod task;
 pub mod trip;
 
 /// Bytes that passed, counted by the session and read by metrics.
@@ -169,6 +170,13 @@ pub struct ConnectError {
 pub enum Request {
     /// `tools/call`
     CallTool {
+        /// Tool as the server spells it.
+        name: Arc<str>,
+        /// Its arguments.
+        arguments: Arc<Value>,
+    },
+    /// `tools/call` of a tool that only runs as a task (MCP 2025-11-25, tasks)
+    RunTask {
         /// Tool as the server spells it.
         name: Arc<str>,
         /// Its arguments.

@@ -240,7 +240,7 @@ impl Core {
     }
 
     /// Runs `work` until it is done, cancelled, out of patience, or the session is over.
-    async fn bounded<T>(
+    pub(super) async fn bounded<T>(
         &self,
         work: impl Future<Output = T>,
         exchange: &Arc<Exchange>,

@@ -32,6 +32,9 @@ impl Core {
         let modern = self.era() == Era::Modern;
         let trip = match request {
             Request::CallTool { name, arguments } => Trip::named("tools/call", name, arguments),
+            Request::RunTask { name, arguments } => {
+                return self.run_task(name, arguments, &operation, &limits).await;
+            }
             Request::GetPrompt { name, arguments } => Trip::named("prompts/get", name, arguments),
             Request::ReadResource { uri } => {
                 Trip::new("resources/read", Some(&uri), Some(json!({"uri": &*uri})))

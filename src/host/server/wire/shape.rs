@@ -52,6 +52,8 @@ fn tool_result(result: Node<'_>) -> Option<Misfit> {
     let content = match result.get("content") {
         Some(list) if list.is_array() => list,
         Some(_) => return odd("`content` is no array".into()),
+        // A task that was begun has its result later.
+        None if result.get("task").is_some_and(Node::is_object) => return None,
         None if result.get("structuredContent").is_some() => return None,
         None => return odd("the result has no `content`".into()),
     };
