@@ -268,7 +268,7 @@ fn the_cursor_stays_in_sight_below_what_is_said_of_the_schema() {
         view.apply(ResultCommand::Scroll(1));
         let drawn = screen(&mut view, 40, 12);
         let (tree, value) = view.tree().expect("a tree");
-        let here = tree.current(value).as_str().map(|text| text.into_owned());
+        let here = tree.current(value).as_str().map(std::borrow::Cow::into_owned);
         assert!(here.is_none_or(|text| drawn.contains(&text)), "{drawn}");
     }
 }

@@ -1,6 +1,7 @@
 //! A tool call that runs as a task (MCP 2025-11-25, tasks): begun, asked after until it is over, and
 //! its result fetched. One operation for whoever called, with one clock.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ impl Told {
         let pause = task.get("pollInterval").and_then(|pause| pause.to_value().as_f64());
         let pause = pause.filter(|millis| millis.is_finite() && *millis > 0.0);
         Self {
-            status: task.text("status").map(|text| text.into_owned()).unwrap_or_default(),
-            message: task.text("statusMessage").map(|text| text.into_owned()),
+            status: task.text("status").map(Cow::into_owned).unwrap_or_default(),
+            message: task.text("statusMessage").map(Cow::into_owned),
             pause: pause.map_or(PAUSE, |millis| {
                 Duration::from_secs_f64((millis / 1e3).min(60.0)).clamp(SHORTEST, LONGEST)
             }),
@@ -56,7 +57,7 @@ impl Core {
         }
         let begun = self.round_trip(trip, operation, limits).await?;
         let Some(task) = begun.root().get("task") else { return Ok(begun) };
-        let Some(id) = task.text("taskId").map(|id| id.into_owned()) else {
+        let Some(id) = task.text("taskId").map(Cow::into_owned) else {
             let error = Error::new(ErrorCode::Protocol, "the task that was begun has no `taskId`");
             return Err(error
                 .server(&self.tap.context.server)
@@ -66,7 +67,7 @@ impl Core {
         let done = self.attend(&name, &id, told, operation, limits).await;
         if done.is_err() && !self.tap.over.is_cancelled() {
             // Nobody fetches its result: it need not go on. What the server says to that is its own.
-            let farewell = self.about_task("tasks/cancel", &name, &id);
+            let farewell = about_task("tasks/cancel", &name, &id);
             let own = Operation::own(self.tap.context.clock);
             let _ = self.round_trip(farewell, &own, &Limits::own(FAREWELL)).await;
         }
@@ -90,16 +91,16 @@ impl Core {
             let exchange = Exchange::new(Arc::clone(operation), method_name("tasks/get"), target);
             let pause = tokio::time::sleep(told.pause);
             self.bounded(pause, &exchange, limits).await?;
-            let asked = self.about_task("tasks/get", name, id);
+            let asked = about_task("tasks/get", name, id);
             let answer = self.round_trip(asked, operation, limits).await?;
             told = Told::read(answer.root());
         }
         // The answer comes when the task is over; what it needs until then is asked meanwhile.
         operation.progressed(steps + 1.0, None, told.message.as_deref());
-        self.round_trip(self.about_task("tasks/result", name, id), operation, limits).await
+        self.round_trip(about_task("tasks/result", name, id), operation, limits).await
     }
+}
 
-    fn about_task(&self, method: &'static str, name: &str, id: &str) -> Trip {
-        Trip::new(method, Some(name), Some(json!({"taskId": id})))
-    }
+fn about_task(method: &'static str, name: &str, id: &str) -> Trip {
+    Trip::new(method, Some(name), Some(json!({"taskId": id})))
 }
