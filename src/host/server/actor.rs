@@ -54,8 +54,9 @@ pub const COMMANDS: usize = 32;
 /// Events of a session that may wait for their owner; then the session waits.
 const EVENTS: usize = 256;
 /// How long a process may take to exit after its connection closed before it is helped to: most
-/// deaths are seen as both, and the exit status is the better reason.
-const EXIT_FOLLOWS: Duration = Duration::from_millis(300);
+/// deaths are seen as both, and the exit status is the better reason. A process that leaves a core
+/// file on a busy machine takes most of a second.
+pub(super) const EXIT_FOLLOWS: Duration = Duration::from_secs(1);
 
 /// Something the actor waited for.
 enum Happened {

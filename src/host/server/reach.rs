@@ -5,13 +5,13 @@
 //! it had read a word is not tried in another.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::config::{StdioConfig, TransportConfig};
 use crate::host::logs::LogSource;
+use crate::host::server::actor::EXIT_FOLLOWS;
 use crate::host::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
 };
@@ -31,8 +31,6 @@ pub struct Reach;
 
 /// Lines of stderr that are kept of a process that ended.
 const TAIL: usize = 40;
-/// How long a process whose connection broke may take to show how it exited.
-const EXIT_FOLLOWS: Duration = Duration::from_millis(300);
 /// Exit codes of shells and loaders for "cannot execute" and "not found".
 const NEVER_RETRIED: [i32; 2] = [126, 127];
 
