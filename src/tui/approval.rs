@@ -1,13 +1,14 @@
 //! Answering requests of servers by hand: what they say, read safely, and the drafts of answers.
 //!
 //! `sampling`, `elicitation` and `url` read, `completion` composes, `desk` is one request being
-//! answered, `roots` what is shared with a server; `keys` says which key does what, `draw` shows it. None of them sends or opens anything.
+//! answered, `media` its pictures and sounds as files, `roots` what is shared with a server; `keys` says which key does what, `draw` shows it. None of them sends or opens anything.
 
 pub mod completion;
 pub mod desk;
 pub mod draw;
 pub mod elicitation;
 pub mod keys;
+pub mod media;
 pub mod roots;
 pub mod sampling;
 pub mod url;

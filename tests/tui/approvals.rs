@@ -7,6 +7,7 @@ use mcpdeck::config::{ApprovalRule, RootConfig};
 use mcpdeck::host::approvals::{Decider, Drafted, RequestKind, Settlement};
 use mcpdeck::host::{ApprovalId, Fact, Finding, FindingKind, RuleKind, SessionRule};
 use mcpdeck::text::SafeText;
+use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};
 
@@ -99,6 +100,27 @@ fn completions_with_every_kind_of_content_read_as_recorded() {
     answering("sampling_media", &sampling, &media(), "");
     answering("sampling_tools", &sampling, &tools(), "");
     answering("sampling_hostile", &sampling, &hostile(), "");
+}
+
+#[test]
+fn pictures_and_sounds_of_a_request_are_written_to_files() {
+    let mut desk = Desk::new();
+    desk.ask(RequestKind::Sampling, media());
+    desk.shown();
+    desk.keys("\x07\x1bv");
+    let files: Vec<(String, usize)> = desk
+        .wanted
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Save { name, content } => Some((name.display().to_string(), content.len())),
+            _ => None,
+        })
+        .collect();
+    let expected = [("png", 3_000), ("wav", 300_000), ("jpg", 3_000)];
+    for ((name, bytes), (n, (suffix, length))) in files.iter().zip(expected.iter().enumerate()) {
+        assert_eq!((name.as_str(), bytes), (&*format!("memory-101-{}.{}", n + 1, suffix), length));
+    }
+    assert_eq!(files.len(), 3);
 }
 
 #[test]

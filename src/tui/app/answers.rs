@@ -2,6 +2,7 @@
 //! draft kept, told when its request is withdrawn. Turns what the person wants into effects.
 
 mod follow;
+mod media;
 mod picks;
 
 use std::collections::BTreeMap;
@@ -238,6 +239,7 @@ impl App {
                 self.toast(ink!("copied {} characters", text.chars().count()), Role::Ok);
                 effects.push(Effect::Copy(text));
             }
+            Key::SaveMedia => self.save_media(effects),
             Key::Back if desk.back() => {}
             Key::Back => self.leave_answer(),
         }

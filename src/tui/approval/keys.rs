@@ -25,6 +25,8 @@ pub enum Key {
     Editor,
     /// Copy the draft.
     Copy,
+    /// Write the pictures and sounds of the request to files.
+    SaveMedia,
     /// Choose an answer that is kept.
     Templates,
     /// Keep this answer under a name.
@@ -65,6 +67,7 @@ const DENY: &str = "say no";
 const NEXT: &str = "next";
 const BACK: &str = "back";
 const COPY: &str = "copy";
+const MEDIA: &str = "save media";
 
 /// Every key of the answering screen. None is a letter or Enter: those are text, and nothing is ever
 /// answered by a stray key.
@@ -98,6 +101,7 @@ pub const SAMPLING: &[KeyRow] = &[
     row("alt-o", Key::Desk(A::EditRequest), "edit request", "Edit the request, or take the edits"),
     row("alt-t", Key::Tools, "", "Answer with a tool call, filled in as a form"),
     row("alt-r", Key::Desk(A::RemoveTool), "", "Take the last tool call out of the answer"),
+    row("alt-v", Key::SaveMedia, MEDIA, "Write its pictures and sounds to files, to see and hear"),
     row("alt-n", Key::Desk(A::StopReason), "", "The next stop reason"),
 ];
 
@@ -188,6 +192,13 @@ pub fn footer(keymap: &Keymap, desk: &AnswerDesk) -> Vec<(String, &'static str)>
     let decide = labels.iter().take_while(|(_, word)| [send, deny].contains(word)).count();
     let at = if kind == Scope::AnswerElicitation { decide } else { labels.len() };
     labels.splice(at..at, keymap.labels(&[kind]));
+    if !matches!(&desk.says, Says::Sampling(reading) if reading.has_media()) {
+        labels.retain(|(_, word)| *word != MEDIA);
+    } else if let Some(at) = labels.iter().position(|(_, word)| *word == MEDIA) {
+        // What cannot be seen otherwise comes right after what decides.
+        let media = labels.remove(at);
+        labels.insert(decide.min(labels.len()), media);
+    }
     labels
 }
 

@@ -68,6 +68,13 @@ pub enum PartContent {
     Odd(SafeText),
 }
 
+impl SamplingReading {
+    /// Whether it brings a picture or a sound.
+    pub fn has_media(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part.content, PartContent::Media { .. }))
+    }
+}
+
 /// Longest `maxTokens` that is believed.
 const MANY_TOKENS: u64 = 200_000;
 /// Blank lines in a row after which a reader may think the text has ended.

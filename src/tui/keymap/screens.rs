@@ -200,6 +200,7 @@ fn answer_id(key: Key) -> &'static str {
         Key::Next => "next",
         Key::Editor => "editor",
         Key::Copy => "copy",
+        Key::SaveMedia => "save-media",
         Key::Templates => "templates",
         Key::Keep => "keep",
         Key::Tools => "tools",

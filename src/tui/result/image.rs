@@ -110,7 +110,7 @@ impl PictureJob {
 }
 
 /// Decodes base64; blanks and line breaks are let through.
-pub(super) fn bytes(encoded: &str) -> Result<Vec<u8>, String> {
+pub(in crate::tui) fn bytes(encoded: &str) -> Result<Vec<u8>, String> {
     let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text);
     decode(encoded)
         .or_else(|error| {
