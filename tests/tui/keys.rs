@@ -195,3 +195,35 @@ fn a_broken_keymap_says_its_line_until_it_is_mended_and_the_old_keys_stay() {
     press(&mut app, KeyCode::Esc, NONE);
     assert!(!draw(&mut app, 120, 40).contains("keymap.toml"));
 }
+
+/// What the last line of the screen offers.
+fn footer(app: &mut App) -> String {
+    draw(app, 120, 40).lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn while_something_is_typed_only_keys_that_are_no_text_are_offered_and_f1_helps() {
+    let mut app = app("typical");
+    assert!(footer(&mut app).contains("q quit"));
+    types(&mut app, ":");
+    let offered = footer(&mut app);
+    assert!(!offered.contains("q quit") && !offered.contains("restart"), "{offered}");
+    assert!(offered.contains("F1 help"), "{offered}");
+    press(&mut app, KeyCode::F(1), NONE);
+    let help = draw(&mut app, 120, 40);
+    assert!(help.contains("keys: ") && !help.contains("Show the servers"), "{help}");
+}
+
+#[test]
+fn a_text_to_read_offers_no_filter_and_a_filter_is_typed_where_it_is_seen() {
+    let mut app = app("typical");
+    types(&mut app, "1jb");
+    let offered = footer(&mut app);
+    assert!(!offered.contains("filter") && !offered.contains("open"), "{offered}");
+    press(&mut app, KeyCode::Esc, NONE);
+    types(&mut app, "5");
+    press(&mut app, KeyCode::Enter, NONE);
+    types(&mut app, "/method");
+    let screen = draw(&mut app, 100, 40);
+    assert!(screen.contains("/ method"), "{screen}");
+}

@@ -11,7 +11,7 @@ use crate::tui::action::Action;
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::keymap::{Keymap, Row, Scope};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Choice, FilterPick, Overlay, Pick, Reader, Subject, reader_width};
 use crate::tui::pane::{Availability, PaneId, Ui};
@@ -25,6 +25,9 @@ impl App {
         let running = matches!(self.model.engine, EngineState::Running);
         let on_top = !self.overlays.is_empty() || self.panes.get(self.pane).is_typing();
         match action {
+            Action::Filter if matches!(self.overlays.last(), Some(Overlay::Reader(_))) => {
+                Availability::Disabled("there is no list to narrow here")
+            }
             // These are for what lies over the pane, or for the line being typed.
             Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold
                 if on_top =>
@@ -92,7 +95,7 @@ impl App {
     /// Keys of the footer, most wanted first: chord, label, action.
     pub(super) fn footer_keys(&self) -> Vec<(String, &'static str, Action)> {
         let scopes = self.scopes();
-        let mut rows = self.keymap.rows(&scopes);
+        let mut rows = self.rows_here(&scopes);
         rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
         if self.model.situation.asked().next().is_none() {
             rows.retain(|r| r.action != Action::Review);
@@ -104,10 +107,27 @@ impl App {
             // It shows its own keys.
             rows.retain(|r| matches!(r.action, Action::Palette | Action::Help | Action::Quit));
         }
+        if matches!(self.overlays.last(), Some(Overlay::Reader(_))) {
+            rows.retain(|r| r.action != Action::Open);
+        }
         rows.sort_by_key(|row| row.footer);
         rows.into_iter()
             .map(|row| (self.spell(row.chords[0]), row.action.label(), row.action))
             .collect()
+    }
+
+    /// The keys that work now: while a line is typed, those that type a character do nothing else,
+    /// but for the line's own.
+    fn rows_here(&self, scopes: &[Scope]) -> Vec<Row> {
+        let mut rows = self.keymap.rows(scopes);
+        if self.is_typing() {
+            rows.retain_mut(|row| {
+                let own = scopes.first() == Some(&row.scope);
+                row.chords.retain(|chord| own || chord.typed().is_none());
+                !row.chords.is_empty()
+            });
+        }
+        rows
     }
 
     /// A chord as this terminal can show it.
@@ -203,7 +223,7 @@ impl App {
             doc.text(0, problem, Role::Error);
         }
         let mut last = None;
-        for row in self.keymap.rows(&scopes) {
+        for row in self.rows_here(&scopes) {
             if last != Some(row.scope) {
                 doc.heading(row.scope.name());
                 last = Some(row.scope);

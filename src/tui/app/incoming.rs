@@ -190,6 +190,9 @@ impl App {
             if !self.setup.prefs.mute_bell {
                 effects.push(Effect::Bell);
             }
+        } else if view.pending.is_empty() && !self.model.view.pending.is_empty() {
+            // Nothing waits any more: no key answers it.
+            self.hide_pointer();
         }
         if view.failures.len() > self.model.view.failures.len()
             && let Some((_, task, message)) = view.failures.last()

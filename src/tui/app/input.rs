@@ -67,7 +67,7 @@ impl App {
         }
     }
 
-    fn is_typing(&self) -> bool {
+    pub(super) fn is_typing(&self) -> bool {
         match self.overlays.last() {
             Some(overlay) => overlay.is_typing(),
             None => self.panes.get(self.pane).is_typing(),

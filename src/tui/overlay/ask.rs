@@ -76,7 +76,9 @@ impl Ask {
                 }));
             }
             Action::Back => return Verdict::Close,
-            Action::QuitNow | Action::Redraw | Action::Suspend => return Verdict::Pass,
+            Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend => {
+                return Verdict::Pass;
+            }
             _ => {}
         }
         Verdict::Stay

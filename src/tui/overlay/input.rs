@@ -139,7 +139,9 @@ impl InputDialog {
                 }
                 return Verdict::Close;
             }
-            Action::QuitNow | Action::Redraw | Action::Suspend => return Verdict::Pass,
+            Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend => {
+                return Verdict::Pass;
+            }
             _ => {}
         }
         Verdict::Stay

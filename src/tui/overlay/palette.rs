@@ -152,7 +152,7 @@ impl Palette {
             Action::Open => return self.pick(),
             Action::RenameFilter | Action::RemoveFilter => return self.change(action),
             Action::UndoFilter => return Verdict::Pick(Pick::Filter(FilterPick::Undo)),
-            Action::QuitNow => return Verdict::Pass,
+            Action::QuitNow | Action::Help => return Verdict::Pass,
             _ => {}
         }
         Verdict::Stay

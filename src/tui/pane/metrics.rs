@@ -397,9 +397,13 @@ fn fits(row: &Row, record: &crate::host::traffic::TrafficRecord) -> bool {
 
 /// Height of the chart in lines.
 const ROWS: usize = 5;
+/// Columns of the numbers before the chart.
+const SCALE: u16 = 7;
 
 fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
-    let counts: Vec<u32> = model.activity.recent(&row.server, Activity::SLOTS).collect();
+    // A bar and a blank each, and the scale before them: the newest must not be cut.
+    let slots = Activity::SLOTS.min(usize::from(doc.width().saturating_sub(SCALE)) / 2);
+    let counts: Vec<u32> = model.activity.recent(&row.server, slots).collect();
     let most = counts.iter().max().copied().unwrap_or(0);
     if most == 0 {
         return;

@@ -231,7 +231,12 @@ impl Pane for TrafficPane {
             Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
                 self.input.set("");
             }
-            Action::Filter => self.editing = true,
+            Action::Filter => {
+                self.editing = true;
+                // What is typed is seen above the list.
+                self.opened = false;
+                self.part = Part::List;
+            }
             Action::ToggleDetail => {
                 self.beside =
                     if self.beside == Beside::Shown { Beside::Hidden } else { Beside::Shown };
