@@ -10,7 +10,7 @@ pub fn text(result: &Value) -> String {
         parts.push(block_text(block));
     }
     for content in list(result, "contents") {
-        parts.push(resource_text(content));
+        parts.push(resource_text(content, "--output saves it"));
     }
     for message in list(result, "messages") {
         let role = message.get("role").and_then(Value::as_str).unwrap_or("?");
@@ -40,13 +40,15 @@ fn block_text(block: &Value) -> String {
             let bytes = field("data").len() / 4 * 3;
             format!("[{kind} {}, about {bytes} bytes; --json has it]", field("mimeType"))
         }
-        "resource" => block.get("resource").map(resource_text).unwrap_or_default(),
+        "resource" => {
+            block.get("resource").map(|r| resource_text(r, "--json has it")).unwrap_or_default()
+        }
         "resource_link" => format!("[resource {} {}]", field("uri"), field("name")),
         _ => format!("{block:#}"),
     }
 }
 
-fn resource_text(content: &Value) -> String {
+fn resource_text(content: &Value, hint: &str) -> String {
     let field = |key: &str| content.get(key).and_then(Value::as_str);
     if let Some(text) = field("text") {
         return text.to_owned();
@@ -54,7 +56,7 @@ fn resource_text(content: &Value) -> String {
     let bytes = field("blob").map_or(0, |blob| blob.len() / 4 * 3);
     let kind = field("mimeType").unwrap_or("blob");
     let uri = field("uri").unwrap_or_default();
-    format!("[{kind} {uri}, about {bytes} bytes; --output saves it]")
+    format!("[{kind} {uri}, about {bytes} bytes; {hint}]")
 }
 
 /// The bytes of a resource: all its contents, one after the other.

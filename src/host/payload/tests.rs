@@ -182,3 +182,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn texts_are_told_apart_without_reading_them_into_trees() {
+    let one = Payload::text(document("[1, 2]"));
+    let again = Payload::text(document("[1, 2]"));
+    let other = Payload::text(document("[1, 3]"));
+    assert!(one.is_same_text(&again) && !one.is_same(&again));
+    assert!(!one.is_same_text(&other));
+    for payload in [&one, &again, &other] {
+        let super::Form::Text { tree, .. } = &*payload.0 else { panic!("kept as text") };
+        assert!(tree.get().is_none());
+    }
+    assert!(one != other, "`==` reads them");
+}

@@ -97,7 +97,9 @@ impl CompareJob {
 
 /// Whether both hold the same, without building a tree for that.
 fn same(one: &Payload, other: &Payload) -> bool {
-    one.is_text() == other.is_text() && one == other
+    one.is_same(other)
+        || one.is_same_text(other)
+        || (!one.is_text() && !other.is_text() && one == other)
 }
 
 impl ResultView {
