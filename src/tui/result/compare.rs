@@ -216,6 +216,21 @@ mod tests {
     }
 
     #[test]
+    fn long_lines_that_begin_the_same_are_shown_where_they_differ() {
+        let result = |end: &str| -> Payload {
+            let text = format!("{}{end}", "x".repeat(2_500));
+            json!({"content": [{"type": "text", "text": text}]}).into()
+        };
+        let mut view = ResultView::new(result("new"), Vec::new());
+        assert_eq!(view.compare_with(&result("old"), Purpose::Show), Some(Difference::Places(1)));
+        let lines = &view.comparison.as_ref().expect("compared").lines;
+        let shown: Vec<String> = lines.iter().map(|line| line.text.to_string()).collect();
+        let lead = "x".repeat(16);
+        let expected = [format!("… {lead}old"), format!("… {lead}new")];
+        assert!(expected.iter().all(|line| shown.contains(line)), "{shown:?}");
+    }
+
+    #[test]
     fn a_comparison_that_was_stopped_or_replaced_shows_nothing() {
         let mut view = ResultView::new(long("two"), Vec::new());
         view.compare_with(&long("one"), Purpose::Show);

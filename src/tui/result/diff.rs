@@ -81,7 +81,7 @@ pub(super) struct Readable {
 pub(super) fn compare(old: &Readable, new: &Readable, limits: Limits) -> Comparison {
     let diff =
         TextDiff::configure().timeout(limits.time).diff_lines(old.text.as_str(), new.text.as_str());
-    let mut lines = Vec::new();
+    let mut lines: Vec<(Change, &str)> = Vec::new();
     let mut last = 0;
     let mut left_out = (old.cut || new.cut).then(|| {
         let (size, lines) = (limits.bytes >> 20, limits.lines);
@@ -90,8 +90,7 @@ pub(super) fn compare(old: &Readable, new: &Readable, limits: Limits) -> Compari
     'all: for group in diff.grouped_ops(CONTEXT) {
         let first = group.first().map_or(0, |op| op.old_range().start);
         if first > last {
-            let text = SafeText::default();
-            lines.push(DiffLine { change: Change::Skipped(first - last), text });
+            lines.push((Change::Skipped(first - last), ""));
         }
         for op in &group {
             last = op.old_range().end;
@@ -106,21 +105,58 @@ pub(super) fn compare(old: &Readable, new: &Readable, limits: Limits) -> Compari
                     left_out.get_or_insert(words);
                     break 'all;
                 }
-                let cut: String =
-                    change.value().trim_end_matches('\n').chars().take(2_000).collect();
-                lines.push(DiffLine { change: tag, text: SafeText::line(&cut) });
+                lines.push((tag, change.value().trim_end_matches('\n')));
             }
         }
     }
-    Comparison { lines, left_out }
+    Comparison { lines: shown(&lines), left_out }
+}
+
+/// Lines longer than this may not fit a screen.
+const FITS: usize = 72;
+/// How much of what is the same is shown before the first difference of such lines.
+const LEAD: usize = 16;
+
+/// The lines as they are shown: of a pair of long ones that begin the same, the part where they
+/// begin to differ; otherwise the difference would lie beyond the edge of the screen.
+fn shown(lines: &[(Change, &str)]) -> Vec<DiffLine> {
+    let mut from = vec![0; lines.len()];
+    let indexed = (0..lines.len()).map(|at| (lines[at].0, at));
+    for (old, new) in paired(indexed) {
+        if let (Some(old), Some(new)) = (old, new)
+            && old != new
+        {
+            let same = same_start(lines[old].1, lines[new].1);
+            (from[old], from[new]) = (same, same);
+        }
+    }
+    let line = |((change, text), from): (&(Change, &str), usize)| {
+        let lead = if from > 0 { "… " } else { "" };
+        let cut: String = lead.chars().chain(text.chars().skip(from)).take(2_000).collect();
+        DiffLine { change: *change, text: SafeText::line(&cut) }
+    };
+    lines.iter().zip(from).map(line).collect()
+}
+
+/// How many characters are left out at the start of both lines; 0 when they fit.
+fn same_start(old: &str, new: &str) -> usize {
+    if old.chars().nth(FITS).is_none() && new.chars().nth(FITS).is_none() {
+        return 0;
+    }
+    let same = old.chars().zip(new.chars()).take_while(|(a, b)| a == b).count();
+    if same > LEAD * 2 { same - LEAD } else { 0 }
 }
 
 /// Pairs for two columns: earlier and later line of each row.
 pub fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<&DiffLine>, Option<&DiffLine>)> {
-    let mut out: Vec<(Option<&DiffLine>, Option<&DiffLine>)> = Vec::new();
+    paired(lines.iter().map(|line| (line.change, line)))
+}
+
+fn paired<T: Copy>(lines: impl Iterator<Item = (Change, T)>) -> Vec<(Option<T>, Option<T>)> {
+    let mut out: Vec<(Option<T>, Option<T>)> = Vec::new();
     let mut waiting = 0;
-    for line in lines {
-        match line.change {
+    for (change, line) in lines {
+        match change {
             Change::Removed => {
                 out.push((Some(line), None));
                 waiting += 1;
