@@ -6,7 +6,10 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 use crate::tui::action::Action;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::model::Feed;
+use crate::tui::pane::Cx;
 use crate::tui::widget::ListState;
 
 /// Records looked at per update while an index is built.
@@ -289,6 +292,19 @@ impl Stream {
     /// Records that came since the list was frozen.
     pub fn behind(&self, feed_end: u64) -> u64 {
         self.frozen.map_or(0, |end| feed_end.saturating_sub(end))
+    }
+
+    /// Whether it is frozen or follows, in words, with the key of this scope that makes it follow.
+    pub fn state(&self, cx: &Cx<'_>, feed_end: u64, scope: Scope) -> Ink {
+        match (self.frozen, self.follow) {
+            (Some(_), _) => {
+                ink!("{} frozen, {} newer ", cx.glyphs.frozen, self.behind(feed_end))
+            }
+            (None, true) => ink!("{} following ", cx.glyphs.follow),
+            (None, false) => {
+                ink!("not following, {}", cx.spelled(&[scope], "{follow} follows "))
+            }
+        }
     }
 }
 

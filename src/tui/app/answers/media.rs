@@ -11,7 +11,7 @@ impl App {
     /// directory; each is told.
     pub(super) fn save_media(&mut self, effects: &mut Vec<Effect>) {
         let Some(desk) = self.answers.desk() else { return };
-        let found = media(&desk.params);
+        let found = media(&desk.request.params);
         if found.is_empty() {
             desk.notice = Some(SafeText::line("it brings no picture and no sound"));
         }

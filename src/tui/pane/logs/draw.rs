@@ -122,17 +122,7 @@ impl LogsPane {
         if self.shift > 0 {
             state.push(ink!("+{} cells  ", self.shift));
         }
-        match (self.stream.frozen, self.stream.follow) {
-            (Some(_), _) => {
-                let behind = self.stream.behind(feed.end());
-                state.push(ink!("{} frozen, {} newer ", cx.glyphs.frozen, behind));
-            }
-            (None, true) => _ = state.push(ink!("{} following ", cx.glyphs.follow)),
-            (None, false) => {
-                state.push("not following, ");
-                state.push(cx.spelled(&[Scope::Logs], "{follow} follows "));
-            }
-        }
+        state.push(self.stream.state(cx, feed.end(), Scope::Logs));
         let role = if self.stream.follow { Role::Muted } else { Role::Warning };
         let room = area.width.saturating_sub(width(&state) + 3);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);

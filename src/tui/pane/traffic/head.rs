@@ -26,17 +26,7 @@ impl TrafficPane {
         if feed.dropped() > 0 {
             state.push(ink!("{} dropped  ", feed.dropped()));
         }
-        match (self.stream.frozen, self.stream.follow) {
-            (Some(_), _) => {
-                let behind = self.stream.behind(feed.end());
-                state.push(ink!("{} frozen, {} newer ", cx.glyphs.frozen, behind));
-            }
-            (None, true) => _ = state.push(ink!("{} following ", cx.glyphs.follow)),
-            (None, false) => {
-                state.push("not following, ");
-                state.push(cx.spelled(&[Scope::Traffic], "{follow} follows "));
-            }
-        }
+        state.push(self.stream.state(cx, feed.end(), Scope::Traffic));
         let count = ink!("{} of {}  ", self.stream.len(), feed.len());
         let role = if self.stream.follow { Role::Muted } else { Role::Warning };
         let room = area.width.saturating_sub(width(&state) + width(&count) + 3);
