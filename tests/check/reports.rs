@@ -191,10 +191,10 @@ fn junit_problems(text: &str) -> Vec<String> {
             Ok(_) => continue,
             Err(error) => return vec![error.to_string()],
         };
-        let name = String::from_utf8_lossy(start.name().as_ref()).into_owned();
+        let name = start.name().as_ref().to_owned();
         let value = |key: &str| {
-            let found = start.attributes().flatten().find(|a| a.key.as_ref() == key.as_bytes());
-            found.map(|a| String::from_utf8_lossy(&a.value).into_owned())
+            let found = start.attributes().flatten().find(|a| a.key.as_ref() == key);
+            found.map(|a| a.value.into_owned())
         };
         let parent = path.last().map_or("", String::as_str);
         let must: &[&str] = match (parent, name.as_str()) {
