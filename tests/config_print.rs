@@ -60,6 +60,10 @@ fn what_is_printed_loads_again_to_the_same_servers() {
     for name in ["every-key.json", "older-spelling.json", "dependencies.json", "expansion.json"] {
         let text = std::fs::read_to_string(folder.join(name)).expect("text");
         let first = load(&text);
+        if name == "every-key.json" {
+            let full = &effective(&first)["servers"]["full"];
+            assert_eq!(full["approvals"]["outsideCalls"], "allow", "{full}");
+        }
         let printed = effective_text(&first).replace("${", "$${");
         let second = load(&printed);
         assert_eq!(second.diagnostics, [], "{name}\n{printed}");

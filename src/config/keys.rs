@@ -201,6 +201,11 @@ pub(crate) const LOG_LEVELS: &[(&str, &str)] = &[
     ("emergency", ""),
 ];
 
+const OUTSIDE_CALLS: &[(&str, &str)] = &[
+    ("deny", "refused, counted and shown"),
+    ("allow", "decided by the rule for their kind, as within a call"),
+];
+
 const GUARD_MODES: &[(&str, &str)] = &[
     ("off", "do not look"),
     ("warn", "record and show"),
@@ -319,6 +324,12 @@ static APPROVALS: ObjectShape = ObjectShape {
     keys: &[
         key("sampling", RULE, "For sampling/createMessage").default("\"ask\""),
         key("elicitation", RULE, "For elicitation/create").default("\"ask\""),
+        key(
+            "outsideCalls",
+            Shape::Word(OUTSIDE_CALLS),
+            "For both while no call is in flight, with servers of versions up to 2025-11-25",
+        )
+        .default("\"deny\""),
     ],
     required: &[],
     foreign: &[],

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::problems::child;
 use crate::config::{
-    ApprovalRule, GuardPolicy, HttpConfig, Loaded, ProtocolChoice, ReloadMode, ServerConfig,
-    StdioConfig, TransportConfig,
+    ApprovalRule, ApprovalRules, GuardPolicy, HttpConfig, Loaded, ProtocolChoice, ReloadMode,
+    ServerConfig, StdioConfig, TransportConfig,
 };
 use crate::secret::{MASK, Redactor};
 use crate::text::SafeText;
@@ -251,9 +251,13 @@ fn policies(server: &ServerConfig, put: &mut dyn FnMut(&str, Value)) {
         ApprovalRule::Deny => json!("deny"),
         ApprovalRule::Canned(answer) => json!({ "canned": answer }),
     };
-    let approvals = &server.approvals;
+    let ApprovalRules { sampling, elicitation, outside_calls } = &server.approvals;
     put(
         "approvals",
-        json!({ "sampling": rule(&approvals.sampling), "elicitation": rule(&approvals.elicitation) }),
+        json!({
+            "sampling": rule(sampling),
+            "elicitation": rule(elicitation),
+            "outsideCalls": outside_calls,
+        }),
     );
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mcpdeck::config::{HttpConfig, LogLevel, WireLimits};
+use mcpdeck::config::{HttpConfig, LogLevel, OutsideCalls, ServerName, WireLimits};
 use mcpdeck::host::approvals::Answer;
 use mcpdeck::host::logs::LogRecord;
 use mcpdeck::host::ring::Ring;
@@ -117,6 +117,7 @@ type Script = Box<dyn Fn(DeskRequest) -> BoxFuture<'static, Answer> + Send + Syn
 pub struct TestDesk {
     pub asked: mpsc::Sender<DeskRequest>,
     pub script: Option<Script>,
+    pub outside_calls: OutsideCalls,
 }
 
 impl Desk for TestDesk {
@@ -126,6 +127,10 @@ impl Desk for TestDesk {
             Some(script) => script(request),
             None => Box::pin(std::future::pending()),
         }
+    }
+
+    fn outside_calls(&self, _: &ServerName) -> OutsideCalls {
+        self.outside_calls
     }
 }
 
@@ -140,7 +145,20 @@ pub fn rig() -> Rig {
     rig_with(|_| {}, None)
 }
 
+/// A rig whose server may ask a person while it works on no call.
+pub fn rig_outside_calls() -> Rig {
+    rig_of(|_| {}, None, OutsideCalls::Allow)
+}
+
 pub fn rig_with(adjust: impl FnOnce(&mut WireLimits), script: Option<Script>) -> Rig {
+    rig_of(adjust, script, OutsideCalls::Deny)
+}
+
+fn rig_of(
+    adjust: impl FnOnce(&mut WireLimits),
+    script: Option<Script>,
+    outside_calls: OutsideCalls,
+) -> Rig {
     let mut limits = WireLimits::default();
     adjust(&mut limits);
     let (events_in, events) = mpsc::channel(256);
@@ -155,7 +173,7 @@ pub fn rig_with(adjust: impl FnOnce(&mut WireLimits), script: Option<Script>) ->
         black_box: Ring::new(1000, 16 << 20),
         logs: Ring::<LogRecord>::new(10_000, 64 << 20),
         events: events_in,
-        desk: Arc::new(TestDesk { asked: asked_in, script }),
+        desk: Arc::new(TestDesk { asked: asked_in, script, outside_calls }),
         bytes: Arc::new(ByteCount::default()),
         seen: Arc::new(Seen::default()),
     };

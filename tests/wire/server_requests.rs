@@ -11,7 +11,7 @@ use mcpdeck::host::server::session::Request;
 use mcpdeck::host::{CallId, ErrorCode, FindingKind};
 use serde_json::{Value, json};
 
-use crate::peer::{Rig, call, echo, rig, rig_with, start, text};
+use crate::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text};
 
 /// A desk that answers each request after `seconds` with what `answer` makes of it.
 fn answering(seconds: u64, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Rig {
@@ -168,6 +168,44 @@ async fn the_hosts_own_requests_are_no_reason_to_ask_a_person() {
     assert_eq!(rig.asked.recv().await.unwrap().kind, RequestKind::Roots);
     peer.reply(&request, json!({"tools": []})).await;
     listing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_leave_a_legacy_server_asks_outside_calls_and_still_only_so_much() {
+    let mut rig = rig_outside_calls();
+    let (connected, mut peer) = rig.legacy().await;
+    peer.send(ask(json!("early"), "elicitation/create", json!({"message": "a file changed"})))
+        .await;
+    let asked = rig.asked.recv().await.unwrap();
+    assert_eq!((&asked.kind, asked.call), (&RequestKind::Elicitation, None));
+    // What is asked of us later is not what it waits for, and does not take it back when it ends.
+    let one = call(7);
+    let pending = start(&connected, echo("a"), one.context);
+    let request = peer.expect("tools/call").await;
+    peer.reply(&request, text("done")).await;
+    pending.await.unwrap().unwrap();
+    assert!(!asked.withdrawn.is_cancelled());
+    assert_eq!(one.waiting.borrow().total, Duration::ZERO, "its clock ran on");
+    // A storm of them is bounded as it is within a call.
+    for n in 0..39 {
+        peer.send(ask(json!(n), "sampling/createMessage", json!({}))).await;
+    }
+    for _ in 0..8 {
+        assert_eq!(peer.recv().await["error"]["code"], -32000);
+    }
+    peer.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": "early"}}))
+        .await;
+    asked.withdrawn.cancelled().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_the_newest_version_has_no_leave_to_ask_by_itself() {
+    let mut rig = rig_outside_calls();
+    let (_connected, mut peer) = rig.modern().await;
+    peer.send(ask(json!(1), "elicitation/create", json!({}))).await;
+    assert_eq!(peer.recv().await["error"]["code"], -32601);
+    assert!(rig.asked.try_recv().is_err());
 }
 
 #[tokio::test(start_paused = true)]

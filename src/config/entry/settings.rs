@@ -7,8 +7,8 @@ use crate::config::problems::child;
 use crate::config::shape::parse_bytes;
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{
-    ApprovalRule, DevConfig, GuardMode, LogLevel, OnTimeout, ProtocolChoice, RestartPolicy,
-    RootConfig, ServerConfig, ServerName,
+    ApprovalRule, DevConfig, GuardMode, LogLevel, OnTimeout, OutsideCalls, ProtocolChoice,
+    RestartPolicy, RootConfig, ServerConfig, ServerName,
 };
 
 /// Reads every setting into `out`.
@@ -288,6 +288,11 @@ fn guard_mode(word: &str) -> Option<GuardMode> {
 
 fn approvals(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
     let Some(of) = inner(entry, "approvals") else { return };
+    match reader.word(&of, "outsideCalls") {
+        Some("allow") => out.approvals.outside_calls = OutsideCalls::Allow,
+        Some("deny") => out.approvals.outside_calls = OutsideCalls::Deny,
+        _ => {}
+    }
     for (key, slot) in
         [("sampling", &mut out.approvals.sampling), ("elicitation", &mut out.approvals.elicitation)]
     {

@@ -132,6 +132,21 @@ pub struct ApprovalRules {
     pub sampling: ApprovalRule,
     /// For `elicitation/create`.
     pub elicitation: ApprovalRule,
+    /// For both, while the server works on no call of ours.
+    pub outside_calls: OutsideCalls,
+}
+
+/// What happens to sampling and elicitation that come while no call is in flight. The specification
+/// has them only inside what a client asked for, and from SEP-2260 on says so with a MUST; servers
+/// of the versions before may ask when a timer or a watched file makes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutsideCalls {
+    /// Refused before they cost anybody anything.
+    #[default]
+    Deny,
+    /// Decided as within a call: by the rule for their kind.
+    Allow,
 }
 
 /// Whether a changed file is applied at once.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::{oneshot, watch};
 
-use crate::config::ServerName;
+use crate::config::{OutsideCalls, ServerName};
 use crate::host::approvals::desk::rules::Rules;
 use crate::host::approvals::{Answer, Drafter, PendingRequest, RequestHandler};
 use crate::host::deck::Deck;
@@ -141,6 +141,14 @@ pub struct DeskHandle(pub Arc<ApprovalDesk>);
 impl Desk for DeskHandle {
     fn ask(&self, request: DeskRequest) -> BoxFuture<'static, Answer> {
         Box::pin(decide::decide(Arc::clone(&self.0), request))
+    }
+
+    fn outside_calls(&self, server: &ServerName) -> OutsideCalls {
+        let inner = self.0.lock();
+        inner
+            .servers
+            .get(server)
+            .map_or(OutsideCalls::default(), |rules| rules.approvals.outside_calls)
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{HttpConfig, LogLevel, ProtocolChoice, ServerName, WireLimits};
+use crate::config::{HttpConfig, LogLevel, OutsideCalls, ProtocolChoice, ServerName, WireLimits};
 use crate::host::approvals::{Answer, Claim, RequestKind};
 use crate::host::capabilities::{ListKind, RejectedEntry};
 use crate::host::logs::LogRecord;
@@ -272,6 +272,10 @@ pub trait Desk: Send + Sync + 'static {
     /// `deferred` is set for `input_required` results (2026-07-28), where nothing is open on the
     /// wire while a person thinks.
     fn ask(&self, request: DeskRequest) -> BoxFuture<'static, Answer>;
+
+    /// What happens to sampling and elicitation of a server that works on no call. Asked for every
+    /// such request, so it must not block.
+    fn outside_calls(&self, server: &ServerName) -> OutsideCalls;
 }
 
 /// A request of a server as the session hands it to the desk.

@@ -105,6 +105,7 @@ async fn rules_of_the_entry_decide_before_everybody_and_say_so() {
     rig.desk.0.configure(&config(ApprovalRules {
         sampling: ApprovalRule::Canned(canned.clone()),
         elicitation: ApprovalRule::Deny,
+        ..ApprovalRules::default()
     }));
     assert_eq!(rig.ask(RequestKind::Sampling).0.await, Answer::Result(canned));
     assert_eq!(rig.ask(RequestKind::UrlElicitation).0.await, declined());
@@ -112,6 +113,18 @@ async fn rules_of_the_entry_decide_before_everybody_and_say_so() {
         panic!("a rule decided")
     };
     assert!(rule.contains("deny") && how == "decline", "{rule} {how}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leave_to_ask_outside_calls_is_given_by_the_entry_and_taken_back_with_it() {
+    let rig = Rig::new(None, Person::Present);
+    let server = ServerName::new("s");
+    assert_eq!(rig.desk.outside_calls(&server), OutsideCalls::Deny, "a server nobody knows");
+    for word in [OutsideCalls::Allow, OutsideCalls::Deny] {
+        let rules = ApprovalRules { outside_calls: word, ..ApprovalRules::default() };
+        rig.desk.0.configure(&config(rules));
+        assert_eq!(rig.desk.outside_calls(&server), word);
+    }
 }
 
 #[tokio::test(start_paused = true)]

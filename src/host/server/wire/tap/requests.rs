@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::inbound::Source;
 use super::record::{Passed, id_text, method_name};
 use super::{Delivery, Expects, Open, Tap};
+use crate::config::OutsideCalls;
 use crate::host::FindingKind;
 use crate::host::approvals::Claim;
 use crate::host::server::wire::exchange::Operation;
@@ -123,8 +124,17 @@ impl Tap {
         // anything, and servers ask for it as soon as they are initialized: it passes.
         let needs_cause = matches!(method, "sampling/createMessage" | "elicitation/create");
         if needs_cause && state.calls().next().is_none() {
-            let message = format!("`{}` while no call is in flight", safe(method));
-            return Verdict::Refuse(FindingKind::NotAllowed, -32600, message);
+            // Before `initialize` is answered nobody knows what the server may ask (lifecycle,
+            // initialization: "only pings and logging").
+            let allowed = state.version.is_some()
+                && self.context.desk.outside_calls(&self.context.server) == OutsideCalls::Allow;
+            if !allowed {
+                let message = format!(
+                    "`{}` while no call is in flight (`approvals.outsideCalls`)",
+                    safe(method)
+                );
+                return Verdict::Refuse(FindingKind::NotAllowed, -32600, message);
+            }
         }
         if state.open.len() >= most {
             let message = format!("more than {most} requests at once (`limits.approvals`)");
