@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 
 pub use roots::render as render_roots;
 
-use crate::host::approvals::RequestKind;
+use crate::host::approvals::{PendingRequest, RequestKind};
 use crate::tui::approval::desk::{AnswerDesk, Draft, Part, Says, Stage};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::approval::sampling::{OfferedTool, PartContent, SamplingReading};
@@ -210,6 +210,8 @@ fn time_left(desk: &AnswerDesk, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
             let over = desk.request.call.is_some_and(|call| cx.model.has_ended(call));
             let words: &[&str] = if over {
                 &[", its call is over", ", call over", ""]
+            } else if is_outside_calls(desk, cx) {
+                &[", no call waits for it", ", no call", ""]
             } else if desk.request.deferred {
                 &[", nothing waits on the wire", ", no open wire", ""]
             } else {
@@ -220,6 +222,13 @@ fn time_left(desk: &AnswerDesk, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
             (fits.or_else(|| told.next_back()).unwrap_or_default(), Role::Busy)
         }
     }
+}
+
+/// Whether the server asked while it worked on no call: then no clock stands still for it.
+fn is_outside_calls(desk: &AnswerDesk, cx: &Cx<'_>) -> bool {
+    let PendingRequest { server, call, during, deferred, .. } = &*desk.request;
+    let works = || cx.model.calls.iter().any(|call| call.server == *server);
+    call.is_none() && during.is_none() && !deferred && !works()
 }
 
 /// What a kind of request asks for, in words.
