@@ -1,7 +1,7 @@
 //! Keys and ends of requests in any order: nothing goes out for what was seen to be over, nothing
 //! twice, and no draft is lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mcpdeck::host::ApprovalId;
 use mcpdeck::host::approvals::{Decider, RequestKind, Settlement};
@@ -76,11 +76,30 @@ fn a_choice_made_after_the_end_sends_nothing_and_sets_no_rule() {
     }
 }
 
+#[test]
+fn a_draft_is_in_sight_although_a_refusal_was_begun_and_so_is_its_reason() {
+    for (typed, shown) in [("\x07left\x18", "left"), ("\x07left\x18too late", "too late")] {
+        let mut desk = Desk::new();
+        desk.ask(RequestKind::Sampling, words());
+        desk.shown();
+        desk.keys(typed);
+        desk.settle(ApprovalId(101), withdrawn("never mind"));
+        desk.shown();
+        let screen = crate::draw(&mut desk.app, 120, 40);
+        assert!(screen.contains(shown) && !screen.contains("say why"), "{screen}");
+        desk.keys("\x19");
+        let copied = |effect: &Effect| matches!(effect, Effect::Copy(text) if text == shown);
+        assert!(desk.wanted.iter().any(copied), "{:?}", desk.wanted);
+    }
+}
+
 /// What happens, in any order.
 #[derive(Clone, Debug)]
 enum Op {
     Ask(bool),
     Keys(&'static str),
+    /// A word of its own is typed, where an answer is being written.
+    Word,
     /// A request ends; the screen sees it with the next `Seen`.
     End(u8, bool),
     Seen,
@@ -92,52 +111,199 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         "\r", "\x1bs", "\x14", "\x12", "\x17", "9", "X", "z", "o", "\x1b",
     ]);
     let op = prop_oneof![
-        3 => any::<bool>().prop_map(Op::Ask),
-        10 => keys.prop_map(Op::Keys),
+        4 => any::<bool>().prop_map(Op::Ask),
+        9 => keys.prop_map(Op::Keys),
+        5 => Just(Op::Keys("\x07")),
+        6 => Just(Op::Word),
         3 => (any::<u8>(), any::<bool>()).prop_map(|(which, ours)| Op::End(which, ours)),
         4 => Just(Op::Seen),
     ];
     proptest::collection::vec(op, 1..60)
 }
 
+/// Asks a question that no other request asks.
+fn ask(desk: &mut Desk, sampling: bool, number: u64) {
+    let question = format!("Question {number}?");
+    if sampling {
+        let message = json!({"role": "user", "content": {"type": "text", "text": question}});
+        desk.ask(RequestKind::Sampling, json!({"maxTokens": 5, "messages": [message]}));
+    } else {
+        let mut params = form();
+        params["message"] = question.into();
+        desk.ask(RequestKind::Elicitation, params);
+    }
+}
+
+/// The number that follows `before` on the screen.
+fn number_after(screen: &str, before: &str) -> Option<u64> {
+    let (_, behind) = screen.split_once(before)?;
+    let behind = behind.trim_start();
+    behind[..behind.find(|c: char| !c.is_ascii_digit())?].parse().ok()
+}
+
+/// The request whose answering screen is shown, with nothing over it.
+fn looked_at(desk: &Desk, screen: &str) -> Option<ApprovalId> {
+    let framed = |line: &str| !line.starts_with('─') && line.contains("────");
+    let shown = desk.app.is_answering() && !screen.lines().any(framed);
+    shown.then(|| number_after(screen, "Question ")).flatten().map(ApprovalId)
+}
+
+/// What a person sees and did, told from the screen alone.
+#[derive(Default)]
+struct Witness {
+    answered: BTreeSet<ApprovalId>,
+    over: BTreeSet<ApprovalId>,
+    ended: Vec<(ApprovalId, bool)>,
+    /// Which request each word was typed for.
+    words: BTreeMap<String, ApprovalId>,
+    /// The words on the answering screen of each request when it was last looked at.
+    written: BTreeMap<ApprovalId, BTreeSet<String>>,
+    /// Requests whose drafts must be kept.
+    kept: BTreeSet<ApprovalId>,
+    looked: Option<ApprovalId>,
+    /// The same, also while a list of choices lies over it.
+    behind: Option<ApprovalId>,
+}
+
+impl Witness {
+    fn look(&mut self, desk: &mut Desk) -> String {
+        let screen = crate::draw(&mut desk.app, 120, 30);
+        self.looked = looked_at(desk, &screen);
+        self.behind = self.looked.or(self.behind).filter(|_| desk.app.is_answering());
+        if let Some(id) = self.looked {
+            let shown = |word: &&String| screen.contains(word.as_str());
+            self.written.insert(id, self.words.keys().filter(shown).cloned().collect());
+        }
+        screen
+    }
+
+    /// Judges what the screen wants sent.
+    fn judge(&mut self, desk: &mut Desk) -> Result<(), TestCaseError> {
+        for effect in std::mem::take(&mut desk.wanted) {
+            let Effect::Answer(id, answer) = effect else { continue };
+            prop_assert!(!self.over.contains(&id), "{id} was seen to be over");
+            prop_assert!(self.answered.insert(id), "{id} is answered twice");
+            let text = format!("{answer:?}");
+            for (word, whose) in &self.words {
+                prop_assert!(!text.contains(word) || *whose == id, "{word} went to {id}");
+            }
+            if text.contains("Result") && !text.contains("decline") {
+                prop_assert_eq!(self.behind, Some(id), "accepted without being looked at");
+            }
+        }
+        Ok(())
+    }
+
+    fn seen(&mut self, desk: &mut Desk) -> Result<(), TestCaseError> {
+        desk.shown();
+        for (id, withdrawn) in self.ended.drain(..) {
+            self.over.insert(id);
+            if withdrawn && self.written.get(&id).is_some_and(|words| !words.is_empty()) {
+                self.kept.insert(id);
+            }
+        }
+        let screen = crate::draw(&mut desk.app, 120, 30);
+        let top = screen.lines().next().unwrap_or_default();
+        let open = desk.view.pending.len() as u64;
+        // Something large may lie over it.
+        if !top.contains('─') {
+            prop_assert_eq!(number_after(top, "✋").unwrap_or(0), open, "{}", screen);
+        }
+        Ok(())
+    }
+
+    /// Every draft that was withdrawn can still be read and copied.
+    fn find_kept(&mut self, desk: &mut Desk) -> Result<(), TestCaseError> {
+        let listed: BTreeSet<_> = desk.app.model.kept_drafts.iter().map(|(r, _)| r.id).collect();
+        let lost: Vec<_> = self.kept.difference(&listed).collect();
+        prop_assert!(lost.is_empty(), "drafts of {lost:?} are not listed");
+        for (at, request) in desk.app.model.kept_drafts.clone().iter().rev().enumerate() {
+            // Kept drafts stand behind everything else.
+            desk.keys("9G");
+            desk.keys(&"k".repeat(at));
+            desk.keys("\r");
+            let screen = crate::draw(&mut desk.app, 120, 30);
+            let id = request.0.id;
+            prop_assert_eq!(looked_at(desk, &screen), Some(id), "{}", screen);
+            for word in self.written.get(&id).into_iter().flatten() {
+                prop_assert!(screen.contains(word.as_str()), "{word} of {id} is lost:\n{screen}");
+            }
+            desk.keys("\x1b");
+        }
+        Ok(())
+    }
+
+    /// Everything that is open can be answered, each once.
+    fn answer_all(&mut self, desk: &mut Desk) -> Result<(), TestCaseError> {
+        let open = desk.view.pending.keys().filter(|id| !self.answered.contains(*id)).count();
+        for _ in 0..open {
+            desk.keys("\x07");
+            let screen = self.look(desk);
+            let id = self.looked;
+            prop_assert!(id.is_some(), "{screen}");
+            let before = self.answered.len();
+            desk.keys("\x18");
+            self.judge(desk)?;
+            if self.answered.len() == before {
+                desk.keys("\x13");
+                self.judge(desk)?;
+            }
+            prop_assert!(id.is_some_and(|id| self.answered.contains(&id)), "no answer:\n{screen}");
+        }
+        desk.keys("\x07");
+        prop_assert!(!desk.app.is_answering(), "more is open than came");
+        Ok(())
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
     #[test]
-    fn nothing_goes_out_for_what_was_seen_to_be_over_and_no_answer_twice(ops in ops()) {
+    fn every_request_is_answered_once_or_over_by_what_was_typed_for_it(ops in ops()) {
         let mut desk = Desk::new();
-        let mut answered = BTreeSet::new();
-        let mut over = BTreeSet::new();
-        let mut ended = Vec::new();
+        let mut witness = Witness::default();
+        let mut asked = 100;
+        let mut typed = 0;
         for op in ops {
             match op {
-                Op::Ask(true) => desk.ask(RequestKind::Sampling, words()),
-                Op::Ask(false) => desk.ask(RequestKind::Elicitation, form()),
+                Op::Ask(sampling) => {
+                    asked += 1;
+                    ask(&mut desk, sampling, asked);
+                }
                 Op::Keys(keys) => desk.keys(keys),
+                Op::Word => {
+                    let Some(id) = witness.looked else { continue };
+                    typed += 1;
+                    let word = format!("w{typed}w");
+                    witness.words.insert(word.clone(), id);
+                    desk.keys(&word);
+                }
                 Op::End(which, ours) => {
                     let at = usize::from(which) % desk.view.pending.len().max(1);
                     let Some((id, _)) = desk.view.pending.get_index(at) else { continue };
                     let id = *id;
                     let by = Decider::Person;
-                    let settlement = if ours && answered.contains(&id) {
+                    let ours = ours && witness.answered.contains(&id);
+                    let settlement = if ours {
                         Settlement::Answered { by, how: "result".into() }
                     } else {
                         withdrawn("never mind")
                     };
                     desk.settle(id, settlement);
-                    ended.push(id);
+                    witness.ended.push((id, !ours));
                 }
-                Op::Seen => {
-                    desk.shown();
-                    over.extend(ended.drain(..));
-                }
+                Op::Seen => witness.seen(&mut desk)?,
             }
-            for effect in std::mem::take(&mut desk.wanted) {
-                if let Effect::Answer(id, _) = effect {
-                    prop_assert!(!over.contains(&id), "{id} was seen to be over");
-                    prop_assert!(answered.insert(id), "{id} is answered twice");
-                }
-            }
-            crate::draw(&mut desk.app, 80, 24);
+            witness.judge(&mut desk)?;
+            witness.look(&mut desk);
         }
+        witness.seen(&mut desk)?;
+        desk.keys("\x1b");
+        for _ in 0..6 {
+            desk.keys("\x1b");
+        }
+        witness.judge(&mut desk)?;
+        witness.find_kept(&mut desk)?;
+        witness.answer_all(&mut desk)?;
     }
 }

@@ -218,6 +218,15 @@ impl AnswerDesk {
         if self.drafting == Drafting::Asked {
             self.drafting = Drafting::No;
         }
+        // What is left is the draft, not the line that asks for something more.
+        let asks = match self.part {
+            Part::Reason => self.reason.text().is_empty(),
+            Part::Name => true,
+            _ => false,
+        };
+        if asks {
+            self.back();
+        }
     }
 
     /// Why nothing more can be sent.
@@ -325,8 +334,11 @@ impl AnswerDesk {
     }
 
     fn focus_next(&mut self) {
+        // Of one that is over, everything that was written can be reached and copied.
+        let reason = self.ended().is_some() && !self.reason.text().is_empty();
         self.part = match (self.part, &self.draft) {
             (Part::Says, Draft::Text(_) | Draft::Raw(_) | Draft::Form(_)) => Part::Answer,
+            (Part::Says | Part::Answer, _) if reason => Part::Reason,
             _ => Part::Says,
         };
     }
@@ -351,6 +363,9 @@ impl AnswerDesk {
             }
         }
         match self.part {
+            Part::Reason if self.ended().is_some() && !self.reason.text().is_empty() => {
+                return false;
+            }
             Part::Reason | Part::Name | Part::Model | Part::Stop => self.part = Part::Answer,
             Part::Tool => {
                 if let Draft::Text(composer) = &mut self.draft {

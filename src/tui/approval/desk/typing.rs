@@ -26,6 +26,9 @@ impl AnswerDesk {
         if let (Part::Request, Some(editing)) = (self.part, &self.editing) {
             return editing.lines().join("\n");
         }
+        if self.part == Part::Reason {
+            return self.reason.text().to_owned();
+        }
         match &self.draft {
             Draft::Text(composer) => composer.text.lines().join("\n"),
             Draft::Raw(text) => text.lines().join("\n"),
@@ -49,6 +52,10 @@ impl AnswerDesk {
         }
         if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
             **editing = area(text);
+            return;
+        }
+        if self.part == Part::Reason {
+            self.reason.set(&text.split_whitespace().collect::<Vec<_>>().join(" "));
             return;
         }
         match &mut self.draft {
@@ -175,6 +182,7 @@ impl AnswerDesk {
     /// The ending of a file that holds the draft: an editor highlights by it.
     pub fn suffix(&self) -> &'static str {
         match (self.part, &self.draft) {
+            (Part::Reason, _) => ".md",
             (Part::Request, _) | (_, Draft::Raw(_) | Draft::Form(_)) => ".json",
             _ => ".md",
         }
