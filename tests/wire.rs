@@ -9,6 +9,8 @@ mod answers;
 mod approvals;
 #[path = "wire/eras.rs"]
 mod eras;
+#[path = "wire/large.rs"]
+mod large;
 #[path = "wire/load.rs"]
 mod load;
 #[path = "wire/peer.rs"]
@@ -17,5 +19,8 @@ mod peer;
 mod requests;
 #[path = "wire/server_requests.rs"]
 mod server_requests;
+#[path = "wire/web.rs"]
+#[expect(dead_code, reason = "other tests need the rest")]
+mod web;
 #[path = "wire/world.rs"]
 mod world;

@@ -42,6 +42,16 @@ fn result(kind: &str) -> String {
     }
 }
 
+/// The same in small, so that the first call pays for what is paid once: pages of the program, pools
+/// of its threads, the pipe.
+fn small(kind: &str) -> String {
+    match kind {
+        "numbers" | "objects" => r#"{"content":[],"structuredContent":{"items":[1,{"id":2}]}}"#,
+        _ => r#"{"content":[{"type":"text","text":"a line of text\nand one more"}]}"#,
+    }
+    .to_owned()
+}
+
 /// A server with one tool. When its answer has left, the time is written to `mark`.
 pub fn serve(kind: &str, mark: &str) {
     let mut output = std::io::stdout().lock();
@@ -57,10 +67,12 @@ pub fn serve(kind: &str, mark: &str) {
             Some("tools/list") => {
                 json!({"tools": [{"name": "get", "inputSchema": {"type": "object"}}]}).to_string()
             }
+            Some("tools/call") if message["params"]["arguments"]["warm"] == true => small(kind),
             Some("tools/call") => result(kind),
             _ => "{}".to_owned(),
         };
-        let called = message["method"] == "tools/call";
+        let called =
+            message["method"] == "tools/call" && message["params"]["arguments"]["warm"] != true;
         output.write_all(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#).as_bytes()).unwrap();
         output.write_all(answer.as_bytes()).unwrap();
         output.write_all(b"}\n").unwrap();
@@ -96,13 +108,20 @@ pub fn measure(kind: &str) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let host = runtime.block_on(start(kind, &mark.display().to_string()));
-    let before = memory("VmRSS:");
-    let outcome = runtime.block_on(host.call_tool("large.get", json!({}))).unwrap();
-    let mut view = ResultView::new(outcome.result.clone(), outcome.output_violations.clone());
     let look = Look::default();
     let mut buf = Buffer::empty(AREA);
-    view.prepare(AREA, &look);
-    view.render(&look, AREA, &mut buf);
+    let mut call = |arguments| {
+        let outcome = runtime.block_on(host.call_tool("large.get", arguments)).unwrap();
+        let mut view = ResultView::new(outcome.result.clone(), outcome.output_violations.clone());
+        view.prepare(AREA, &look);
+        view.render(&look, AREA, &mut buf);
+        view
+    };
+    drop(call(json!({"warm": true})));
+    // The peak begins anew (proc(5), clear_refs).
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = memory("VmRSS:");
+    let mut view = call(json!({}));
     let shown = micros();
     let sent: u128 = loop {
         if let Some(at) = std::fs::read_to_string(&mark).ok().and_then(|text| text.parse().ok()) {

@@ -192,7 +192,9 @@ pub struct WireLimits {
     pub line_bytes: usize,
     /// Deepest nesting (default 128).
     pub depth: usize,
-    /// Most JSON nodes in one message (default 500,000).
+    /// Most JSON values of one message that become a tree in memory (default 500,000). The answer of
+    /// a call that would exceed it is kept as its text and read in place, where only `line_bytes`
+    /// counts; lists, requests and notifications are refused.
     pub nodes: usize,
     /// Longest stderr line, bytes (default 16 KiB).
     pub stderr_line_bytes: usize,

@@ -53,6 +53,22 @@ impl Payload {
         matches!(&*self.0, Form::Text { .. })
     }
 
+    /// Whether a tree of it is in memory.
+    pub fn has_tree(&self) -> bool {
+        match &*self.0 {
+            Form::Tree(_) => true,
+            Form::Text { tree, .. } => tree.get().is_some(),
+        }
+    }
+
+    /// How many values it holds, where it is kept as text.
+    pub fn text_nodes(&self) -> Option<usize> {
+        match &*self.0 {
+            Form::Tree(_) => None,
+            Form::Text { document, .. } => Some(document.nodes()),
+        }
+    }
+
     /// Whether both are the same answer, not only equal ones. Costs nothing.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

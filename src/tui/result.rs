@@ -4,7 +4,9 @@
 mod audio;
 pub mod binary;
 mod compare;
+mod compared;
 pub mod content;
+mod contrast;
 pub mod diff;
 pub mod draw;
 pub mod hex;

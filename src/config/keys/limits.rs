@@ -16,8 +16,12 @@ pub(super) static LIMITS: ObjectShape = ObjectShape {
             .default("4194304"),
         key("depth", Shape::Integer { min: 8, max: 512 }, "Deepest nesting of a message")
             .default("128"),
-        key("nodes", Shape::Integer { min: 100, max: 10_000_000 }, "Most JSON values in a message")
-            .default("500000"),
+        key(
+            "nodes",
+            Shape::Integer { min: 100, max: 10_000_000 },
+            "Most JSON values in a message; results of calls are kept as text beyond it",
+        )
+        .default("500000"),
         key(
             "stderrLineBytes",
             Shape::Integer { min: 80, max: 1 << 20 },

@@ -40,10 +40,14 @@ impl Document {
     /// `text` must be valid JSON; what is not gives nothing or a document with nonsense in it, never
     /// a panic.
     pub fn new(text: &str, bounds: Bounds) -> Option<Self> {
+        Self::new_if(text, bounds, |_| true)
+    }
+
+    /// The same, unless `wanted` declines the number of values in it: then nothing was copied.
+    pub fn new_if(text: &str, bounds: Bounds, wanted: impl FnOnce(usize) -> bool) -> Option<Self> {
         let text = text.trim_ascii();
-        let index = scan::index(text.as_bytes(), bounds)?;
-        let scan::Index { spans, marks, nodes } = index;
-        Some(Self { text: text.into(), spans, marks, nodes })
+        let scan::Index { spans, marks, nodes } = scan::index(text.as_bytes(), bounds)?;
+        wanted(nodes).then(|| Self { text: text.into(), spans, marks, nodes })
     }
 
     /// The text.

@@ -160,8 +160,8 @@ pub struct AnswerDesk {
     /// The sampling draft that is kept while JSON is edited.
     kept: SamplingDraft,
     armed: bool,
-    /// The answer goes out when the check that runs elsewhere finds nothing against it.
-    send_when_checked: bool,
+    /// What is done when the check that runs elsewhere finds nothing against it.
+    when_checked: Option<check::Awaits>,
     /// No browser could be started: the person may have opened the page otherwise.
     by_hand: bool,
     laid_out: u16,
@@ -191,7 +191,7 @@ impl AnswerDesk {
             hidden,
             kept: SamplingDraft::default(),
             armed: false,
-            send_when_checked: false,
+            when_checked: None,
             by_hand: false,
             laid_out: 0,
         }
@@ -267,7 +267,7 @@ impl AnswerDesk {
     /// Does what was asked.
     pub fn apply(&mut self, command: AnswerCommand) -> Outcome {
         if command != AnswerCommand::Send {
-            (self.armed, self.send_when_checked) = (false, false);
+            (self.armed, self.when_checked) = (false, None);
             self.notice = None;
         }
         match command {

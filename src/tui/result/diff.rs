@@ -1,5 +1,6 @@
 //! A result beside an earlier one: unified or side by side. Pure; bounded in size and time.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -26,8 +27,12 @@ pub enum Change {
 pub struct DiffLine {
     /// What happened.
     pub change: Change,
-    /// The line.
+    /// The line, whole.
     pub text: SafeText,
+    /// Where it differs from the line that stands in its place on the other side, in bytes of
+    /// `text`: from the first difference to the last. `None` when nothing does, or next to nothing
+    /// is the same.
+    pub apart: Option<Range<usize>>,
 }
 
 /// A comparison of two results.
@@ -112,44 +117,47 @@ pub(super) fn compare(old: &Readable, new: &Readable, limits: Limits) -> Compari
     Comparison { lines: shown(&lines), left_out }
 }
 
-/// Lines longer than this may not fit a screen.
-const FITS: usize = 72;
-/// How much of what is the same is shown before the first difference of such lines.
-const LEAD: usize = 16;
-
-/// The lines as they are shown: of a pair of long ones that begin the same, the part where they
-/// begin to differ; otherwise the difference would lie beyond the edge of the screen.
+/// The lines made safe, each with the part that its counterpart does not have.
 fn shown(lines: &[(Change, &str)]) -> Vec<DiffLine> {
-    let mut from = vec![0; lines.len()];
-    let indexed = (0..lines.len()).map(|at| (lines[at].0, at));
-    for (old, new) in paired(indexed) {
-        if let (Some(old), Some(new)) = (old, new)
+    let safe = |(change, text): &(Change, &str)| DiffLine {
+        change: *change,
+        text: SafeText::line(text),
+        apart: None,
+    };
+    let mut out: Vec<DiffLine> = lines.iter().map(safe).collect();
+    let indexed: Vec<_> = lines.iter().enumerate().map(|(at, (change, _))| (*change, at)).collect();
+    for pair in paired(indexed.into_iter()) {
+        if let (Some(old), Some(new)) = pair
             && old != new
+            && let Some((before, behind)) = around(&out[old].text, &out[new].text)
         {
-            let same = same_start(lines[old].1, lines[new].1);
-            (from[old], from[new]) = (same, same);
+            for line in [old, new] {
+                out[line].apart = Some(before..out[line].text.len() - behind);
+            }
         }
     }
-    let line = |((change, text), from): (&(Change, &str), usize)| {
-        let lead = if from > 0 { "… " } else { "" };
-        let cut: String = lead.chars().chain(text.chars().skip(from)).take(2_000).collect();
-        DiffLine { change: *change, text: SafeText::line(&cut) }
-    };
-    lines.iter().zip(from).map(line).collect()
+    out
 }
 
-/// How many characters are left out at the start of both lines; 0 when they fit.
-fn same_start(old: &str, new: &str) -> usize {
-    if old.chars().nth(FITS).is_none() && new.chars().nth(FITS).is_none() {
-        return 0;
+/// How many bytes two texts have in common at their start and at their end, when that is a good part
+/// of them.
+fn around(old: &str, new: &str) -> Option<(usize, usize)> {
+    let same = |(a, b): &(u8, u8)| a == b;
+    let mut before = old.bytes().zip(new.bytes()).take_while(same).count();
+    while !old.is_char_boundary(before) || !new.is_char_boundary(before) {
+        before -= 1;
     }
-    let same = old.chars().zip(new.chars()).take_while(|(a, b)| a == b).count();
-    if same > LEAD * 2 { same - LEAD } else { 0 }
+    let (a, b) = (&old[before..], &new[before..]);
+    let mut behind = a.bytes().rev().zip(b.bytes().rev()).take_while(same).count();
+    while !a.is_char_boundary(a.len() - behind) || !b.is_char_boundary(b.len() - behind) {
+        behind -= 1;
+    }
+    ((before + behind) * 4 >= old.len().max(new.len())).then_some((before, behind))
 }
 
-/// Pairs for two columns: earlier and later line of each row.
-pub fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<&DiffLine>, Option<&DiffLine>)> {
-    paired(lines.iter().map(|line| (line.change, line)))
+/// Pairs for two columns: numbers of the earlier and the later line of each row.
+pub(super) fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
+    paired(lines.iter().enumerate().map(|(at, line)| (line.change, at)))
 }
 
 fn paired<T: Copy>(lines: impl Iterator<Item = (Change, T)>) -> Vec<(Option<T>, Option<T>)> {

@@ -5,7 +5,6 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::content::BlockKind;
-use super::diff::{Change, side_by_side};
 use super::lay::Laid;
 use super::tree::{Key, TreeRow};
 use super::view::{ResultView, Tab};
@@ -224,61 +223,6 @@ impl ResultView {
         for (i, row) in rows.iter().enumerate() {
             let here = self.scroll + i == tree.cursor;
             draw_tree_row(row, here, look, Rect { y: area.y + i as u16, height: 1, ..area }, buf);
-        }
-    }
-
-    fn draw_compare(&self, look: &Look, area: Rect, buf: &mut Buffer) {
-        let mut area = area;
-        if let Some(words) = self.comparing_words() {
-            put(buf, area.x, area.y, area.width, words, look.muted);
-            return;
-        }
-        let Some(comparison) = &self.comparison else { return };
-        if let Some(words) = &comparison.left_out
-            && area.height > 0
-        {
-            put(buf, area.x, area.y, area.width, words, look.warning);
-            area = Rect { y: area.y + 1, height: area.height - 1, ..area };
-        }
-        if comparison.lines.is_empty() {
-            put(buf, area.x, area.y, area.width, "no difference", look.ok);
-            return;
-        }
-        let style = |change: Change| match change {
-            Change::Same => (look.text, "  "),
-            Change::Removed => (look.removed, "- "),
-            Change::Added => (look.added, "+ "),
-            Change::Skipped(_) => (look.faint, "  "),
-        };
-        let line = |buf: &mut Buffer, x: u16, y: u16, width: u16, line: &super::diff::DiffLine| {
-            let (style, sign) = style(line.change);
-            if let Change::Skipped(n) = line.change {
-                put(buf, x, y, width, &format!("  … {n} lines the same"), style);
-                return;
-            }
-            let after = put(buf, x, y, width, sign, style);
-            put(buf, after, y, (x + width).saturating_sub(after), &line.text, style);
-        };
-        if self.beside && area.width >= 40 {
-            let half = area.width / 2;
-            let rows = side_by_side(&comparison.lines);
-            for (i, (old, new)) in
-                rows.iter().skip(self.scroll).take(usize::from(area.height)).enumerate()
-            {
-                let y = area.y + i as u16;
-                if let Some(old) = old {
-                    line(buf, area.x, y, half - 1, old);
-                }
-                if let Some(new) = new {
-                    line(buf, area.x + half, y, area.width - half, new);
-                }
-            }
-            return;
-        }
-        for (i, diff) in
-            comparison.lines.iter().skip(self.scroll).take(usize::from(area.height)).enumerate()
-        {
-            line(buf, area.x, area.y + i as u16, area.width, diff);
         }
     }
 }

@@ -52,6 +52,7 @@ impl ResultView {
             self.stale = false;
             self.laid = (0..self.blocks.len()).map(|index| self.lay(index)).collect();
         }
+        self.lay_comparison();
     }
 
     /// The region a picture is fitted to: itself and its title are to be seen at once.

@@ -31,18 +31,7 @@ impl ResultView {
 
     fn search_text(&mut self, needle: &str) -> bool {
         if self.tab == Tab::Compare {
-            let lines = self.comparison.as_ref().map_or(&[][..], |c| &c.lines);
-            let wanted = needle.to_lowercase();
-            let hit = |from: usize| {
-                lines
-                    .iter()
-                    .skip(from)
-                    .position(|l| l.text.to_lowercase().contains(&wanted))
-                    .map(|i| from + i)
-            };
-            let found = hit(self.scroll + 1).or_else(|| hit(0));
-            self.scroll = found.unwrap_or(self.scroll);
-            return found.is_some();
+            return self.search_comparison();
         }
         let blocks = self.blocks.len();
         let mut above = 0;

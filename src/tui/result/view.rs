@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::compare::Comparing;
 use super::content::{BlockKind, Blocks, blocks};
+use super::contrast::Contrast;
 use super::diff::Comparison;
 use super::lay::Laid;
 use super::take::Content;
@@ -113,6 +114,10 @@ pub struct ResultView {
     raw: Tree,
     pub(super) structured: Option<Tree>,
     pub(super) comparison: Option<Comparison>,
+    /// Its layout.
+    pub(super) contrast: Option<Contrast>,
+    /// How far the window on its long lines is moved, in bytes.
+    pub(super) shift: isize,
     pub(super) comparing: Option<Comparing>,
     pub(super) needle: String,
 }
@@ -152,6 +157,8 @@ impl ResultView {
             raw,
             structured,
             comparison: None,
+            contrast: None,
+            shift: 0,
             comparing: None,
             needle: String::new(),
         }
@@ -208,7 +215,7 @@ impl ResultView {
             Tab::Content => (0..self.blocks.len()).map(|i| self.block_rows(i)).sum(),
             Tab::Structured => self.structured.as_ref().map_or(0, Tree::len),
             Tab::Raw => self.raw.len(),
-            Tab::Compare => self.comparison.as_ref().map_or(0, |c| c.lines.len()),
+            Tab::Compare => self.compared_rows(),
         }
     }
 
@@ -294,6 +301,9 @@ impl ResultView {
             C::Page(pages) => self.move_by(pages * page),
             C::Top => self.move_by(isize::MIN / 2),
             C::Bottom => self.move_by(isize::MAX / 2),
+            C::Sideways(columns) if self.tab == Tab::Compare => {
+                return self.shift_comparison(columns);
+            }
             C::Sideways(columns) => self.column = self.column.saturating_add_signed(columns * 8),
             C::NextTab => {
                 let tabs = self.tabs();
@@ -314,10 +324,14 @@ impl ResultView {
             C::Hex => return self.toggle_hex(),
             C::Wrap => {
                 self.wrap = !self.wrap;
-                self.column = 0;
+                (self.column, self.shift) = (0, 0);
                 self.stale = true;
+                self.lay_comparison();
             }
-            C::SideBySide => self.beside = !self.beside,
+            C::SideBySide => {
+                self.beside = !self.beside;
+                self.lay_comparison();
+            }
             C::SearchNext => return self.search_next(),
             C::Copy => return Some(self.copied()),
             C::CopyPath => {

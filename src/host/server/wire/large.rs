@@ -1,4 +1,7 @@
 //! Large answers of many small values, told before a tree of them is built.
+//!
+//! What is kept as text costs its bytes, so it may hold more values than a tree of a message may:
+//! `limits.lineBytes` bounds it, `limits.nodes` does not.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,19 +27,28 @@ struct Envelope<'a> {
 }
 
 /// The message of a line with `null` for its result, and the result as text, when the line is a
-/// plain answer whose tree would be larger than its text.
+/// plain answer whose tree would be larger than its text, or than a tree may be.
 pub(super) fn answer(line: &[u8], budget: Budget) -> Option<(Value, Payload)> {
-    if line.len() < LONG || line.len() / NODE > memchr::memchr_iter(b',', line).count() {
+    if line.len() < LONG {
+        return None;
+    }
+    // Nearly every value but the innermost of a chain of lists has a comma beside it.
+    let commas = memchr::memchr_iter(b',', line).count();
+    if line.len() / NODE > commas && commas.saturating_mul(4) < budget.nodes {
         return None;
     }
     let Envelope { jsonrpc, id, result } = serde_json::from_slice(line).ok()?;
-    let bounds = Bounds { depth: budget.depth.min(Budget::MAX_DEPTH), nodes: budget.nodes };
+    if jsonrpc != "2.0" || !result.get().starts_with('{') {
+        return None;
+    }
     // The message around it is a level and three values.
-    let inner = Bounds { depth: bounds.depth - 1, nodes: bounds.nodes.checked_sub(3)? };
-    let document = Document::new(result.get(), inner)?;
-    let bulky = document.nodes().saturating_mul(NODE) > document.bytes().len();
-    (bulky && document.root().is_object() && jsonrpc == "2.0")
-        .then(|| (json!({"jsonrpc": "2.0", "id": id, "result": null}), Payload::text(document)))
+    let depth = budget.depth.min(Budget::MAX_DEPTH) - 1;
+    let bounds = Bounds { depth, nodes: usize::MAX };
+    let size = result.get().len();
+    let document = Document::new_if(result.get(), bounds, |nodes| {
+        nodes.saturating_mul(NODE) > size || nodes.saturating_add(3) > budget.nodes
+    })?;
+    Some((json!({"jsonrpc": "2.0", "id": id, "result": null}), Payload::text(document)))
 }
 
 #[cfg(test)]
@@ -79,15 +91,27 @@ mod tests {
         ] {
             assert!(answer(odd.as_bytes(), BUDGET).is_none(), "{}", &odd[..80]);
         }
+        let exact = Budget { depth: 5, ..BUDGET };
+        assert!(answer(good.as_bytes(), exact).is_some());
+        assert!(answer(good.as_bytes(), Budget { depth: 4, ..exact }).is_none());
+    }
+
+    #[test]
+    fn what_is_kept_as_text_may_hold_more_values_than_a_tree() {
+        let good = line(&many());
         // Two values of each element, the list, two objects, and what is around.
         let exact = Budget { nodes: 80_000 + 3 + 3, depth: 5 };
-        assert!(answer(good.as_bytes(), exact).is_some());
         let few = Budget { nodes: exact.nodes - 1, ..exact };
-        assert!(answer(good.as_bytes(), few).is_none());
-        assert!(answer(good.as_bytes(), Budget { depth: 4, ..exact }).is_none());
-        for budget in [exact, few] {
-            let plain = super::super::json::parse(good.as_bytes(), budget);
+        for budget in [exact, few, Budget { nodes: 10, ..exact }] {
+            assert!(answer(&good, budget).is_some_and(|(_, result)| result.is_text()));
+            let plain = super::super::json::parse(&good, budget);
             assert_eq!(plain.is_ok(), budget == exact);
         }
+        // Values that are long enough for a tree are one, as long as it may be built.
+        let items: Vec<Value> =
+            (0..9_000).map(|i| json!({"id": i, "t": "x".repeat(300)})).collect();
+        let long = line(&json!({"structuredContent": {"items": items}}).to_string());
+        assert!(answer(&long, Budget { nodes: 30_000, ..exact }).is_none());
+        assert!(answer(&long, Budget { nodes: 20_000, ..exact }).is_some());
     }
 }

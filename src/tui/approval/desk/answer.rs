@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::check::Awaits;
 use super::{AnswerDesk, Draft, Outcome, Part, Says};
 use crate::host::{Answer, Verdict, Violation};
 use crate::text::SafeText;
@@ -16,7 +17,7 @@ const REJECTED: i64 = -1;
 
 impl AnswerDesk {
     pub(super) fn send(&mut self) -> Outcome {
-        if self.waits_for_check() {
+        if self.waits_for_check(Awaits::Send) {
             return Outcome::Stay;
         }
         match self.answer() {
@@ -83,9 +84,6 @@ impl AnswerDesk {
 
     /// The answer as it would go out, or what is missing.
     pub(super) fn answer(&mut self) -> Result<Answer, String> {
-        if let Draft::Form(form) = &mut self.draft {
-            settle(form);
-        }
         match (&mut self.draft, &self.says) {
             (Draft::Text(composer), _) => {
                 let result = composer.draft().result();
@@ -147,6 +145,9 @@ impl AnswerDesk {
     /// Asks for the name under which the answer is to be kept.
     pub fn ask_for_name(&mut self) {
         self.armed = false;
+        if self.waits_for_check(Awaits::Name) {
+            return;
+        }
         match self.answer() {
             Ok(_) if matches!(self.draft, Draft::Consent) => {
                 self.notice = Some(SafeText::line("there is nothing to keep"));
@@ -163,6 +164,9 @@ impl AnswerDesk {
         let name = self.name.text().trim().to_owned();
         if name.is_empty() {
             self.notice = Some(SafeText::line("it needs a name"));
+            return Outcome::Stay;
+        }
+        if self.waits_for_check(Awaits::Keep) {
             return Outcome::Stay;
         }
         match self.answer() {
@@ -184,13 +188,6 @@ impl AnswerDesk {
 pub(super) fn wrong(form: &FormState) -> usize {
     let unknown = matches!(form.verdict(), Verdict::Unknown(_));
     form.blocking().saturating_sub(usize::from(unknown))
-}
-
-/// Runs what is still to be checked: a large schema is looked at when it counts, not at every key.
-pub(super) fn settle(form: &mut FormState) {
-    if let Some(job) = form.pending_check() {
-        form.checked(job.run());
-    }
 }
 
 /// The cursor goes to the next problem that keeps the form from being accepted, past those that

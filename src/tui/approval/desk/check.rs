@@ -5,6 +5,19 @@ use super::{AnswerCommand, AnswerDesk, Draft, Outcome, Stage};
 use crate::text::SafeText;
 use crate::tui::form::{CheckJob, Checked, FormState};
 
+/// What waits until the form is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// The answer is to be sent.
+    Send,
+    /// A name is to be asked for, under which it is kept.
+    Name,
+    /// It is to be kept under the name that was typed.
+    Keep,
+    /// The call of a tool is to be taken into the answer.
+    Tool,
+}
+
 impl AnswerDesk {
     /// A check that must run elsewhere; what it finds goes to [`AnswerDesk::checked`].
     pub fn pending_check(&mut self) -> Option<CheckJob> {
@@ -14,36 +27,66 @@ impl AnswerDesk {
         self.forms().find_map(FormState::pending_check)
     }
 
-    /// Takes what a check found. An answer that waited for it is sent, or its problems are shown.
+    /// Takes what a check found. What waited for it is done now, or its problems are shown.
     pub fn checked(&mut self, found: &Checked) -> Outcome {
         for form in self.forms() {
             form.checked(found.clone());
         }
-        if self.is_checking() || !std::mem::take(&mut self.send_when_checked) {
+        if self.is_checking() || self.is_checking_tool() {
             return Outcome::Stay;
         }
-        self.apply(AnswerCommand::Send)
+        match self.when_checked.take() {
+            None => Outcome::Stay,
+            Some(Awaits::Tool) => {
+                self.finish_tool();
+                Outcome::Stay
+            }
+            Some(Awaits::Send) => self.apply(AnswerCommand::Send),
+            Some(Awaits::Name) => {
+                self.ask_for_name();
+                Outcome::Stay
+            }
+            Some(Awaits::Keep) => self.keep(),
+        }
     }
 
-    /// Lets the answer wait when its form is still being checked; gives whether it waits.
-    pub(super) fn waits_for_check(&mut self) -> bool {
-        self.send_when_checked = self.is_checking();
-        if self.send_when_checked {
-            let words = "checking the form; it is sent as soon as nothing speaks against it";
-            self.notice = Some(SafeText::line(words));
-        }
-        self.send_when_checked
+    /// Lets a wish wait when the form is still being checked; gives whether it waits.
+    pub(super) fn waits_for_check(&mut self, wish: Awaits) -> bool {
+        let checking = match wish {
+            Awaits::Tool => self.is_checking_tool(),
+            _ => self.is_checking(),
+        };
+        self.when_checked = checking.then_some(wish);
+        let words = match &self.when_checked {
+            None => return false,
+            Some(Awaits::Send) => {
+                "checking the form; it is sent as soon as nothing speaks against it"
+            }
+            Some(Awaits::Tool) => {
+                "checking the form; the call is taken as soon as nothing speaks against it"
+            }
+            Some(Awaits::Name | Awaits::Keep) => {
+                "checking the form; it can be kept as soon as nothing speaks against it"
+            }
+        };
+        self.notice = Some(SafeText::line(words));
+        true
     }
 
     /// An answer that waits for its check is not sent after all.
     pub fn stop_waiting(&mut self) {
-        if std::mem::take(&mut self.send_when_checked) {
+        if self.when_checked.take().is_some() {
             self.notice = Some(SafeText::line("the form is still being checked; try again"));
         }
     }
 
     fn is_checking(&self) -> bool {
-        matches!(&self.draft, Draft::Form(form) if form.is_checking() && form.blocking() == 0)
+        matches!(&self.draft, Draft::Form(form) if form.is_checking())
+    }
+
+    fn is_checking_tool(&self) -> bool {
+        let Draft::Text(composer) = &self.draft else { return false };
+        composer.tool.as_ref().is_some_and(|tool| tool.form.is_checking())
     }
 
     /// The form of the answer, and that of a tool call in it.
@@ -68,6 +111,7 @@ mod tests {
     use crate::config::ServerName;
     use crate::host::approvals::{PendingRequest, RequestKind};
     use crate::host::{Answer, ApprovalId, Timestamp};
+    use crate::tui::approval::desk::Part;
     use crate::tui::form::FormCommand;
 
     /// A form of more sub-schemas than are compiled on the screen's thread.
@@ -146,6 +190,27 @@ mod tests {
         };
         let Outcome::Send(Answer::Result(result)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(result["content"]["age"], 200);
+    }
+
+    #[test]
+    fn an_answer_is_kept_only_when_it_was_checked_elsewhere() {
+        let mut desk = large();
+        desk.ask_for_name();
+        assert_ne!(desk.part, Part::Name, "not checked yet");
+        assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("can be kept")));
+        check(&mut desk);
+        assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 field")));
+        for c in "30".chars() {
+            desk.type_in_form(KeyCode::Char(c).into());
+        }
+        desk.ask_for_name();
+        check(&mut desk);
+        assert_eq!(desk.part, Part::Name, "nothing speaks against it");
+        desk.type_key(KeyCode::Char('n').into());
+        let Outcome::Keep(name, Answer::Result(kept)) = desk.type_key(KeyCode::Enter.into()) else {
+            panic!("kept");
+        };
+        assert_eq!((name.as_str(), &kept["content"]["age"]), ("n", &json!(30)));
     }
 
     #[test]

@@ -113,9 +113,11 @@ impl AnswerDesk {
 
     /// Takes the tool call that was filled in into the answer.
     pub(super) fn finish_tool(&mut self) {
+        if self.waits_for_check(super::check::Awaits::Tool) {
+            return;
+        }
         let Draft::Text(composer) = &mut self.draft else { return };
         let Some(tool) = &mut composer.tool else { return };
-        super::answer::settle(&mut tool.form);
         let count = super::answer::wrong(&tool.form);
         if count > 0 {
             super::answer::go_to_wrong(&mut tool.form);

@@ -91,7 +91,7 @@ impl AnswerDesk {
         if used {
             self.notice = None;
             self.armed = false;
-            self.send_when_checked = false;
+            self.when_checked = None;
         }
         used
     }

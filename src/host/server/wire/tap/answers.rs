@@ -12,7 +12,7 @@ use super::inbound::Source;
 use super::record::{Passed, id_text};
 use super::{Delivery, Entry, Expects, Tap};
 use crate::host::server::session::SessionEvent;
-use crate::host::server::wire::json;
+use crate::host::server::wire::json::{self, Flaw};
 use crate::host::server::wire::message::{Inbound, Outcome, classify};
 use crate::host::server::wire::shape::{self, Misfit};
 use crate::host::traffic::MessageKind;
@@ -50,7 +50,21 @@ impl Tap {
         match outcome {
             Outcome::Result(result) => {
                 let result = source.large.take().unwrap_or_else(|| result.into());
-                self.result(id, &entry, result, &source, out);
+                match self.too_many(&entry, &result) {
+                    None => self.result(id, &entry, result, &source, out),
+                    Some(flaw) => {
+                        let reason = flaw.to_string();
+                        self.find(
+                            FindingKind::TooLarge,
+                            &reason,
+                            source.raw,
+                            Some(name_of(&entry)),
+                        );
+                        self.recorded(&entry, id, MessageKind::Junk, source.raw, Some(&reason));
+                        let error = protocol(&format!("the answer cannot be read: {reason}"));
+                        self.fail(id, &entry, error, out);
+                    }
+                }
             }
             Outcome::Error(error) => self.error(id, &entry, error, &source, out),
             Outcome::Broken(reason) => {
@@ -60,6 +74,20 @@ impl Tap {
                 self.fail(id, &entry, protocol(&format!("the answer is malformed: {reason}")), out);
             }
         }
+    }
+
+    /// An answer came as text, holds more values than a tree may, and a tree is made of it: lists,
+    /// and what a server wants to know. Answers that are read in place cost no more than their bytes.
+    fn too_many(&self, entry: &Entry, result: &Payload) -> Option<Flaw> {
+        // The message around it is three values.
+        let limit = self.context.limits.nodes;
+        result.text_nodes().filter(|nodes| nodes.saturating_add(3) > limit)?;
+        let in_place = matches!(
+            &*entry.method,
+            "tools/call" | "tasks/result" | "prompts/get" | "resources/read"
+        );
+        let asks = result.root().text("resultType").as_deref() == Some("input_required");
+        (!in_place || asks).then_some(Flaw::TooMany(limit))
     }
 
     fn result(

@@ -1,0 +1,199 @@
+//! Answers of a great many values: from the wire, over a pipe or HTTP, to the screen they stay the
+//! text they came as.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use mcpdeck::config::{
+    HttpConfig, McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig,
+};
+use mcpdeck::host::Payload;
+use mcpdeck::host::server::connect::{Connector, OpenError, OpenRequest, Opened};
+use mcpdeck::host::server::session::{Attempt, connect};
+use mcpdeck::host::{ErrorCode, FindingKind};
+use mcpdeck::tui::form::draw::Look;
+use mcpdeck::tui::result::{ResultCommand, ResultView};
+use mcpdeck::{Host, Startup};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::{Value, json};
+use tokio::io::AsyncBufReadExt;
+
+use crate::peer::{call, echo, pipe, rig, start};
+use crate::web::{Asked, Reply, Web};
+
+/// More than `limits.nodes` allows a tree to have.
+const ITEMS: usize = 300_000;
+
+/// The answer to one request, as text.
+fn reply(request: &Value) -> Option<String> {
+    let result = match request["method"].as_str()? {
+        "initialize" => json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "large", "version": "1"}}),
+        "tools/list" => json!({"tools": [{"name": "get", "inputSchema": {"type": "object"},
+            "outputSchema": {"type": "object", "required": ["items"],
+                "properties": {"items": {"items": {"required": ["id"]}}}}}]}),
+        "tools/call" => {
+            let items: Vec<Value> = (0..ITEMS).map(|id| json!({"id": id})).collect();
+            json!({"content": [], "structuredContent": {"items": items}})
+        }
+        // A probe of the other era is no method of this server.
+        _ => {
+            let id = request.get("id")?;
+            let error = json!({"code": -32601, "message": "unknown"});
+            return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string());
+        }
+    };
+    Some(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string())
+}
+
+/// A server at the other end of a pipe in memory.
+#[derive(Clone)]
+struct Piped;
+
+impl Connector for Piped {
+    fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
+        Box::pin(async move {
+            let (endpoint, mut peer) = pipe(64 << 10);
+            tokio::spawn(async move {
+                let mut line = String::new();
+                while peer.reader.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+                    let request = serde_json::from_str(&line).unwrap();
+                    line.clear();
+                    if let Some(line) = reply(&request) {
+                        peer.line(line).await;
+                    }
+                }
+            });
+            let connected = connect(endpoint, &Attempt::Legacy(None), request.context).await;
+            Ok(Opened { session: connected.unwrap().session, process: None })
+        })
+    }
+}
+
+fn config(transport: TransportConfig) -> McpConfig {
+    let mut server = ServerConfig::new("large".into(), transport);
+    server.wire.line_bytes = 32 << 20;
+    assert!(server.wire.nodes < 2 * ITEMS);
+    let mut config = McpConfig::default();
+    config.servers.insert("large".into(), server);
+    config
+}
+
+async fn over_a_pipe() -> Payload {
+    let stdio = StdioConfig {
+        command: "in-memory".into(),
+        args: vec![],
+        env: indexmap::IndexMap::default(),
+        cwd: None,
+        inherit_env: false,
+        limits: ProcessLimits::default(),
+    };
+    let builder = Host::builder().config(config(TransportConfig::Stdio(stdio))).connector(Piped);
+    answer(builder.startup(Startup::All).initialize().await.unwrap()).await
+}
+
+/// As one JSON body, or as an event of a stream.
+async fn over_http(streams: bool) -> Payload {
+    let web = Web::serve(move |asked: Asked| match reply(&asked.message) {
+        Some(text) if streams => Reply::events(&[&text]),
+        Some(text) => Reply::json(&text),
+        None if asked.verb == "GET" => Reply::raw("405 Method Not Allowed", &[], ""),
+        None => Reply::raw("202 Accepted", &[], ""),
+    })
+    .await;
+    let http = HttpConfig { url: web.url.parse().unwrap(), headers: indexmap::IndexMap::default() };
+    let builder = Host::builder().config(config(TransportConfig::Http(http)));
+    answer(builder.startup(Startup::All).initialize().await.unwrap()).await
+}
+
+async fn answer(host: Host) -> Payload {
+    let outcome = host.call_tool("large.get", json!({})).await.unwrap();
+    let judged: Vec<_> = outcome.output_violations.iter().map(|v| v.keyword.as_str()).collect();
+    assert_eq!(judged, ["unknown"], "{:?}", outcome.output_violations);
+    host.shutdown().await;
+    outcome.result
+}
+
+/// What a person does with a result.
+fn looked_at(result: &Payload) {
+    let area = Rect::new(0, 0, 80, 24);
+    let (look, mut buf) = (Look::default(), Buffer::empty(area));
+    let mut view = ResultView::new(result.clone(), Vec::new());
+    for command in [
+        ResultCommand::Unfold,
+        ResultCommand::Bottom,
+        ResultCommand::Page(-1),
+        ResultCommand::NextTab,
+        ResultCommand::Copy,
+        ResultCommand::CopyPath,
+        ResultCommand::CopyAll,
+        ResultCommand::Save,
+    ] {
+        view.prepare(area, &look);
+        view.apply(command);
+        view.render(&look, area, &mut buf);
+    }
+    assert_eq!(view.search("299999"), None, "it is found");
+    assert!(view.search("nowhere in it").is_some());
+}
+
+#[tokio::test]
+async fn an_answer_of_many_values_stays_text_from_the_wire_to_the_screen() {
+    for (how, result) in [
+        ("a pipe", over_a_pipe().await),
+        ("HTTP, one body", over_http(false).await),
+        ("HTTP, a stream", over_http(true).await),
+    ] {
+        assert!(result.is_text(), "{how}");
+        looked_at(&result);
+        assert!(!result.has_tree(), "over {how}: somebody made a tree of it");
+        let items = result.root().pointer("/structuredContent/items").unwrap();
+        assert_eq!(items.len(), ITEMS, "{how}");
+        assert_eq!(result["structuredContent"]["items"][ITEMS - 1], json!({"id": ITEMS - 1}));
+        assert!(result.has_tree(), "{how}: that is what makes one");
+    }
+}
+
+fn wide(key: &str) -> String {
+    format!(r#"{{"{key}":[{}{{}}]}}"#, r#"{"":0},"#.repeat(ITEMS))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_become_a_tree_is_refused_beyond_the_limit() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let asking = connected.session.list(mcpdeck::host::capabilities::ListKind::Tools);
+    let answering = async {
+        let request = peer.expect("tools/list").await;
+        let id = &request["id"];
+        peer.line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, wide("tools"))).await;
+    };
+    let (list, ()) = tokio::join!(asking, answering);
+    let error = list.expect_err("too many");
+    assert!(error.message.contains("more than 500000 JSON values"), "{error}");
+    assert!(rig.kinds().await.contains(&FindingKind::TooLarge));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_too_much_input_is_refused_although_its_answer_may_be_long() {
+    let rig = Arc::new(rig());
+    let (connected, mut peer) = rig.modern().await;
+    for (result, refused) in [
+        (wide("requestState").replacen('{', r#"{"resultType":"input_required","#, 1), true),
+        (wide("content").replacen('{', r#"{"resultType":"complete","#, 1), false),
+    ] {
+        let pending = start(&connected, echo("a"), call(1).context);
+        let request = peer.expect("tools/call").await;
+        let id = &request["id"];
+        peer.line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)).await;
+        match pending.await.unwrap() {
+            Err(error) if refused => {
+                assert_eq!(error.code, ErrorCode::Protocol);
+                assert!(error.message.contains("more than 500000"), "{error}");
+            }
+            Ok(result) if !refused => assert!(result.is_text() && !result.has_tree()),
+            other => panic!("{refused}: {other:?}"),
+        }
+    }
+}
