@@ -12,6 +12,7 @@ mod deck;
 mod docs;
 mod exit;
 mod import;
+mod known;
 mod load;
 mod look;
 mod operate;
@@ -33,6 +34,10 @@ use crate::telemetry::{LogOptions, Payloads, Telemetry};
 
 /// Runs the program; gives its exit code.
 pub fn main() -> std::process::ExitCode {
+    // A shell that asks how a word goes on wants an answer in a moment, and nothing else.
+    if let Some(exit) = complete::answer() {
+        return exit.into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && !std::env::args_os().any(|a| a == "--") => {

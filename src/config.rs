@@ -50,7 +50,7 @@ pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};
 pub use name::ServerName;
 pub use origin::{Origin, Origins};
-pub use print::{effective, effective_text};
+pub use print::{Detail, effective, effective_text};
 pub use render::{Colour, render, render_all};
 pub use saved::{SavedCall, SavedCalls, SavedTarget};
 pub use schema::*;

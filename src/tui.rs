@@ -42,7 +42,7 @@ pub mod theme;
 mod toml_place;
 pub mod widget;
 
-pub use engine::{Engine, EngineEvent, FileSource, Masks, Source};
+pub use engine::{Engine, EngineEvent, FileSource, Listeners, Masks, Source};
 pub use run::{HostLogLevel, Options, Reveal, run};
 
 /// The key table as Markdown, with the changes of the person's keymap file.

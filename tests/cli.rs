@@ -56,32 +56,6 @@ fn completions_and_the_manual_are_printed() {
     assert!(stdout(&mcpdeck(&["man"]).success()).starts_with(".ie"));
 }
 
-#[cfg(unix)]
-#[test]
-fn bash_completes_the_names_of_saved_calls() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let calls = r#"{"calls": {"find ada": {"tool": "a.b"}, "fetch": {"tool": "a.c"}, "other": {"tool": "a.d"}}}"#;
-    std::fs::write(folder.path().join("mcp.calls.json"), calls).expect("written");
-    let script = stdout(&mcpdeck(&["completions", "bash"]).success());
-    std::fs::write(folder.path().join("completion.bash"), script).expect("written");
-    let binary = assert_cmd::cargo::cargo_bin("mcpdeck");
-    let ask = |words: &str, at: usize| {
-        let line = format!(
-            "PATH={:?}:$PATH; source ./completion.bash; COMP_WORDS=({words}); COMP_CWORD={at}; \
-             _mcpdeck_saved mcpdeck; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-            binary.parent().expect("a folder")
-        );
-        let mut bash = std::process::Command::new("bash");
-        bash.args(["--norc", "-c", &line]).current_dir(folder.path()).env("HOME", folder.path());
-        let output = bash.output().expect("bash runs");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    assert_eq!(ask("mcpdeck call @ f", 3), "find\\ ada\nfetch\n");
-    assert_eq!(ask("mcpdeck call @", 2), "find\\ ada\nfetch\nother\n");
-    assert_eq!(ask("mcpdeck call @fe", 2), "fetch\n");
-    assert!(ask("mcpdeck cal", 1).contains("call"));
-}
-
 #[test]
 fn wrong_arguments_exit_with_2() {
     for args in [&["--no-such"][..], &["--lock"], &["--timeout", "0"], &["--log-level", "=="]] {

@@ -6,6 +6,8 @@
 mod certificates;
 #[path = "cli_verbs/limits.rs"]
 mod limits;
+#[path = "cli_verbs/offers.rs"]
+mod offers;
 #[path = "support/helpers.rs"]
 mod support;
 #[cfg(target_os = "linux")]
@@ -211,8 +213,6 @@ fn an_entry_that_cannot_be_used_costs_the_others_nothing_and_is_named() {
     let status = run(&bench, &["status", "--json"]).json();
     let lost = status["servers"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
     assert_eq!((&lost["name"], &lost["state"]), (&json!("lost"), &json!("unavailable")));
-    let names = run(&bench, &["list", "--names"]);
-    assert_eq!((names.code, names.stdout.as_str()), (Some(0), "calc\ndown\nmarker\nlost\n"));
     // A gate is strict: nothing is started.
     assert_eq!(run(&bench, &["--check"]).code, Some(2));
 }
@@ -359,7 +359,6 @@ fn saved_calls_are_listed_without_their_values_and_completed() {
         run(&bench, &["call", "--list", "--json"]).json()["calls"]["b"]["tool"],
         "calc.fail"
     );
-    assert_eq!(run(&bench, &["call", "--names"]).stdout, "@b\n");
     assert_eq!(run(&bench, &["call"]).code, Some(2), "a name is needed");
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mcpdeck::config::{
-    Environment, Loaded, changed_settings, effective, effective_text, load_text,
+    Detail, Environment, Loaded, changed_settings, effective, effective_text, load_text,
 };
 use mcpdeck::secret::{Redactor, Secret};
 
@@ -39,7 +39,7 @@ const TEXT: &str = r#"{
 
 #[test]
 fn every_value_has_its_origin_and_no_secret_is_shown() {
-    let text = effective_text(&load(TEXT));
+    let text = effective_text(&load(TEXT), Detail::All);
     assert!(!text.contains("canary"), "{text}");
     for line in [
         r#""command": "x", // mcp.json:5:18"#,
@@ -64,16 +64,67 @@ fn what_is_printed_loads_again_to_the_same_servers() {
             let full = &effective(&first)["servers"]["full"];
             assert_eq!(full["approvals"]["outsideCalls"], "allow", "{full}");
         }
-        let printed = effective_text(&first).replace("${", "$${");
-        let second = load(&printed);
-        assert_eq!(second.diagnostics, [], "{name}\n{printed}");
-        for (server, config) in &first.config.servers {
-            let again = second.config.servers.get(server).expect("there");
-            let mut fields = changed_settings(config, again);
-            fields.retain(|field| !field.starts_with("env."));
-            assert_eq!(fields, [""; 0], "{name}: {server}");
+        for detail in [Detail::All, Detail::Set] {
+            let printed = effective_text(&first, detail).replace("${", "$${");
+            let second = load(&printed);
+            assert_eq!(second.diagnostics, [], "{name}\n{printed}");
+            for (server, config) in &first.config.servers {
+                let again = second.config.servers.get(server).expect("there");
+                let mut fields = changed_settings(config, again);
+                fields.retain(|field| !field.starts_with("env."));
+                assert_eq!(fields, [""; 0], "{name}: {server}\n{printed}");
+            }
+            assert_eq!(effective(&first), effective(&second), "{printed}");
         }
-        assert_eq!(effective(&first), effective(&second));
+    }
+}
+
+#[test]
+fn what_nobody_set_is_left_out_unless_it_is_asked_for() {
+    let text = effective_text(&load(TEXT), Detail::Set);
+    let expected = r#"{
+  "servers": {
+    "a": {
+      "command": "x", // mcp.json:5:18
+      "args": [
+        "--region=eu", // env:REGION, mcp.json:6:16
+        "--api-key", // mcp.json:6:38
+        "***", // mcp.json:6:51
+        "***", // env:TOKEN, mcp.json:6:69
+        "k=***" // input:key, mcp.json:6:81
+      ],
+      "env": {
+        "E": "***", // mcp.json:7:21
+        "F": "***" // env:A, mcp.json:7:40
+      },
+      "timeout": 1.5 // mcp.json:8:20
+    },
+    "b": {
+      "url": "https://***:***@example.com/?token=***&x=***" // input:key, mcp.json:10:19
+    }
+  }
+}
+"#;
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn one_word_for_a_whole_object_shows_what_it_changes() {
+    let text = r#"{"reload": "ask", "servers": {"a": {"command": "x", "cache": false, "disabled": false,
+        "restart": {"policy": "on-failure"}, "roots": ["."]}}}"#;
+    let shown = effective_text(&load(text), Detail::Set);
+    for (part, there) in [
+        (r#""enabled": false"#, true),
+        (r#""policy": "on-failure""#, true),
+        (r#""disabled": false"#, true),
+        (r#""reload": "ask""#, true),
+        ("roots", true),
+        (r#""max": 3"#, false),
+        ("retry", false),
+        (r#""ttl""#, false),
+        ("// default", false),
+    ] {
+        assert_eq!(shown.contains(part), there, "{part}\n{shown}");
     }
 }
 

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
 
 pub use self::verbs::*;
+use super::complete::names;
 use crate::check::{Severity, rule::RuleId};
 
 const EXAMPLES: &str = "\
@@ -55,7 +57,7 @@ pub struct Cli {
     pub verb: Option<Verb>,
 
     /// The configuration to use, as with --config; or the address of one server.
-    #[arg(value_name = "FILE|URL", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "FILE|URL", add = ArgValueCompleter::new(names::configurations))]
     pub url: Option<String>,
 
     /// Everywhere.
@@ -71,7 +73,7 @@ pub struct Cli {
     pub check: CheckArgs,
 
     /// Inspect the one server that this command starts.
-    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(last = true, value_name = "COMMAND", add = ArgValueCompleter::new(names::programs))]
     pub command: Vec<String>,
 }
 
@@ -79,7 +81,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 pub struct Common {
     /// Configuration to use; may be given several times, the last wins per server.
-    #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
+    #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration", add = ArgValueCompleter::new(names::configurations))]
     pub config: Vec<PathBuf>,
 
     /// Variables for ${NAME} in the configuration, one NAME=value per line.
@@ -142,7 +144,7 @@ pub struct DashboardArgs {
 
     /// Theme: one of the shipped (default, dark, light, high-contrast, catppuccin, gruvbox) or your
     /// own.
-    #[arg(long, value_name = "NAME", help_heading = "Dashboard")]
+    #[arg(long, value_name = "NAME", help_heading = "Dashboard", add = ArgValueCompleter::new(names::themes))]
     pub theme: Option<String>,
 
     /// Print the key table, with the changes of your keymap.toml.
@@ -161,19 +163,19 @@ pub struct CheckArgs {
 
     /// Report format, with `=FILE` to write a file; may be given several times
     /// (human, json, junit, sarif, github) [default: human].
-    #[arg(long, value_name = "FORMAT[=FILE]", help_heading = "Check", requires = "check")]
+    #[arg(long, value_name = "FORMAT[=FILE]", help_heading = "Check", requires = "check", add = ArgValueCompleter::new(names::formats))]
     pub format: Vec<String>,
 
     /// Only these servers, and what they depend on.
-    #[arg(long, value_name = "NAME", num_args = 1.., help_heading = "Check", requires = "check")]
+    #[arg(long, value_name = "NAME", num_args = 1.., help_heading = "Check", requires = "check", add = ArgValueCompleter::new(names::servers))]
     pub server: Vec<String>,
 
     /// Lowest severity that makes the verdict `violated` [default: warning].
-    #[arg(long, value_name = "SEVERITY", value_parser = parse_severity, help_heading = "Check", requires = "check")]
+    #[arg(long, value_name = "SEVERITY", value_parser = parse_severity, add = ArgValueCompleter::new(names::severities), help_heading = "Check", requires = "check")]
     pub fail_on: Option<Severity>,
 
     /// Do not report this rule (see `mcpdeck explain`); may be given several times.
-    #[arg(long, value_name = "RULE", value_parser = RuleId::parse, value_delimiter = ',', help_heading = "Check", requires = "check")]
+    #[arg(long, value_name = "RULE", value_parser = RuleId::parse, add = ArgValueCompleter::new(names::rules), value_delimiter = ',', help_heading = "Check", requires = "check")]
     pub allow: Vec<RuleId>,
 
     /// Expectations to check [default: mcp.expect.json beside the configuration, when it exists].

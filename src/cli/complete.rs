@@ -1,120 +1,100 @@
-//! Completion scripts: what the declaration of the arguments gives, and the names of saved calls,
-//! servers and rules, which only the program knows.
+//! Completion in the shell: a script that asks this program, and the answer.
+//!
+//! Bash, zsh and fish have scripts of ours; elvish and PowerShell those of `clap_complete`. Reads
+//! files, starts no server.
+
+mod line;
+pub mod names;
+mod shells;
+
+use std::ffi::OsString;
+use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use clap_complete::engine::{CompletionCandidate, complete};
+use clap_complete::env::{Elvish, EnvCompleter, Powershell};
 
 use super::args::Cli;
+use super::exit::Exit;
+use super::output;
 
-/// Asks the program for saved calls after `call @`, for servers and for rules. `@` ends a word for
-/// bash, so it is not part of what is offered.
-const BASH: &str = r#"
-_mcpdeck_saved() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at=0 word name verb=
-    for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
-        case $word in
-            call) at=1 ;;
-            @*) [[ $at == 1 ]] && at=2 ;;
-        esac
-    done
-    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        case $word in
-            list | status | approve | revoke | explain) verb=$word ;;
-            call | read | prompt | config | import | schema | --) verb=other ;;
-        esac
-    done
-    local -a ask=()
-    if [[ $at == 2 ]]; then
-        cur=${cur#@}
-        ask=(mcpdeck call --names)
-    elif [[ $prev == --server || ( $cur != -* && $verb =~ ^(list|status|approve|revoke)$ ) ]]; then
-        ask=(mcpdeck list --names)
-    elif [[ $prev == --allow || ( $cur != -* && $verb == explain ) ]]; then
-        ask=(mcpdeck explain)
-    fi
-    if [[ ${#ask[@]} == 0 || $prev == -c || $prev == --config || $prev == --env-file ]]; then
-        _mcpdeck "$@"
-        return
-    fi
-    COMPREPLY=()
-    while IFS= read -r name; do
-        if [[ ${ask[1]} == explain ]]; then
-            name=${name%% *}
-            [[ $name == */* ]] || continue
-        fi
-        printf -v name '%q' "${name#@}"
-        [[ $name == "$cur"* ]] && COMPREPLY+=("$name")
-    done < <("${ask[@]}" 2>/dev/null)
-}
-complete -F _mcpdeck_saved -o bashdefault -o default mcpdeck
-"#;
-
-const ZSH: &str = r#"
-(( $+functions[_mcpdeck_saved] )) ||
-_mcpdeck_saved() {
-    local -a names
-    names=("${(@f)$(mcpdeck call --names 2>/dev/null)}")
-    (( $#names )) && compadd -a names
-}
-(( $+functions[_mcpdeck_servers] )) ||
-_mcpdeck_servers() {
-    local -a names
-    names=("${(@f)$(mcpdeck list --names 2>/dev/null)}")
-    (( $#names )) && compadd -a names
-}
-(( $+functions[_mcpdeck_rules] )) ||
-_mcpdeck_rules() {
-    local -a lines
-    lines=("${(@f)$(mcpdeck explain 2>/dev/null)}")
-    lines=("${(@)${(@M)lines:#*/*}%% *}")
-    (( $#lines )) && compadd -a lines
-}
-"#;
-
-const FISH: &str = r#"
-complete -c mcpdeck -n "__fish_mcpdeck_using_subcommand call" -f -a "(mcpdeck call --names 2>/dev/null)" -d "saved call"
-complete -c mcpdeck -n "__fish_mcpdeck_using_subcommand list" -f -a "(mcpdeck list --names 2>/dev/null)" -d "server"
-complete -c mcpdeck -n "__fish_mcpdeck_using_subcommand status" -f -a "(mcpdeck list --names 2>/dev/null)" -d "server"
-complete -c mcpdeck -n "__fish_mcpdeck_using_subcommand explain" -f -a "(mcpdeck explain 2>/dev/null | string match -r '^\\S+/\\S+')" -d "rule"
-"#;
+/// The variable that names the shell that asks.
+const ASKED: &str = "MCPDECK_COMPLETE";
+/// What bash has of the line up to the cursor, and the characters that end a word for it.
+const LINE: &str = "_MCPDECK_LINE";
+const BREAKS: &str = "_MCPDECK_BREAKS";
 
 /// The script of a shell.
 pub fn script(shell: Shell) -> String {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "mcpdeck", &mut script);
-    let script = String::from_utf8_lossy(&script).into_owned();
+    let of_clap = |completer: &dyn EnvCompleter| {
+        let mut out = Vec::new();
+        // Writing into memory does not fail.
+        let _ = completer.write_registration(ASKED, "mcpdeck", "mcpdeck", "mcpdeck", &mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    };
     match shell {
-        Shell::Bash => script + BASH,
-        Shell::Zsh => zsh(&script),
-        Shell::Fish => script + FISH,
-        _ => script,
+        Shell::Bash => shells::BASH.to_owned(),
+        Shell::Zsh => shells::ZSH.to_owned(),
+        Shell::Fish => shells::FISH.to_owned(),
+        Shell::Elvish => of_clap(&Elvish),
+        _ => of_clap(&Powershell),
     }
 }
 
-/// Lets the name of a call be completed by our function, which has to stand before the last lines:
-/// they run the completion.
-fn zsh(script: &str) -> String {
-    let ours = |start: &str| {
-        let is = |begin: &str| start.starts_with(begin) && start.ends_with(':');
-        match start {
-            _ if is("'::name -- Tool") => Some("_mcpdeck_saved"),
-            _ if is("'*::servers -- ") => Some("_mcpdeck_servers"),
-            _ if is("'::rule -- ") => Some("_mcpdeck_rules"),
-            _ => None,
-        }
+/// Answers a shell that asks how the line goes on.
+pub fn answer() -> Option<Exit> {
+    let shell = std::env::var(ASKED).ok().filter(|shell| !shell.is_empty())?;
+    let words = line::words_of_process();
+    let text = match shell.as_str() {
+        "bash" => bash(),
+        "zsh" => shells::for_zsh(&candidates(words)),
+        "fish" => shells::for_fish(&candidates(words)),
+        "elvish" => of_clap(&Elvish, words),
+        "powershell" => of_clap(&Powershell, words),
+        other => return Some(output::refuse(&format!("{ASKED}: there is no shell `{other}`"))),
     };
-    let lines = script.lines().map(|line| {
-        let start = line.strip_suffix("_default' \\");
-        match start.and_then(|start| Some((start, ours(start)?))) {
-            Some((start, function)) => format!("{start}{function}' \\\n"),
-            None => format!("{line}\n"),
-        }
-    });
-    let script: String = lines.collect();
-    match script.rfind("\nif [ \"$funcstack[1]\"") {
-        Some(end) => format!("{}{ZSH}{}", &script[..end], &script[end..]),
-        None => script,
+    Some(output::print(&text, Exit::Ok))
+}
+
+fn bash() -> String {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let line = line::Line::split(&variable(LINE), &variable(BREAKS));
+    let cut = line.broken;
+    shells::for_bash(&candidates(line.words), &cut)
+}
+
+/// How the last word goes on. What cannot be parsed goes on in no way.
+fn candidates(words: Vec<OsString>) -> Vec<CompletionCandidate> {
+    let Some(last) = words.len().checked_sub(1) else { return Vec::new() };
+    names::LINE.with(|line| line.replace(line::strings(&words)));
+    let here = std::env::current_dir().ok();
+    let empty = words.last().is_some_and(|word| word.is_empty());
+    let all = complete(&mut Cli::command(), words, last, here.as_deref()).unwrap_or_default();
+    let is_option =
+        |word: &CompletionCandidate| word.get_value().as_encoded_bytes().starts_with(b"-");
+    if empty && all.iter().any(|word| !is_option(word)) {
+        // Whoever wants an option types its dash.
+        return all.into_iter().filter(|word| !is_option(word)).collect();
     }
+    all
+}
+
+fn of_clap(completer: &dyn EnvCompleter, mut words: Vec<OsString>) -> String {
+    names::LINE.with(|line| line.replace(line::strings(&words)));
+    let here = std::env::current_dir().ok();
+    let mut out = Vec::new();
+    if words.is_empty() {
+        words.push(OsString::new());
+    }
+    let asked = completer.write_complete(
+        &mut Cli::command(),
+        words,
+        here.as_deref().map(Path::new),
+        &mut out,
+    );
+    // What cannot be parsed goes on in no way.
+    asked.map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&out).into_owned())
 }
 
 #[cfg(test)]
@@ -122,22 +102,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_that_can_ask_asks_for_the_names_that_only_the_program_knows() {
-        for (shell, part) in [
-            (Shell::Bash, "-F _mcpdeck_saved"),
-            (Shell::Zsh, ":_mcpdeck_saved' \\"),
-            (Shell::Zsh, ":_mcpdeck_servers' \\"),
-            (Shell::Zsh, ":_mcpdeck_rules' \\"),
-            (Shell::Fish, "call --names"),
-            (Shell::Fish, "list --names"),
-        ] {
-            let script = script(shell);
-            assert!(script.contains(part), "{shell}");
+    fn every_shell_has_a_script_that_asks_the_program() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+            assert!(script(shell).contains(ASKED), "{shell}");
         }
-        let zsh = script(Shell::Zsh);
-        assert!(
-            zsh.find("_mcpdeck_saved() {") < zsh.rfind("funcstack"),
-            "defined before it is used"
-        );
+        for variable in [LINE, BREAKS] {
+            assert!(script(Shell::Bash).contains(variable));
+        }
     }
 }

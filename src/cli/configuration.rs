@@ -8,7 +8,9 @@ use super::args::{Common, ConfigArgs};
 use super::exit::Exit;
 use super::{load, output};
 use crate::config::print::origin_in_words;
-use crate::config::{Colour, Diagnostic, Loaded, effective, effective_text, hazards, render_all};
+use crate::config::{
+    Colour, Detail, Diagnostic, Loaded, effective, effective_text, hazards, render_all,
+};
 use crate::text::{SafeText, json as safe};
 
 /// `mcpdeck config`
@@ -42,7 +44,7 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
         object["diagnostics"] = json!(all);
         return output::print(&(safe::pretty(&object) + "\n"), exit);
     }
-    let exit = output::print(&config_text(&loaded), exit);
+    let exit = output::print(&config_text(&loaded, args), exit);
     if !all.is_empty() {
         problems(&all);
     }
@@ -63,8 +65,12 @@ pub fn problems(diagnostics: &[Diagnostic]) -> Exit {
 
 /// The configuration in effect as commented JSON, with the origin of each value, and what to be
 /// careful about.
-fn config_text(loaded: &Loaded) -> String {
-    let mut out = effective_text(loaded);
+fn config_text(loaded: &Loaded, args: &ConfigArgs) -> String {
+    let detail = if args.all { Detail::All } else { Detail::Set };
+    let mut out = effective_text(loaded, detail);
+    if detail == Detail::Set && !loaded.config.servers.is_empty() {
+        out.push_str("// everything else has its default; --all shows it\n");
+    }
     for server in loaded.config.servers.values() {
         for danger in hazards::dangers(server) {
             let name = SafeText::line(server.name.as_str());

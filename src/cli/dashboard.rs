@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::args::{Cli, ColorChoice};
 use super::exit::Exit;
-use super::{load, output};
+use super::{known, load, output};
 use crate::config::gate::Gate;
 use crate::config::import::places;
 use crate::config::render::{Colour, render_all};
@@ -18,7 +18,7 @@ use crate::host::approvals::Drafter;
 use crate::secret::{Redactor, Secret};
 use crate::telemetry::Telemetry;
 use crate::text::SafeText;
-use crate::tui::{FileSource, HostLogLevel, Masks, Options, Reveal, Source};
+use crate::tui::{FileSource, HostLogLevel, Listeners, Masks, Options, Reveal, Source};
 
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
@@ -35,7 +35,10 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
         reveal: if cli.common.reveal { Reveal::Always } else { Reveal::Never },
-        masks: Some(masks(telemetry)),
+        listeners: Listeners {
+            masks: Some(masks(telemetry)),
+            notebook: Some(Arc::new(known::notebook())),
+        },
         drafter: drafter(cli),
     };
     crate::tui::run(options).map_err(|error| {

@@ -3,14 +3,16 @@
 use super::again::Again;
 use super::args::{Common, OneServer};
 use super::exit::Exit;
+use super::known::{Kind, Known};
 use super::load::{self, LeftOut, Source};
 use super::progress::Progress;
 use super::{output, signals};
 use crate::check::answers::Script;
 use crate::check::run::{Signals, is_settled};
-use crate::config::{McpConfig, ServerName};
+use crate::config::{Environment, McpConfig, ServerName};
 use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
 use crate::telemetry::Telemetry;
+use crate::text::SafeText;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,8 +21,8 @@ use std::time::Duration;
 pub enum Need {
     /// These, and what they depend on; all when none is named.
     Servers(Vec<String>),
-    /// The one whose name begins this; all when none does.
-    Owner(String),
+    /// The one whose name begins this; else the one that is known to have it; else all.
+    Owner(Kind, String),
 }
 
 /// A command over a host.
@@ -37,20 +39,51 @@ pub struct Job<'a> {
     pub telemetry: &'a Telemetry,
 }
 
+/// What a command works with.
+pub struct Scene<'a> {
+    /// The host; every server it has is ready or has failed.
+    pub host: &'a Host,
+    /// Servers whose entry cannot be used.
+    pub left_out: &'a LeftOut,
+    known: Option<&'a Known>,
+    /// All servers, when only those were started that what is known speaks for.
+    rest: Option<&'a McpConfig>,
+}
+
+impl Scene<'_> {
+    /// Starts the servers that were thought not to be needed; says whether there were any.
+    ///
+    /// # Errors
+    /// When the host is stopping.
+    pub async fn widen(&self) -> Result<bool, Error> {
+        let Some(all) = self.rest else { return Ok(false) };
+        output::complain("it has that no more: starting the other servers too");
+        self.host.reload(all.clone()).await?;
+        started(self.host, all).await;
+        self.remember(all);
+        Ok(true)
+    }
+
+    fn remember(&self, config: &McpConfig) {
+        if let Some(known) = self.known {
+            known.remember(config, &self.host.view().borrow());
+        }
+    }
+}
+
 /// Does `work` over a host with the servers of `job`.
 ///
 /// # Errors
 /// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
-pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host, &LeftOut) -> Exit) -> Result<Exit, Error> {
+pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<Exit, Error> {
     let mut source = load::usable(job.common, job.one).map_err(refused)?;
-    let names = match job.need {
-        Need::Servers(names) => names,
-        Need::Owner(name) => owner(&source, &name).into_iter().collect(),
-    };
+    source.config.answer_once(job.common.timeout);
+    let known = Known::of(&Environment::of_process());
+    let (names, spared) = needed(&source, job.need, known.as_ref());
+    let rest = spared.then(|| source.config.clone());
     let wrong = |message| Error::new(ErrorCode::Configuration, message);
     source.narrow(&names).map_err(wrong)?;
-    source.config.answer_once(job.common.timeout);
-    job.telemetry.mask(load::redactor(&source.config));
+    job.telemetry.mask(load::redactor(rest.as_ref().unwrap_or(&source.config)));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -64,10 +97,13 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host, &LeftOut) -> Exit) -> Res
             .handler(job.answers)
             .initialize()
             .await?;
+        let left_out = &source.left_out;
+        let scene = Scene { host: &host, left_out, known: known.as_ref(), rest: rest.as_ref() };
         let exit = tokio::select! {
             exit = async {
                 started(&host, &config).await;
-                work(&host, &source.left_out).await
+                scene.remember(&config);
+                work(&scene).await
             } => exit,
             () = signals.stop.cancelled() => {
                 output::complain("interrupted");
@@ -79,6 +115,36 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Host, &LeftOut) -> Exit) -> Res
     });
     runtime.shutdown_background();
     exit
+}
+
+/// The servers to start, none for all of them; and whether others were left out for what is known
+/// of them, which may have changed.
+fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, bool) {
+    let (kind, name) = match need {
+        Need::Servers(names) => return (names, false),
+        Need::Owner(kind, name) => (kind, name),
+    };
+    if kind != Kind::Resource
+        && let Some(server) = owner(source, &name)
+    {
+        return (vec![server], false);
+    }
+    let known = known.filter(|_| source.left_out.is_empty());
+    let Some(owner) = known.and_then(|known| known.owner(&source.config, kind, &name)) else {
+        return (Vec::new(), false);
+    };
+    let (server, ago) = (SafeText::line(owner.server.as_str()), words(owner.age));
+    output::complain(&format!("asking `{server}` alone: no other server had that {ago} ago"));
+    (vec![owner.server.as_str().to_owned()], true)
+}
+
+/// `3 min`: a time span in one unit.
+fn words(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
 }
 
 fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {

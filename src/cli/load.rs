@@ -86,15 +86,6 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
     loaded
 }
 
-/// The servers of the files, those that cannot be used too. Whoever completes a word does not want
-/// to read what is wrong.
-pub fn names(common: &Common) -> Vec<String> {
-    let loaded = environment(common).and_then(|env| load_files(&files(common, &env), &env));
-    let loaded = loaded.unwrap_or_default();
-    let all = loaded.config.servers.keys().chain(&loaded.left_out).map(ServerName::as_str);
-    all.filter(|name| !name.contains(char::is_control)).map(str::to_owned).collect()
-}
-
 /// The places of a configuration, in words.
 pub fn looked_for(env: &Environment) -> String {
     let places = discover::candidates(env).into_iter().map(|candidate| {

@@ -19,14 +19,10 @@ use crate::text::{SafeText, json as safe};
 
 /// `mcpdeck list`
 pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
-    if args.names {
-        let names = load::names(common).into_iter();
-        return output::print(&names.map(|name| name + "\n").collect::<String>(), Exit::Ok);
-    }
     let need = Need::Servers(args.servers.clone());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
-    let done = deck::run(job, async |host, left_out| {
-        let view = view(host);
+    let done = deck::run(job, async |scene| {
+        let (view, left_out) = (view(scene.host), scene.left_out);
         let text = if args.json {
             let mut object = list_json(&view, args);
             add_left_out(&mut object, left_out);
@@ -195,8 +191,8 @@ fn list_json(view: &HostView, args: &ListArgs) -> Value {
 pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit {
     let need = Need::Servers(args.servers.clone());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
-    let done = deck::run(job, async |host, left_out| {
-        let view = view(host);
+    let done = deck::run(job, async |scene| {
+        let (view, left_out) = (view(scene.host), scene.left_out);
         let text = if args.json {
             let servers: Vec<Value> = view.servers.values().map(|s| status_json(s)).collect();
             let mut object = json!({"servers": servers, "containment": containment()});

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::again::Again;
 use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs};
-use super::deck::{self, Job, Need};
+use super::deck::{self, Job, Need, Scene};
 use super::exit::Exit;
+use super::known::Kind;
 use super::told::{Aside, Form, Told};
 use super::{content, output, saved, signature, values};
 use crate::check::answers::Script;
@@ -33,7 +34,7 @@ struct Operation<'a> {
 
 /// `mcpdeck call`
 pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
-    if args.list || args.names {
+    if args.list {
         return saved::list(common, args);
     }
     let name = args.name.as_deref().unwrap_or_default();
@@ -92,8 +93,8 @@ fn tool(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let told = Told { noun: "tool", target: name, form: operation.form };
     let options = operation.options();
     let again = operation.again();
-    operation.run(&told, Need::Owner(name.to_owned()), async |host| {
-        call_on(host, again, (name, words), options).await
+    operation.run(&told, Need::Owner(Kind::Tool, name.to_owned()), async |host| {
+        call_on(host, again, (name, &words), options.clone()).await
     })
 }
 
@@ -126,12 +127,13 @@ impl<'a> Operation<'a> {
         self,
         told: &Told<'_>,
         need: Need,
-        work: impl AsyncFnOnce(&Host) -> Result<CallOutcome, Error>,
+        work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>,
     ) -> Exit {
         let Self { common, one, telemetry, answers, .. } = self;
         let job = Job { common, one, need, answers: answers.clone(), telemetry };
-        let done = deck::run(job, async |host, _| {
-            let outcome = match work(host).await {
+        let done = deck::run(job, async |scene| {
+            let host = scene.host;
+            let outcome = match attempt(scene, &work).await {
                 Err(error) if error.code == ErrorCode::ServerUnavailable => {
                     Err(deck::with_last_words(host, error).await)
                 }
@@ -143,10 +145,23 @@ impl<'a> Operation<'a> {
     }
 }
 
+/// Does `work`; once more with all servers, when only one was asked, which has that no more.
+async fn attempt(
+    scene: &Scene<'_>,
+    work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>,
+) -> Result<CallOutcome, Error> {
+    match work(scene.host).await {
+        Err(error) if error.code == ErrorCode::ToolNotFound && scene.widen().await? => {
+            work(scene.host).await
+        }
+        outcome => outcome,
+    }
+}
+
 async fn call_on(
     host: &Host,
     again: Again<'_>,
-    (name, words): (&str, Words),
+    (name, words): (&str, &Words),
     options: CallOptions,
 ) -> Result<CallOutcome, Error> {
     let offers = host.get_tools();
@@ -167,7 +182,7 @@ async fn call_on(
         let usage = signature::usage(&canonical, &schema);
         format!("it takes: {usage}\n`{}` says more", again.list(&found.server))
     };
-    let arguments = values::arguments(words.base, &words.pairs, &schema)
+    let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
         .map_err(|wrong| invalid(wrong.join("\n  ")).server(&found.server).help(takes()))?;
     let options = CallOptions { server: Some(found.server.clone()), ..options };
     let outcome = host.call_tool_with(&canonical, arguments, options).await;
@@ -216,13 +231,18 @@ fn resource_of(
     output: Option<&PathBuf>,
 ) -> Exit {
     let told = Told { noun: "uri", target: uri, form: operation.form };
-    let need = Need::Servers(server.map(str::to_owned).into_iter().collect());
+    let need = match server {
+        Some(server) => Need::Servers(vec![server.to_owned()]),
+        None => Need::Owner(Kind::Resource, uri.to_owned()),
+    };
     let options = CallOptions { server: server.map(ServerName::new), ..operation.options() };
     let again = operation.again();
     let Operation { common, one, telemetry, answers, .. } = operation;
     let job = Job { common, one, need, answers: answers.clone(), telemetry };
-    let done = deck::run(job, async |host, _| {
-        let outcome = match host.get_resource_with(uri, options).await {
+    let done = deck::run(job, async |scene| {
+        let host = scene.host;
+        let read = async |host: &Host| host.get_resource_with(uri, options.clone()).await;
+        let outcome = match attempt(scene, read).await {
             Err(error) if error.code == ErrorCode::ToolNotFound => {
                 Err(deck::unready(&host.view().borrow(), again).unwrap_or(error))
             }
@@ -273,15 +293,15 @@ pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit
 fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let told = Told { noun: "prompt", target: name, form: operation.form };
     let (options, again) = (operation.options(), operation.again());
-    operation.run(&told, Need::Owner(name.to_owned()), async |host| {
-        prompt_on(host, again, (name, words), options).await
+    operation.run(&told, Need::Owner(Kind::Prompt, name.to_owned()), async |host| {
+        prompt_on(host, again, (name, &words), options.clone()).await
     })
 }
 
 async fn prompt_on(
     host: &Host,
     again: Again<'_>,
-    (name, words): (&str, Words),
+    (name, words): (&str, &Words),
     options: CallOptions,
 ) -> Result<CallOutcome, Error> {
     let offers = host.get_tools();
@@ -302,7 +322,7 @@ async fn prompt_on(
         .map(|argument| (argument.name.to_string(), json!({"type": "string"})))
         .collect();
     let schema = json!({"properties": properties, "additionalProperties": false});
-    let arguments = values::arguments(words.base, &words.pairs, &schema)
+    let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
         .map_err(|wrong| invalid(wrong.join("\n  ")).server(&found.server))?;
     let given = |name: &str| arguments.get(name).is_some();
     let missing: Vec<&str> = prompt

@@ -34,6 +34,11 @@ pub fn find(common: &Common, name: &str) -> Result<SavedCall, Error> {
     })
 }
 
+/// The saved calls by name; none where they cannot be read.
+pub fn all(common: &Common) -> SavedCalls {
+    load(common).map(|(_, calls)| calls).unwrap_or_default()
+}
+
 fn load(common: &Common) -> Result<(PathBuf, SavedCalls), Error> {
     let env = load::environment(common).map_err(|all| {
         let mut error = Error::new(ErrorCode::Configuration, "the environment cannot be used");
@@ -45,25 +50,15 @@ fn load(common: &Common) -> Result<(PathBuf, SavedCalls), Error> {
     calls.map(|calls| (path, calls)).map_err(|e| Error::new(ErrorCode::Validation, e.to_string()))
 }
 
-/// `mcpdeck call --list`, and the names alone for completion.
+/// `mcpdeck call --list`
 pub fn list(common: &Common, args: &CallArgs) -> Exit {
     let (path, saved) = match load(common) {
         Ok(found) => found,
-        // Whoever completes a word does not want to read what is wrong.
-        Err(_) if args.names => return Exit::Ok,
         Err(error) => {
             super::deck::complain(&error);
             return Exit::Usage;
         }
     };
-    if args.names {
-        let names = saved.calls.keys().filter(|name| !name.contains(char::is_control));
-        let all = names.fold(String::new(), |mut all, name| {
-            let _ = writeln!(all, "@{name}");
-            all
-        });
-        return output::print(&all, Exit::Ok);
-    }
     if args.json {
         let object = json!({"path": crate::text::path::spelled(&path), "calls": saved.calls});
         return output::print(&(safe::compact(&object) + "\n"), Exit::Ok);

@@ -8,7 +8,7 @@ use crate::config::environment::project_of;
 use crate::config::expand::Scope;
 use crate::config::hazards::is_hidden;
 use crate::config::keys::FILE;
-use crate::config::origin::Origins;
+use crate::config::origin::{Origin, Origins};
 use crate::config::problems::{Problems, child, closest};
 use crate::config::shape::{Shape, check};
 use crate::config::source::Source;
@@ -92,6 +92,10 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
         check_entries(&found, &mut problems);
         out.diagnostics.append(&mut problems.list);
         return out;
+    }
+    if let Some(node) = root.get("reload") {
+        let at = problems.source.position(node.range.start);
+        out.origins.insert("/reload".to_owned(), Origin { at, ..Origin::default() });
     }
     out.reload = root.get("reload").and_then(Node::text).map(|word| match word {
         "ask" => ReloadMode::Ask,

@@ -1,5 +1,7 @@
-//! The effective configuration for reading: every setting with its value and where it comes
-//! from (`mcpdeck config`). Secrets are masked.
+//! The effective configuration for reading: settings with their values and where they come from
+//! (`mcpdeck config`). Secrets are masked.
+
+mod set;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -31,16 +33,36 @@ pub fn effective(loaded: &Loaded) -> Value {
     json!({ "reload": reload, "servers": servers })
 }
 
-/// The same as text, with the origin of each value behind it as a comment:
+/// How much of the effective configuration is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// What a file sets, and what differs from its default for another reason.
+    Set,
+    /// Every value.
+    All,
+}
+
+/// The same as text, with the origin of each value behind it as a comment. What is left out because
+/// it is at its default changes nothing: loading the text gives the same servers either way.
 ///
 /// ```text
 /// "timeout": 30, // default
 /// "command": "npx", // mcp.json:4:18
 /// "TOKEN": "***", // env:GITHUB_TOKEN, mcp.json:6:28
 /// ```
-pub fn effective_text(loaded: &Loaded) -> String {
+pub fn effective_text(loaded: &Loaded, detail: Detail) -> String {
+    let whole = effective(loaded);
+    let set = set::of(loaded, &whole);
+    let shown = match detail {
+        Detail::All => &whole,
+        Detail::Set => &set,
+    };
+    let origin = |pointer: &str| match set.pointer(pointer) {
+        Some(_) => origin_in_words(loaded, set::nearest(loaded, pointer)),
+        None => "default".to_owned(),
+    };
     let mut out = String::new();
-    write_value(&mut out, &effective(loaded), ("", 0, true), loaded);
+    write_value(&mut out, shown, ("", 0, true), &origin);
     out.push('\n');
     out
 }
@@ -61,7 +83,7 @@ fn write_value(
     out: &mut String,
     value: &Value,
     (pointer, depth, last): (&str, usize, bool),
-    loaded: &Loaded,
+    origin: &dyn Fn(&str) -> String,
 ) {
     let comma = if last { "" } else { "," };
     let indent = "  ".repeat(depth + 1);
@@ -77,13 +99,13 @@ fn write_value(
         }
         scalar => {
             let written = SafeText::line(&scalar.to_string());
-            let _ = write!(out, "{written}{comma} // {}", origin_in_words(loaded, pointer));
+            let _ = write!(out, "{written}{comma} // {}", origin(pointer));
             return;
         }
     };
     out.push(brackets.0);
     if parts.is_empty() {
-        let _ = write!(out, "{}{comma} // {}", brackets.1, origin_in_words(loaded, pointer));
+        let _ = write!(out, "{}{comma} // {}", brackets.1, origin(pointer));
         return;
     }
     let count = parts.len();
@@ -92,7 +114,7 @@ fn write_value(
         if let Some(key) = key {
             let _ = write!(out, "{}: ", SafeText::line(&json!(key).to_string()));
         }
-        write_value(out, value, (&pointer, depth + 1, i + 1 == count), loaded);
+        write_value(out, value, (&pointer, depth + 1, i + 1 == count), origin);
     }
     let _ = write!(out, "\n{close}{}{comma}", brackets.1);
 }

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::config::edit::entry::ShownEntry;
 use crate::config::gate::Gate;
 use crate::config::{Environment, McpConfig};
-use crate::host::{Error, Host};
+use crate::host::{Error, Host, HostView};
 use crate::text::SafeText;
 use crate::tui::effect::ConfigCommand;
 use crate::tui::model::{FileText, Situation};
@@ -52,6 +52,18 @@ pub struct FileSource {
 /// Told of every configuration before it is used, so that its secrets are kept out of the log.
 pub type Masks = Arc<dyn Fn(&McpConfig) + Send + Sync>;
 
+/// Is told what the servers of a configuration offer, soon after that changed.
+pub type Notebook = Arc<dyn Fn(&McpConfig, &HostView) + Send + Sync>;
+
+/// Who outside of the dashboard is told how things go.
+#[derive(Clone, Default)]
+pub struct Listeners {
+    /// Keeps the secrets of every configuration out of the program's own log.
+    pub masks: Option<Masks>,
+    /// Remembers what servers offer.
+    pub notebook: Option<Notebook>,
+}
+
 /// What the engine thread reports.
 pub enum EngineEvent {
     /// The configuration was read: what is used of it, and its files.
@@ -86,7 +98,7 @@ impl Engine {
     /// Starts the thread. Overflow policy: the thread waits while `events` is full.
     pub fn spawn(
         source: Source,
-        masks: Option<Masks>,
+        listeners: Listeners,
         events: mpsc::Sender<EngineEvent>,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
@@ -94,7 +106,7 @@ impl Engine {
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(work::run(source, masks, events, (asked, stopped)));
+                runtime.block_on(work::run(source, listeners, events, (asked, stopped)));
                 runtime.shutdown_timeout(Duration::from_millis(200));
             }
         })?;

@@ -20,7 +20,7 @@ use crate::host::{Error, ErrorCode};
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};
 use crate::tui::effect::Effect;
-use crate::tui::engine::{Engine, EngineEvent, Masks, Source};
+use crate::tui::engine::{Engine, EngineEvent, Listeners, Source};
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
@@ -56,8 +56,8 @@ pub struct Options {
     pub log_level: Option<HostLogLevel>,
     /// What is seen of values of the configuration that a server sends back.
     pub reveal: Reveal,
-    /// Keeps the secrets of every configuration out of the program's own log.
-    pub masks: Option<Masks>,
+    /// Who outside is told of configurations and of what servers offer.
+    pub listeners: Listeners,
     /// Drafts answers to requests of servers, for the person to approve.
     pub drafter: Option<Arc<dyn Drafter>>,
 }
@@ -167,7 +167,7 @@ impl Deck {
                 .remembering(history_file, calls_file)
                 .keeping_answers(answers_file)
                 .revealing(options.reveal),
-            engine: Engine::spawn(options.source, options.masks, engine_sender)?,
+            engine: Engine::spawn(options.source, options.listeners, engine_sender)?,
             pacer: Pacer::default(),
             clock,
             messages,

@@ -57,7 +57,7 @@ fn every_limit_has_its_default_and_another_value_for_one_server() {
 fn the_effective_configuration_says_which_limits_are_defaults() {
     let bench = Bench::new();
     bench.servers(&json!({"one": {"command": "x", "limits": {"depth": 64}}}));
-    let done = bench.run(&["config"], AT_MOST);
+    let done = bench.run(&["config", "--all"], AT_MOST);
     assert_eq!(done.code, Some(0), "{done:?}");
     let line = |key: &str| {
         let quoted = format!("\"{key}\":");

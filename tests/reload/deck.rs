@@ -9,7 +9,7 @@ use mcpdeck::config::gate::Gate;
 use mcpdeck::config::{Environment, ServerName, TransportConfig};
 use mcpdeck::host::{HostView, ServerState};
 use mcpdeck::tui::effect::ConfigCommand;
-use mcpdeck::tui::{Engine, EngineEvent, FileSource, Source};
+use mcpdeck::tui::{Engine, EngineEvent, FileSource, Listeners, Source};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -62,8 +62,8 @@ impl Running {
         }
         let source = FileSource { files: vec![file.clone()], environment, gate: Gate::Open };
         let (sender, mut events) = mpsc::channel(64);
-        let engine =
-            Engine::spawn(Source::Files(Box::new(source)), None, sender).expect("a thread");
+        let engine = Engine::spawn(Source::Files(Box::new(source)), Listeners::default(), sender)
+            .expect("a thread");
         let host = loop {
             let event = tokio::time::timeout(DEADLINE, events.recv()).await.expect("in time");
             if let EngineEvent::Ready(host) = event.expect("it runs") {

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
+
+use crate::cli::complete::names;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -27,7 +30,7 @@ pub enum Verb {
         #[arg(default_value = "config")]
         which: SchemaKind,
     },
-    /// Show the configuration in effect, secrets masked, with every problem in it.
+    /// Show the configuration in effect: what is set, where it comes from, every problem in it.
     Config(ConfigArgs),
     /// Show which commands may run without being asked about; approve them or take that back.
     Trust(TrustArgs),
@@ -72,7 +75,7 @@ pub struct OneServer {
     pub url: Option<String>,
 
     /// Use the one server that this command starts.
-    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(last = true, value_name = "COMMAND", add = ArgValueCompleter::new(names::programs))]
     pub command: Vec<String>,
 }
 
@@ -80,7 +83,7 @@ pub struct OneServer {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only these servers.
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = ArgValueCompleter::new(names::servers))]
     pub servers: Vec<String>,
     /// Only this kind.
     #[arg(long, value_name = "KIND")]
@@ -88,9 +91,6 @@ pub struct ListArgs {
     /// With the parameters of tools and prompts (`*`: required).
     #[arg(long, short = 'l')]
     pub long: bool,
-    /// The names of the servers, for completion; starts none.
-    #[arg(long, hide = true)]
-    pub names: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -114,21 +114,17 @@ pub enum Listing {
 
 /// `mcpdeck call`
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CallArgs {
     /// Tool: `server.tool`, or its bare name when only one server has it; `@name` makes the call
     /// saved under that name in mcp.calls.json beside the configuration.
-    #[arg(required_unless_present_any = ["list", "names"])]
+    #[arg(required_unless_present = "list", add = ArgValueCompleter::new(names::calls))]
     pub name: Option<String>,
     /// A JSON object, key=value pairs, @file with JSON, or - for JSON on stdin.
-    #[arg(value_name = "ARGUMENT")]
+    #[arg(value_name = "ARGUMENT", add = ArgValueCompleter::new(names::tool_arguments))]
     pub arguments: Vec<String>,
     /// Show the saved calls, and make none.
     #[arg(long, conflicts_with_all = ["name", "force", "answers"])]
     pub list: bool,
-    /// The names of the saved calls, for completion.
-    #[arg(long, hide = true, conflicts_with = "name")]
-    pub names: bool,
     /// Send arguments that do not fit the schema, to test the server.
     #[arg(long)]
     pub force: bool,
@@ -147,9 +143,10 @@ pub struct CallArgs {
 #[derive(Debug, Args)]
 pub struct ReadArgs {
     /// URI of the resource.
+    #[arg(add = ArgValueCompleter::new(names::resources))]
     pub uri: String,
     /// The server to ask, when several could be meant.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(names::servers))]
     pub server: Option<String>,
     /// Write the content, decoded, to this file.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -169,9 +166,10 @@ pub struct ReadArgs {
 #[derive(Debug, Args)]
 pub struct PromptArgs {
     /// Prompt: `server.prompt`, or its bare name when only one server has it.
+    #[arg(add = ArgValueCompleter::new(names::prompts))]
     pub name: String,
     /// Arguments as key=value; @file and - as in `call`.
-    #[arg(value_name = "KEY=VALUE")]
+    #[arg(value_name = "KEY=VALUE", add = ArgValueCompleter::new(names::prompt_arguments))]
     pub arguments: Vec<String>,
     /// Scripted answers to requests of the server; without it they are denied.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -188,7 +186,7 @@ pub struct PromptArgs {
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Only these servers, and what they depend on.
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", add = ArgValueCompleter::new(names::servers))]
     pub servers: Vec<String>,
     /// Print one JSON object.
     #[arg(long)]
@@ -202,6 +200,7 @@ pub struct StatusArgs {
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     /// The rule; all of them when left out.
+    #[arg(add = ArgValueCompleter::new(names::rules))]
     pub rule: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -226,6 +225,9 @@ pub enum SchemaKind {
 /// `mcpdeck config`
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
+    /// Every value, those at their default too (`--json` always has all of them).
+    #[arg(long, short = 'a')]
+    pub all: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -250,7 +252,7 @@ pub enum TrustVerb {
     /// Approve servers as they stand in the file now.
     Approve {
         /// The servers.
-        #[arg(value_name = "SERVER")]
+        #[arg(value_name = "SERVER", add = ArgValueCompleter::new(names::servers))]
         servers: Vec<String>,
         /// All of them.
         #[arg(long, conflicts_with = "servers")]
@@ -259,7 +261,7 @@ pub enum TrustVerb {
     /// Take approvals back.
     Revoke {
         /// The servers.
-        #[arg(value_name = "SERVER")]
+        #[arg(value_name = "SERVER", add = ArgValueCompleter::new(names::servers))]
         servers: Vec<String>,
         /// All of them.
         #[arg(long, conflicts_with = "servers")]

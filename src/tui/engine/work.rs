@@ -4,23 +4,27 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::edits::Made;
-use super::{EngineEvent, FileSource, Masks, Source};
+use super::{EngineEvent, FileSource, Listeners, Source};
 use crate::config::gate::{Gate, Passed};
 use crate::config::overview::{SourceFile, sources, values};
 use crate::config::{
     self, ConfigChange, Diagnostic, Environment, LoadResult, Loaded, McpConfig, ReloadMode,
     ServerName, SourceOptions, Watch, WatchMode, WatchOptions,
 };
-use crate::host::{Error, ErrorCode, Host, ReloadPlan, Startup};
+use crate::host::{Error, ErrorCode, Host, HostView, ReloadPlan, Startup};
 use crate::secret::Secret;
 use crate::text::SafeText;
 use crate::tui::effect::ConfigCommand;
 use crate::tui::keyring::Keyring;
 use crate::tui::model::{FileText, Situation};
+
+/// Least time between two looks at what servers offer.
+const NOTED: Duration = Duration::from_secs(1);
 
 /// What work outside of the thread has found out.
 pub(super) enum Heard {
@@ -36,6 +40,7 @@ enum Turn {
     Heard(Heard),
     Asked(ConfigCommand),
     Changed(Box<LoadResult>),
+    Offered(Arc<HostView>),
 }
 
 /// State of the thread.
@@ -43,7 +48,9 @@ pub(super) struct Work {
     pub(super) host: Option<Host>,
     pub(super) watch: Option<Watch>,
     pub(super) files: FileSource,
-    masks: Option<Masks>,
+    listeners: Listeners,
+    /// What the servers offer, as the host says it.
+    offers: Option<watch::Receiver<Arc<HostView>>>,
     /// What was loaded last and can be used.
     latest: Option<Loaded>,
     /// The same, behind the gate.
@@ -73,7 +80,7 @@ pub(super) struct Work {
 /// Runs until it is told to stop.
 pub(super) async fn run(
     source: Source,
-    masks: Option<Masks>,
+    listeners: Listeners,
     events: mpsc::Sender<EngineEvent>,
     (mut commands, mut stopped): (mpsc::Receiver<ConfigCommand>, oneshot::Receiver<()>),
 ) {
@@ -84,7 +91,8 @@ pub(super) async fn run(
         host: None,
         watch: None,
         files: nothing,
-        masks,
+        listeners,
+        offers: None,
         latest: None,
         passed: Passed::default(),
         running: None,
@@ -114,12 +122,14 @@ pub(super) async fn run(
             Some(command) = commands.recv() => Turn::Asked(command),
             Some(heard) = news.recv() => Turn::Heard(heard),
             Some(state) = next_state(&mut work.watch) => Turn::Changed(Box::new(state)),
+            Some(view) = next_view(&mut work.offers) => Turn::Offered(view),
         };
         match turn {
             Turn::Stop => break,
             Turn::Asked(command) => work.asked(command).await,
             Turn::Heard(heard) => work.heard(heard).await,
             Turn::Changed(result) => work.changed(*result).await,
+            Turn::Offered(view) => work.note(&view),
         }
     }
     if let Some(host) = work.host {
@@ -135,7 +145,30 @@ async fn next_state(watch: &mut Option<Watch>) -> Option<LoadResult> {
     }
 }
 
+/// How things stand at the host, at most once in a while; never, when there is none.
+async fn next_view(offers: &mut Option<watch::Receiver<Arc<HostView>>>) -> Option<Arc<HostView>> {
+    match offers {
+        Some(view) => {
+            // First, so that a change is not forgotten when something else comes meanwhile.
+            tokio::time::sleep(NOTED).await;
+            let changed = view.changed().await;
+            let now = view.borrow_and_update().clone();
+            if changed.is_err() {
+                *offers = None;
+            }
+            Some(now)
+        }
+        None => std::future::pending().await,
+    }
+}
+
 impl Work {
+    fn note(&self, view: &HostView) {
+        if let (Some(notebook), Some(config)) = (&self.listeners.notebook, &self.running) {
+            notebook(config, view);
+        }
+    }
+
     async fn open(&mut self, files: FileSource) {
         let result = config::load(&files.files, &files.environment);
         self.files = files;
@@ -271,7 +304,7 @@ impl Work {
     }
 
     fn mask(&self, config: &McpConfig) {
-        if let Some(masks) = &self.masks {
+        if let Some(masks) = &self.listeners.masks {
             masks(config);
         }
     }
@@ -283,6 +316,7 @@ impl Work {
         let sources = SourceOptions { poll_only: self.poll_only, ..SourceOptions::default() };
         match builder.follow_sources(sources).person_answers().initialize().await {
             Ok(host) => {
+                self.offers = self.listeners.notebook.as_ref().map(|_| host.view());
                 self.host = Some(host.clone());
                 self.running = Some(config);
                 self.send(EngineEvent::Ready(host)).await;
