@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks everything to stop, the second skips the grace.
+//! Ctrl-C, SIGTERM and SIGHUP (on Windows Ctrl-C, Ctrl-Break and a closed console): the first asks
+//! everything to stop, the second skips the grace.
 
 use crate::check::run::Signals;
 
@@ -50,16 +51,46 @@ impl Source {
     }
 }
 
-#[cfg(not(unix))]
-struct Source;
+#[cfg(windows)]
+struct Source(Vec<Control>);
 
-#[cfg(not(unix))]
+/// One of the console's control events.
+#[cfg(windows)]
+enum Control {
+    C(tokio::signal::windows::CtrlC),
+    Break(tokio::signal::windows::CtrlBreak),
+    Close(tokio::signal::windows::CtrlClose),
+    Shutdown(tokio::signal::windows::CtrlShutdown),
+}
+
+#[cfg(windows)]
 impl Source {
     fn new() -> Self {
-        Self
+        use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown};
+        let events = [
+            ctrl_c().map(Control::C),
+            ctrl_break().map(Control::Break),
+            ctrl_close().map(Control::Close),
+            ctrl_shutdown().map(Control::Shutdown),
+        ];
+        Self(events.into_iter().flatten().collect())
     }
 
     async fn next(&mut self) {
-        let _ = tokio::signal::ctrl_c().await;
+        use futures::stream::{FuturesUnordered, StreamExt};
+        let mut any: FuturesUnordered<_> = self.0.iter_mut().map(Control::next).collect();
+        any.next().await;
+    }
+}
+
+#[cfg(windows)]
+impl Control {
+    async fn next(&mut self) {
+        match self {
+            Self::C(event) => event.recv().await,
+            Self::Break(event) => event.recv().await,
+            Self::Close(event) => event.recv().await,
+            Self::Shutdown(event) => event.recv().await,
+        };
     }
 }

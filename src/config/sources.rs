@@ -230,6 +230,10 @@ fn split(root: &Path, glob: &str) -> (PathBuf, String) {
     }
     while let Some(part) = parts.next_if(|part| !wild(part)) {
         base.push(part);
+        if cfg!(windows) && part.ends_with(':') {
+            // The drive itself, not the folder one is in there.
+            base.push(Component::RootDir);
+        }
     }
     let rest: Vec<&str> = parts.collect();
     (clean(&root.join(base)), rest.join("/"))

@@ -1,5 +1,6 @@
 //! A mock server on its standard streams: lines in, bytes out.
 
+#[cfg(unix)]
 use std::io;
 use std::rc::Rc;
 

@@ -6,17 +6,19 @@ use std::path::Path;
 
 use crate::text::SafeText;
 
-/// Opens `text` in `$VISUAL`, `$EDITOR` or `vi`; gives what was written, or why there is nothing.
+/// What every system has.
+const DEFAULT: &str = if cfg!(windows) { "notepad" } else { "vi" };
+
+/// Opens `text` in `$VISUAL`, `$EDITOR` or the system's own; gives what was written, or why there is nothing.
 pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
     let fail =
         |what: &str, reason: &dyn std::fmt::Display| SafeText::line(&format!("{what}: {reason}"));
-    let command = command();
+    let words = words(&command());
     let name = format!("mcpdeck-{:016x}{suffix}", fastrand::u64(..));
     let path = std::env::temp_dir().join(name);
     write_private(&path, text).map_err(|error| fail("the temporary file", &error))?;
-    let mut words = command.split_whitespace();
-    let program = words.next().unwrap_or("vi");
-    let status = tokio::process::Command::new(program).args(words).arg(&path).status().await;
+    let (program, arguments) = split(&words);
+    let status = start(program).args(arguments).arg(&path).status().await;
     let read = std::fs::read_to_string(&path);
     let _ = std::fs::remove_file(&path);
     match status {
@@ -28,11 +30,10 @@ pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
 
 /// Opens a file itself, at a line where the editor is known to take one.
 pub(super) async fn open(path: &Path, line: u32) -> Result<(), SafeText> {
-    let command = command();
-    let mut words = command.split_whitespace();
-    let program = words.next().unwrap_or("vi");
-    let arguments = at_line(program, path, line);
-    let status = tokio::process::Command::new(program).args(words).args(arguments).status().await;
+    let words = words(&command());
+    let (program, arguments) = split(&words);
+    let place = at_line(program, path, line);
+    let status = start(program).args(arguments).args(place).status().await;
     let failed = match status {
         Ok(status) if status.success() => return Ok(()),
         Ok(status) => format!("{program} ended with {status}"),
@@ -43,7 +44,40 @@ pub(super) async fn open(path: &Path, line: u32) -> Result<(), SafeText> {
 
 fn command() -> String {
     let set = |name| std::env::var(name).ok().filter(|value: &String| !value.trim().is_empty());
-    set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned())
+    set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT.to_owned())
+}
+
+/// The program and its arguments. Quotes keep a path with spaces together; nothing else means
+/// anything, and a whole command that is a file is that program.
+fn words(command: &str) -> Vec<String> {
+    let command = command.trim();
+    if Path::new(command).is_file() {
+        return vec![command.to_owned()];
+    }
+    let mut words = Vec::new();
+    let mut rest = command;
+    while !rest.is_empty() {
+        let quoted = rest.strip_prefix('"').and_then(|inside| inside.split_once('"'));
+        let (word, after) = quoted
+            .unwrap_or_else(|| rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())));
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    words
+}
+
+fn split(words: &[String]) -> (&str, &[String]) {
+    words.split_first().map_or((DEFAULT, &[]), |(program, rest)| (program, rest))
+}
+
+/// A program by its name. On Windows many an editor is a batch file (`code.cmd`), which the system
+/// does not find by itself.
+fn start(program: &str) -> tokio::process::Command {
+    #[cfg(windows)]
+    if let Ok(found) = which::which(program) {
+        return tokio::process::Command::new(found);
+    }
+    tokio::process::Command::new(program)
 }
 
 /// How an editor is told to open a file at a line.
@@ -75,6 +109,19 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_a_file_or_words_of_which_quotes_keep_some_together() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("an editor");
+        std::fs::write(&file, "").expect("written");
+        let file = file.to_str().expect("a name");
+        assert_eq!(words(file), [file]);
+        assert_eq!(words(&format!("\"{file}\" --wait ")), [file, "--wait"]);
+        assert_eq!(words(" code  --wait"), ["code", "--wait"]);
+        assert_eq!(words("\"open"), ["\"open"]);
+        assert_eq!(split(&[]).0, DEFAULT);
+    }
 
     #[test]
     fn editors_that_are_known_are_told_the_line_and_others_get_the_file_alone() {

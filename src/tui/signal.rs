@@ -1,17 +1,19 @@
-//! Signals as events (Unix), and what the system calls them elsewhere.
+//! Signals as events (Unix), and the console's control events (Windows).
 
 use std::io;
 
 /// What the system asks of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// End in order (SIGTERM, SIGHUP, SIGINT).
+    /// End in order (SIGTERM, SIGHUP, SIGINT; Ctrl-C, a closed window, the end of a session).
     Terminate,
-    /// End at once (SIGQUIT).
+    /// End at once (SIGQUIT; Ctrl-Break).
     Quit,
     /// The terminal has another size.
+    #[cfg_attr(windows, expect(dead_code, reason = "the console says so among the keys"))]
     Resized,
     /// Go to the background.
+    #[cfg_attr(windows, expect(dead_code, reason = "there is no job control"))]
     Suspend,
     /// Back in the foreground.
     Continued,
@@ -73,27 +75,46 @@ mod unix {
     }
 }
 
-#[cfg(not(unix))]
-pub use other::Signals;
+#[cfg(windows)]
+pub use windows::Signals;
 
-#[cfg(not(unix))]
-mod other {
+#[cfg(windows)]
+mod windows {
     use super::{Signal, io};
+    use tokio::signal::windows::{
+        CtrlBreak, CtrlC, CtrlClose, CtrlLogoff, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close,
+        ctrl_logoff, ctrl_shutdown,
+    };
 
-    /// The signals the dashboard listens to.
-    pub struct Signals;
+    /// What the console tells the dashboard.
+    pub struct Signals {
+        interrupt: CtrlC,
+        quit: CtrlBreak,
+        close: CtrlClose,
+        logoff: CtrlLogoff,
+        shutdown: CtrlShutdown,
+    }
 
     impl Signals {
         /// Listens from now on.
         pub fn listen() -> io::Result<Self> {
-            Ok(Self)
+            Ok(Self {
+                interrupt: ctrl_c()?,
+                quit: ctrl_break()?,
+                close: ctrl_close()?,
+                logoff: ctrl_logoff()?,
+                shutdown: ctrl_shutdown()?,
+            })
         }
 
-        /// The next one.
+        /// The next one. After the last three the system ends the program within seconds.
         pub async fn next(&mut self) -> Signal {
-            match tokio::signal::ctrl_c().await {
-                Ok(()) => Signal::Terminate,
-                Err(_) => std::future::pending().await,
+            tokio::select! {
+                _ = self.interrupt.recv() => Signal::Terminate,
+                _ = self.quit.recv() => Signal::Quit,
+                _ = self.close.recv() => Signal::Terminate,
+                _ = self.logoff.recv() => Signal::Terminate,
+                _ = self.shutdown.recv() => Signal::Terminate,
             }
         }
 

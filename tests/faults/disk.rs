@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::row::DiskPlan;
+use super::row::DiskPlan;
 
 /// The file that takes all the room.
 const BALLAST: &str = "ballast";
@@ -65,7 +65,7 @@ impl Disk {
     /// What is half-written or left lying about.
     pub fn flaws(&self) -> Vec<String> {
         let mut flaws = Vec::new();
-        for (path, content) in crate::stage::files(&self.path) {
+        for (path, content) in super::stage::files(&self.path) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let shown = path.strip_prefix(&self.path).unwrap_or(&path).display();
             if name == BALLAST {

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::program;
-use crate::row::{Row, Run};
-use crate::stage::Stage;
-use crate::support::Finished;
+use super::program;
+use super::row::{Row, Run};
+use super::stage::Stage;
+use super::support::Finished;
 
 /// Runs the check unless its outcome is at hand already, and `status`; gives what differs.
 pub fn compare(row: &Row, checked: Option<Finished>) -> Vec<String> {

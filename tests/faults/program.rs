@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::row::{Row, Run, subset};
-use crate::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
-use crate::support::{Finished, bin, finish, wait_for};
+use super::row::{Row, Run, subset};
+use super::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
+use super::support::{Finished, bin, finish, wait_for};
 
 type Problems = Vec<String>;
 
@@ -249,7 +249,7 @@ fn is_hostile(sign: char) -> bool {
 }
 
 /// Kills the program in the middle; nothing of it may live two seconds later.
-pub fn kill(row: &Row, stage: &Stage, kill: &crate::row::Kill) -> Problems {
+pub fn kill(row: &Row, stage: &Stage, kill: &super::row::Kill) -> Problems {
     let mut child = command(row, stage, &kill.args)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::tcp::TcpTurn;
+use super::tcp::TcpTurn;
 
 /// One file of `fixtures/faults`.
 #[derive(Clone, Debug, Deserialize)]

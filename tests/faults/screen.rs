@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use crate::fair;
-use crate::pty::{Deck, Launch, Size};
-use crate::row::{Row, ScreenStep};
-use crate::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
-use crate::support::{memory, processor_time};
+use super::fair;
+use super::pty::{Deck, Launch, Size};
+use super::row::{Row, ScreenStep};
+use super::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
+use super::support::{memory, processor_time};
 
 /// What is typed, and must still be there.
 const TYPED: &str = "kept-by-heart";

@@ -8,9 +8,9 @@ use mcpdeck::config::ServerName;
 use mcpdeck::host::{Host, HostView, Startup};
 use serde_json::{Value, json};
 
-use crate::fair;
-use crate::row::{CallStep, Row, Step, subset};
-use crate::stage::Stage;
+use super::fair;
+use super::row::{CallStep, Row, Step, subset};
+use super::stage::Stage;
 
 /// Longest wait for something that should come by itself.
 const SOON: Duration = Duration::from_secs(15);

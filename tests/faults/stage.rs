@@ -10,10 +10,10 @@ use mcpdeck::mock::HttpMock;
 use mcpdeck::mock::script::Script;
 use serde_json::{Value, json};
 
-use crate::disk::Disk;
-use crate::row::{Row, ServerPlan};
-use crate::support::Bench;
-use crate::tcp::TcpPlay;
+use super::disk::Disk;
+use super::row::{Row, ServerPlan};
+use super::support::Bench;
+use super::tcp::TcpPlay;
 
 /// A secret of the host's environment that no server was promised.
 pub const HOST_SECRET: &str = "canary-of-the-host-7f3a91";
@@ -203,7 +203,7 @@ fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>)
         (None, _) => {
             let mut entry = plan.entry.clone();
             if entry.get("command").is_some() {
-                entry["env"][crate::support::MARK] = bench.mark().into();
+                entry["env"][super::support::MARK] = bench.mark().into();
             }
             entry
         }

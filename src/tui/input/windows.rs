@@ -29,16 +29,16 @@ impl InputThread {
                     std::thread::park_timeout(Duration::from_millis(50));
                     continue;
                 }
-                match crossterm::event::poll(Duration::from_millis(250)) {
-                    Ok(false) => {}
-                    Ok(true) => match crossterm::event::read() {
-                        Ok(event) if events.blocking_send(Input::Event(event)).is_ok() => {}
-                        _ => return,
-                    },
-                    Err(_) => {
-                        let _ = events.blocking_send(Input::Gone);
-                        return;
-                    }
+                let heard = match crossterm::event::poll(Duration::from_millis(250)) {
+                    Ok(false) => continue,
+                    Ok(true) => crossterm::event::read(),
+                    Err(error) => Err(error),
+                };
+                // A console that cannot be read will not come back.
+                let gone = heard.is_err();
+                let input = heard.map_or(Input::Gone, Input::Event);
+                if events.blocking_send(input).is_err() || gone {
+                    return;
                 }
             }
         })?;

@@ -2,15 +2,19 @@
 //!
 //! Two hundred servers that stop together ask two hundred times; a reading costs some ten
 //! microseconds per process of the machine. So requests that arrive during a reading wait for the
-//! next one and share it. Elsewhere than on Linux the table is empty.
+//! next one and share it. On Windows the table holds the processes of our jobs; elsewhere it is empty.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::sync::OnceLock;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(unix)]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+#[cfg(unix)]
 use tokio::sync::oneshot;
 
+#[cfg(target_os = "linux")]
 use super::environment::MARK;
 
 /// A process id together with its start time in ticks since boot: unique while the machine runs.
@@ -29,7 +33,7 @@ pub(super) struct Row {
     pub(super) session: u32,
     /// Dead, but not reaped.
     pub(super) zombie: bool,
-    /// User and system time in ticks.
+    /// User and system time in ticks (see `usage::units`).
     pub(super) cpu_ticks: u64,
     /// Resident pages.
     pub(super) pages: u64,
@@ -51,7 +55,7 @@ impl Table {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, windows))]
 impl FromIterator<Row> for Table {
     fn from_iter<I: IntoIterator<Item = Row>>(rows: I) -> Self {
         Self(rows.into_iter().map(|row| (row.process.pid, row)).collect())
@@ -59,13 +63,16 @@ impl FromIterator<Row> for Table {
 }
 
 /// Who waits for a reading. `Some` while a thread reads.
+#[cfg(unix)]
 static WAITING: Mutex<Option<Vec<oneshot::Sender<Arc<Table>>>>> = Mutex::new(None);
 
+#[cfg(unix)]
 fn waiting() -> MutexGuard<'static, Option<Vec<oneshot::Sender<Arc<Table>>>>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A reading that begins after this call. Empty when no thread can be had for it.
+#[cfg(unix)]
 pub(super) async fn take() -> Arc<Table> {
     let (sender, table) = oneshot::channel();
     let idle = {
@@ -86,6 +93,7 @@ pub(super) async fn take() -> Arc<Table> {
 }
 
 /// Reads as long as somebody waits.
+#[cfg(unix)]
 fn serve() {
     loop {
         let asked = {
@@ -107,6 +115,7 @@ fn serve() {
 
 /// Marks that were seen. A process keeps its mark for good; that it has none may only mean that it
 /// is between `fork` and `exec`, so that is looked up again.
+#[cfg(target_os = "linux")]
 static MARKS: Mutex<Option<HashMap<Process, Arc<str>>>> = Mutex::new(None);
 
 /// Reads the table now.
@@ -177,9 +186,14 @@ fn mark_of(pid: u32) -> Option<Arc<str>> {
     env.split(|b| *b == 0).find_map(value)
 }
 
-#[cfg(not(target_os = "linux"))]
+/// The members of every server's job: nobody else is asked about.
+#[cfg(windows)]
 pub(super) fn read() -> Table {
-    let _ = (&MARKS, MARK);
+    super::windows::rows().into_iter().collect()
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
+pub(super) fn read() -> Table {
     Table::default()
 }
 

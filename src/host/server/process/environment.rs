@@ -114,7 +114,9 @@ fn build_from(
 
 fn passes(name: &OsStr, inherit: bool) -> bool {
     let text = name.to_string_lossy();
-    if text.is_empty() || text.starts_with(INPUTS) || text == MARK {
+    let answers =
+        text.get(..INPUTS.len()).is_some_and(|head| same_name(head.as_ref(), INPUTS.as_ref()));
+    if text.is_empty() || answers || same_name(name, MARK.as_ref()) {
         return false;
     }
     inherit || is_safe_name(&text)
@@ -181,6 +183,22 @@ mod tests {
     fn inheriting_passes_everything_but_answers_to_inputs() {
         let env = build_from(&config(&[], true), host()).unwrap();
         assert_eq!(names(&env), ["PATH", "AWS_SECRET", "LC_ALL"]);
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn names_are_compared_without_case() {
+        let host = [
+            ("Path", "c"),
+            ("SystemRoot", "w"),
+            ("mcpdeck_input_key", "k"),
+            ("Mcpdeck_Server", "o"),
+        ];
+        let host = || host.into_iter().map(|(k, v)| (k.into(), v.into()));
+        let env = build_from(&config(&[], true), host()).unwrap();
+        assert_eq!(names(&env), ["Path", "SystemRoot"]);
+        let env = build_from(&config(&[("PATH", "own")], false), host()).unwrap();
+        assert_eq!(names(&env), ["SystemRoot", "PATH"]);
     }
 
     #[test]

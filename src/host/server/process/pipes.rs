@@ -118,6 +118,7 @@ impl Room {
     const FULL: usize = 64 << 10;
     /// What a full pipe is enlarged to. All pipes of one user together may hold 64 MiB by default,
     /// so a quarter of a megabyte is affordable for a hundred busy servers; more gains nothing.
+    #[cfg(target_os = "linux")]
     const LARGE: usize = 256 << 10;
 
     #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! Memory and CPU of a server's family, on demand.
 //!
 //! Linux reads `/proc`; one reading of the table serves every server asked about within half a
-//! second. Other platforms say nothing yet (macOS would need `libproc`, Windows the job's counters).
+//! second; so does Windows, whose jobs are asked. macOS says nothing yet (it would need `libproc`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -97,7 +97,8 @@ fn units() -> (u64, u64) {
     (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second())
 }
 
+/// What a job counts: bytes, and units of 100 ns.
 #[cfg(not(target_os = "linux"))]
 fn units() -> (u64, u64) {
-    (4096, 100)
+    (1, 10_000_000)
 }

@@ -1,24 +1,30 @@
-//! Starting and ending a process on Windows: a job object holds the whole family and kills it when
+//! Starting and ending a process on Windows: a job object holds the whole family and ends it when
 //! the last handle to it is closed, also by the end of the host.
 //!
-//! Windows has no SIGTERM for a process without a console, so the ladder's middle rung does
-//! nothing. Resource limits are not applied. Written after the documentation; not run by us.
+//! Windows has no SIGTERM for a process without a window or a console, so the ladder's middle rung
+//! only waits. Batch files (`npx.cmd`) are run by the standard library, which quotes their arguments
+//! for `cmd.exe` or refuses them.
 
+mod job;
+
+use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
-use process_wrap::tokio::{ChildWrapper, CommandWrap, CreationFlags, JobObject, KillOnDrop};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use process_wrap::tokio::{
+    ChildWrapper, CommandWrap, CommandWrapper, CreationFlags, JobObject, KillOnDrop,
+};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex, watch};
+use windows::Win32::System::Threading::CREATE_NO_WINDOW;
 
 use super::ProcessContext;
 use super::census::Row;
 use super::environment::MARK;
 use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
-
-/// Process creation flag of that name (Windows, `CreateProcess`).
-const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+use job::Job;
+pub(super) use job::rows;
 
 /// A process that was just started.
 pub(super) struct Started {
@@ -28,16 +34,37 @@ pub(super) struct Started {
     pub(super) stderr: ChildStderr,
 }
 
-/// A server's first process, in its job.
+/// A server's first process, in its job. Dropping it ends the job, and with it everybody in it.
 pub(super) struct Leader {
-    child: Arc<Mutex<Box<dyn ChildWrapper>>>,
+    /// Locked by whoever waits for its end, which is the watchman alone.
+    child: Mutex<Box<dyn ChildWrapper>>,
     status: watch::Sender<Option<ExitStatus>>,
     family: Arc<Family>,
+    job: Arc<Job>,
+}
+
+/// Puts a process into our job before its first instruction: it is started suspended, for the job
+/// that `process-wrap` makes inside this one and does not let us ask or limit.
+#[derive(Debug)]
+struct Joins(Arc<Job>);
+
+impl CommandWrapper for Joins {
+    fn post_spawn(
+        &mut self,
+        _: &mut Command,
+        child: &mut Child,
+        _: &CommandWrap,
+    ) -> io::Result<()> {
+        let gone = || io::Error::other("the process ended before it began");
+        self.0.assign(child.raw_handle().ok_or_else(gone)?)
+    }
 }
 
 /// Starts a program in a job object of its own.
 pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started, SpawnError> {
+    let failed = |error: &io::Error| refused(&launch, error);
     let mark = family::new_mark();
+    let job = Arc::new(Job::new(&launch.limits).map_err(|error| failed(&error))?);
     let mut wrap = CommandWrap::with_new(&launch.program, |command| {
         command
             .args(&launch.args)
@@ -51,18 +78,25 @@ pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started,
     });
     // A console of its own that nobody sees: on ours it could draw over the dashboard, and Ctrl-C
     // would end it before it is asked to end.
-    let mut flags = CreationFlags(Default::default());
-    flags.0.0 = CREATE_NO_WINDOW;
-    wrap.wrap(flags).wrap(JobObject).wrap(KillOnDrop);
-    let mut child = wrap.spawn().map_err(|error| refused(&launch, &error))?;
+    wrap.wrap(CreationFlags(CREATE_NO_WINDOW))
+        .wrap(KillOnDrop)
+        .wrap(Joins(Arc::clone(&job)))
+        .wrap(JobObject);
+    let mut child = wrap.spawn().map_err(|error| failed(&error))?;
     let pipes = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err(refused(&launch, &std::io::Error::other("a pipe of the child is missing")));
+        return Err(failed(&io::Error::other("a pipe of the child is missing")));
     };
-    let family = Family::new(child.id().unwrap_or_default(), &mark);
-    let leader =
-        Leader { child: Arc::new(Mutex::new(child)), status: watch::channel(None).0, family };
-    Ok(Started { leader, stdin, stdout, stderr })
+    let pid = child.id().unwrap_or_default();
+    job.register(pid);
+    let family = Family::new(pid, &mark);
+    let status = watch::channel(None).0;
+    Ok(Started {
+        leader: Leader { child: Mutex::new(child), status, family, job },
+        stdin,
+        stdout,
+        stderr,
+    })
 }
 
 impl Leader {
@@ -74,7 +108,7 @@ impl Leader {
         Arc::clone(&self.family)
     }
 
-    /// Waits until the leader is dead.
+    /// Waits until the leader is dead. Cancel-safe.
     pub(super) async fn dead(&self) {
         if self.status.borrow().is_some() {
             return;
@@ -86,23 +120,25 @@ impl Leader {
         }
     }
 
+    #[expect(clippy::unused_self, reason = "on other systems it takes the leader to do it")]
     pub(super) fn terminate(&self, _: &[Row]) {}
 
     /// Ends the job, and with it everybody in it.
     pub(super) fn kill(&self, _: &[Row]) {
-        if let Ok(mut child) = self.child.try_lock() {
-            let _ = child.start_kill();
-        }
+        self.job.terminate();
     }
 
+    /// The living members besides the leader.
     pub(super) async fn members(&self) -> Vec<Row> {
-        Vec::new()
+        let pid = self.pid();
+        self.family.members(&self.job.rows(pid).into_iter().collect())
     }
 
     pub(super) async fn reap(&mut self) -> Option<ExitStatus> {
         *self.status.borrow()
     }
 
+    #[expect(clippy::unused_self, reason = "on other systems there is something to give up")]
     pub(super) fn abandon(&mut self) {}
 }
 

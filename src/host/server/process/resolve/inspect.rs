@@ -3,10 +3,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
+#[cfg(unix)]
+use std::io::Read;
 use std::path::Path;
 
-use super::{SpawnError, SpawnErrorKind, executable, has_separator, not_executable, suggestion};
+use super::{SpawnError, SpawnErrorKind, executable, not_executable};
+#[cfg(unix)]
+use super::{has_separator, suggestion};
 
 /// Looks at the file itself.
 pub(super) fn inspect(

@@ -1,0 +1,232 @@
+//! Measures in a pseudo-terminal.
+
+#[path = "../../tests/support/pty.rs"]
+mod pty;
+
+use std::time::{Duration, Instant};
+
+use pty::{Deck, Launch, PATIENCE, Size, own_server};
+
+/// Starts measured for the first frame.
+const STARTS: usize = 41;
+/// Keys measured in each situation of the flood.
+const KEYS: usize = 300;
+/// How long nothing may happen.
+const IDLE: Duration = Duration::from_secs(10);
+/// The end of a frame: each is one synchronized update.
+const FRAME_END: &[u8] = b"\x1b[?2026l";
+
+/// Measures what the arguments name, or everything.
+pub fn measure() {
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|w| w == name);
+    if wants("first") {
+        first_frame();
+    }
+    if wants("idle") {
+        idle();
+    }
+    if wants("memory") {
+        memory_of_the_demo();
+    }
+    if wants("flood") {
+        flood();
+    }
+}
+
+/// Looks often until something is so; gives how long that took.
+fn time_until(deck: &Deck, what: &str, mut done: impl FnMut(&Deck) -> bool) -> Duration {
+    let begun = Instant::now();
+    while !done(deck) {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}\n{}", deck.screen());
+        std::thread::park_timeout(Duration::from_micros(200));
+    }
+    begun.elapsed()
+}
+
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn at(&mut self, share: f64) -> f64 {
+        self.0.sort_unstable();
+        self.0[((self.0.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1e3
+    }
+}
+
+fn first_frame() {
+    let servers: Vec<String> = ["one", "two", "three", "four"]
+        .iter()
+        .map(|name| own_server(name, &["demo-server", "atlas"]))
+        .collect();
+    let file = format!("{{\"servers\": {{{}}}}}", servers.join(", "));
+    let mut nothing = Times(Vec::new());
+    let mut version = Times(Vec::new());
+    let mut project = Times(Vec::new());
+    let mut demo = Times(Vec::new());
+    for _ in 0..STARTS {
+        nothing.0.push(exit_of("/bin/true", &[]));
+        version.0.push(exit_of(env!("CARGO_BIN_EXE_mcpdeck"), &["--version"]));
+        for (times, launch) in [
+            (&mut project, Launch::file(Size::WIDE, &file)),
+            (&mut demo, Launch::new(Size::WIDE, &["--demo"])),
+        ] {
+            let begun = Instant::now();
+            let mut deck = launch.start_as_it_is();
+            time_until(&deck, "a first frame", |deck| {
+                deck.raw_bytes().windows(FRAME_END.len()).any(|bytes| bytes == FRAME_END)
+            });
+            times.0.push(begun.elapsed());
+            deck.keys("\x03\x03");
+            deck.exit_code();
+        }
+    }
+    println!("first frame after exec in a terminal of 120x40, {STARTS} starts, median (p95) in ms");
+    for (what, times) in [
+        ("exec floor: /bin/true", &mut nothing),
+        ("exec floor: mcpdeck --version", &mut version),
+        ("four servers", &mut project),
+        ("demo", &mut demo),
+    ] {
+        println!("  {what:32} {:6.1} ({:.1})", times.at(0.5), times.at(0.95));
+    }
+}
+
+/// From start to end of a program in a pseudo-terminal of its own.
+fn exit_of(program: &str, args: &[&str]) -> Duration {
+    let begun = Instant::now();
+    let pair = portable_pty::native_pty_system().openpty(portable_pty::PtySize::default()).unwrap();
+    let mut command = portable_pty::CommandBuilder::new(program);
+    command.args(args);
+    let mut child = pair.slave.spawn_command(command).unwrap();
+    child.wait().unwrap();
+    begun.elapsed()
+}
+
+fn idle() {
+    let mut deck = Deck::demo(Size::WIDE);
+    deck.wait("4 ready");
+    settle(&deck);
+    for (key, pane) in [("1", "servers"), ("6", "logs"), ("7", "metrics")] {
+        deck.keys(key);
+        settle(&deck);
+        let (place, cpu) = (deck.written(), cpu_seconds(deck.pid()));
+        linger(IDLE);
+        let frames = deck.raw_since(place).matches("\x1b[?2026l").count();
+        let used = cpu_seconds(deck.pid()) - cpu;
+        println!("idle for {} s on {pane}: {frames} frames, {used:.2} s of CPU", IDLE.as_secs());
+    }
+    deck.quit();
+}
+
+/// Waits until nothing was written for two seconds.
+fn settle(deck: &Deck) {
+    let begun = Instant::now();
+    let (mut written, mut since) = (deck.written(), Instant::now());
+    while since.elapsed() < Duration::from_secs(2) {
+        assert!(begun.elapsed() < PATIENCE, "it never gets quiet\n{}", deck.screen());
+        std::thread::park_timeout(Duration::from_millis(50));
+        if deck.written() != written {
+            (written, since) = (deck.written(), Instant::now());
+        }
+    }
+}
+
+fn memory_of_the_demo() {
+    let mut deck = Deck::demo(Size::WIDE);
+    deck.wait("4 ready");
+    for key in ["2", "3", "4", "5", "6", "7", "8", "9", "0", "1"] {
+        deck.keys(key);
+        settle(&deck);
+    }
+    println!("memory with the demo: {:.1} MB resident, host only", memory(deck.pid(), "VmRSS"));
+    deck.quit();
+}
+
+/// 100,000 lines a second on stderr, 20,000 notifications a second on stdout.
+fn flood() {
+    let stderr = r#"{"on": {"notifications/initialized": {"flood":
+        {"to": "stderr", "perSecond": 100000, "line": "flood ${i}: a line as programs write them"}}}}"#;
+    let messages = r#"{"on": {"notifications/initialized": {"flood": {"to": "stdout", "perSecond": 20000,
+        "json": {"jsonrpc": "2.0", "method": "notifications/message",
+                 "params": {"level": "info", "data": "message ${i}"}}}}}}"#;
+    let file = format!(
+        "{{\"servers\": {{{}, {}, {}}}}}",
+        own_server("stderr", &["mock", "stderr.json"]),
+        own_server("messages", &["mock", "messages.json"]),
+        own_server("quiet", &["demo-server", "beacon"]),
+    );
+    let mut deck = Launch::file(Size::WIDE, &file)
+        .write("stderr.json", stderr)
+        .write("messages.json", messages)
+        .start();
+    deck.wait("3 ready");
+    let (begun, cpu) = (Instant::now(), cpu_seconds(deck.pid()));
+    println!("floods of 100,000 stderr lines/s and 20,000 messages/s, {KEYS} keys each, in ms");
+    for (pane, shows, what) in
+        [("1", "60 s", "servers"), ("5", "messages", "traffic"), ("6", "lines", "logs")]
+    {
+        deck.keys(pane);
+        deck.wait(shows);
+        let place = deck.written();
+        let since = Instant::now();
+        let mut times = Times(Vec::new());
+        for n in 0..KEYS / 2 {
+            times.0.push(key(&mut deck, "?", |screen| screen.contains("keys: ")));
+            times.0.push(key(&mut deck, "\x1b", |screen| !screen.contains("keys: ")));
+            // Off the beat of the frames.
+            linger(Duration::from_millis(5 + n as u64 % 29));
+        }
+        let frames = deck.raw_since(place).matches("\x1b[?2026l").count();
+        println!(
+            "  {what:8} p50 {:5.1}  p99 {:5.1}  worst {:5.1}   {:.0} frames/s, {:.1} MB (peak {:.1})",
+            times.at(0.5),
+            times.at(0.99),
+            times.at(1.0),
+            frames as f64 / since.elapsed().as_secs_f64(),
+            memory(deck.pid(), "VmRSS"),
+            memory(deck.pid(), "VmHWM"),
+        );
+    }
+    let used = (cpu_seconds(deck.pid()) - cpu) / begun.elapsed().as_secs_f64();
+    println!("  host CPU {:.0} %; on the screen:", used * 100.0);
+    let told = |screen: &str| {
+        screen.lines().filter(|line| line.contains("drop")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for line in told(&deck.screen()) {
+        println!("  | {}", line.trim());
+    }
+    assert!(!told(&deck.screen()).is_empty(), "drops are counted on the screen");
+    deck.keys("\x03\x03");
+    deck.exit_code();
+}
+
+fn key(deck: &mut Deck, keys: &str, done: impl Fn(&str) -> bool) -> Duration {
+    let begun = Instant::now();
+    deck.keys(keys);
+    time_until(deck, keys, |deck| done(&deck.screen()));
+    begun.elapsed()
+}
+
+/// Lets time pass: here it is what is measured.
+fn linger(time: Duration) {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(left);
+    }
+}
+
+fn cpu_seconds(pid: i32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: f64 =
+        rest.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
+    ticks / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// A field of the process's status, in MB.
+fn memory(pid: i32, field: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
