@@ -159,10 +159,12 @@ impl Support {
     }
 
     /// Whether the terminal is worth asking: not when the answer would change nothing, and not a
-    /// terminal that cannot be expected to swallow the question.
+    /// terminal that cannot be expected to swallow the question. Nor on Windows, where an answer
+    /// comes as if its characters had been typed.
     pub fn asks(&self, term: Option<&str>) -> bool {
         let simple = ["", "dumb", "linux", "cons25", "vt52", "ansi"];
-        matches!(self.wish, Wish::Auto | Wish::Kitty | Wish::Sixel | Wish::Iterm2)
+        !cfg!(windows)
+            && matches!(self.wish, Wish::Auto | Wish::Kitty | Wish::Sixel | Wish::Iterm2)
             && self.depth != ColorDepth::None
             && !self.ascii
             && !simple.contains(&term.unwrap_or_default())
@@ -215,7 +217,7 @@ mod tests {
     #[test]
     fn a_terminal_that_never_answers_gets_half_blocks() {
         let silent = support(&[]);
-        assert!(silent.asks(Some("xterm-256color")));
+        assert_eq!(silent.asks(Some("xterm-256color")), !cfg!(windows));
         assert_eq!(silent.graphics(), Graphics::default());
     }
 
