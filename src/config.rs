@@ -31,6 +31,7 @@ pub mod origin;
 pub mod overview;
 pub mod print;
 mod problems;
+mod put;
 pub mod render;
 pub mod saved;
 pub mod schema;
@@ -39,6 +40,7 @@ pub mod source;
 pub mod sources;
 mod syntax;
 pub mod trust;
+pub mod turn;
 pub mod watch;
 
 pub use change::{ConfigChange, changed_settings};

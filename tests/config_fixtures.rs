@@ -266,3 +266,62 @@ proptest! {
         prop_assert_eq!(argument(&written), Ok(vec![meant]));
     }
 }
+
+/// One line of at most 4 MiB that holds as many entries as fit.
+fn crowd(entry: impl Fn(usize) -> String, count: usize) -> String {
+    let all: Vec<String> = (0..count).map(entry).collect();
+    format!("{{\"servers\":{{{}}}}}", all.join(","))
+}
+
+fn read_one_line(text: &str) -> Result<Loaded, Vec<Diagnostic>> {
+    assert!(!text.contains('\n') && text.len() < 4 << 20, "{}", text.len());
+    config::load_text(Path::new("mcp.json"), text, &environment("invalid"))
+}
+
+#[test]
+fn a_file_with_more_than_anybody_writes_is_refused_before_it_costs_anything() {
+    let problems = read_one_line(&crowd(|n| format!("\"{n}\":{{}}"), 300_000)).expect_err("huge");
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].rule, "config/too-large");
+}
+
+#[test]
+fn a_crowd_of_entries_on_one_line_is_read_in_one_go() {
+    // The last of a chain is broken: every other one is left out because of the next.
+    let chain = |n| format!("\"s{n}\":{{\"command\":\"x\",\"dependsOn\":[\"s{}\"]}}", n + 1);
+    let loaded = read_one_line(&crowd(chain, 12_000)).expect("usable");
+    assert_eq!(loaded.left_out.len(), 12_000);
+    let circle =
+        |n| format!("\"s{n}\":{{\"command\":\"x\",\"dependsOn\":[\"s{}\"]}}", (n + 1) % 12_000);
+    let loaded = read_one_line(&crowd(circle, 12_000)).expect("usable");
+    assert!(loaded.diagnostics.iter().any(|d| d.rule == "config/cycle"));
+    let same = |n| format!("\"s{}\":{{\"command\":\"x\",\"env\":{{\"A\":\"{n}\"}}}}", n % 7);
+    let problems = read_one_line(&crowd(same, 10_000)).expect_err("defined twice");
+    assert_eq!(problems.iter().filter(|d| d.is_error()).count(), 9_993);
+    let env: Vec<String> = (0..40_000).map(|n| format!("\"A{}\":\"x\"", n % 20_000)).collect();
+    let env = env.join(",");
+    let one = format!("{{\"servers\":{{\"a\":{{\"command\":\"x\",\"env\":{{{env}}}}}}}}}");
+    let loaded = read_one_line(&one).expect("usable");
+    assert_eq!(loaded.diagnostics.len(), 20_000);
+}
+
+#[test]
+fn names_of_any_length_are_compared_without_a_table_of_their_product() {
+    let long = "x".repeat(1 << 20);
+    let text = format!(
+        "{{\"servers\":{{\"y{long}\":{{\"command\":\"x\",\"{long}\":1,\"dependsOn\":[\"{long}\"]}}}}}}"
+    );
+    let loaded = read_one_line(&text).expect("usable");
+    assert!(loaded.diagnostics.iter().any(|d| d.rule == "config/dependency"));
+}
+
+#[test]
+fn a_place_in_a_long_line_is_counted_in_characters() {
+    let pad = "ü".repeat(5_000);
+    let text = format!("{{\"servers\":{{\"a\":{{\"command\":\"{pad}\",\"cmmand\":1}}}}}}");
+    let loaded = read_one_line(&text).expect("usable");
+    let odd = loaded.diagnostics.iter().find(|d| d.rule == "config/unknown-key").expect("told");
+    let before = text.split("\"cmmand").next().expect("before").chars().count();
+    assert_eq!(odd.at.column as usize, before + 1);
+    assert!(odd.snippet.chars().count() < 200);
+}

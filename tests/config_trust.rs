@@ -166,6 +166,23 @@ fn a_damaged_or_foreign_store_approves_nothing_and_can_be_written_anew() {
 }
 
 #[test]
+fn approvals_of_two_windows_at_the_same_moment_are_both_kept() {
+    let desk = Desk::new();
+    let names: Vec<ServerName> = (0..12).map(|n| format!("s{n}").as_str().into()).collect();
+    let entries: Vec<String> =
+        names.iter().map(|name| format!("\"{name}\":{{\"command\":\"x\"}}")).collect();
+    let text = format!("{{\"servers\":{{{}}}}}", entries.join(","));
+    let loaded = load_text(Path::new("mcp.json"), &text, &desk.env).expect("loads");
+    std::thread::scope(|scope| {
+        for name in &names {
+            let (store, loaded) = (desk.store.clone(), &loaded);
+            scope.spawn(move || store.approve(loaded, std::slice::from_ref(name)));
+        }
+    });
+    assert_eq!(desk.store.unapproved(&loaded), []);
+}
+
+#[test]
 fn an_approval_can_be_taken_back_at_once() {
     let desk = Desk::new();
     desk.approve(ENTRY);

@@ -11,6 +11,8 @@ mod approvals;
 mod eras;
 #[path = "wire/large.rs"]
 mod large;
+#[path = "wire/hostile.rs"]
+mod hostile;
 #[path = "wire/load.rs"]
 mod load;
 #[path = "wire/peer.rs"]

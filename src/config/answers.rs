@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::config::atomic::{Readers, replace};
+use crate::config::put;
+use crate::config::turn::alone;
 
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.answers.json";
@@ -144,13 +146,39 @@ impl Answers {
 
     /// Adds an answer, in place of one with the same name for the same server and kind.
     pub fn set(&mut self, answer: ScriptedAnswer) {
-        let same = |old: &&mut ScriptedAnswer| {
-            (&old.name, &old.server, old.kind) == (&answer.name, &answer.server, answer.kind)
-        };
-        match self.answers.iter_mut().find(same) {
+        match self.place(&answer).and_then(|at| self.answers.get_mut(at)) {
             Some(old) => *old = answer,
             None => self.answers.push(answer),
         }
+    }
+
+    fn place(&self, answer: &ScriptedAnswer) -> Option<usize> {
+        let of = |a: &ScriptedAnswer| (a.name.clone(), a.server.clone(), a.kind);
+        self.answers.iter().position(|old| of(old) == of(answer))
+    }
+
+    /// Puts one answer into a file, made if need be: alone, so that another window that does the
+    /// same at the moment loses nothing, and with everything else in it as it was written. Gives
+    /// what the file holds then.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it; it is then as it was.
+    pub fn put(path: &Path, answer: ScriptedAnswer) -> Result<Self, String> {
+        let fail = |error: io::Error| format!("{}: {error}", path.display());
+        alone(path, || {
+            let mut all = Self::load(path)?;
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let value = serde_json::to_value(&answer).map_err(|e| fail(e.into()))?;
+            let place = all.place(&answer);
+            all.set(answer);
+            let put = || put::element(&text, "answers", place, &value);
+            match (!text.trim().is_empty()).then(put).flatten() {
+                Some(text) => replace(path, text.as_bytes(), Readers::Owner),
+                None => all.save(path),
+            }
+            .map_err(fail)?;
+            Ok(all)
+        })
     }
 
     /// Writes the file whole or not at all.
@@ -184,7 +212,16 @@ mod tests {
         answers.set(named("no"));
         answers.set(named("yes"));
         answers.save(&file).expect("writable");
-        let again = Answers::load(&file).expect("readable");
+        let text = std::fs::read_to_string(&file).expect("there");
+        std::fs::write(&file, format!("// ours\n{text}")).expect("writable");
+        let other = ScriptedAnswer { kind: Some(AskedKind::Roots), ..named("roots") };
+        let kept = Answers::put(&file, other).expect("writable");
+        assert_eq!(kept, Answers::load(&file).expect("readable"));
+        assert_eq!(Answers::put(&file, named("maybe")).expect("writable").answers.len(), 2);
+        assert_eq!(Answers::put(&file, named("yes")).expect("writable").answers.len(), 2);
+        assert!(std::fs::read_to_string(&file).expect("there").starts_with("// ours\n"));
+        let mut again = Answers::load(&file).expect("readable");
+        again.answers.pop();
         assert_eq!(again.answers, [named("yes")]);
         assert!(again.answers[0].suits("a", AskedKind::Sampling));
         assert!(!again.answers[0].suits("b", AskedKind::Sampling));

@@ -26,6 +26,7 @@ pub fn replace(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> 
     let (temporary, mut file) = beside(&target, readers)?;
     let written = (|| {
         if let Ok(meta) = fs::metadata(&target) {
+            same_owner(&file, &meta);
             file.set_permissions(meta.permissions())?;
         }
         file.write_all(content)?;
@@ -42,8 +43,21 @@ pub fn replace(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> 
     written
 }
 
+/// Gives a file to whom the old one belongs: what an administrator edits stays the user's. Before
+/// the permissions are set, which this takes some of away; as far as it is allowed.
+#[cfg(unix)]
+fn same_owner(file: &File, old: &fs::Metadata) {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    if file.metadata().is_ok_and(|new| (new.uid(), new.gid()) != (old.uid(), old.gid())) {
+        let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+    }
+}
+
+#[cfg(not(unix))]
+fn same_owner(_: &File, _: &fs::Metadata) {}
+
 /// Where a chain of links ends, whether or not there is a file.
-fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     let mut at = path.to_path_buf();
     for _ in 0..40 {
         let Ok(target) = fs::read_link(&at) else { return at };

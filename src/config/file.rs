@@ -1,5 +1,6 @@
 //! One file: parse, check, find its servers and inputs, read each entry.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -209,7 +210,9 @@ fn entries<'n>(
 
 /// Equal names (C4), empty ones, and ones that fool the eye.
 fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
-    for (i, entry) in found.iter().enumerate() {
+    let mut firsts: HashMap<&ServerName, &Found<'_>> = HashMap::with_capacity(found.len());
+    let mut ids: HashMap<&str, &Found<'_>> = HashMap::new();
+    for entry in found {
         let name = entry.name.as_str();
         problems.server = Some(entry.name.clone());
         if name.is_empty() {
@@ -219,14 +222,16 @@ fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
             let message = "the name of a server holds a control or invisible character";
             problems.error("config/server-name", &entry.key_range, &entry.pointer, message);
         }
-        if let Some(first) = found.iter().take(i).find(|o| o.name == entry.name) {
+        if let Some(first) = firsts.get(&entry.name) {
             let line = problems.source.position(first.key_range.start).line;
             let message = format!("the server `{name}` is defined twice");
             problems
                 .error("config/duplicate-server", &entry.key_range, &entry.pointer, message)
                 .help(format!("rename or remove one; the first is in line {line}"));
+        } else {
+            firsts.insert(&entry.name, entry);
         }
-        duplicate_id(found, i, problems);
+        duplicate_id(entry, &mut ids, problems);
     }
     let all: Vec<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
     for (first, second) in names::look_alikes(&all) {
@@ -241,15 +246,17 @@ fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
 }
 
 /// An `id` within an object of servers: the key is the name, equal ids are refused all the same.
-fn duplicate_id(found: &[Found<'_>], i: usize, problems: &mut Problems<'_>) {
-    let id_of = |entry: &Found<'_>| entry.node.get("id").and_then(Node::text).map(str::to_owned);
-    let entry = &found[i];
-    let Some(id) = id_of(entry) else { return };
+/// `ids` holds the first server of each id so far.
+fn duplicate_id<'f, 'n>(
+    entry: &'f Found<'n>,
+    ids: &mut HashMap<&'n str, &'f Found<'n>>,
+    problems: &mut Problems<'_>,
+) {
     let Some(node) = entry.node.get("id") else { return };
+    let Some(id) = node.text() else { return };
     let pointer = child(&entry.pointer, "id");
-    if let Some(first) =
-        found.iter().take(i).find(|o| id_of(o).as_ref() == Some(&id) && o.name != entry.name)
-    {
+    let first = *ids.entry(id).or_insert(entry);
+    if first.name != entry.name {
         let message = format!("the id `{id}` is also that of `{}`", first.name);
         problems.error("config/duplicate-server", &node.range, &pointer, message);
     } else if id.trim() != entry.name.as_str() {

@@ -1,8 +1,8 @@
 //! Dependencies between servers (requirement L2): unknown and disabled ones, and cycles. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::config::ServerName;
@@ -19,7 +19,8 @@ pub fn cycles(dependencies: &[(ServerName, Vec<ServerName>)]) -> Vec<Vec<ServerN
             graph.update_edge(nodes[i], nodes[*need], ());
         }
     }
-    let mut out: Vec<Vec<usize>> = tarjan_scc(&graph)
+    // Not Tarjan's: that one recurses once for each server of a chain.
+    let mut out: Vec<Vec<usize>> = kosaraju_scc(&graph)
         .into_iter()
         .filter(|part| part.len() > 1 || part.first().is_some_and(|n| graph.contains_edge(*n, *n)))
         .map(|part| walk(&graph, &part))
@@ -32,10 +33,11 @@ pub fn cycles(dependencies: &[(ServerName, Vec<ServerName>)]) -> Vec<Vec<ServerN
 /// A shortest way from the first server of a strongly connected part back to itself.
 fn walk(graph: &DiGraph<usize, ()>, part: &[NodeIndex]) -> Vec<usize> {
     let Some(start) = part.iter().copied().min() else { return Vec::new() };
+    let inside: HashSet<NodeIndex> = part.iter().copied().collect();
     let mut came_from: BTreeMap<NodeIndex, NodeIndex> = BTreeMap::new();
     let mut queue = std::collections::VecDeque::from([start]);
     while let Some(at) = queue.pop_front() {
-        let mut next: Vec<NodeIndex> = graph.neighbors(at).filter(|n| part.contains(n)).collect();
+        let mut next: Vec<NodeIndex> = graph.neighbors(at).filter(|n| inside.contains(n)).collect();
         next.sort();
         for n in next {
             if n == start {

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::drafts::Draft;
 use crate::config::atomic::{Readers, replace};
+use crate::config::turn::alone;
 
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,16 +84,26 @@ impl History {
     /// Reads the file; what cannot be read is left out, a missing file is an empty history.
     pub fn load(path: &Path) -> Self {
         let mut history = Self { drafts: super::drafts::load(path), ..Self::default() };
-        let Ok(text) = std::fs::read_to_string(path) else { return history };
-        for line in text.lines() {
-            if let Ok(record) = serde_json::from_str(line) {
-                history.apply(&record);
-            }
-        }
+        history.read(path);
         if std::fs::metadata(path).is_ok_and(|m| m.len() > Self::COMPACT_AT) {
-            let _ = history.rewrite(path);
+            // Read again, alone: another window may have added to it meanwhile.
+            let _ = alone(path, || {
+                let mut all = Self::default();
+                all.read(path);
+                all.rewrite(path)
+            });
         }
         history
+    }
+
+    /// Folds the records of a file in. A line that is none says nothing about the others.
+    fn read(&mut self, path: &Path) {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            if let Ok(record) = serde_json::from_str(line) {
+                self.apply(&record);
+            }
+        }
     }
 
     /// Folds one record in.
@@ -153,6 +164,10 @@ impl History {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
+        alone(path, || Self::append_line(path, line))
+    }
+
+    fn append_line(path: &Path, mut line: String) -> io::Result<()> {
         let mut options = std::fs::OpenOptions::new();
         options.read(true).append(true).create(true);
         #[cfg(unix)]
@@ -170,28 +185,40 @@ impl History {
         written
     }
 
+    /// Writes what is kept: of many targets the newest calls, up to half of [`Self::COMPACT_AT`].
     fn rewrite(&self, path: &Path) -> io::Result<()> {
-        let mut text = String::new();
-        let mut push = |record: &HistoryRecord| {
-            if let Ok(line) = serde_json::to_string(record) {
-                text.push_str(&line);
-                text.push('\n');
-            }
+        let calls = self.entries.iter();
+        let calls = calls.flat_map(|(target, all)| all.iter().rev().map(move |e| (target, e)));
+        let mut lines: Vec<(u64, String)> =
+            calls.map(|(target, entry)| (entry.at, entry.lines(target))).collect();
+        lines.sort_by_key(|(at, _)| *at);
+        let mut room = Self::COMPACT_AT as usize / 2;
+        let fits = |(_, text): &&(u64, String)| {
+            let left = room.checked_sub(text.len());
+            room = left.unwrap_or_default();
+            left.is_some()
         };
-        for (target, entries) in &self.entries {
-            for entry in entries.iter().rev() {
-                push(&HistoryRecord::Began {
-                    id: entry.id,
-                    at: entry.at,
-                    target: target.clone(),
-                    arguments: entry.arguments.clone(),
-                });
-                if let Some((outcome, millis)) = entry.outcome.clone() {
-                    push(&HistoryRecord::Ended { id: entry.id, outcome, millis });
-                }
-            }
-        }
+        let kept = lines.iter().rev().take_while(fits).count();
+        let text: String = lines.drain(lines.len() - kept..).map(|(_, text)| text).collect();
         replace(path, text.as_bytes(), Readers::Owner)
+    }
+}
+
+impl HistoryEntry {
+    /// Its records as they stand in the file.
+    fn lines(&self, target: &str) -> String {
+        let began = HistoryRecord::Began {
+            id: self.id,
+            at: self.at,
+            target: target.to_owned(),
+            arguments: self.arguments.clone(),
+        };
+        let ended = self.outcome.clone();
+        let ended =
+            ended.map(|(outcome, millis)| HistoryRecord::Ended { id: self.id, outcome, millis });
+        let records = std::iter::once(began).chain(ended);
+        let lines = records.filter_map(|record| serde_json::to_string(&record).ok());
+        lines.map(|line| line + "\n").collect()
     }
 }
 
@@ -242,6 +269,30 @@ mod tests {
     }
 
     #[test]
+    fn many_targets_are_bounded_together_and_the_newest_calls_stay() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("h.jsonl");
+        let long = "x".repeat(10_000);
+        let mut text = String::new();
+        for id in 1..=600_u64 {
+            let began = HistoryRecord::Began {
+                id,
+                at: id,
+                target: format!("a.t{id}"),
+                arguments: json!(long),
+            };
+            text.push_str(&serde_json::to_string(&began).expect("JSON"));
+            text.push('\n');
+        }
+        std::fs::write(&path, text).expect("writable");
+        assert_eq!(History::load(&path).of("a.t1").len(), 1);
+        let again = History::load(&path);
+        let kept = std::fs::metadata(&path).expect("there").len();
+        assert!((1 << 20..=History::COMPACT_AT / 2).contains(&kept), "{kept} bytes");
+        assert_eq!((again.of("a.t600").len(), again.of("a.t1").len()), (1, 0));
+    }
+
+    #[test]
     fn history_is_bounded_and_survives_being_written_anew() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("h.jsonl");
@@ -252,6 +303,10 @@ mod tests {
         assert_eq!(history.of("a.t").len(), History::PER_TARGET);
         history.rewrite(&path).expect("writable");
         assert_eq!(History::load(&path), history);
+        let mut bytes = std::fs::read(&path).expect("there");
+        bytes.extend_from_slice(b"\xff\xfe broken\n");
+        std::fs::write(&path, bytes).expect("writable");
+        assert_eq!(History::load(&path), history, "bytes that are no text spoil their line alone");
         let huge = began(99, json!("x".repeat(History::LONGEST)));
         History::append(&path, &huge).expect("writable");
         assert_eq!(History::load(&path).of("a.t")[0].arguments, Value::Null);

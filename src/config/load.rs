@@ -5,6 +5,7 @@
 //! it; whether the rest is used is the caller's decision: [`Loaded::config`] holds the rest,
 //! [`Loaded::complete`] refuses it.
 
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -121,15 +122,16 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
     let mut servers: IndexMap<ServerName, ParsedServer> = IndexMap::new();
     let mut inputs: IndexMap<String, InputConfig> = IndexMap::new();
     for content in contents {
+        let mut replaced: HashSet<String> = HashSet::new();
         for server in content.servers {
             if let Some(earlier) = servers.get(&server.name) {
                 out.diagnostics.push(overridden(earlier, &server));
-                let prefix = crate::config::problems::child("/servers", server.name.as_str());
-                let inside = format!("{prefix}/");
-                out.origins
-                    .retain(|pointer, _| *pointer != prefix && !pointer.starts_with(&inside));
+                replaced.insert(crate::config::problems::child("/servers", server.name.as_str()));
             }
             servers.insert(server.name.clone(), server);
+        }
+        if !replaced.is_empty() {
+            out.origins.retain(|pointer, _| !replaced.contains(entry_of(pointer)));
         }
         inputs.extend(content.inputs.into_iter().map(|input| (input.id.clone(), input)));
         out.config.reload = content.reload.unwrap_or(out.config.reload);
@@ -156,6 +158,12 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
     out.diagnostics = sorted(out.diagnostics, files);
     out.config.warnings = out.diagnostics.iter().filter(|d| !d.is_error()).cloned().collect();
     Ok(out)
+}
+
+/// The part of a pointer that names the entry: `/servers/NAME`.
+fn entry_of(pointer: &str) -> &str {
+    let end = pointer.match_indices('/').nth(2).map_or(pointer.len(), |(at, _)| at);
+    pointer.get(..end).unwrap_or(pointer)
 }
 
 /// In the order of the files, then of their lines.
@@ -197,10 +205,10 @@ fn needs(
 fn sound_servers(
     servers: &IndexMap<ServerName, ParsedServer>,
     out: &mut Vec<Diagnostic>,
-) -> Vec<ServerName> {
-    let mut sound: Vec<ServerName> =
+) -> HashSet<ServerName> {
+    let mut sound: HashSet<ServerName> =
         servers.values().filter(|s| s.config.is_some()).map(|s| s.name.clone()).collect();
-    let mut broken: Vec<ServerName> = Vec::new();
+    let mut broken: HashSet<ServerName> = HashSet::new();
     for server in servers.values() {
         for (needed, place) in &server.dependencies {
             let message = match servers.get(needed) {
@@ -218,7 +226,7 @@ fn sound_servers(
                     .map(|meant| format!("did you mean `{meant}`?"));
             }
             out.push(problem);
-            broken.push(server.name.clone());
+            broken.insert(server.name.clone());
         }
     }
     broken.extend(report_cycles(servers, out));
@@ -255,17 +263,24 @@ fn report_cycles(
 /// Takes out what depends on something that is left out, as far as it reaches.
 fn leave_out_dependents(
     servers: &IndexMap<ServerName, ParsedServer>,
-    sound: &mut Vec<ServerName>,
+    sound: &mut HashSet<ServerName>,
     out: &mut Vec<Diagnostic>,
 ) {
-    loop {
-        let lost = servers.values().filter(|s| sound.contains(&s.name)).find_map(|s| {
-            let (needed, place) = s.dependencies.iter().find(|(n, _)| !sound.contains(n))?;
-            Some((s, needed, place))
-        });
-        let Some((server, needed, place)) = lost else { return };
-        let message = format!("`{}` is left out: it depends on `{needed}`", server.name);
-        out.push(place.problem("config/left-out", Severity::Note, message));
-        sound.retain(|name| *name != server.name);
+    let mut dependents: HashMap<&ServerName, Vec<&ParsedServer>> = HashMap::new();
+    for server in servers.values() {
+        for (needed, _) in &server.dependencies {
+            dependents.entry(needed).or_default().push(server);
+        }
+    }
+    let gone = servers.keys().filter(|name| !sound.contains(*name));
+    let mut lost: VecDeque<&ServerName> = gone.collect();
+    while let Some(needed) = lost.pop_front() {
+        for server in dependents.remove(needed).into_iter().flatten() {
+            let place = server.dependencies.iter().find(|(name, _)| name == needed);
+            let Some((_, place)) = place.filter(|_| sound.remove(&server.name)) else { continue };
+            let message = format!("`{}` is left out: it depends on `{needed}`", server.name);
+            out.push(place.problem("config/left-out", Severity::Note, message));
+            lost.push_back(&server.name);
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 
+mod spots;
 mod words;
 
 pub use words::{masked_address, masked_arguments};
@@ -17,7 +18,7 @@ pub(crate) use words::{secret_arguments, secret_of_address};
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];
 
 /// Words that make a key, an option or a query parameter a secret.
-const SECRET_WORDS: [&str; 10] = [
+const SECRET_WORDS: [&str; 12] = [
     "token",
     "secret",
     "password",
@@ -28,6 +29,8 @@ const SECRET_WORDS: [&str; 10] = [
     "authorization",
     "credential",
     "private_key",
+    "passphrase",
+    "cookie",
 ];
 
 /// Whether a key, an option or a parameter is called like something secret.
@@ -226,36 +229,12 @@ fn hide_but_references(text: &str, range: Range<usize>, hidden: &mut Vec<Range<u
     hidden.push(range.start + from..range.end);
 }
 
-/// Hides the secret parts of a string that is otherwise shown: `--token=X`, `TOKEN=X`, the user
-/// part of a URL, query parameters called like a secret, and what a bearer scheme carries.
+/// Hides the secret parts of a string that is otherwise shown.
 fn hide_parts(text: &str, range: Range<usize>, hidden: &mut Vec<Range<usize>>) {
     let whole = inner(text, range);
     let Some(value) = text.get(whole.clone()) else { return };
-    let base = whole.start;
-    let mut at = 0;
-    if let Some(scheme) = value.find("://") {
-        let authority = scheme + 3;
-        let end = value.get(authority..).map_or(value.len(), |rest| {
-            rest.find(['/', '?', '#']).map_or(value.len(), |i| authority + i)
-        });
-        if let Some(user) = value.get(authority..end).and_then(|a| a.rfind('@')) {
-            hidden.push(base + authority..base + authority + user);
-        }
-        at = end;
-    }
-    for part in value.get(at..).unwrap_or_default().split(['?', '&', ';', ' ']) {
-        let part_start = part.as_ptr() as usize - value.as_ptr() as usize;
-        if let Some(eq) = part.find('=')
-            && part.get(..eq).is_some_and(is_secret_name)
-        {
-            hidden.push(base + part_start + eq + 1..base + part_start + part.len());
-        }
-    }
-    for scheme in ["Bearer ", "bearer ", "Basic "] {
-        if let Some(i) = value.find(scheme) {
-            hidden.push(base + i + scheme.len()..whole.end);
-        }
-    }
+    let spots = spots::secret_spots(value).into_iter();
+    hidden.extend(spots.map(|spot| whole.start + spot.start..whole.start + spot.end));
 }
 
 /// Hides the quoted texts that follow a colon or an equals sign.

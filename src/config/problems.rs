@@ -5,6 +5,9 @@ use std::ops::Range;
 use crate::config::source::Source;
 use crate::config::{Diagnostic, ServerName, Severity};
 
+/// Problems that are shown with their line; later ones are told by their place alone.
+const EXCERPTS: usize = 1_000;
+
 /// Problems found so far.
 pub(crate) struct Problems<'a> {
     pub(crate) source: &'a Source,
@@ -58,7 +61,13 @@ impl<'a> Problems<'a> {
         pointer: &str,
         message: impl Into<String>,
     ) -> &mut Diagnostic {
-        let mut problem = self.source.diagnostic(rule, severity, range.clone(), message);
+        // Of a file that is wrong everywhere a person reads the first ones.
+        let mut problem = if self.list.len() < EXCERPTS {
+            self.source.diagnostic(rule, severity, range.clone(), message)
+        } else {
+            let at = self.source.position(range.start);
+            Diagnostic { at, ..Diagnostic::new(rule, severity, message) }
+        };
         pointer.clone_into(&mut problem.pointer);
         problem.server.clone_from(&self.server);
         self.list.push(problem);
@@ -80,7 +89,8 @@ pub(crate) fn child(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The known word closest to `asked`, when it is close enough to be meant.
+/// The known word closest to `asked`, when it is close enough to be meant. The time goes with the
+/// product of the lengths, so nothing is looked for that nobody types.
 pub(crate) fn closest<'a>(
     asked: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -88,10 +98,17 @@ pub(crate) fn closest<'a>(
     let plain = |s: &str| -> String {
         s.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
     };
+    const LONGEST: usize = 64;
+    const MOST: usize = 1_000;
+    if asked.len() > LONGEST {
+        return None;
+    }
     let wanted = plain(asked);
     let most = (wanted.chars().count() / 3).max(1);
     known
         .into_iter()
+        .filter(|word| word.len() <= LONGEST)
+        .take(MOST)
         .map(|word| (strsim::damerau_levenshtein(&wanted, &plain(word)), word))
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance)

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::config::atomic::{Readers, replace};
+use crate::config::put;
+use crate::config::turn::alone;
 
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.calls.json";
@@ -204,6 +206,26 @@ impl SavedCalls {
         self.calls.insert(name.into(), call);
     }
 
+    /// Puts one call into the file, made if need be: alone, so that another window that does the
+    /// same at the moment loses nothing, and with everything else in it as it was written.
+    ///
+    /// # Errors
+    /// [`SavedError::Io`] or [`SavedError::Syntax`]; the file is then as it was.
+    pub fn put(path: &Path, name: &str, call: SavedCall) -> Result<(), SavedError> {
+        let fail = |source| SavedError::Io { path: path.to_owned(), source };
+        alone(path, || {
+            let mut all = Self::load(path)?;
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let value = serde_json::to_value(&call).map_err(|e| fail(e.into()))?;
+            let kept = (!text.trim().is_empty()).then(|| put::member(&text, "calls", name, &value));
+            if let Some(text) = kept.flatten() {
+                return replace(path, text.as_bytes(), Readers::Owner).map_err(fail);
+            }
+            all.set(name, call);
+            all.save(path)
+        })
+    }
+
     /// Writes the file whole or not at all: a new file takes the place of the old one.
     ///
     /// # Errors
@@ -253,6 +275,30 @@ mod tests {
             1,
             "no temporary file is left"
         );
+    }
+
+    #[test]
+    fn a_call_that_is_put_into_a_file_leaves_the_rest_of_it_alone() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join(FILE_NAME);
+        let text = "{ // ours\n  \"version\": 1,\n  \"calls\": {\n    // why\n    \"a\": { \"prompt\": \"x.y\" }\n  }\n}\n";
+        std::fs::write(&path, text).expect("writable");
+        let call = |n: u32| SavedCall::tool("a.t", &json!({"n": n}));
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let path = &path;
+                scope.spawn(move || SavedCalls::put(path, &format!("n{n}"), call(n)));
+            }
+        });
+        let all = SavedCalls::load(&path).expect("readable");
+        assert_eq!(all.calls.len(), 9);
+        assert_eq!(all.get("n7").expect("there"), &call(7));
+        let text = std::fs::read_to_string(&path).expect("readable");
+        assert!(text.contains("{ // ours\n") && text.contains("    // why\n"), "{text}");
+        SavedCalls::put(&dir.path().join("new/mcp.calls.json"), "a", call(1)).expect("made");
+        std::fs::write(&path, "{\"calls\": [").expect("writable");
+        assert!(SavedCalls::put(&path, "a", call(1)).is_err());
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "{\"calls\": [");
     }
 
     #[cfg(unix)]

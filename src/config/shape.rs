@@ -1,6 +1,7 @@
 //! The shape of a configuration as data: one table drives the structural check, the suggestions
 //! and the JSON Schema, so that the three cannot disagree.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::config::problems::{Problems, child, closest};
@@ -250,12 +251,15 @@ fn unknown_key(object: &ObjectShape, member: &Member, pointer: &str, out: &mut P
 
 /// Equal keys in one object: legal JSON, and never meant.
 fn repeated(members: &[Member], pointer: &str, out: &mut Problems<'_>) {
-    for (i, m) in members.iter().enumerate() {
-        if let Some(first) = members.iter().take(i).find(|o| o.key == m.key) {
+    let mut firsts: HashMap<&str, &Member> = HashMap::with_capacity(members.len());
+    for m in members {
+        if let Some(first) = firsts.get(m.key.as_str()) {
             let line = out.source.position(first.key_range.start).line;
             let message = format!("`{}` is given twice; the last one counts", m.key);
             out.warn("config/duplicate-key", &m.key_range, &child(pointer, &m.key), message)
                 .help(format!("remove one of them; the first is in line {line}"));
+        } else {
+            firsts.insert(&m.key, m);
         }
     }
 }

@@ -28,8 +28,16 @@ pub struct Source {
     file: PathBuf,
     text: String,
     lines: Vec<usize>,
+    /// Characters before every [`BLOCK`]th byte: a file may be one long line.
+    counted: Vec<usize>,
     hidden: Vec<Range<usize>>,
 }
+
+/// Bytes between two places where the characters before them are known.
+const BLOCK: usize = 1 << 10;
+
+/// Bytes of a line that are looked at on each side of what is shown of it.
+const ASIDE: usize = 4 << 10;
 
 impl Source {
     /// Reads a file: regular, at most [`MAX_FILE_BYTES`], UTF-8 with or without a byte order mark.
@@ -61,8 +69,12 @@ impl Source {
         let lines = std::iter::once(0)
             .chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1))
             .collect();
+        let mut counted = vec![0];
+        for block in text.as_bytes().chunks(BLOCK) {
+            counted.push(counted.last().copied().unwrap_or(0) + characters(block));
+        }
         let hidden = mask::hidden_ranges(&text);
-        Self { file: file.into(), text, lines, hidden }
+        Self { file: file.into(), text, lines, counted, hidden }
     }
 
     /// The name of the file as the user gave it.
@@ -80,7 +92,7 @@ impl Source {
         let offset = self.floor(offset);
         let line = self.lines.partition_point(|start| *start <= offset).saturating_sub(1);
         let start = self.lines.get(line).copied().unwrap_or(0);
-        let column = self.text.get(start..offset).map_or(0, |s| s.chars().count());
+        let column = self.characters_before(offset) - self.characters_before(start);
         Position { file: self.file.clone(), line: line as u32 + 1, column: column as u32 + 1 }
     }
 
@@ -91,9 +103,9 @@ impl Source {
         let from = self.lines.get(line).copied().unwrap_or(0);
         let to = self.lines.get(line + 1).map_or(self.text.len(), |next| next - 1);
         let end = self.floor(range.end).clamp(start, to.max(start));
-        let before = self.shown(from..start);
+        let before = self.shown(self.floor(from.max(start.saturating_sub(ASIDE)))..start);
         let meant = self.shown(start..end);
-        let after = self.shown(end..to.max(end));
+        let after = self.shown(end..self.floor(to.min(end + ASIDE)).max(end));
         window(before.trim_start(), &meant, after.trim_end())
     }
 
@@ -110,6 +122,12 @@ impl Source {
         Diagnostic { at, snippet, mark, ..Diagnostic::new(rule, severity, message) }
     }
 
+    fn characters_before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK;
+        let known = self.counted.get(block).copied().unwrap_or(0);
+        known + characters(self.text.as_bytes().get(block * BLOCK..offset).unwrap_or_default())
+    }
+
     fn floor(&self, offset: usize) -> usize {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
@@ -122,7 +140,9 @@ impl Source {
     fn shown(&self, range: Range<usize>) -> String {
         let mut out = String::new();
         let mut at = range.start;
-        for hidden in self.hidden.iter().filter(|h| h.start < range.end && h.end > range.start) {
+        let first = self.hidden.partition_point(|hidden| hidden.end <= range.start);
+        let inside = self.hidden.iter().skip(first).take_while(|hidden| hidden.start < range.end);
+        for hidden in inside {
             let from = hidden.start.max(range.start);
             out.push_str(self.text.get(at..from).unwrap_or_default());
             out.push_str(MASK);
@@ -131,6 +151,11 @@ impl Source {
         out.push_str(self.text.get(at..range.end).unwrap_or_default());
         SafeText::line(out.trim_end_matches(['\r', '\n'])).as_str().to_owned()
     }
+}
+
+/// Characters that begin in a part of a text.
+fn characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// Joins the three parts, cutting each to its share of the window.

@@ -18,6 +18,9 @@ use crate::config::{Diagnostic, Severity};
 /// Deepest nesting of a configuration.
 pub const MAX_DEPTH: usize = 64;
 
+/// Most words, numbers, lists and objects of a configuration, keys included.
+pub const MAX_WORDS: usize = 100_000;
+
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -98,7 +101,7 @@ impl Node {
 /// Parses a source. Gives the tree as far as one can be made of it, so that the rest of the file
 /// is checked too, and every syntax error found; with an error the tree must not be used.
 pub(crate) fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
-    if let Some(problem) = too_deep(source) {
+    if let Some(problem) = too_much(source) {
         return (None, vec![problem]);
     }
     match parse_with(source, &strict()) {
@@ -189,12 +192,27 @@ fn member(prop: jsonc_parser::ast::ObjectProp<'_>) -> Member {
     Member { key: key.into_owned(), key_range: range.start..range.end, value: convert(prop.value) }
 }
 
-/// Looks at brackets only, before anything recursive sees the text.
-fn too_deep(source: &Source) -> Option<Diagnostic> {
+/// Looks at brackets and counts, before anything recursive or costly sees the text.
+fn too_much(source: &Source) -> Option<Diagnostic> {
     use jsonc_parser::tokens::Token;
     let mut scanner = Scanner::new(source.text(), &ScannerOptions::default());
     let mut depth = 0_usize;
+    let mut words = 0_usize;
     while let Ok(Some(token)) = scanner.scan() {
+        words += usize::from(!matches!(
+            token,
+            Token::Comma
+                | Token::Colon
+                | Token::CloseBrace
+                | Token::CloseBracket
+                | Token::CommentLine(_)
+                | Token::CommentBlock(_)
+        ));
+        if words > MAX_WORDS {
+            let range = scanner.token_start()..scanner.token_end();
+            let message = format!("more than {MAX_WORDS} keys and values");
+            return Some(source.diagnostic("config/too-large", Severity::Error, range, message));
+        }
         match token {
             Token::OpenBrace | Token::OpenBracket => depth += 1,
             Token::CloseBrace | Token::CloseBracket => depth = depth.saturating_sub(1),

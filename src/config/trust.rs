@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::config::atomic::{Readers, replace};
+use crate::config::turn::alone;
 use crate::config::{Diagnostic, Environment, Loaded, ServerConfig, ServerName, Severity};
 use crate::text::path::spelled;
 
@@ -121,11 +122,28 @@ impl TrustStore {
     /// When the store cannot be written; nothing is approved then.
     pub fn approve(&self, loaded: &Loaded, servers: &[ServerName]) -> io::Result<()> {
         for (file, servers) in self.by_file(loaded, servers) {
-            let mut approvals = self.read(&file);
-            approvals.add(&servers, loaded);
-            self.write(&file, &approvals)?;
+            self.change(&file, |approvals| {
+                approvals.add(&servers, loaded);
+                true
+            })?;
         }
         Ok(())
+    }
+
+    /// Changes what is kept about a file, alone: another window may approve at the same moment.
+    /// Gives what `change` gives, whether there is anything to write.
+    fn change(&self, file: &Path, change: impl FnOnce(&mut Approvals) -> bool) -> io::Result<bool> {
+        let missing =
+            || io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
+        let path = self.path(file).ok_or_else(missing)?;
+        alone(&path, || {
+            let mut approvals = self.read(file);
+            if !change(&mut approvals) {
+                return Ok(false);
+            }
+            let text = serde_json::to_vec_pretty(&approvals).map_err(io::Error::other)?;
+            replace(&path, &text, Readers::Owner).map(|()| true)
+        })
     }
 
     /// Approves servers as they are loaded now, until the program ends: nothing is written.
@@ -157,12 +175,10 @@ impl TrustStore {
     /// When the store cannot be written.
     pub fn revoke(&self, file: &Path, server: &ServerName) -> io::Result<bool> {
         let file = self.absolute(file);
-        let mut approvals = self.read(&file);
-        if approvals.servers.remove(server).is_none() {
+        if !self.read(&file).servers.contains_key(server) {
             return Ok(false);
         }
-        self.write(&file, &approvals)?;
-        Ok(true)
+        self.change(&file, |approvals| approvals.servers.remove(server).is_some())
     }
 
     /// The servers approved for a file.
@@ -187,13 +203,6 @@ impl TrustStore {
             .and_then(|bytes| serde_json::from_slice::<Approvals>(&bytes).ok())
             .filter(|a| a.version == VERSION && a.file == spelled(file) && a.salt.len() >= 32)
             .unwrap_or_else(|| Approvals::none(file))
-    }
-
-    fn write(&self, file: &Path, approvals: &Approvals) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(approvals).map_err(io::Error::other)?;
-        let missing =
-            || io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
-        replace(&self.path(file).ok_or_else(missing)?, &text, Readers::Owner)
     }
 }
 

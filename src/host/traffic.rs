@@ -74,6 +74,6 @@ impl TrafficRecord {
 
 impl Weighed for TrafficRecord {
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.body.len()
+        size_of::<Self>() + self.body.len() + self.problem.as_ref().map_or(0, |p| p.len())
     }
 }

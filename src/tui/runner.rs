@@ -235,12 +235,7 @@ impl Runner {
             let reason = "there is no configuration file to save calls beside";
             return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
         };
-        // Read again: the file may have been edited meanwhile.
-        let saved = SavedCalls::load(file).and_then(|mut saved| {
-            saved.set(name, call);
-            saved.save(file)
-        });
-        self.tell(match saved {
+        self.tell(match SavedCalls::put(file, name, call) {
             Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
             Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
         });

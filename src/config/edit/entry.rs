@@ -68,22 +68,37 @@ pub fn masked(entry: &Value) -> Value {
     let mut out = entry.clone();
     let Some(map) = out.as_object_mut() else { return out };
     for of in SECRET_OBJECTS {
-        for (_, value) in map.get_mut(of).and_then(Value::as_object_mut).into_iter().flatten() {
-            if !value.is_null() && !value.as_str().is_some_and(is_reference) {
-                *value = json!(MASK);
+        match map.get_mut(of) {
+            Some(Value::Object(values)) => values.values_mut().for_each(hide),
+            // Of the wrong type, and a secret all the same.
+            Some(other) => hide(other),
+            None => {}
+        }
+    }
+    if let Some(Value::Array(args)) = map.get_mut("args") {
+        let shown = masked_arguments(args.iter().map(word).collect());
+        for (arg, shown) in args.iter_mut().zip(shown) {
+            if word(arg) != shown {
+                *arg = Value::String(shown);
             }
         }
     }
-    if let Some(args) = strings(map.get("args")) {
-        map.insert("args".to_owned(), json!(masked_arguments(args)));
-    }
-    for key in ["url", "httpUrl", "serverUrl"] {
+    for key in ADDRESSES {
         if let Some(url) = map.get(key).and_then(Value::as_str) {
             let url = masked_address(url);
             map.insert(key.to_owned(), json!(url));
         }
     }
     out
+}
+
+/// Keys of texts that may hold a secret: addresses, and a command with its arguments in it.
+const ADDRESSES: [&str; 4] = ["url", "httpUrl", "serverUrl", "command"];
+
+fn hide(value: &mut Value) {
+    if !value.is_null() && !value.as_str().is_some_and(is_reference) {
+        *value = json!(MASK);
+    }
 }
 
 /// Whether a value is nothing but a reference, perhaps behind the word of an authorisation scheme.
@@ -99,9 +114,9 @@ fn is_reference(value: &str) -> bool {
         })
 }
 
-fn strings(value: Option<&Value>) -> Option<Vec<String>> {
-    let list = value?.as_array()?;
-    list.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+/// An argument as it is compared: text as it is, anything else as JSON.
+fn word(arg: &Value) -> String {
+    arg.as_str().map_or_else(|| arg.to_string(), str::to_owned)
 }
 
 /// Puts what a mask stands for in its place again.
@@ -114,44 +129,53 @@ fn unmasked(edited: &Value, shown: &Value, written: &Value) -> Result<Value, Edi
         ))
     };
     for of in SECRET_OBJECTS {
-        for (key, value) in map.get_mut(of).and_then(Value::as_object_mut).into_iter().flatten() {
-            if *value == json!(MASK) {
-                let hidden = shown.get(of).and_then(|o| o.get(key)) == Some(&json!(MASK));
-                let before = written.get(of).and_then(|o| o.get(key)).filter(|_| hidden);
-                *value = before.cloned().ok_or_else(|| missing(&format!("{of}.{key}")))?;
-            }
-        }
-    }
-    if let (Some(args), Some(old_shown), Some(old)) =
-        (strings(map.get("args")), strings(shown.get("args")), strings(written.get("args")))
-    {
-        let hidden = |word: &str| word.contains(MASK);
-        let mut stand_ins: Vec<(&String, &String)> = old_shown
-            .iter()
-            .zip(&old)
-            .filter(|(shown, old)| hidden(shown) && shown != old)
-            .collect();
-        let mut whole = Vec::with_capacity(args.len());
-        for (i, word) in args.iter().enumerate() {
-            match stand_ins.iter().position(|(shown, _)| *shown == word) {
-                Some(at) => whole.push(stand_ins.remove(at).1.clone()),
-                None if hidden(word) && !old.contains(word) => {
-                    return Err(missing(&format!("args[{i}]")));
+        let hidden = |at: Option<&Value>| at == Some(&json!(MASK));
+        let (shown, written) = (shown.get(of), written.get(of));
+        match map.get_mut(of) {
+            Some(Value::Object(values)) => {
+                for (key, value) in values.iter_mut().filter(|(_, value)| hidden(Some(*value))) {
+                    let was = hidden(shown.and_then(|all| all.get(key)));
+                    let before = written.and_then(|all| all.get(key)).filter(|_| was);
+                    *value = before.cloned().ok_or_else(|| missing(&format!("{of}.{key}")))?;
                 }
-                None => whole.push(word.clone()),
             }
+            Some(value) if hidden(Some(value)) => {
+                let before = written.filter(|_| hidden(shown));
+                *value = before.cloned().ok_or_else(|| missing(of))?;
+            }
+            _ => {}
         }
-        map.insert("args".to_owned(), json!(whole));
     }
-    for key in ["url", "httpUrl", "serverUrl"] {
-        let Some(url) = map.get(key).and_then(Value::as_str) else { continue };
-        if url.contains(MASK) {
-            let same = shown.get(key).and_then(Value::as_str) == Some(url);
+    if let Some(Value::Array(args)) = map.get_mut("args") {
+        let list = |of: &Value| of.get("args").and_then(Value::as_array).cloned();
+        whole_arguments(args, &list(shown).unwrap_or_default(), &list(written).unwrap_or_default())
+            .map_err(|i| missing(&format!("args[{i}]")))?;
+    }
+    for key in ADDRESSES {
+        let Some(text) = map.get(key).and_then(Value::as_str) else { continue };
+        if text.contains(MASK) {
+            let same = shown.get(key).and_then(Value::as_str) == Some(text);
             let before = written.get(key).filter(|_| same).cloned();
             map.insert(key.to_owned(), before.ok_or_else(|| missing(key))?);
         }
     }
     Ok(out)
+}
+
+/// Puts the arguments in place that masks stand for, wherever they were moved to; the number of one
+/// that stands for nothing otherwise.
+fn whole_arguments(args: &mut [Value], shown: &[Value], written: &[Value]) -> Result<(), usize> {
+    let hidden = |arg: &Value| word(arg).contains(MASK);
+    let mut stand_ins: Vec<(&Value, &Value)> =
+        shown.iter().zip(written).filter(|(shown, old)| hidden(shown) && shown != old).collect();
+    for (i, arg) in args.iter_mut().enumerate() {
+        match stand_ins.iter().position(|(shown, _)| *shown == arg) {
+            Some(at) => *arg = stand_ins.remove(at).1.clone(),
+            None if hidden(arg) && !written.contains(arg) => return Err(i),
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// The key of the name in a form; no setting is called like this.
@@ -220,6 +244,18 @@ mod tests {
         assert_eq!(entry.shown["env"]["R"], "${K}");
         assert_eq!(entry.shown["env"]["B"], "Bearer ${T}");
         assert_eq!(entry.shown["args"][5], "${REF}");
+    }
+
+    #[test]
+    fn what_is_of_the_wrong_type_is_masked_too_and_comes_back() {
+        let text = r#"{"servers":{"a":{"command":"x --token s3cret",
+            "args":["--token","s3cret-one",5,"-H","Authorization: Bearer s3cret"],
+            "env":["TOKEN=s3cret"],"headers":"X-Key: s3cret","url":"https://s3cret@${H}/"}}}"#;
+        let entry = open(text);
+        assert!(!entry.shown.to_string().contains("s3cret"), "{}", entry.shown);
+        assert_eq!(entry.shown["args"][2], 5);
+        let same = restored(text, &entry, &entry.shown).expect("restored");
+        assert_eq!(same, written(text, &entry.name).expect("there"));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Environment;
 use crate::config::atomic::{Readers, replace};
-use crate::config::edit::{Edit, EditError, apply, write};
+use crate::config::edit::write::backup;
+use crate::config::edit::{Edit, EditError, apply};
+use crate::config::turn::alone;
 
 /// What takes an edit back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,34 +25,54 @@ pub struct Undo {
 /// # Errors
 /// [`EditError`]; the file is then as it was.
 pub fn save(path: &Path, edits: &[Edit], env: &Environment) -> Result<Undo, EditError> {
-    let before = match std::fs::read_to_string(path) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
-    let start = before.clone().unwrap_or_default();
-    let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
-    write_with_backup(path, before, after, env)
+    alone(path, || {
+        let before = read(path)?;
+        let start = before.clone().unwrap_or_default();
+        let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
+        write(path, before, after, env)
+    })
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Replaces a file by a text made elsewhere (an import), with backup and undo.
 ///
 /// # Errors
-/// [`EditError::Io`].
+/// [`EditError::ChangedSince`] when the file is not as `before` says any more, [`EditError::Io`].
 pub fn write_with_backup(
     path: &Path,
     before: Option<String>,
     after: String,
     env: &Environment,
 ) -> Result<Undo, EditError> {
-    let backup = match (&before, &env.state_dir) {
-        (Some(text), Some(state)) if *text != after => Some(write::backup(state, path, text)?),
+    alone(path, || {
+        if read(path)? != before {
+            return Err(EditError::ChangedSince(path.to_path_buf()));
+        }
+        write(path, before, after, env)
+    })
+}
+
+fn write(
+    path: &Path,
+    before: Option<String>,
+    after: String,
+    env: &Environment,
+) -> Result<Undo, EditError> {
+    let copy = match (&before, &env.state_dir) {
+        (Some(text), Some(state)) if *text != after => Some(backup(state, path, text)?),
         _ => None,
     };
     if before.as_ref() != Some(&after) {
         replace(path, after.as_bytes(), Readers::Default)?;
     }
-    Ok(Undo { path: path.to_path_buf(), before, after, backup })
+    Ok(Undo { path: path.to_path_buf(), before, after, backup: copy })
 }
 
 impl Undo {
@@ -59,13 +81,15 @@ impl Undo {
     /// # Errors
     /// [`EditError::ChangedSince`], [`EditError::Io`].
     pub fn undo(&self) -> Result<(), EditError> {
-        if std::fs::read_to_string(&self.path)? != self.after {
-            return Err(EditError::ChangedSince(self.path.clone()));
-        }
-        match &self.before {
-            Some(text) => replace(&self.path, text.as_bytes(), Readers::Default)?,
-            None => std::fs::remove_file(&self.path)?,
-        }
-        Ok(())
+        alone(&self.path, || {
+            if std::fs::read_to_string(&self.path)? != self.after {
+                return Err(EditError::ChangedSince(self.path.clone()));
+            }
+            match &self.before {
+                Some(text) => replace(&self.path, text.as_bytes(), Readers::Default)?,
+                None => std::fs::remove_file(&self.path)?,
+            }
+            Ok(())
+        })
     }
 }

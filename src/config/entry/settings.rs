@@ -1,6 +1,7 @@
 //! The settings of an entry that do not depend on its transport.
 
 use globset::Glob;
+use indexmap::IndexSet;
 
 use crate::config::entry::{Entry, Reader, number};
 use crate::config::problems::child;
@@ -25,11 +26,8 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut Ser
     out.disabled = reader.flag(entry, "disabled").unwrap_or(false);
     if let Some(key) = entry.either("dependencies", "dependsOn").map(|(key, _)| key) {
         let names = reader.texts(entry, key).unwrap_or_default();
-        for name in names.iter().map(|name| ServerName::new(name)) {
-            if !out.dependencies.contains(&name) {
-                out.dependencies.push(name);
-            }
-        }
+        let all: IndexSet<ServerName> = names.iter().map(|name| ServerName::new(name)).collect();
+        out.dependencies = all.into_iter().collect();
     }
     if reader.word(entry, "onTimeout") == Some("breaker") {
         out.on_timeout = OnTimeout::Breaker;
@@ -276,7 +274,8 @@ fn guard(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig)
     }
     let Some(tools) = inner(&of, "tools") else { return };
     for m in tools.node.members() {
-        if let Some(mode) = reader.word(&tools, &m.key).and_then(guard_mode) {
+        reader.trace(&child(&tools.effective, &m.key), &m.value, Vec::new());
+        if let Some(mode) = m.value.text().and_then(guard_mode) {
             out.guard.tools.insert(m.key.clone(), mode);
         }
     }

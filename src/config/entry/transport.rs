@@ -1,5 +1,6 @@
 //! How an entry's server is reached: its process, or its address.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -8,6 +9,7 @@ use url::Url;
 use crate::config::entry::{Entry, Reader, settings};
 use crate::config::env_file::{self, EnvProblem};
 use crate::config::hazards::{is_clear_text, is_hidden, is_hook};
+use crate::config::mask::masked_address;
 use crate::config::origin::Origin;
 use crate::config::problems::child;
 use crate::config::source::Source;
@@ -154,6 +156,7 @@ fn check_command(command: &str, node: &Node, entry: &Entry<'_>, reader: &mut Rea
     let has_args = entry.node.get("args").is_some_and(|args| !args.elements().is_empty());
     if more > 0 && !has_args && !command.contains(['/', '\\']) {
         let message = "`command` looks like a whole command line";
+        let program = masked_address(program);
         reader
             .problems
             .warn("config/command-line", &node.range, &pointer, message)
@@ -376,6 +379,7 @@ const OWN_HEADERS: [&str; 6] =
 fn headers(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMap<String, Secret>> {
     let mut headers: IndexMap<String, Secret> = IndexMap::new();
     let mut sound = true;
+    let mut known: HashSet<String> = HashSet::new();
     let pointer = child(&entry.pointer, "headers");
     let effective = child(&entry.effective, "headers");
     for m in entry.node.get("headers").map(Node::members).unwrap_or_default() {
@@ -392,7 +396,7 @@ fn headers(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMap<St
             sound = false;
             continue;
         }
-        if headers.keys().any(|known| known.eq_ignore_ascii_case(&m.key)) {
+        if !known.insert(m.key.to_ascii_lowercase()) {
             let message = format!("the header `{}` is given twice", m.key);
             reader.problems.error("config/header", &m.key_range, &at, message);
             sound = false;

@@ -275,7 +275,7 @@ fn named(document: &Document, (key, at): Child) -> Member<'_> {
 }
 
 /// Text that is valid JSON, however deep.
-fn parsed(text: &str) -> Value {
+pub(super) fn parsed(text: &str) -> Value {
     let mut parser = serde_json::Deserializer::from_str(text);
     parser.disable_recursion_limit();
     serde::Deserialize::deserialize(&mut parser).unwrap_or_default()

@@ -1,10 +1,12 @@
 //! Answers to inputs: given by the person, kept in memory or on request in the keyring, changed and
 //! forgotten. Which inputs are in the keyring is remembered by name; values are written nowhere.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::work::{Heard, Work};
 use crate::config::atomic::{Readers, replace};
+use crate::config::turn::alone;
 use crate::config::{Hold, ServerName};
 use crate::secret::Secret;
 use crate::tui::effect::Keep;
@@ -44,7 +46,7 @@ impl Work {
 
     fn forget_kept(&mut self, id: &str) {
         if self.kept.remove(id) {
-            self.remember_kept();
+            self.remember_kept(id);
             if let Some(keyring) = self.keyring.clone() {
                 let place = self.place(id);
                 tokio::spawn(async move { keyring.forget(&place).await });
@@ -64,8 +66,7 @@ impl Work {
     pub(super) fn look_up_kept(&mut self) {
         let path = self.files.environment.var("PATH").map(str::to_owned);
         self.keyring = Keyring::find(path.as_deref());
-        let text = self.kept_file().and_then(|file| std::fs::read_to_string(file).ok());
-        self.kept = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        self.kept = self.kept_file().map(|file| read_kept(&file)).unwrap_or_default();
         let Some(keyring) = self.keyring.clone() else { return };
         for id in self.kept.clone() {
             let (keyring, place, heard) = (keyring.clone(), self.place(&id), self.heard.clone());
@@ -88,12 +89,12 @@ impl Work {
             }
             Heard::Found(id, Ok(None)) => {
                 self.kept.remove(&id);
-                self.remember_kept();
+                self.remember_kept(&id);
                 self.tell().await;
             }
             Heard::Kept(id, Ok(())) => {
-                self.kept.insert(id);
-                self.remember_kept();
+                self.kept.insert(id.clone());
+                self.remember_kept(&id);
                 self.tell().await;
             }
             Heard::Found(_, Err(error)) | Heard::Kept(_, Err(error)) => self.fail(error).await,
@@ -140,12 +141,25 @@ impl Work {
         Some(state.join("inputs").join(format!("{}.json", crate::config::trust::file_key(&file))))
     }
 
-    fn remember_kept(&self) {
-        let text = serde_json::to_string(&self.kept).unwrap_or_default();
-        if let Some(file) = self.kept_file()
-            && let Err(error) = replace(&file, text.as_bytes(), Readers::Owner)
-        {
+    /// Whether this one is kept. The others in the file may be another window's.
+    fn remember_kept(&self, id: &str) {
+        let Some(file) = self.kept_file() else { return };
+        let written = alone(&file, || {
+            let mut all = read_kept(&file);
+            if self.kept.contains(id) {
+                all.insert(id.to_owned());
+            } else {
+                all.remove(id);
+            }
+            replace(&file, serde_json::to_string(&all)?.as_bytes(), Readers::Owner)
+        });
+        if let Err(error) = written {
             tracing::warn!(%error, "which inputs are in the keyring was not remembered");
         }
     }
+}
+
+fn read_kept(file: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(file).ok();
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }

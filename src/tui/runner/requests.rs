@@ -62,13 +62,7 @@ impl Runner {
             let text = format!("kept {name} until you leave: there is no configuration file");
             return self.tell(Message::Done(SafeText::line(&text)));
         };
-        // Read again: the file may have been edited meanwhile.
-        let saved = Answers::load(file).and_then(|mut kept| {
-            kept.set(answer);
-            kept.save(file).map_err(|e| format!("{}: {e}", file.display()))?;
-            Ok(kept)
-        });
-        match saved {
+        match Answers::put(file, answer) {
             Ok(kept) => {
                 self.tell(Message::KeptAnswers(kept));
                 let text = format!("kept {name} in {}", file.display());

@@ -54,6 +54,9 @@ pub enum Patience {
 }
 
 impl Operation {
+    /// Longest message of a step that is passed on, in bytes.
+    pub const MESSAGE: usize = 1 << 10;
+
     /// A caller's operation.
     pub fn of(context: &RequestContext, clock: Clock) -> Arc<Self> {
         let gate = |sink: &Arc<dyn ProgressSink>| Mutex::new(Gate::new(Arc::clone(sink)));
@@ -219,7 +222,6 @@ struct Gate {
 
 impl Gate {
     const PERIOD: Duration = Duration::from_millis(10);
-    const MESSAGE: usize = 1 << 10;
 
     fn new(sink: Arc<dyn ProgressSink>) -> Self {
         Self { sink, highest: 0.0, passed: None, kept: None, armed: false }
@@ -232,7 +234,7 @@ impl Gate {
             call,
             progress: self.highest,
             total: total.and_then(finite).filter(|total| *total > 0.0),
-            message: message.map(|text| SafeText::line(cut(text, Self::MESSAGE))),
+            message: message.map(|text| SafeText::line(cut(text, Operation::MESSAGE))),
         };
         let now = Instant::now();
         if self.passed.is_some_and(|at| now - at < Self::PERIOD) {

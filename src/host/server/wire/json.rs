@@ -27,7 +27,7 @@ impl Budget {
 pub struct Parsed {
     /// The value.
     pub value: Value,
-    /// Bytes of the input it took; the rest was not looked at.
+    /// Bytes of the input it took, with the white space behind it; the rest was not looked at.
     pub used: usize,
     /// A key that stood twice in the same object; the last one counts.
     pub repeated: Option<String>,
@@ -57,7 +57,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Parses the value at the start of `bytes`, which hold no line break.
+/// Parses the value at the start of `bytes`.
 ///
 /// # Errors
 /// The [`Flaw`] that stops the value from being built.
@@ -79,12 +79,9 @@ pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
             }));
         }
     };
-    let used = match parser.end() {
-        Ok(()) => bytes.len(),
-        // Single line: the column of the first trailing byte is its offset, counted from one.
-        Err(error) => error.column().saturating_sub(1).min(bytes.len()),
-    };
-    Ok(Parsed { value, used, repeated: state.repeated })
+    let end = parser.into_iter::<serde::de::IgnoredAny>().byte_offset().min(bytes.len());
+    let blank = bytes[end..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    Ok(Parsed { value, used: end + blank, repeated: state.repeated })
 }
 
 struct State {

@@ -126,6 +126,8 @@ struct Abandoned {
 
 struct Open {
     method: SafeText,
+    /// Of its message: what is open is kept whole.
+    bytes: usize,
     call: Option<CallId>,
     arrived: Instant,
     claim: Arc<Claim>,
@@ -295,11 +297,7 @@ impl Tap {
             raw: SafeText::line(&self.text(raw, Finding::RAW)),
             request,
             count,
-            ..Finding::new(
-                kind,
-                self.context.clock.now(),
-                self.context.redactor.redact(message).as_ref(),
-            )
+            ..Finding::new(kind, self.context.clock.now(), self.remark(message).as_str())
         };
         self.pump.push(SessionEvent::Finding(finding));
     }

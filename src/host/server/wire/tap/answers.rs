@@ -179,6 +179,9 @@ impl Tap {
         if let Some(rpc) = &mut error.rpc {
             let redacted = redactor.redact(&rpc.message).into_owned();
             rpc.message = redacted;
+            if let Some(masked) = rpc.data.as_ref().and_then(|data| redactor.redact_json(data)) {
+                rpc.data = Some(masked);
+            }
         }
         let (code, data) = match &error.rpc {
             Some(rpc) => (

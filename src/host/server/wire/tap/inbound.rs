@@ -1,5 +1,6 @@
 //! From a line to messages: parse, repair, split, and what to do when nothing helps.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use serde_json::Value;
@@ -22,6 +23,10 @@ pub(super) struct Source<'a> {
 }
 
 impl Tap {
+    /// Messages that are read from one line. The specification has one; a server that forgets its
+    /// line breaks writes a few.
+    const PER_LINE: usize = 1024;
+
     /// Takes in one line (or one event of an HTTP stream), without its line break.
     pub fn line(&self, line: &[u8], out: &mut VecDeque<Delivery>) {
         let line = trim(line);
@@ -31,7 +36,7 @@ impl Tap {
             Some(b'{' | b'[') => self.text_line(line, Vec::new(), out),
             Some(_) => match scavenge::find_message(line) {
                 Some(at) => {
-                    let before = String::from_utf8_lossy(&line[..at.min(80)]).into_owned();
+                    let before = self.text(&line[..at], 80);
                     let note = format!("text in front of the message: `{before}`");
                     self.text_line(&line[at..], vec![note], out);
                 }
@@ -53,54 +58,72 @@ impl Tap {
         self.broken(head, id, FindingKind::TooLarge, &reason, out);
     }
 
+    /// The messages of a line, one after the other: their number is the server's choice, so neither
+    /// the stack nor the time may depend on it.
     fn text_line(&self, line: &[u8], mut notes: Vec<String>, out: &mut VecDeque<Delivery>) {
         if let Some((envelope, result)) = large::answer(line, self.budget()) {
             let source = Source { raw: line, notes, large: Some(result) };
             return self.value(envelope, source, out);
         }
-        match json::parse(line, self.budget()) {
-            Ok(parsed) => self.parsed(line, parsed, notes, out),
-            Err(flaw @ (Flaw::Syntax(_) | Flaw::Incomplete)) => match repair::repair(line) {
-                Some((text, what)) => {
-                    notes.push(format!("{what} (replaced by U+FFFD)"));
-                    self.repaired(line, text.as_bytes(), notes, out);
-                }
-                None => self.flawed(line, &flaw, out),
-            },
-            Err(flaw) => self.flawed(line, &flaw, out),
+        let mut line = Cow::Borrowed(line);
+        let mut at = 0;
+        for _ in 0..Self::PER_LINE {
+            let parsed = match self.readable(&mut line, &mut at, &mut notes) {
+                Ok(parsed) => parsed,
+                Err(flaw) => return self.flawed(&line[at..], &flaw, out),
+            };
+            let rest = self.parsed(&line[at..], parsed, notes, out);
+            if rest.first() != Some(&b'{') {
+                return;
+            }
+            at = line.len() - rest.len();
+            notes = vec!["several messages on one line".to_owned()];
         }
+        let rest = &line[at..];
+        let reason = format!("more than {} messages on one line", Self::PER_LINE);
+        self.broken(rest, scavenge::find_id(rest), FindingKind::Flood, &reason, out);
     }
 
-    fn repaired(&self, raw: &[u8], text: &[u8], notes: Vec<String>, out: &mut VecDeque<Delivery>) {
-        match json::parse(text, self.budget()) {
-            Ok(parsed) => self.parsed(text, parsed, notes, out),
-            Err(flaw) => self.flawed(raw, &flaw, out),
-        }
-    }
-
-    fn parsed(
+    /// The value at `at` of a line. A line that can be repaired is replaced by what it was meant to
+    /// be from there on.
+    fn readable(
         &self,
-        line: &[u8],
+        line: &mut Cow<'_, [u8]>,
+        at: &mut usize,
+        notes: &mut Vec<String>,
+    ) -> Result<json::Parsed, Flaw> {
+        let flaw = match json::parse(&line[*at..], self.budget()) {
+            Err(flaw @ (Flaw::Syntax(_) | Flaw::Incomplete)) => flaw,
+            settled => return settled,
+        };
+        let Some((text, what)) = repair::repair(&line[*at..]) else { return Err(flaw) };
+        let parsed = json::parse(text.as_bytes(), self.budget())?;
+        notes.push(format!("{what} (replaced by U+FFFD)"));
+        (*line, *at) = (Cow::Owned(text.into_bytes()), 0);
+        Ok(parsed)
+    }
+
+    /// Takes in the message at the start of a text; gives what follows it.
+    fn parsed<'l>(
+        &self,
+        line: &'l [u8],
         parsed: json::Parsed,
         mut notes: Vec<String>,
         out: &mut VecDeque<Delivery>,
-    ) {
+    ) -> &'l [u8] {
         if let Some(key) = parsed.repeated {
             notes.push(format!("the key `{key}` stands twice in one object; the last counts"));
         }
-        let rest = trim(&line[parsed.used..]);
+        let (message, rest) = line.split_at(parsed.used);
+        let rest = trim(rest);
         if !rest.is_empty() && rest[0] != b'{' {
             notes.push("text after the message".to_owned());
         }
         match parsed.value {
-            Value::Array(items) => self.batch(&line[..parsed.used], items, &notes, out),
-            value => {
-                self.value(value, Source { raw: &line[..parsed.used], notes, large: None }, out);
-            }
+            Value::Array(items) => self.batch(message, items, &notes, out),
+            value => self.value(value, Source { raw: message, notes, large: None }, out),
         }
-        if rest.first() == Some(&b'{') {
-            self.text_line(rest, vec!["several messages on one line".to_owned()], out);
-        }
+        rest
     }
 
     /// A JSON-RPC batch: part of the protocol in 2025-03-26 alone, understood everywhere.
@@ -181,7 +204,10 @@ impl Tap {
         match json::parse(&spread.text, self.budget()) {
             Ok(parsed) => {
                 let note = "one message over several lines".to_owned();
-                self.parsed(&spread.text, parsed, vec![note], out);
+                let rest = self.parsed(&spread.text, parsed, vec![note], out);
+                if rest.first() == Some(&b'{') {
+                    self.text_line(rest, vec!["several messages on one line".to_owned()], out);
+                }
             }
             Err(flaw) => self.flawed(&spread.text, &flaw, out),
         }

@@ -17,12 +17,15 @@ use crate::config::LogLevel;
 use crate::host::capabilities::ListKind;
 use crate::host::logs::{LogRecord, LogSource};
 use crate::host::server::session::SessionEvent;
-use crate::host::server::wire::exchange::cut;
+use crate::host::server::wire::exchange::{Operation, cut};
 use crate::host::traffic::MessageKind;
 use crate::host::{CallId, Error, ErrorCode, FindingKind};
 use crate::text::SafeText;
 
 impl Tap {
+    /// Longest URI of an update, in bytes: many may wait to be told.
+    const URI: usize = 16 << 10;
+
     pub(super) fn notification(
         &self,
         method: &str,
@@ -42,6 +45,10 @@ impl Tap {
                 self.changed(&[ListKind::Resources, ListKind::ResourceTemplates]);
             }
             "notifications/resources/updated" => match params.get("uri").and_then(Value::as_str) {
+                Some(uri) if uri.len() > Self::URI => {
+                    let reason = format!("its `uri` has {} bytes", uri.len());
+                    self.unusable(method, &reason, &source);
+                }
                 Some(uri) => self.pump.push(SessionEvent::ResourceUpdated(uri.into())),
                 None => self.unusable(method, "it names no `uri`", &source),
             },
@@ -99,7 +106,9 @@ impl Tap {
             return operation.call;
         };
         let total = params.get("total").and_then(Value::as_f64);
-        operation.progressed(progress, total, params.get("message").and_then(Value::as_str));
+        let message = params.get("message").and_then(Value::as_str);
+        let message = message.map(|text| self.text(text.as_bytes(), Operation::MESSAGE));
+        operation.progressed(progress, total, message.as_deref());
         operation.call
     }
 

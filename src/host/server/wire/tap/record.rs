@@ -81,18 +81,27 @@ impl Tap {
             latency: passed.latency,
             cut: passed.bytes > TrafficRecord::BODY,
             body: body.into(),
-            problem: passed.problem,
+            problem: passed.problem.map(|problem| self.remark(&problem)),
         });
         self.context.black_box.push(Arc::clone(&record));
         self.context.traffic.push(record);
     }
 
+    /// Words of ours about a message, in which words of the server may be quoted, at any length.
+    pub(super) fn remark(&self, text: &str) -> SafeText {
+        const LONGEST: usize = 1 << 10;
+        let text = self.text(text.as_bytes(), LONGEST + 1);
+        if text.len() <= LONGEST {
+            return SafeText::line(&text);
+        }
+        SafeText::line(&format!("{}…", cut(&text, LONGEST)))
+    }
+
     /// The text of `raw`, secrets masked, cut to `max` bytes.
     pub(super) fn text<'a>(&self, raw: &'a [u8], max: usize) -> Cow<'a, str> {
-        // A secret that lies across the cut must not leave its first half behind.
-        const MARGIN: usize = 4 << 10;
         let redactor = &self.context.redactor;
-        let margin = if redactor.is_empty() { 4 } else { MARGIN };
+        // A secret that lies across the cut must not leave its first half behind.
+        let margin = redactor.longest().max(4);
         let text = lossy(raw, max + margin);
         let text = match text {
             Cow::Borrowed(text) => redactor.redact(text),

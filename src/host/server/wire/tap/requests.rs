@@ -42,6 +42,9 @@ pub struct Refusal {
 /// Requests that wait to be refused; a server that sends more without reading gets no answer.
 const UNANSWERED: usize = 1024;
 
+/// Longest id of a request, in bytes: it is kept until the request is answered, and sent back.
+const LONGEST_ID: usize = 1 << 10;
+
 enum Verdict {
     Pass,
     Refuse(FindingKind, i32, String),
@@ -59,7 +62,7 @@ impl Tap {
     ) {
         let mut problem = self.note_all(&source, || method_name(&method));
         let during = self.during(None);
-        let verdict = self.judge(&id, &method);
+        let verdict = self.judge(&id, &method, source.raw.len());
         let name = method_name(&method);
         match &verdict {
             Verdict::Pass => {}
@@ -80,7 +83,10 @@ impl Tap {
             return;
         }
         let claim = Arc::new(Claim::default());
-        let open = Open { method: name, call, arrived: Instant::now(), claim: Arc::clone(&claim) };
+        let refused = matches!(verdict, Verdict::Refuse(..));
+        let bytes = if refused { 0 } else { source.raw.len() };
+        let arrived = Instant::now();
+        let open = Open { method: name, bytes, call, arrived, claim: Arc::clone(&claim) };
         self.state().open.insert(id.clone(), open);
         let request = if method == "ping" && matches!(verdict, Verdict::Pass) {
             ServerRequest::PingRequest(PingRequest::default())
@@ -99,9 +105,15 @@ impl Tap {
         out.push_back(Delivery { message, expects: Expects::Raw });
     }
 
-    fn judge(&self, id: &RequestId, method: &str) -> Verdict {
+    fn judge(&self, id: &RequestId, method: &str, bytes: usize) -> Verdict {
         let state = self.state();
         let most = self.context.limits.approvals;
+        if let RequestId::String(text) = id
+            && text.len() > LONGEST_ID
+        {
+            let message = format!("a request with an id of {} bytes", text.len());
+            return Verdict::Drop(FindingKind::Malformed, message);
+        }
         if state.open.contains_key(id) {
             let message = format!("request id {} is used again while it is open", id_text(id));
             return Verdict::Drop(FindingKind::Malformed, message);
@@ -138,6 +150,13 @@ impl Tap {
         }
         if state.open.len() >= most {
             let message = format!("more than {most} requests at once (`limits.approvals`)");
+            return Verdict::Refuse(FindingKind::Flood, -32000, message);
+        }
+        let open: usize = state.open.values().map(|open| open.bytes).sum();
+        let whole = self.context.limits.line_bytes;
+        if open > 0 && open + bytes > whole {
+            let message =
+                format!("requests of more than {whole} bytes at once (`limits.lineBytes`)");
             return Verdict::Refuse(FindingKind::Flood, -32000, message);
         }
         Verdict::Pass

@@ -1,0 +1,148 @@
+//! Lines made to hurt the host that reads them: many messages on one line, texts of megabytes where
+//! a word belongs, secrets in places that are kept.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpdeck::host::server::session::SessionEvent;
+use mcpdeck::host::server::wire::tap::Tap;
+use serde_json::json;
+
+use crate::peer::{Rig, call, echo, rig, start};
+
+/// A tap nobody is behind, and what it keeps.
+fn tap() -> (Arc<Tap>, Rig) {
+    let rig = rig();
+    (Tap::new(rig.context.clone()), rig)
+}
+
+/// How many messages a line gives.
+fn messages(line: &[u8]) -> usize {
+    let (tap, _rig) = tap();
+    let mut out = VecDeque::new();
+    tap.line(line, &mut out);
+    out.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_of_a_million_objects_is_read_without_a_stack_and_only_once() {
+    let ping = r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#;
+    let empty = "{}".repeat(1_000_000);
+    assert_eq!(messages(format!("{empty}{ping}").as_bytes()), 0, "too many for one line");
+    assert_eq!(messages(format!("{{}}{{}}{ping}").as_bytes()), 1);
+    let two = format!("{ping}{}", ping.replace("\"a\"", "\"b\""));
+    assert_eq!(messages(two.as_bytes()), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_of_a_megabyte_is_not_kept_a_thousand_times() {
+    let (tap, rig) = tap();
+    let long = "x".repeat(1 << 20);
+    let mut out = VecDeque::new();
+    for n in 0..40 {
+        for message in [
+            json!({"jsonrpc": long, "id": n, "method": "ping"}),
+            json!({"jsonrpc": "2.0", "id": format!("{n}{long}"), "method": "ping"}),
+            json!({"jsonrpc": "2.0", "id": [n], "method": long}),
+            json!({"jsonrpc": "2.0", "error": {"code": 1, "message": long}}),
+            json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",
+                "params": {"uri": format!("file:///{n}{long}")}}),
+        ] {
+            tap.line(message.to_string().as_bytes(), &mut out);
+        }
+        let twice = format!("{{\"{long}\":1,\"{long}\":2,\"id\":{n},\"method\":\"a\"}}");
+        tap.line(twice.as_bytes(), &mut out);
+    }
+    let problems = rig.traffic();
+    let problems = problems.iter().filter_map(|record| record.problem.as_ref());
+    let kept: usize = problems.map(|problem| problem.len()).sum();
+    assert!(kept < 1 << 20, "{kept} bytes of remarks");
+    let ids: usize = out.iter().map(|delivery| format!("{:?}", delivery.message).len()).sum();
+    assert!(ids < 1 << 20, "{ids} bytes of requests that wait for their answer");
+    let pump = tokio::spawn(Arc::clone(&tap.pump).run());
+    let mut rig = rig;
+    let mut held = 0;
+    while let Ok(Some(event)) =
+        tokio::time::timeout(Duration::from_secs(5), rig.events.recv()).await
+    {
+        held += match event {
+            SessionEvent::Finding(finding) => finding.message.len(),
+            SessionEvent::ResourceUpdated(uri) => uri.len(),
+            _ => 0,
+        };
+    }
+    pump.abort();
+    assert!(held < 1 << 20, "{held} bytes of findings and names");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_in_front_of_a_message_or_across_the_cut_is_masked_where_it_is_kept() {
+    let (tap, mut rig) = tap();
+    let mut out = VecDeque::new();
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let across = format!("{}s3cr3t-value {ping}", "x".repeat(74));
+    for line in [format!("KEY=s3cr3t-value {ping}"), across] {
+        tap.line(line.as_bytes(), &mut out);
+    }
+    let twice = r#"{"s3cr3t-value":1,"s3cr3t-value":2,"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+    tap.line(twice.as_bytes(), &mut out);
+    for record in rig.traffic() {
+        let shown = format!("{record:?}");
+        assert!(!shown.contains("s3cr3t"), "{shown}");
+    }
+    tap.pump.flush();
+    while let Ok(event) = rig.events.try_recv() {
+        let shown = format!("{event:?}");
+        assert!(!shown.contains("s3cr3t"), "{shown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_in_progress_and_in_the_data_of_an_error_are_masked() {
+    let rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let mut of = call(1);
+    let pending = start(&connected, echo("a"), of.context);
+    let request = peer.expect("tools/call").await;
+    let token = request["params"]["_meta"]["progressToken"].clone();
+    peer.send(json!({"jsonrpc": "2.0", "method": "notifications/progress",
+        "params": {"progressToken": token, "progress": 1, "message": "with s3cr3t-value"}}))
+        .await;
+    let data = json!({"env": ["s3cr3t-value"], "deep": {"s3cr3t-value": 1}});
+    let error = json!({"code": -1, "message": "m", "data": data});
+    peer.send(json!({"jsonrpc": "2.0", "id": request["id"], "error": error})).await;
+    let error = pending.await.unwrap().unwrap_err();
+    let data = error.rpc.as_ref().unwrap().data.as_ref().unwrap();
+    assert!(!data.to_string().contains("s3cr3t"), "{data}");
+    let step = of.progress.recv().await.unwrap();
+    assert_eq!(step.message.as_deref(), Some("with ***"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_whose_text_has_line_breaks_in_it_is_cut_where_it_ends() {
+    let (tap, _rig) = tap();
+    let mut out = VecDeque::new();
+    let spread = "{\"jsonrpc\":\"2.0\",\n\"id\":1,\n\"method\":\"ping\"}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\nrest";
+    tap.line(spread.as_bytes(), &mut out);
+    assert_eq!(out.len(), 2, "{out:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_person_is_bounded_in_bytes_too() {
+    let rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let pending = start(&connected, echo("a"), call(1).context);
+    peer.expect("tools/call").await;
+    let prompt = "x".repeat(3 << 20);
+    for id in ["first", "second"] {
+        let params = json!({"maxTokens": 1, "messages": [
+            {"role": "user", "content": {"type": "text", "text": prompt}}]});
+        let method = "sampling/createMessage";
+        peer.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+    }
+    let refused = peer.recv().await;
+    assert_eq!(refused["id"], "second", "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("limits.lineBytes"));
+    drop(pending);
+}
