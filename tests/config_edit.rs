@@ -263,3 +263,19 @@ fn a_new_file_is_made_and_its_undo_takes_it_away() {
     undo.undo().expect("undone");
     assert!(!file.exists());
 }
+
+#[test]
+fn a_file_that_is_no_configuration_is_refused_and_left_alone() {
+    for text in ["0", "[]", "\"x\"", "null // nothing", "{\"servers\":0}", "{\"servers\":\"ü\"}"] {
+        for edit in [
+            Edit::Add { name: name("a"), entry: json!({"command": "x"}) },
+            Edit::AddInput { input: json!({"id": "i", "type": "promptString"}) },
+            Edit::Remove { name: name("a") },
+        ] {
+            if text.contains("servers") && matches!(edit, Edit::AddInput { .. }) {
+                continue;
+            }
+            apply(text, &edit).expect_err(text);
+        }
+    }
+}

@@ -18,13 +18,30 @@ pub struct ConfigChange {
     /// Servers whose effective configuration differs, with the settings that do.
     pub changed: Vec<(ServerName, Vec<String>)>,
     /// Servers whose effective configuration is the same; order and place in the file do not
-    /// count, nor do settings that are not the server's own ([`FOLLOWED`]).
+    /// count, nor do settings that need no restart ([`FOLLOWED`]).
     pub kept: Vec<ServerName>,
+    /// Of those that are kept: servers with other settings of that kind, and which.
+    pub followed: Vec<(ServerName, Vec<String>)>,
 }
 
-/// Settings that say what the host does beside a server: they are taken into use as they change,
-/// and the server runs on.
-pub const FOLLOWED: [&str; 1] = ["dev"];
+/// Settings that say what the host does with a server rather than what the server is: they are
+/// taken into use as they change, and the server runs on. All others need another process, another
+/// connection or another handshake.
+pub const FOLLOWED: [&str; 13] = [
+    "timeout",
+    "startupTimeout",
+    "shutdownTimeout",
+    "restart",
+    "retry",
+    "onTimeout",
+    "cache",
+    "tools",
+    "guard",
+    "approvals",
+    "roots",
+    "logLevel",
+    "dev",
+];
 
 impl ConfigChange {
     /// The difference from `old` to `new`.
@@ -34,12 +51,16 @@ impl ConfigChange {
             match old.servers.get(name) {
                 None => out.added.push(name.clone()),
                 Some(before) => {
-                    let mut fields = changed_settings(before, server);
-                    fields.retain(|field| !FOLLOWED.contains(&field.as_str()));
-                    if fields.is_empty() {
-                        out.kept.push(name.clone());
-                    } else {
-                        out.changed.push((name.clone(), fields));
+                    let fields = changed_settings(before, server);
+                    let (followed, changed): (Vec<_>, Vec<_>) =
+                        fields.into_iter().partition(|f| FOLLOWED.contains(&f.as_str()));
+                    if !changed.is_empty() {
+                        out.changed.push((name.clone(), [changed, followed].concat()));
+                        continue;
+                    }
+                    out.kept.push(name.clone());
+                    if !followed.is_empty() {
+                        out.followed.push((name.clone(), followed));
                     }
                 }
             }
@@ -49,9 +70,12 @@ impl ConfigChange {
         out
     }
 
-    /// Whether no server is touched.
+    /// Whether nothing is touched.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+        self.added.is_empty()
+            && self.removed.is_empty()
+            && self.changed.is_empty()
+            && self.followed.is_empty()
     }
 }
 
@@ -199,6 +223,45 @@ mod tests {
         assert_eq!(fields(r#"{"command":"x"}"#, dev), [""; 0]);
         assert_eq!(fields(dev, r#"{"command":"x","dev":{"watch":["lib/**"]}}"#), [""; 0]);
         assert_eq!(fields(dev, r#"{"command":"y"}"#), ["command"], "the restart is for the rest");
+    }
+
+    #[test]
+    fn settings_that_need_no_other_process_are_followed_and_the_rest_is_a_reason_to_restart() {
+        let server =
+            |more: &str| config(&format!("{{\"servers\":{{\"a\":{{\"command\":\"x\"{more}}}}}}}"));
+        let between = |more: &str| ConfigChange::between(&server(""), &server(more));
+        for (key, more) in [
+            ("timeout", r#","timeout":1"#),
+            ("startupTimeout", r#","startupTimeout":1"#),
+            ("shutdownTimeout", r#","shutdownTimeout":1"#),
+            ("restart", r#","restart":"on-failure""#),
+            ("retry", r#","retry":{"maxRetries":9}"#),
+            ("onTimeout", r#","onTimeout":"breaker""#),
+            ("cache", r#","cache":false"#),
+            ("tools", r#","tools":{"deny":["x"]}"#),
+            ("guard", r#","guard":"off""#),
+            ("approvals", r#","approvals":{"sampling":"deny"}"#),
+            ("roots", r#","roots":["/x"]"#),
+            ("logLevel", r#","logLevel":"error""#),
+            ("dev", r#","dev":{"watch":["x"]}"#),
+        ] {
+            let change = between(more);
+            assert_eq!(change.followed, [("a".into(), vec![key.to_owned()])], "{more}");
+            assert!(change.changed.is_empty() && !change.is_empty(), "{more}");
+            assert_eq!(change.kept.len(), 1, "{more}");
+        }
+        for more in [
+            r#","args":["1"]"#,
+            r#","cwd":"/x""#,
+            r#","inheritEnv":true"#,
+            r#","limits":{"depth":9}"#,
+            r#","limits":{"imagePixels":9}"#,
+            r#","protocol":"legacy""#,
+            r#","disabled":true"#,
+        ] {
+            let change = between(more);
+            assert_eq!((change.changed.len(), change.followed.len()), (1, 0), "{more}");
+        }
     }
 
     #[test]

@@ -135,6 +135,9 @@ pub fn apply(text: &str, edit: &Edit) -> Result<String, EditError> {
     };
     let body = if body.trim().is_empty() { "{\n  \"servers\": {}\n}\n" } else { body };
     let before = parsed(body)?;
+    if !before.root.is_object() {
+        return Err(EditError::Refused("the file is no object".to_owned()));
+    }
     let after = change(before.clone(), edit)?;
     guard(&before, &after, edit)?;
     Ok(format!("{mark}{}", after.text))

@@ -34,10 +34,10 @@ pub struct Source {
 }
 
 /// Bytes between two places where the characters before them are known.
-const BLOCK: usize = 1 << 10;
+const BLOCK: usize = 256;
 
 /// Bytes of a line that are looked at on each side of what is shown of it.
-const ASIDE: usize = 4 << 10;
+const ASIDE: usize = 512;
 
 impl Source {
     /// Reads a file: regular, at most [`MAX_FILE_BYTES`], UTF-8 with or without a byte order mark.

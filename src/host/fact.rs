@@ -58,6 +58,9 @@ pub enum Fact {
         changed: Vec<(ServerName, Vec<String>)>,
         /// Servers that were left alone.
         kept: Vec<ServerName>,
+        /// Of those: servers that were given other settings as they ran, and which.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        followed: Vec<(ServerName, Vec<String>)>,
     },
     /// A server was added to the deck.
     ServerAdded {

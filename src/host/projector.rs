@@ -202,16 +202,19 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
         Fact::ConfigRejected { diagnostics } => {
             (LogLevel::Error, format!("configuration refused: {} problems", diagnostics.len()))
         }
-        Fact::Reloaded { added, removed, changed, kept } => (
-            LogLevel::Info,
-            format!(
+        Fact::Reloaded { added, removed, changed, kept, followed } => {
+            let mut text = format!(
                 "configuration reloaded: {} added, {} removed, {} restarted, {} kept",
                 added.len(),
                 removed.len(),
                 changed.len(),
                 kept.len()
-            ),
-        ),
+            );
+            if !followed.is_empty() {
+                text += &format!(", {} of them with other settings", followed.len());
+            }
+            (LogLevel::Info, text)
+        }
         Fact::Spawned { pid, .. } => (LogLevel::Debug, format!("pid {pid}")),
         Fact::CallsCancelled { calls, reason, .. } => {
             let calls: Vec<&str> = calls.iter().map(SafeText::as_str).collect();

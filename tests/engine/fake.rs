@@ -38,6 +38,8 @@ pub struct Server {
     pub opens: AtomicU32,
     /// Fetches of lists so far.
     pub fetches: AtomicU32,
+    /// How often it was told of other roots.
+    pub roots_changes: AtomicU32,
     /// Stops so far.
     pub stops: AtomicU32,
     /// How long a stop takes.
@@ -68,6 +70,7 @@ impl Default for Server {
             })),
             opens: AtomicU32::new(0),
             fetches: AtomicU32::new(0),
+            roots_changes: AtomicU32::new(0),
             stops: AtomicU32::new(0),
             stop: Mutex::new(Duration::ZERO),
             live: Mutex::default(),
@@ -291,6 +294,7 @@ impl SessionHandle for FakeSession {
     }
 
     fn roots_changed(&self) -> BoxFuture<'static, ()> {
+        self.server.roots_changes.fetch_add(1, Ordering::SeqCst);
         async {}.boxed()
     }
 

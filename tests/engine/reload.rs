@@ -1,7 +1,9 @@
 //! Reload: what did not change keeps its process, session, cache and calls.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mcpdeck::config::RootConfig;
 use mcpdeck::host::capabilities::ListKind;
 use mcpdeck::host::{Fact, Host, ServerState};
 use mcpdeck::{ErrorCode, McpConfig};
@@ -25,7 +27,7 @@ async fn exactly_the_changed_server_and_its_dependents_restart() {
         [("db", &[]), ("api", &["db"]), ("other", &[]), ("old", &[])];
     let host = start(&world, config(&servers)).await;
     let mut next = config(&[("new", &[]), ("other", &[]), ("api", &["db"]), ("db", &[])]);
-    next.servers.get_mut("db").unwrap().request_timeout = Duration::from_secs(5);
+    next.servers.get_mut("db").unwrap().wire.depth = 64;
     next.servers.get_mut("other").unwrap().at.line = 17;
     host.reload(next).await.expect("it is valid");
     for server in ["db", "api", "new"] {
@@ -42,9 +44,9 @@ async fn exactly_the_changed_server_and_its_dependents_restart() {
         (opens("db"), opens("api"), opens("other"), opens("old"), opens("new")),
         (2, 2, 1, 1, 1)
     );
-    let Fact::Reloaded { added, removed, changed, kept } = reloaded(&host) else { panic!() };
+    let Fact::Reloaded { added, removed, changed, kept, .. } = reloaded(&host) else { panic!() };
     assert_eq!((added, removed, kept), (vec![name("new")], vec![name("old")], vec![name("other")]));
-    assert_eq!(changed[0], (name("db"), vec!["timeout".to_owned()]));
+    assert_eq!(changed[0], (name("db"), vec!["limits".to_owned()]));
     assert_eq!(changed[1].0, name("api"));
     assert!(!host.view().borrow().servers.contains_key("old"));
     assert_eq!(host.view().borrow().servers["db"].restarts, 1);
@@ -95,7 +97,7 @@ async fn slow_call(
 
 fn changed(server: &str) -> McpConfig {
     let mut next = config(&[("a", &[]), ("b", &[])]);
-    next.servers.get_mut(server).unwrap().request_timeout = Duration::from_secs(50);
+    next.servers.get_mut(server).unwrap().wire.depth = 64;
     next
 }
 
@@ -105,7 +107,7 @@ async fn a_call_in_flight_on_a_changed_server_finishes_within_the_grace() {
     host.reload(changed("a")).await.expect("valid");
     assert_eq!(state(&host, "a"), ServerState::Shutdown);
     let reason = host.view().borrow().servers["a"].reason.clone().expect("a reason");
-    assert_eq!(reason.as_str(), "restarting: `timeout` changed");
+    assert_eq!(reason.as_str(), "restarting: `limits` changed");
     let outcome = calling.await.unwrap().expect("it finished");
     assert_eq!(outcome.result["said"], "the old one");
     until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
@@ -118,7 +120,7 @@ async fn a_call_that_does_not_finish_in_time_is_named_as_cancelled() {
     host.reload(changed("a")).await.expect("valid");
     let error = calling.await.unwrap().expect_err("it did not finish");
     assert_eq!(error.code, ErrorCode::Cancelled);
-    assert!(error.message.contains("`timeout` changed"), "{error}");
+    assert!(error.message.contains("`limits` changed"), "{error}");
     until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
     let named = host.journal().iter().any(|record| {
         matches!(&record.fact, Fact::CallsCancelled { calls, .. }
@@ -152,12 +154,12 @@ async fn a_plan_names_what_a_reload_would_do_and_changes_nothing() {
         [("db", &[]), ("api", &["db"]), ("other", &[]), ("old", &[])];
     let host = start(&world, config(&servers)).await;
     let mut next = config(&[("new", &[]), ("other", &[]), ("api", &["db"]), ("db", &[])]);
-    next.servers.get_mut("db").unwrap().request_timeout = Duration::from_secs(5);
+    next.servers.get_mut("db").unwrap().wire.depth = 64;
     let plan = host.plan_reload(next.clone()).await.expect("valid");
     assert_eq!((plan.added, plan.removed), (vec![name("new")], vec![name("old")]));
     assert_eq!(plan.kept, [name("other")]);
     let changed: Vec<_> = plan.changed.iter().map(|(n, f)| (n.as_str(), f.join(" "))).collect();
-    assert_eq!(changed, [("db", "timeout".to_owned()), ("api", "dependency `db`".to_owned())]);
+    assert_eq!(changed, [("db", "limits".to_owned()), ("api", "dependency `db`".to_owned())]);
     assert_eq!(world.server("db").opens(), 1);
     next.servers.get_mut("api").unwrap().dependencies = vec![name("ghost")];
     let error = host.plan_reload(next).await.expect_err("no such server");
@@ -201,7 +203,7 @@ async fn a_server_that_does_not_want_to_end_holds_up_no_later_change() {
     let (host, reloading) = stubborn(&world).await;
     let began = tokio::time::Instant::now();
     let mut next = config(&[("b", &[]), ("c", &[])]);
-    next.servers.get_mut("b").unwrap().request_timeout = Duration::from_secs(5);
+    next.servers.get_mut("b").unwrap().wire.depth = 64;
     host.reload(next).await.expect("valid");
     for server in ["b", "c"] {
         until(&host, |view| {
@@ -300,4 +302,65 @@ async fn a_removed_server_is_gone_with_its_tools_and_cached_answers() {
     assert!(host.cache().entries.is_empty());
     let error = host.start(&name("a")).await.expect_err("it is gone");
     assert_eq!(error.code, ErrorCode::Configuration);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_need_no_other_process_hold_at_once_and_the_server_runs_on() {
+    let world = World::default();
+    let tools =
+        ["echo", "other"].map(|tool| json!({"name": tool, "inputSchema": {"type": "object"}}));
+    world.server("a").lists(ListKind::Tools, &tools);
+    let host = start(&world, config(&[("a", &[])])).await;
+    let mut next = config(&[("a", &[])]);
+    let a = next.servers.get_mut("a").unwrap();
+    a.request_timeout = Duration::from_secs(2);
+    a.tools.deny = vec!["other".into()];
+    a.roots = vec![RootConfig { uri: "file:///x".into(), name: None }];
+    a.retry.max_retries = 9;
+    host.reload(next.clone()).await.expect("valid");
+    let Fact::Reloaded { changed, kept, followed, .. } = reloaded(&host) else { panic!() };
+    assert_eq!((changed, kept), (vec![], vec![name("a")]));
+    assert_eq!(followed[0].1, ["timeout", "retry", "roots", "tools"]);
+    let error = host.call_tool("a.other", Value::Null).await.expect_err("not shown any more");
+    assert_eq!(error.code, ErrorCode::PermissionDenied);
+    world.server("a").answers(|_, context| async move {
+        Ok(json!({"content": [], "seconds": context.timeout.as_secs()}))
+    });
+    let outcome = host.call_tool("a.echo", Value::Null).await.expect("it is called");
+    assert_eq!(outcome.result["seconds"], 2);
+    assert_eq!(world.server("a").roots_changes.load(Ordering::SeqCst), 1);
+    assert_eq!(world.server("a").opens(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_allowed_again_comes_back_with_the_list() {
+    let world = World::default();
+    let mut denied = config(&[("a", &[])]);
+    denied.servers.get_mut("a").unwrap().tools.deny = vec!["echo".into()];
+    let host = start(&world, denied).await;
+    host.call_tool("a.echo", Value::Null).await.expect_err("it is denied");
+    host.reload(config(&[("a", &[])])).await.expect("valid");
+    until(&host, |view| !view.servers["a"].capabilities.tools.is_empty()).await;
+    host.call_tool("a.echo", Value::Null).await.expect("it is allowed");
+    assert_eq!(world.server("a").opens(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_could_not_start_is_tried_again_with_more_time() {
+    let world = World::default();
+    *world.server("a").start.lock().unwrap() = Duration::from_secs(20);
+    let mut hasty = config(&[("a", &[])]);
+    let a = hasty.servers.get_mut("a").unwrap();
+    a.startup_timeout = Duration::from_secs(5);
+    a.retry.max_retries = 0;
+    let host = world
+        .host(hasty.clone())
+        .startup(mcpdeck::Startup::Available)
+        .initialize()
+        .await
+        .expect("starts");
+    until(&host, |view| view.servers["a"].state == ServerState::Unavailable).await;
+    hasty.servers.get_mut("a").unwrap().startup_timeout = Duration::from_secs(60);
+    host.reload(hasty).await.expect("valid");
+    until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
 }

@@ -36,11 +36,11 @@ async fn a_line_of_a_million_objects_is_read_without_a_stack_and_only_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_of_a_megabyte_is_not_kept_a_thousand_times() {
+async fn a_word_of_any_length_is_not_kept_many_times() {
     let (tap, rig) = tap();
-    let long = "x".repeat(1 << 20);
+    let long = "x".repeat(256 << 10);
     let mut out = VecDeque::new();
-    for n in 0..40 {
+    for n in 0..10 {
         for message in [
             json!({"jsonrpc": long, "id": n, "method": "ping"}),
             json!({"jsonrpc": "2.0", "id": format!("{n}{long}"), "method": "ping"}),
@@ -57,9 +57,9 @@ async fn a_word_of_a_megabyte_is_not_kept_a_thousand_times() {
     let problems = rig.traffic();
     let problems = problems.iter().filter_map(|record| record.problem.as_ref());
     let kept: usize = problems.map(|problem| problem.len()).sum();
-    assert!(kept < 1 << 20, "{kept} bytes of remarks");
+    assert!(kept < 256 << 10, "{kept} bytes of remarks");
     let ids: usize = out.iter().map(|delivery| format!("{:?}", delivery.message).len()).sum();
-    assert!(ids < 1 << 20, "{ids} bytes of requests that wait for their answer");
+    assert!(ids < 256 << 10, "{ids} bytes of requests that wait for their answer");
     let pump = tokio::spawn(Arc::clone(&tap.pump).run());
     let mut rig = rig;
     let mut held = 0;
@@ -73,7 +73,7 @@ async fn a_word_of_a_megabyte_is_not_kept_a_thousand_times() {
         };
     }
     pump.abort();
-    assert!(held < 1 << 20, "{held} bytes of findings and names");
+    assert!(held < 256 << 10, "{held} bytes of findings and names");
 }
 
 #[tokio::test(start_paused = true)]

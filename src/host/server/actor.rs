@@ -185,8 +185,7 @@ impl Actor {
                 let _ = done.send(());
             }
             Command::Moved(config, done) => {
-                self.config = Arc::clone(&config);
-                self.slot.publish(|live| live.config = config);
+                self.follow(config).await;
                 let _ = done.send(());
             }
             Command::TimedOut(generation, reason) if generation == self.generation => {

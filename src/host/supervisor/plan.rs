@@ -14,22 +14,29 @@ pub struct ReloadPlan {
     pub removed: Vec<ServerName>,
     /// Servers to restart, with the settings that differ or the dependency that restarts.
     pub changed: Vec<(ServerName, Vec<String>)>,
-    /// Servers that are left alone.
+    /// Servers that run on.
     pub kept: Vec<ServerName>,
+    /// Of those: servers that are given other settings as they run, and which.
+    pub followed: Vec<(ServerName, Vec<String>)>,
 }
 
 impl ReloadPlan {
-    /// Whether no server is touched.
+    /// Whether nothing is touched.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+        self.added.is_empty()
+            && self.removed.is_empty()
+            && self.changed.is_empty()
+            && self.followed.is_empty()
     }
 
     /// What is to be done to come from one configuration to another.
     pub fn between(before: &McpConfig, after: &McpConfig) -> Self {
-        let ConfigChange { added, removed, changed, mut kept } =
+        let ConfigChange { added, removed, changed, mut kept, followed } =
             ConfigChange::between(before, after);
-        let mut plan = Self { added, removed, changed, kept: Vec::new() };
+        let mut plan = Self { added, removed, changed, ..Self::default() };
         plan.take_dependents(after, &mut kept);
+        plan.followed = followed;
+        plan.followed.retain(|(name, _)| kept.contains(name));
         plan.kept = kept;
         plan
     }

@@ -17,8 +17,11 @@ use crate::host::deck::Slots;
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
-use crate::host::{Error, Fact};
+use crate::host::{Error, Fact, ServerState};
 use crate::text::SafeText;
+
+/// Settings that decide whether and how a server comes up.
+const STARTING: [&str; 4] = ["timeout", "startupTimeout", "restart", "retry"];
 
 /// A server that is new in the deck.
 pub(super) type Fresh = (Arc<Slot>, mpsc::Receiver<Command>);
@@ -50,8 +53,9 @@ impl Supervisor {
         }
         self.change(&plan).await;
         self.follow_sources();
-        let ReloadPlan { added, removed, changed, kept } = plan;
-        self.deck.facts.record(Fact::Reloaded { added, removed, changed, kept }).await;
+        let ReloadPlan { added, removed, changed, kept, followed } = plan;
+        let fact = Fact::Reloaded { added, removed, changed, kept, followed };
+        self.deck.facts.record(fact).await;
         self.deck.facts.flush().await;
         Ok(done)
     }
@@ -102,7 +106,13 @@ impl Supervisor {
         let of = |name: &ServerName| {
             Some((slots.get(name)?, Arc::new(self.config.servers.get(name)?.clone())))
         };
-        for (name, fields) in &plan.changed {
+        // One that could not be started is tried again with what may have kept it from starting.
+        let again = plan.followed.iter().filter(|(name, fields)| {
+            let down = |slot: &Arc<Slot>| slot.live().state == ServerState::Unavailable;
+            fields.iter().any(|f| STARTING.contains(&f.as_str()))
+                && slots.get(name).is_some_and(down)
+        });
+        for (name, fields) in plan.changed.iter().chain(again) {
             let Some((slot, config)) = of(name) else { continue };
             let (done, taken) = oneshot::channel();
             let command = Command::Reconfigure(config, restart_reason(fields), done);

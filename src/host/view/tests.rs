@@ -208,6 +208,7 @@ fn every_fact() -> Vec<Fact> {
             removed: vec![ServerName::new("old")],
             changed: vec![(server(), vec!["env.X".into()])],
             kept: vec![],
+            followed: vec![],
         },
         Fact::ServerRemoved { server: ServerName::new("old") },
         Fact::ConfigRejected { diagnostics: vec![] },

@@ -218,6 +218,10 @@ fn plan_lines(plan: &ReloadPlan) -> Vec<Ink> {
         let fields = Ink::line(&fields.join(", "));
         lines.push(ink!("~ restart  {}   because of {}", Model::name(name), fields));
     }
+    for (name, fields) in &plan.followed {
+        let fields = Ink::line(&fields.join(", "));
+        lines.push(ink!("~ keep     {}   with another {}", Model::name(name), fields));
+    }
     let more = lines.len().saturating_sub(NAMED);
     lines.truncate(NAMED);
     if more > 0 {
@@ -226,7 +230,7 @@ fn plan_lines(plan: &ReloadPlan) -> Vec<Ink> {
     if lines.is_empty() {
         lines.push(ink!("no server is touched"));
     }
-    let kept = plan.kept.len();
+    let kept = plan.kept.len() - plan.followed.len();
     if kept > 0 {
         lines.push(ink!("  {} keep running as they are", kept));
     }

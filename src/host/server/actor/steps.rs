@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ServerConfig, TransportConfig};
-use crate::host::capabilities::ListKind;
+use crate::host::capabilities::{Capabilities, ListKind};
 use crate::host::deck::Deck;
 use crate::host::server::actor::lists::offers;
 use crate::host::server::actor::{Actor, Happened};
@@ -165,6 +165,36 @@ impl Actor {
             self.ask(&opened, Request::SetLogLevel(level));
         }
         self.subscribe_again(&opened);
+    }
+
+    /// Takes other settings into use while the server runs on
+    /// ([`FOLLOWED`](crate::config::change::FOLLOWED)). Most are read where they are needed; what
+    /// the server or a list has to do with is told here.
+    pub(super) async fn follow(&mut self, config: Arc<ServerConfig>) {
+        let before = std::mem::replace(&mut self.config, Arc::clone(&config));
+        self.deck.desk.configure(&config);
+        self.slot.publish(|live| live.config = Arc::clone(&config));
+        let filtered = before.tools != config.tools;
+        if filtered && self.listed_before {
+            // What is not allowed any more goes at once, what is allowed now comes with the list.
+            self.take_lists(Capabilities::clone(&self.capabilities)).await;
+            self.deck.reroute();
+        }
+        let Some(opened) = self.current.clone() else { return };
+        let offered = opened.session.view();
+        if filtered && offers(&offered.capabilities, ListKind::Tools) {
+            self.list_changed(ListKind::Tools);
+        }
+        if before.roots != config.roots {
+            let told = opened.session.roots_changed();
+            self.work.push(told.map(|_| Happened::Nothing).boxed());
+        }
+        let level = config.log_level.filter(|_| before.log_level != config.log_level);
+        let asked =
+            self.slot.log_level().is_none() && offered.capabilities.get("logging").is_some();
+        if let Some(level) = level.filter(|_| asked) {
+            self.ask(&opened, Request::SetLogLevel(level));
+        }
     }
 
     pub(super) fn unpublish(&self, reason: &SafeText) {

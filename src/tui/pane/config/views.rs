@@ -163,7 +163,8 @@ pub(super) fn reload(model: &Model, doc: &mut Doc) {
         doc.line(vec![(ink!("{how}"), Role::Muted), key, (ink!(" {turn}"), Role::Muted)]);
         doc.gap();
     }
-    let Some((at, Fact::Reloaded { added, removed, changed, kept })) = &model.view.reload else {
+    let Some((at, Fact::Reloaded { added, removed, changed, kept, followed })) = &model.view.reload
+    else {
         doc.text(0, &"the file has not changed since the start", Role::Muted);
         return;
     };
@@ -182,7 +183,14 @@ pub(super) fn reload(model: &Model, doc: &mut Doc) {
             (ink!("   because of {}", fields), Role::Muted),
         ]);
     }
-    for name in kept {
+    for (name, fields) in followed {
+        let fields = Ink::line(&fields.join(", "));
+        doc.line(vec![
+            (ink!("~ kept       {}", Model::name(name)), Role::Changed),
+            (ink!("   with another {}", fields), Role::Muted),
+        ]);
+    }
+    for name in kept.iter().filter(|name| !followed.iter().any(|(other, _)| other == *name)) {
         doc.line(vec![(ink!("  kept       {}", Model::name(name)), Role::Faint)]);
     }
 }
@@ -201,7 +209,15 @@ fn planned(plan: &ReloadPlan, doc: &mut Doc) {
             (ink!("   because of {}", fields), Role::Muted),
         ]);
     }
-    for name in &plan.kept {
+    for (name, fields) in &plan.followed {
+        let fields = Ink::line(&fields.join(", "));
+        doc.line(vec![
+            (ink!("~ keep       {}", Model::name(name)), Role::Changed),
+            (ink!("   with another {}", fields), Role::Muted),
+        ]);
+    }
+    let followed = |name: &ServerName| plan.followed.iter().any(|(other, _)| other == name);
+    for name in plan.kept.iter().filter(|name| !followed(name)) {
         doc.line(vec![(ink!("  keep       {}", Model::name(name)), Role::Faint)]);
     }
 }
