@@ -55,7 +55,7 @@ impl ConfigChange {
                     let (followed, changed): (Vec<_>, Vec<_>) =
                         fields.into_iter().partition(|f| FOLLOWED.contains(&f.as_str()));
                     if !changed.is_empty() {
-                        out.changed.push((name.clone(), [changed, followed].concat()));
+                        out.changed.push((name.clone(), changed));
                         continue;
                     }
                     out.kept.push(name.clone());
@@ -201,7 +201,7 @@ mod tests {
                 r#"{"command":"x","env":{"A":"1","B":"2"},"args":["1","2"]}"#,
                 r#"{"command":"x","env":{"B":"3","C":"4"},"args":["2","1"],"timeout":1}"#
             ),
-            ["args", "env.A", "env.B", "env.C", "timeout"]
+            ["args", "env.A", "env.B", "env.C"]
         );
         assert_eq!(
             fields(r#"{"url":"http://h/1","headers":{"X":"1"}}"#, r#"{"url":"http://h/2"}"#),
