@@ -9,10 +9,10 @@ mod answers;
 mod approvals;
 #[path = "wire/eras.rs"]
 mod eras;
-#[path = "wire/large.rs"]
-mod large;
 #[path = "wire/hostile.rs"]
 mod hostile;
+#[path = "wire/large.rs"]
+mod large;
 #[path = "wire/load.rs"]
 mod load;
 #[path = "wire/peer.rs"]

@@ -95,11 +95,11 @@ pub(crate) fn closest<'a>(
     asked: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    const LONGEST: usize = 64;
+    const MOST: usize = 1_000;
     let plain = |s: &str| -> String {
         s.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
     };
-    const LONGEST: usize = 64;
-    const MOST: usize = 1_000;
     if asked.len() > LONGEST {
         return None;
     }

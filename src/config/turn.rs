@@ -25,6 +25,7 @@ pub fn alone<T>(file: &Path, work: impl FnOnce() -> T) -> T {
     done
 }
 
+#[expect(clippy::disallowed_methods, reason = "the end of another program's lock is no event")]
 fn wait(file: &Path) -> Option<File> {
     let target = resolved(file);
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

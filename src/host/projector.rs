@@ -203,16 +203,17 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             (LogLevel::Error, format!("configuration refused: {} problems", diagnostics.len()))
         }
         Fact::Reloaded { added, removed, changed, kept, followed } => {
-            let mut text = format!(
-                "configuration reloaded: {} added, {} removed, {} restarted, {} kept",
+            let others = match followed.len() {
+                0 => String::new(),
+                others => format!(", {others} of them with other settings"),
+            };
+            let text = format!(
+                "configuration reloaded: {} added, {} removed, {} restarted, {} kept{others}",
                 added.len(),
                 removed.len(),
                 changed.len(),
                 kept.len()
             );
-            if !followed.is_empty() {
-                text += &format!(", {} of them with other settings", followed.len());
-            }
             (LogLevel::Info, text)
         }
         Fact::Spawned { pid, .. } => (LogLevel::Debug, format!("pid {pid}")),

@@ -112,6 +112,15 @@ fn roots_shared() -> Fact {
     let roots = vec![RootConfig { uri: "file:///a".into(), name: None }];
     Fact::RootsShared { server: server(), roots }
 }
+fn reloaded() -> Fact {
+    Fact::Reloaded {
+        added: vec![],
+        removed: vec![ServerName::new("old")],
+        changed: vec![(server(), vec!["env.X".into()])],
+        kept: vec![],
+        followed: vec![],
+    }
+}
 
 fn every_fact() -> Vec<Fact> {
     let tool = Tool {
@@ -203,13 +212,7 @@ fn every_fact() -> Vec<Fact> {
         more_time(),
         roots_shared(),
         exited(),
-        Fact::Reloaded {
-            added: vec![],
-            removed: vec![ServerName::new("old")],
-            changed: vec![(server(), vec!["env.X".into()])],
-            kept: vec![],
-            followed: vec![],
-        },
+        reloaded(),
         Fact::ServerRemoved { server: ServerName::new("old") },
         Fact::ConfigRejected { diagnostics: vec![] },
         Fact::TaskFailed { task: SafeText::line("t"), message: SafeText::line("m") },

@@ -187,7 +187,7 @@ impl Actor {
         }
         if before.roots != config.roots {
             let told = opened.session.roots_changed();
-            self.work.push(told.map(|_| Happened::Nothing).boxed());
+            self.work.push(told.map(|()| Happened::Nothing).boxed());
         }
         let level = config.log_level.filter(|_| before.log_level != config.log_level);
         let asked =
