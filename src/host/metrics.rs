@@ -97,6 +97,19 @@ pub struct ServerMetrics {
     pub by_target: BTreeMap<String, MetricsView>,
 }
 
+impl MetricsView {
+    /// Calls that went wrong: all that failed, and those whose tool said so. What was cancelled is
+    /// not among them: somebody wanted that.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum::<u64>() - self.cancelled() + self.tool_errors
+    }
+
+    /// Calls that were cancelled.
+    pub fn cancelled(&self) -> u64 {
+        self.errors.get(&ErrorCode::Cancelled).copied().unwrap_or_default()
+    }
+}
+
 impl Metrics {
     /// Weight of the newest value in the moving average.
     pub const ALPHA: f64 = 0.2;
@@ -180,6 +193,11 @@ mod tests {
         let view = metrics.view();
         assert_eq!((view.requests, view.successes, view.in_flight), (102, 100, 1));
         assert_eq!(view.errors[&ErrorCode::Timeout], 1);
+        let failed = view.failed();
+        metrics.begin(Timestamp(3));
+        metrics.end(Ending::Failed(ErrorCode::Cancelled), Duration::ZERO);
+        let view = metrics.view();
+        assert_eq!((view.failed(), view.cancelled()), (failed, 1), "it was wanted so");
         let latency = view.latency.expect("there were answers");
         let near = |value: Duration, ms: f64| (value.as_secs_f64() * 1e3 / ms - 1.0).abs() < 0.02;
         assert!(near(latency.p50, 50.0) && near(latency.p95, 95.0), "{latency:?}");

@@ -210,8 +210,11 @@ pub struct ServerView {
     pub attempt: u32,
     /// Times it became ready.
     pub starts: u32,
-    /// Times it became ready after the first.
+    /// Times it became ready after the first without having been stopped on purpose before.
     pub restarts: u32,
+    /// It was stopped and stayed so: the start that follows is no restart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rests: bool,
     /// When the next attempt will be made.
     pub retry_at: Option<Timestamp>,
     /// Process id while it lives.
@@ -274,6 +277,7 @@ impl ServerView {
             attempt: 0,
             starts: 0,
             restarts: 0,
+            rests: false,
             retry_at: None,
             pid: None,
             session: None,

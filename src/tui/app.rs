@@ -22,6 +22,7 @@ pub mod answers;
 mod availability;
 pub mod calls;
 mod command;
+mod drag;
 mod entries;
 mod filters;
 mod incoming;
@@ -168,6 +169,10 @@ pub struct App {
     pub(super) answers: answers::Answers,
     pub(super) entry: Option<crate::tui::entry::EntryScreen>,
     pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
+    /// Where the button of the mouse is held down.
+    pub(super) pressed: Option<ratatui::layout::Position>,
+    /// What is marked with the mouse.
+    drag: Option<drag::Drag>,
 }
 
 impl App {
@@ -199,6 +204,8 @@ impl App {
             answers: answers::Answers::default(),
             entry: None,
             last_click: None,
+            pressed: None,
+            drag: None,
         };
         app.adopt_user_files();
         app.adopt_prefs();

@@ -10,9 +10,8 @@ use crate::text::SafeText;
 use crate::tui::effect::Saving;
 use crate::tui::form::draw::{Look, form, put};
 use crate::tui::form::{FormCommand, FormState};
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Scope};
-use crate::tui::widget::width;
+use crate::tui::widget::KeyLine;
 
 /// An entry being edited.
 pub struct EntryScreen {
@@ -32,7 +31,7 @@ pub struct EntryScreen {
 }
 
 /// Keys by what they do, with a word for the last line.
-const KEYS: &[(Scope, &str, &str)] = &[
+const KEYS: &[(Scope, &str, &'static str)] = &[
     (Scope::Call, "{save-call}", "save"),
     (Scope::Call, "{back}", "back"),
     (Scope::Form, "{next}", "next"),
@@ -106,18 +105,20 @@ impl EntryScreen {
             put(buf, x, area.y + 1, room(x), text, look.error);
         }
         form(&self.form, look, "save", self.body(area), buf);
-        let mut x = area.x + 1;
-        for (scope, key, word) in KEYS {
-            let key = keymap.spelled(&[*scope], key);
-            x = put(buf, x, area.bottom() - 1, room(x), key.as_str(), look.accent);
-            x = put(buf, x + 1, area.bottom() - 1, room(x + 1), word, look.muted) + 3;
-        }
-        if let Some(key) = keymap.key_while_typing(&[Scope::Global], "help") {
-            let help = ink!("{} help", Ink::line(&key.to_string()));
-            let at = area.right().saturating_sub(width(&help) + 1);
-            if at > x {
-                put(buf, at, area.bottom() - 1, room(at), help.as_str(), look.muted);
-            }
-        }
+        Self::key_line(keymap).render(Self::key_area(area), buf, look.key, look.muted);
+    }
+
+    /// The line of keys at its foot.
+    pub fn key_line(keymap: &Keymap) -> KeyLine {
+        let key = |(scope, key, word): &(Scope, &'static str, &'static str)| {
+            (keymap.spelled(&[*scope], key).as_str().to_owned(), *word)
+        };
+        KeyLine::new(KEYS.iter().map(key).collect(), keymap.help_label())
+    }
+
+    /// Where that line is drawn.
+    pub fn key_area(area: Rect) -> Rect {
+        let height = area.height.min(1);
+        Rect { y: area.bottom() - height, height, ..area }
     }
 }

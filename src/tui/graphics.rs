@@ -4,13 +4,21 @@
 
 use crate::tui::theme::ColorDepth;
 
+mod encode;
+mod placed;
+
+pub use encode::{Encoded, Manner, encode};
+pub use placed::{Placed, Placement};
+
 /// The setting of the person: `auto` (or nothing), `off`, `blocks`, `kitty`, `sixel`, `iterm2`.
 pub const VARIABLE: &str = "MCPDECK_IMAGES";
 
-/// Asks whether the kitty protocol is understood, how large a cell is, and what the terminal is.
-/// The last one is answered by nearly every terminal, so its answer ends the conversation. Sent
-/// before the first frame: a terminal that prints what it does not know is drawn over.
-pub const QUESTION: &[u8] = b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[16t\x1b[c";
+/// Asks whether the kitty protocol is understood, how large a cell is, how many colours and pixels
+/// a sixel picture may have (XTSMGRAPHICS), and what the terminal is. The last one is answered by
+/// nearly every terminal, so its answer ends the conversation. Sent before the first frame: a
+/// terminal that prints what it does not know is drawn over.
+pub const QUESTION: &[u8] =
+    b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
 
 /// A cell of the terminal in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +36,24 @@ impl Default for CellPixels {
     }
 }
 
+/// What a sixel picture may have in this terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SixelLimits {
+    /// Most colours; those beyond would be drawn as others.
+    pub colours: u16,
+    /// Most pixels wide; what is larger is cut, or not drawn at all.
+    pub width: u16,
+    /// Most pixels high.
+    pub height: u16,
+}
+
+impl Default for SixelLimits {
+    /// What terminals that were not asked, or do not answer, take.
+    fn default() -> Self {
+        Self { colours: 256, width: u16::MAX, height: u16::MAX }
+    }
+}
+
 /// What a terminal answered to [`QUESTION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalReply {
@@ -35,6 +61,10 @@ pub enum TerminalReply {
     Kitty,
     /// The size of a cell.
     Cell(CellPixels),
+    /// How many colours a sixel picture may have.
+    SixelColours(u16),
+    /// How many pixels wide and high it may be.
+    SixelArea(u16, u16),
     /// Its attributes; whether sixel graphics are among them.
     Attributes {
         /// Attribute 4 of DA1.
@@ -51,8 +81,8 @@ pub enum Graphics {
     Blocks(ColorDepth, CellPixels),
     /// The kitty protocol.
     Kitty(CellPixels),
-    /// Sixel.
-    Sixel(CellPixels),
+    /// Sixel, within these limits.
+    Sixel(CellPixels, SixelLimits),
     /// The protocol of iTerm2.
     Iterm2(CellPixels),
 }
@@ -68,9 +98,10 @@ impl Graphics {
     pub fn cell(self) -> CellPixels {
         match self {
             Self::Off(_) => CellPixels::default(),
-            Self::Blocks(_, cell) | Self::Kitty(cell) | Self::Sixel(cell) | Self::Iterm2(cell) => {
-                cell
-            }
+            Self::Blocks(_, cell)
+            | Self::Kitty(cell)
+            | Self::Sixel(cell, _)
+            | Self::Iterm2(cell) => cell,
         }
     }
 
@@ -79,7 +110,7 @@ impl Graphics {
     pub fn as_blocks(self) -> Self {
         match self {
             Self::Off(_) | Self::Blocks(..) => self,
-            Self::Kitty(cell) | Self::Sixel(cell) | Self::Iterm2(cell) => {
+            Self::Kitty(cell) | Self::Sixel(cell, _) | Self::Iterm2(cell) => {
                 Self::Blocks(ColorDepth::True, cell)
             }
         }
@@ -87,7 +118,7 @@ impl Graphics {
 
     /// Whether it draws pixels.
     pub const fn has_pixels(self) -> bool {
-        matches!(self, Self::Kitty(_) | Self::Sixel(_) | Self::Iterm2(_))
+        matches!(self, Self::Kitty(_) | Self::Sixel(..) | Self::Iterm2(_))
     }
 }
 
@@ -114,6 +145,7 @@ pub struct Support {
     iterm2: bool,
     kitty: bool,
     sixel: bool,
+    limits: SixelLimits,
     cell: Option<CellPixels>,
 }
 
@@ -176,6 +208,10 @@ impl Support {
         match reply {
             TerminalReply::Kitty => self.kitty = true,
             TerminalReply::Cell(cell) => self.cell = Some(cell),
+            TerminalReply::SixelColours(colours) => self.limits.colours = colours,
+            TerminalReply::SixelArea(width, height) => {
+                (self.limits.width, self.limits.height) = (width, height);
+            }
             TerminalReply::Attributes { sixel } => self.sixel = sixel,
         }
         self.graphics() != before
@@ -189,13 +225,13 @@ impl Support {
             _ if self.depth == ColorDepth::None => Graphics::Off("there are no colours"),
             _ if self.ascii => Graphics::Off("there are only ASCII characters"),
             Wish::Kitty => Graphics::Kitty(cell),
-            Wish::Sixel => Graphics::Sixel(cell),
+            Wish::Sixel => Graphics::Sixel(cell, self.limits),
             Wish::Iterm2 => Graphics::Iterm2(cell),
             Wish::Auto if self.kitty && !self.no_placement => Graphics::Kitty(cell),
             Wish::Auto if self.iterm2 => Graphics::Iterm2(cell),
             // Without the size of a cell, pixels would not fit the cells left free for them.
             Wish::Auto if self.sixel && !self.no_placement && self.cell.is_some() => {
-                Graphics::Sixel(cell)
+                Graphics::Sixel(cell, self.limits)
             }
             Wish::Auto | Wish::Blocks => Graphics::Blocks(self.depth, cell),
         }
@@ -227,7 +263,11 @@ mod tests {
         let mut sixel = support(&[]);
         assert!(!sixel.answered(TerminalReply::Attributes { sixel: true }), "no cell size yet");
         assert!(sixel.answered(TerminalReply::Cell(cell)));
-        assert_eq!(sixel.graphics(), Graphics::Sixel(cell));
+        assert_eq!(sixel.graphics(), Graphics::Sixel(cell, SixelLimits::default()));
+        assert!(sixel.answered(TerminalReply::SixelColours(16)));
+        assert!(sixel.answered(TerminalReply::SixelArea(800, 600)));
+        let limits = SixelLimits { colours: 16, width: 800, height: 600 };
+        assert_eq!(sixel.graphics(), Graphics::Sixel(cell, limits));
         let mut kitty = sixel;
         assert!(kitty.answered(TerminalReply::Kitty));
         assert_eq!(kitty.graphics(), Graphics::Kitty(cell));
@@ -251,7 +291,7 @@ mod tests {
         let mut blocks = support(&[(VARIABLE, "blocks")]);
         blocks.answered(TerminalReply::Kitty);
         assert!(!blocks.graphics().has_pixels() && !blocks.asks(Some("xterm")));
-        assert!(matches!(support(&[(VARIABLE, "SIXEL")]).graphics(), Graphics::Sixel(_)));
+        assert!(matches!(support(&[(VARIABLE, "SIXEL")]).graphics(), Graphics::Sixel(..)));
         let plain = Support::from_env(|_| None, ColorDepth::None, &UNICODE);
         let ascii = Support::from_env(|_| None, ColorDepth::True, &ASCII);
         for none in [plain, ascii] {

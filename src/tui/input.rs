@@ -4,6 +4,7 @@
 //! speed when the terminal is gone: here a hang-up is an event like any other.
 
 mod decode;
+mod reply;
 #[cfg(unix)]
 mod unix;
 #[cfg(not(unix))]

@@ -1,7 +1,7 @@
 //! Where things are on the screen: one pure function, asked by update (page sizes, mouse) and by
 //! render.
 
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 
 /// The regions of the whole screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +70,13 @@ impl Layout {
             bottom_rule,
             footer: row(whole.height - 1),
         })
+    }
+}
+
+impl Layout {
+    /// The region of servers or pane under the mouse.
+    pub fn region_at(&self, at: Position) -> Option<Rect> {
+        [self.servers, Some(self.main)].into_iter().flatten().find(|area| area.contains(at))
     }
 }
 

@@ -102,9 +102,6 @@ pub enum Message {
     Compared(ViewToken, Box<Compared>),
     /// The terminal answered what it can draw.
     Terminal(TerminalReply),
-    /// The terminal was handed to another program and is ours again, or is to be drawn anew: what
-    /// it keeps of pictures may be gone.
-    Repainted,
     /// Theme sources and keymap text of the user changed.
     UserFiles(UserFiles),
     /// The process was asked to end (SIGTERM, SIGHUP, SIGINT).

@@ -82,6 +82,22 @@ impl PaneId {
         }
     }
 
+    /// Title where there is hardly any room.
+    pub const fn tiny(self) -> &'static str {
+        match self {
+            Self::Servers => "Srv",
+            Self::Tools => "Tool",
+            Self::Resources => "Res",
+            Self::Prompts => "Prm",
+            Self::Traffic => "Trf",
+            Self::Logs => "Log",
+            Self::Metrics => "Met",
+            Self::Cache => "Cch",
+            Self::Approvals => "App",
+            Self::Config => "Cfg",
+        }
+    }
+
     /// The digit of its key.
     pub const fn digit(self) -> &'static str {
         const DIGITS: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "0"];

@@ -21,6 +21,7 @@ use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, EngineEvent, Listeners, Source};
+use crate::tui::graphics::TerminalReply;
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
@@ -299,6 +300,10 @@ impl Deck {
             Signal::Resized | Signal::Continued => {
                 if signal == Signal::Continued {
                     self.session.resume()?;
+                }
+                if let Some(cell) = setup::cell_pixels() {
+                    // Another font, perhaps: pictures are fitted to cells.
+                    self.update(Message::Terminal(TerminalReply::Cell(cell))).await?;
                 }
                 let (width, height) = self.session.size()?;
                 self.update(Message::Resize(width, height)).await?;

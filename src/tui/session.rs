@@ -19,11 +19,13 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use ratatui::Terminal;
+use ratatui::layout::{Position, Rect};
 use tokio::sync::mpsc;
 
 use crate::text::SafeText;
 use crate::tui::app::App;
 use crate::tui::backend::Ansi;
+use crate::tui::graphics::Placed;
 use crate::tui::message::Message;
 
 type Screen = Terminal<Ansi<BufWriter<io::Stdout>>>;
@@ -35,6 +37,9 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// The terminal while the dashboard has it.
 pub struct Session {
     screen: Screen,
+    pictures: Placed,
+    /// The size of the last frame.
+    drawn: Rect,
 }
 
 /// Why the terminal cannot be used, in words for the person.
@@ -54,7 +59,7 @@ impl Session {
         let backend = Ansi::new(BufWriter::with_capacity(1 << 16, io::stdout()));
         take()?;
         match Terminal::new(backend) {
-            Ok(screen) => Ok(Self { screen }),
+            Ok(screen) => Ok(Self { screen, pictures: Placed::default(), drawn: Rect::ZERO }),
             Err(error) => {
                 restore();
                 Err(error)
@@ -64,7 +69,7 @@ impl Session {
 
     /// Gives the terminal back for a while: the shell, an editor.
     pub fn leave(&mut self) -> io::Result<()> {
-        let flushed = self.screen.backend_mut().flush();
+        let flushed = self.forget_pictures();
         restore();
         flushed
     }
@@ -77,6 +82,7 @@ impl Session {
 
     /// The next frame is drawn whole.
     pub fn redraw(&mut self) -> io::Result<()> {
+        self.forget_pictures()?;
         // Not `clear`: it asks the terminal for the cursor, and the answer comes among the keys.
         let size = self.screen.size()?;
         self.screen.resize(size.into())
@@ -87,13 +93,31 @@ impl Session {
         self.screen.size().map(|size| (size.width, size.height))
     }
 
+    /// What is on the screen is not there any more, or is to be drawn whole.
+    fn forget_pictures(&mut self) -> io::Result<()> {
+        let bytes = self.pictures.forget();
+        self.write(&bytes)
+    }
+
     /// Draws one frame in one write, inside a synchronized update.
     pub fn draw(&mut self, app: &App) -> io::Result<()> {
         queue!(self.screen.backend_mut(), BeginSynchronizedUpdate)?;
+        let size = Rect::from((Position::ORIGIN, self.screen.size()?));
+        if size != self.drawn {
+            // The cells are cleared when the size changes, and what stands on them.
+            let bytes = self.pictures.forget();
+            self.screen.backend_mut().write_all(&bytes)?;
+            self.drawn = size;
+        }
+        let pictures = app.placements(size);
+        let bytes = self.pictures.take_away(&pictures);
+        self.screen.backend_mut().write_all(&bytes)?;
         self.screen.draw(|frame| {
             crate::tui::fault::in_render();
             app.render(frame.area(), frame.buffer_mut());
         })?;
+        let bytes = self.pictures.put(pictures);
+        self.screen.backend_mut().write_all(&bytes)?;
         execute!(self.screen.backend_mut(), EndSynchronizedUpdate)
     }
 

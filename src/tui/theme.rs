@@ -237,6 +237,10 @@ fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Sty
     if let Some(bg) = &spec.bg {
         style.bg = Some(parse_colour(bg, palette)?);
     }
+    if spec.reversed && style.fg.is_none() && style.bg.is_none() {
+        // One ground for a whole row, whatever colours are on it: reversed, each would give its own.
+        style = style.fg(Color::Reset).bg(Color::Reset).remove_modifier(Modifier::DIM);
+    }
     for (on, modifier) in [
         (spec.bold, Modifier::BOLD),
         (spec.dim, Modifier::DIM),

@@ -3,11 +3,13 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::tui::ink::Ink;
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
 
 pub mod browser;
 pub mod doc;
+pub mod key_line;
 pub mod list;
 pub mod pen;
 pub mod stream;
@@ -15,6 +17,7 @@ pub mod text_input;
 
 pub use browser::{Browser, Part, Regions};
 pub use doc::Doc;
+pub use key_line::KeyLine;
 pub use list::ListState;
 pub use pen::{Pen, width};
 pub use stream::Stream;
@@ -25,6 +28,20 @@ pub fn vertical_rule(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     for row in 0..area.height {
         Pen::new(buf, area).at(0, row).clip(cx.glyphs.vertical, 1, cx.style(Role::Rule));
     }
+}
+
+/// What stands in a list without rows, on as many lines as it takes; gives how many.
+pub fn empty_text(cx: &Cx<'_>, text: &Ink, area: Rect, buf: &mut Buffer) -> u16 {
+    let inner = Rect {
+        x: area.x + area.width.min(1),
+        y: area.y + area.height.min(1),
+        width: area.width.saturating_sub(2),
+        height: area.height.saturating_sub(1),
+    };
+    let mut doc = Doc::new(inner.width);
+    doc.text(0, text, Role::Faint);
+    doc.render(cx, 0, inner, buf);
+    doc.len() as u16
 }
 
 /// Draws a scroll bar on the right edge of `area` when not all rows fit.

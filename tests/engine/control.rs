@@ -107,6 +107,20 @@ async fn with_a_restart_policy_a_dead_server_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_stopped_on_purpose_and_started_later_did_not_restart() {
+    let world = World::default();
+    let host = world.host(config(&[("a", &[])])).initialize().await.expect("starts");
+    let a = name("a");
+    host.stop(&a).await.expect("stops");
+    until(&host, |view| view.servers["a"].rests).await;
+    host.start(&a).await.expect("starts");
+    until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
+    assert_eq!(host.view().borrow().servers["a"].restarts, 0, "nobody restarted it");
+    host.restart(&a).await.expect("restarts");
+    until(&host, |view| view.servers["a"].restarts == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_loop_is_given_up_and_a_restart_by_hand_forgives() {
     let world = World::default();
     let host = world.host(reviving()).initialize().await.expect("starts");

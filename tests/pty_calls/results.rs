@@ -46,7 +46,7 @@ fn a_picture_is_drawn_as_the_terminal_says_it_can() {
     let cell = "\x1b[6;20;10t";
     for (answer, program, sequence) in [
         (format!("{cell}\x1b[?62;4;22c"), "", "\x1bP"),
-        (format!("\x1b_Gi=31;OK\x1b\\{cell}\x1b[?62c"), "", "\x1b_Gq=2,i="),
+        (format!("\x1b_Gi=31;OK\x1b\\{cell}\x1b[?62c"), "", "\x1b_Ga=t,f=100,"),
         (format!("{cell}\x1b[?62c"), "iTerm.app", "\x1b]1337;File=inline=1"),
     ] {
         let mut deck = launch(&picture())
@@ -66,8 +66,15 @@ fn a_picture_is_drawn_as_the_terminal_says_it_can() {
         deck.keys("w");
         deck.wait("write to the file");
         deck.wait("▀");
+        if sequence.contains("_G") {
+            // The terminal keeps that picture: it is told to take it away, and gets it back by name.
+            deck.wait_raw(place, "\x1b_Ga=d,d=i,i=");
+        }
+        let place = deck.written();
         deck.keys(ESC);
         deck.gone("write to the file");
+        let again = if sequence.contains("_G") { "\x1b_Ga=p,i=" } else { sequence };
+        deck.wait_raw(place, again);
         leave(&mut deck);
         deck.quit();
     }

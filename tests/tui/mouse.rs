@@ -2,10 +2,12 @@
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use mcpdeck::host::Timestamp;
+use mcpdeck::host::approvals::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 
+use super::desk::Desk;
 use super::{app, draw, press};
 
 const NONE: KeyModifiers = KeyModifiers::NONE;
@@ -36,7 +38,7 @@ fn tabs_servers_rows_and_the_footer_are_clicked() {
     click(&mut app, "2 Tools");
     click(&mut app, "● memory ");
     let screen = draw(&mut app, 120, 40);
-    assert!(screen.contains("1 tools of 1 server"), "{screen}");
+    assert!(screen.contains("1 tool of 1 server"), "{screen}");
     click(&mut app, "All servers");
     click(&mut app, "? help");
     assert!(draw(&mut app, 120, 40).contains("keys: Tools"));
@@ -84,6 +86,127 @@ fn yes_and_no_are_clicked_and_nothing_else_of_a_question_is_a_yes() {
     assert!(!draw(&mut app, 120, 40).contains("use it?"));
     press(&mut app, KeyCode::Char('P'), NONE);
     assert!(apply(&click(&mut app, "y yes")));
+}
+
+#[test]
+fn the_keys_at_the_foot_of_a_call_screen_are_clicked_and_only_those_that_mean_something_stand_there()
+ {
+    let mut app = app("typical");
+    press(&mut app, KeyCode::Char('2'), NONE);
+    for _ in 0..2 {
+        click(&mut app, "write_file ");
+    }
+    let screen = draw(&mut app, 120, 40);
+    for useless in ["cancel", "ctrl-w", "history"] {
+        assert!(!screen.contains(useless), "{useless}: nothing was called yet\n{screen}");
+    }
+    click(&mut app, "f1 help");
+    assert!(draw(&mut app, 120, 40).contains("keys: calling"));
+    press(&mut app, KeyCode::Esc, NONE);
+    click(&mut app, "f5 call");
+    assert!(draw(&mut app, 120, 40).contains("the form has"));
+    press(&mut app, KeyCode::Esc, NONE);
+    click(&mut app, "esc back");
+    assert!(
+        draw(&mut app, 120, 40).contains(" tools of "),
+        "a click on the way back is the way back"
+    );
+}
+
+/// Runs the checks that were asked for.
+fn checked(app: &mut App, effects: &[Effect]) -> Vec<Effect> {
+    let mut more = Vec::new();
+    for effect in effects {
+        if let Effect::Check(token, job) = effect {
+            let found = Box::new(job.clone().run());
+            more.extend(app.update(Message::Checked(*token, found)));
+        }
+    }
+    more
+}
+
+fn elicitation(message: &str) -> Desk {
+    let schema = serde_json::json!({"type": "object", "required": ["seat"], "properties": {
+        "seat": {"type": "string", "title": "Seat"}, "meal": {"type": "string", "title": "Meal"}}});
+    let mut desk = Desk::new();
+    draw(&mut desk.app, 120, 40);
+    let params = serde_json::json!({"message": message, "requestedSchema": schema});
+    desk.ask(RequestKind::Elicitation, params);
+    desk.shown();
+    desk.keys("\x07");
+    desk
+}
+
+#[test]
+fn an_answer_is_given_by_mouse_and_never_by_a_single_stray_click() {
+    let mut desk = elicitation("Where do you sit?");
+    let sends = |effects: &[Effect]| effects.iter().any(|e| matches!(e, Effect::Answer(..)));
+    assert!(!sends(&click(&mut desk.app, "Meal")));
+    desk.keys("x");
+    let screen = draw(&mut desk.app, 120, 40);
+    assert!(screen.lines().any(|line| line.contains("Meal") && line.contains('x')), "{screen}");
+    click(&mut desk.app, "Seat");
+    desk.keys("12a");
+    assert!(!sends(&click(&mut desk.app, "Where do you sit?")), "what the server says is read");
+    assert!(!sends(&click(&mut desk.app, "accept (ctrl-s)")), "one click chooses the line");
+    let mut effects = click(&mut desk.app, "accept (ctrl-s)");
+    effects.extend(checked(&mut desk.app, &effects));
+    assert!(
+        sends(&effects),
+        "a second one means it: {effects:?}\n{}",
+        draw(&mut desk.app, 120, 40)
+    );
+}
+
+#[test]
+fn the_keys_at_the_foot_of_the_answering_screen_are_clicked() {
+    let mut desk = elicitation("Where do you sit?");
+    let effects = click(&mut desk.app, "decline");
+    assert!(matches!(effects.as_slice(), [Effect::Answer(..)]), "{effects:?}");
+}
+
+#[test]
+fn text_is_selected_by_a_drag_within_its_region_and_copied_when_the_button_is_released() {
+    let mut app = app("typical");
+    press(&mut app, KeyCode::Char('2'), NONE);
+    let screen = draw(&mut app, 120, 40);
+    let (column, row) = place(&screen, "write_file ");
+    mouse(&mut app, MouseEventKind::Down(MouseButton::Left), column, row);
+    // Far over the rule beside the list, and a line down.
+    mouse(&mut app, MouseEventKind::Drag(MouseButton::Left), 119, row);
+    let effects = mouse(&mut app, MouseEventKind::Up(MouseButton::Left), 119, row);
+    let copied = effects.iter().find_map(|effect| match effect {
+        Effect::Copy(text) => Some(text.clone()),
+        _ => None,
+    });
+    let copied = copied.expect("it is copied");
+    assert!(copied.starts_with("write_file ") && !copied.contains('│'), "{copied:?}");
+    assert_eq!(copied.lines().count(), 1, "{copied:?}");
+    assert!(draw(&mut app, 120, 40).contains("copied "), "it is said");
+    let nothing = mouse(&mut app, MouseEventKind::Up(MouseButton::Left), 5, 5);
+    assert!(nothing.is_empty(), "a click alone copies nothing: {nothing:?}");
+}
+
+#[test]
+fn a_drag_is_given_up_by_a_key_and_copies_several_rows_as_lines() {
+    let mut app = app("overflow");
+    press(&mut app, KeyCode::Char('2'), NONE);
+    let screen = draw(&mut app, 120, 40);
+    let (column, row) = place(&screen, "server    ");
+    let (column, row) = (column - 20, row + 1);
+    let down = MouseEventKind::Down(MouseButton::Left);
+    let drag = MouseEventKind::Drag(MouseButton::Left);
+    let up = MouseEventKind::Up(MouseButton::Left);
+    mouse(&mut app, down, column, row);
+    mouse(&mut app, drag, column + 3, row + 2);
+    press(&mut app, KeyCode::Char('j'), NONE);
+    assert!(mouse(&mut app, up, column, row + 2).is_empty());
+    mouse(&mut app, down, column, row + 1);
+    mouse(&mut app, drag, column + 9, row + 3);
+    let effects = mouse(&mut app, up, column + 9, row + 3);
+    let [Effect::Copy(text)] = effects.as_slice() else { panic!("{effects:?}") };
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(!text.contains('│'), "{text}");
 }
 
 #[test]

@@ -24,7 +24,11 @@ impl ServerView {
                 }
                 if *state == ServerState::Ready && self.state != ServerState::Ready {
                     self.starts += 1;
-                    self.restarts = self.starts - 1;
+                    self.restarts += u32::from(self.starts > 1 && !self.rests);
+                    self.rests = false;
+                }
+                if *state == ServerState::Shutdown && self.state == ServerState::Shutdown {
+                    self.rests = true;
                 }
                 self.state = *state;
                 self.since = at;

@@ -3,6 +3,7 @@
 
 mod follow;
 mod media;
+mod mouse;
 mod picks;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::message::EditToken;
 use crate::tui::overlay::{Overlay, Reader, reader_width};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Doc, Pen};
+use crate::tui::widget::Doc;
 
 /// What one press of "more time" adds.
 const MORE_TIME: Duration = Duration::from_secs(600);
@@ -200,14 +201,6 @@ impl App {
         true
     }
 
-    /// Scrolls what the server says.
-    pub(super) fn answer_wheel(&mut self, delta: isize) {
-        if let Some(desk) = self.answers.desk() {
-            desk.apply(AnswerCommand::Scroll(delta));
-            self.mark(Redraw::Now);
-        }
-    }
-
     fn answer_command(&mut self, key: Key, effects: &mut Vec<Effect>) {
         let Some(desk) = self.answers.desk() else { return };
         let id = desk.id();
@@ -347,36 +340,13 @@ impl App {
         let cx = self.cx(self.overlays.is_empty());
         let body = Rect { height: area.height.saturating_sub(1), ..area };
         let desk = self.answers.open.and_then(|id| self.answers.desks.get(&id));
-        let labels = match (&self.answers.roots, desk) {
-            (Some(editor), _) => {
-                draw::render_roots(editor, &cx, body, buf);
-                self.keymap.labels(&[Scope::Roots])
-            }
-            (None, Some(desk)) => {
-                draw::render(desk, &cx, body, buf);
-                keys::footer(&self.keymap, desk)
-            }
+        match (&self.answers.roots, desk) {
+            (Some(editor), _) => draw::render_roots(editor, &cx, body, buf),
+            (None, Some(desk)) => draw::render(desk, &cx, body, buf),
             (None, None) => return false,
-        };
-        let footer = Rect { y: body.bottom(), height: area.height.min(1), ..area };
-        let key = self.keymap.key_while_typing(&[Scope::Global], "help");
-        let help =
-            key.map_or_else(Ink::default, |key| ink!("{} help ", Ink::line(&key.to_string())));
-        let at = footer.right().saturating_sub(crate::tui::widget::width(&help));
-        // A key is shown with its word or not at all.
-        let room = Rect { width: at.saturating_sub(footer.x + 1), ..footer };
-        let mut pen = Pen::new(buf, room);
-        pen.skip(1);
-        for (chord, word) in labels {
-            let (chord, word) = (Ink::line(&chord), ink!(" {}  ", word));
-            let wide = crate::tui::widget::width(&chord) + crate::tui::widget::width(&word);
-            if pen.room() < wide {
-                break;
-            }
-            pen.put(chord, cx.style(Role::Key)).put(word, cx.style(Role::Muted));
         }
-        Pen::new(buf, Rect { x: at, width: footer.right().saturating_sub(at), ..footer })
-            .put(help, cx.style(Role::Muted));
+        let (key, word) = (cx.style(Role::Key), cx.style(Role::Muted));
+        self.answer_keys().render(Self::answer_footer(area), buf, key, word);
         true
     }
 

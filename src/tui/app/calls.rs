@@ -309,7 +309,7 @@ impl App {
         }
     }
 
-    fn call_look(&self) -> Look {
+    pub(super) fn call_look(&self) -> Look {
         Look { graphics: self.setup.graphics.graphics(), ..look(&self.theme, self.glyphs) }
     }
 
@@ -318,11 +318,7 @@ impl App {
         let Some(screen) = self.calls.open.and_then(|open| self.calls.screens.get(open)) else {
             return false;
         };
-        let mut look = self.call_look();
-        if !self.overlays.is_empty() {
-            // What is laid over a picture must not be drawn over by its pixels.
-            look.graphics = look.graphics.as_blocks();
-        }
+        let look = self.uncovered_look();
         screen.render(&look, self.model.now, area, buf);
         true
     }
@@ -425,6 +421,7 @@ pub fn look(theme: &Theme, glyphs: &Glyphs) -> Look {
         faint: style(Role::Faint),
         label: style(Role::Heading),
         accent: style(Role::Accent),
+        key: style(Role::Key),
         selection: style(Role::Selection),
         input: style(Role::Input),
         warning: style(Role::Warning),

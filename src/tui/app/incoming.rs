@@ -133,7 +133,6 @@ impl App {
             Message::Terminal(reply) if self.setup.graphics.answered(reply) => {
                 self.mark(Redraw::Now);
             }
-            Message::Repainted => self.redraw_pictures(),
             Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             Message::Warned(text) => self.toast(Ink::from(&text), Role::Warning),
             Message::Failed(error) => self.failed(&error),

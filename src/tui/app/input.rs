@@ -11,7 +11,10 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 impl App {
     pub(super) fn input(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
-            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, effects),
+            Event::Key(key) if key.kind != KeyEventKind::Release => {
+                self.drag_over();
+                self.key(key, effects);
+            }
             Event::Mouse(mouse) => self.mouse(mouse, effects),
             Event::Paste(text) if self.answer_paste(&text) => {}
             Event::Paste(text) if self.entry_paste(&text) => {}
@@ -25,7 +28,7 @@ impl App {
         }
     }
 
-    fn key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
+    pub(super) fn key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
         if self.stale {
             self.sync();
         }

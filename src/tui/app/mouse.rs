@@ -1,13 +1,15 @@
 //! The mouse: from the topmost overlay through the open screen to panes, tabs and footer.
 
-use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
 use super::{App, Focus, Redraw};
 use crate::tui::call::command::Clicks;
 use crate::tui::effect::Effect;
+use crate::tui::entry::EntryScreen;
 use crate::tui::form::mouse::Clicked;
 use crate::tui::pane::{Gesture, Out, PaneId, Ui};
+use crate::tui::widget::KeyLine;
 
 /// Two clicks on one cell within this time are a double click.
 const DOUBLE_CLICK: std::time::Duration = std::time::Duration::from_millis(400);
@@ -20,6 +22,8 @@ impl App {
         let gesture = match mouse.kind {
             MouseEventKind::ScrollUp => Gesture::Scroll { at, delta: -WHEEL },
             MouseEventKind::ScrollDown => Gesture::Scroll { at, delta: WHEEL },
+            MouseEventKind::Drag(MouseButton::Left) => return self.drag_to(at),
+            MouseEventKind::Up(MouseButton::Left) => return self.drag_done(effects),
             MouseEventKind::Down(MouseButton::Left) => {
                 let double = self.last_click.is_some_and(|(when, where_)| {
                     where_ == at && self.model.now.since(when) <= DOUBLE_CLICK
@@ -30,17 +34,29 @@ impl App {
             _ => return,
         };
         self.mark(Redraw::Now);
+        self.drag_over();
+        if !matches!(gesture, Gesture::Scroll { .. }) {
+            self.pressed = Some(at);
+        }
         if let Some(overlay) = self.overlays.last_mut() {
             let verdict = overlay.mouse(gesture, self.size);
             return self.settle(verdict, effects);
         }
         let Some(layout) = self.layout() else { return };
         let screen = super::calls::call_area(&layout);
-        if screen.contains(at) && self.is_answering() {
-            if let Gesture::Scroll { delta, .. } = gesture {
-                self.answer_wheel(delta);
+        if let Some((keys, area)) = self.screen_keys()
+            && area.contains(at)
+        {
+            if let Some(chord) = keys.at(area, at.x).filter(|_| gesture == Gesture::Click(at)) {
+                self.key(KeyEvent::new(chord.code, chord.modifiers), effects);
             }
             return;
+        }
+        if screen.contains(at) && self.is_answering() {
+            return match gesture {
+                Gesture::Scroll { delta, .. } => self.answer_wheel(delta),
+                Gesture::Click(at) | Gesture::DoubleClick(at) => self.answer_click(at, effects),
+            };
         }
         if screen.contains(at) && self.is_editing() {
             return self.entry_mouse(gesture, screen, effects);
@@ -70,7 +86,11 @@ impl App {
                     self.model.scope = self.servers.step(delta.signum());
                 }
                 _ => {
-                    if let Some(row) = self.servers.row_at(at.y - servers.y) {
+                    let line = at.y - servers.y;
+                    if self.servers.is_left_out(&self.model, line) {
+                        // Why stands there, at the line of the file.
+                        self.show(PaneId::Config);
+                    } else if let Some(row) = self.servers.row_at(line) {
                         self.model.scope.clone_from(row);
                     }
                 }
@@ -88,6 +108,32 @@ impl App {
         {
             self.perform(action, effects);
         }
+    }
+
+    /// The line of keys at the foot of the screen that is open, and where it is drawn; nothing
+    /// while something else is laid over it.
+    fn screen_keys(&self) -> Option<(KeyLine, Rect)> {
+        let area = super::calls::call_area(&self.layout()?);
+        if self.toast.is_some() {
+            return None;
+        }
+        if self.is_answering() {
+            return Some((self.answer_keys(), Self::answer_footer(area)));
+        }
+        if self.is_editing() {
+            return Some((EntryScreen::key_line(&self.keymap), EntryScreen::key_area(area)));
+        }
+        let screen = self.open_screen().filter(|screen| !screen.asks())?;
+        Some((screen.key_line(), screen.key_area(area)))
+    }
+
+    /// The region of the open screen under the mouse.
+    pub(super) fn screen_region(&self, at: Position) -> Option<Rect> {
+        let area = super::calls::call_area(&self.layout()?);
+        if self.is_answering() || self.is_editing() {
+            return Some(area);
+        }
+        Some(self.open_screen()?.region_at(area, at))
     }
 
     /// The mouse over the form.

@@ -20,6 +20,11 @@ type FooterItem = (String, &'static str, Action, std::ops::Range<u16>);
 impl App {
     /// Draws the screen.
     pub fn render(&self, area: Rect, buf: &mut Buffer) {
+        self.render_screen(area, buf);
+        self.render_drag(buf);
+    }
+
+    fn render_screen(&self, area: Rect, buf: &mut Buffer) {
         let cx = self.cx(self.overlays.is_empty());
         buf.set_style(area, cx.style(Role::Text));
         let Some(layout) = Layout::compute(area, self.setup.prefs.server_list) else {
@@ -101,6 +106,10 @@ impl App {
                 }
             }
         }
+        let left_out = self.model.left_out().len();
+        if left_out > 0 {
+            right.push((ink!("{} left out", left_out), Role::Error));
+        }
         self.situation_marks(&mut right);
         let waiting = view.pending.len();
         if waiting > 0 {
@@ -170,6 +179,13 @@ impl App {
             .collect();
         if short.iter().map(|(_, text)| width(text) + 1).sum::<u16>() <= room {
             return short;
+        }
+        let tiny: Vec<(PaneId, Ink)> = PaneId::ALL
+            .into_iter()
+            .map(|pane| (pane, ink!("{}{}", pane.digit(), pane.tiny())))
+            .collect();
+        if tiny.iter().map(|(_, text)| width(text) + 1).sum::<u16>() <= room {
+            return tiny;
         }
         PaneId::ALL
             .into_iter()

@@ -33,6 +33,13 @@ impl App {
             Overlay::Confirm(confirm) => now.plan.is_some() || !is_plan(confirm),
             _ => true,
         });
+        if before.asked().count() > now.asked().count()
+            || before.wanted().count() > now.wanted().count()
+            || (before.plan.is_some() && now.plan.is_none())
+        {
+            // What called for the person was dealt with.
+            self.toast.take_if(|(_, toast)| toast.role == Role::Attention);
+        }
         let fresh = now.asked().any(|a| !before.asked().any(|b| b.review == a.review));
         if fresh && !shown {
             self.attention(effects);

@@ -7,6 +7,7 @@ mod answer;
 mod check;
 mod draft;
 mod focus;
+mod mouse;
 mod offer;
 mod typing;
 
@@ -287,7 +288,7 @@ impl AnswerDesk {
             AnswerCommand::Form(FormCommand::Enter) if self.on_submit() => match self.part {
                 Part::Tool => self.finish_tool(),
                 // Enter goes through a form line by line; it must not decide at its end.
-                _ => self.notice = Some(SafeText::line("ctrl-s accepts and sends the form")),
+                _ => self.notice = Some(SafeText::line("{send} accepts and sends the form")),
             },
             AnswerCommand::Form(command) => {
                 if let Some(form) = self.open_form_mut() {
@@ -344,7 +345,7 @@ impl AnswerDesk {
             Err(reason) => {
                 self.by_hand = true;
                 let text = format!(
-                    "{reason}; ctrl-y copies the address, ctrl-s again says you opened it yourself"
+                    "{reason}; {{copy}} copies the address, {{send}} again says you opened it yourself"
                 );
                 self.notice = Some(SafeText::line(&text));
                 Outcome::Stay

@@ -4,15 +4,16 @@ mod answer;
 mod roots;
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 
-pub use roots::render as render_roots;
+pub use roots::{render as render_roots, roots_spot};
 
 use crate::host::approvals::{PendingRequest, RequestKind};
 use crate::tui::approval::desk::{AnswerDesk, Draft, Part, Says, Stage};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::approval::sampling::{OfferedTool, PartContent, SamplingReading};
 use crate::tui::approval::url::UrlReading;
+use crate::tui::form::FormState;
 use crate::tui::ink::{Bytes, Ink, ink};
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
@@ -124,56 +125,93 @@ fn draw_url(url: &UrlReading, doc: &mut Doc) {
     }
 }
 
-/// Draws the whole screen of a request being answered.
-pub fn render(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-    let area = area.intersection(buf.area);
+/// Where things stand on the screen of a request being answered.
+struct Regions {
+    /// What the server says, or the request being edited.
+    says: Rect,
+    /// The rule below it.
+    rule: Rect,
+    /// Our notes, and below them the answer.
+    answer: Rect,
+    notes: Doc,
+}
+
+fn regions(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect) -> Option<Regions> {
     if area.height < 6 || area.width < 20 {
-        Pen::new(buf, area).put("too small to answer here", cx.style(Role::Warning));
-        return;
+        return None;
     }
-    let doc = &desk.doc;
     let notes = answer::notes(desk, cx, area.width - 2);
-    let editing = desk.editing.as_ref().filter(|_| desk.part == Part::Request);
-    let consent = matches!(desk.draft, Draft::Consent);
-    let ours = if editing.is_some() {
+    let edits = desk.part == Part::Request && desk.editing.is_some();
+    let ours = if edits {
         1
-    } else if consent {
+    } else if matches!(desk.draft, Draft::Consent) {
         3
     } else {
         (area.height / 3).clamp(4, 12)
     } + (notes.len() as u16).min(area.height / 3);
     let room = area.height.saturating_sub(AROUND_SAYS + ours).max(1);
-    let wanted = if editing.is_some() { room } else { (doc.len() as u16).clamp(1, area.height) };
-    let height = wanted.min(room);
+    let wanted = if edits { room } else { (desk.doc.len() as u16).clamp(1, area.height) };
+    let inner = Rect { x: area.x + 1, width: area.width - 2, ..area };
+    let says = Rect { y: area.y + 2, height: wanted.min(room), ..inner };
+    let rule = Rect { y: says.bottom(), height: 1, ..area };
+    let y = rule.bottom();
+    let answer = Rect { y, height: area.bottom().saturating_sub(y), ..inner };
+    Some(Regions { says, rule, answer, notes })
+}
+
+/// Something of the screen under the mouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// What the server says.
+    Says,
+    /// A part of the answer that is typed.
+    Part(Part),
+    /// The form, drawn there.
+    Form(Rect),
+}
+
+/// What stands at a place of the `area` the screen is drawn in.
+pub fn spot(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, at: Position) -> Option<Spot> {
+    let regions = regions(desk, cx, area)?;
+    let is_open = desk.open_form().is_some_and(FormState::popup_is_open);
+    if regions.says.contains(at) && !is_open {
+        return (desk.part != Part::Request).then_some(Spot::Says);
+    }
+    let rest = answer::below_notes(&regions.notes, regions.answer);
+    (is_open || rest.contains(at)).then(|| answer::spot(desk, rest, at))?
+}
+
+/// Draws the whole screen of a request being answered.
+pub fn render(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let area = area.intersection(buf.area);
+    let Some(Regions { says, rule: divider, answer: rest, notes }) = regions(desk, cx, area) else {
+        Pen::new(buf, area).put("too small to answer here", cx.style(Role::Warning));
+        return;
+    };
     title(desk, cx, Rect { height: 1, ..area }, buf);
     rule(cx, Rect { y: area.y + 1, height: 1, ..area }, says_title(desk), buf);
-    let body = Rect { x: area.x + 1, y: area.y + 2, width: area.width - 2, height };
+    let doc = &desk.doc;
+    let editing = desk.editing.as_ref().filter(|_| desk.part == Part::Request);
     let below = if let Some(editing) = editing {
-        answer::text(editing, cx, true, body, buf);
+        answer::text(editing, cx, true, says, buf);
         0
     } else {
-        let top = desk.top.min(doc.len().saturating_sub(usize::from(height)));
-        doc.render(cx, top, body, buf);
-        if doc.len() > usize::from(height) {
-            scroll_bar(cx, doc.len(), top, Rect { width: area.width, x: area.x, ..body }, buf);
+        let height = usize::from(says.height);
+        let top = desk.top.min(doc.len().saturating_sub(height));
+        doc.render(cx, top, says, buf);
+        if doc.len() > height {
+            scroll_bar(cx, doc.len(), top, Rect { width: area.width, x: area.x, ..says }, buf);
         }
-        doc.len().saturating_sub(top + usize::from(height))
+        doc.len().saturating_sub(top + height)
     };
-    let y = body.bottom();
     let hint = if below > 0 {
         ink!("{} more lines below", below)
-    } else if consent {
+    } else if matches!(desk.draft, Draft::Consent) {
         ink!("your decision")
     } else {
         ink!("your answer")
     };
-    rule(cx, Rect { y, height: 1, ..area }, hint, buf);
-    let rest = Rect {
-        x: area.x + 1,
-        y: y + 1,
-        width: area.width - 2,
-        height: area.bottom().saturating_sub(y + 1),
-    };
+    rule(cx, divider, hint, buf);
     answer::render(desk, cx, &notes, rest, buf);
 }
 

@@ -2,21 +2,21 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::widgets::{Clear, Widget};
 
 use super::ask::{Ask, Line, Pick};
 use super::run::{Difference, Run, RunState, spell};
 use super::screen::{CallScreen, Focus};
 use crate::host::Timestamp;
 use crate::text::SafeText;
-use crate::tui::form::draw::{Look, form, put};
+use crate::tui::form::draw::{Look, form, popup_frame, put};
+use crate::tui::keymap::Scope;
 
 pub(super) struct Regions {
     head: Rect,
     pub(super) form: Rect,
     status: Option<Rect>,
     pub(super) result: Option<Rect>,
-    footer: Rect,
+    pub(super) footer: Rect,
 }
 
 impl CallScreen {
@@ -67,12 +67,7 @@ impl CallScreen {
             return;
         }
         let regions = self.regions(area);
-        let mut look = look.clone();
-        if self.ask.is_some() || self.form.popup_is_open() {
-            // What is laid over a picture must not be drawn over by its pixels.
-            look.graphics = look.graphics.as_blocks();
-        }
-        let look = &look;
+        let look = &self.uncovered(look);
         self.draw_head(look, regions.head, buf);
         form(&self.form, look, self.subject.verb(), regions.form, buf);
         if let (Some(status), Some(result), Some(run)) =
@@ -84,10 +79,19 @@ impl CallScreen {
         if !self.suggestions.is_empty() && self.ask.is_none() {
             self.draw_suggestions(look, regions.form, buf);
         }
-        self.draw_footer(look, regions.footer, buf);
+        self.key_line().render(regions.footer, buf, look.key, look.muted);
         if let Some(ask) = &self.ask {
             self.draw_ask(ask, look, area, buf);
         }
+    }
+
+    /// The look of what nothing is laid over: pixels would cover what is.
+    pub(super) fn uncovered(&self, look: &Look) -> Look {
+        let mut look = look.clone();
+        if self.ask.is_some() || self.form.popup_is_open() {
+            look.graphics = look.graphics.as_blocks();
+        }
+        look
     }
 
     fn draw_head(&self, look: &Look, area: Rect, buf: &mut Buffer) {
@@ -136,7 +140,8 @@ impl CallScreen {
                 text = format!(" updated at {} ", clock(at));
             }
             if self.updates.stale && !self.subscribed {
-                text.push_str(look.sign("· r reads it again ", "- r reads it again "));
+                let again = self.keymap.spelled(&[Scope::Result], "{again} reads it again ");
+                text.push_str(&format!("{}{again}", look.sign("· ", "- ")));
             }
             let width = text.chars().count() as u16;
             let x = area.right().saturating_sub(width + 2).max(area.x + 14);
@@ -151,15 +156,16 @@ impl CallScreen {
             let text = format!(" {} {word} {elapsed}", look.sign("◐", "~"));
             let mut x = put(buf, area.x, y, area.width, &text, look.accent);
             if run.waiting.1.is_some() {
-                let text = format!("  waiting for you {}  ctrl-g answers", spell(waiting));
+                let key = self.keymap.spelled(&[Scope::Global], "{answer} answers");
+                let text = format!("  waiting for you {}  {key}", spell(waiting));
                 x = put(buf, x, y, room(x), &text, look.warning);
             } else if waiting > std::time::Duration::from_millis(100) {
                 let text = format!("  + {} waiting for you", spell(waiting));
                 x = put(buf, x, y, room(x), &text, look.muted);
             }
             x = draw_progress(look, run, Rect { x: x + 2, y, width: room(x + 2), height: 1 }, buf);
-            let hint = "  ctrl-x cancels";
-            put(buf, x, y, room(x), hint, look.faint);
+            let hint = self.keymap.spelled(&[Scope::Call], "  {cancel} cancels");
+            put(buf, x, y, room(x), hint.as_str(), look.faint);
         } else {
             let Some(ending) = run.ending() else { return };
             let (sign, style) = if ending.good {
@@ -190,33 +196,12 @@ impl CallScreen {
         let y = area.bottom() - 1;
         let blank = " ".repeat(usize::from(area.width));
         put(buf, area.x, y, area.width, &blank, look.text);
-        let mut x = put(buf, area.x + 1, y, area.width - 1, "ctrl-space ", look.accent);
+        let key = self.keymap.spelled(&[Scope::Form], "{suggest} ");
+        let mut x = put(buf, area.x + 1, y, area.width - 1, key.as_str(), look.accent);
         for suggestion in self.suggestions.iter().take(20) {
             let cut: String = suggestion.chars().take(60).collect();
             let room = area.right().saturating_sub(x);
             x = put(buf, x, y, room, &SafeText::line(&format!("{cut}  ")), look.foreign);
-        }
-    }
-
-    fn draw_footer(&self, look: &Look, area: Rect, buf: &mut Buffer) {
-        if area.height == 0 {
-            return;
-        }
-        let mut x = area.x + 1;
-        for (key, word) in self.keymap.call_footer(self.places()) {
-            let room = area.right().saturating_sub(x);
-            if room < (key.len() + word.len() + 2) as u16 {
-                break;
-            }
-            x = put(buf, x, area.y, room, &SafeText::line(&key), look.accent);
-            x = put(
-                buf,
-                x,
-                area.y,
-                area.right().saturating_sub(x),
-                &format!(" {word}  "),
-                look.muted,
-            );
         }
     }
 
@@ -342,10 +327,8 @@ fn popup(
 ) {
     let outer = popup_area(lines.len(), area);
     let Rect { width, height, .. } = outer;
-    Clear.render(outer, buf);
-    buf.set_style(outer, look.input);
-    put(buf, outer.x + 1, outer.y, width - 2, title, look.accent);
-    let rows = usize::from(height - 1);
+    popup_frame(look, title, outer, buf);
+    let rows = usize::from(height).saturating_sub(2);
     let top = at.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
     if lines.is_empty() {
         put(buf, outer.x + 1, outer.y + 1, width - 2, "nothing here yet", look.faint);

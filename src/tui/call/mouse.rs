@@ -8,10 +8,54 @@ use super::command::{CallCommand, Clicks};
 use super::draw::popup_area;
 use super::run::Run;
 use super::screen::{CallScreen, Focus, Intent};
+use crate::tui::form::FormCommand;
 use crate::tui::form::mouse::Clicked;
 use crate::tui::result::ResultCommand;
+use crate::tui::widget::KeyLine;
 
 impl CallScreen {
+    /// The line of keys at its foot: those that mean something now.
+    pub fn key_line(&self) -> KeyLine {
+        let keys = self.keymap.call_footer(self.places());
+        let keys = keys.into_iter().filter(|(.., command)| self.means(*command));
+        let worded = |(key, word, command)| match command {
+            CallCommand::Switch if self.focus == Focus::Result => (key, "form"),
+            _ => (key, word),
+        };
+        KeyLine::new(keys.map(worded).collect(), self.keymap.help_label())
+    }
+
+    /// Where that line is drawn.
+    pub fn key_area(&self, area: Rect) -> Rect {
+        self.regions(area).footer
+    }
+
+    /// The region under the mouse: form, result, or the whole.
+    pub fn region_at(&self, area: Rect, at: Position) -> Rect {
+        let regions = self.regions(area);
+        let parts = [Some(regions.form), regions.result];
+        parts.into_iter().flatten().find(|part| part.contains(at)).unwrap_or(area)
+    }
+
+    /// Whether something is asked over it.
+    pub const fn asks(&self) -> bool {
+        self.ask.is_some()
+    }
+
+    /// Whether a command would do something now.
+    fn means(&self, command: CallCommand) -> bool {
+        let answered = || self.run().is_some_and(|run| run.view().is_some());
+        match command {
+            CallCommand::Cancel => self.run().is_some_and(Run::is_running),
+            CallCommand::Switch => !self.runs.is_empty(),
+            CallCommand::Compare => self.runs.len() > 1 && answered(),
+            CallCommand::Search | CallCommand::Result(_) => answered(),
+            CallCommand::History => !self.past.is_empty(),
+            CallCommand::Form(FormCommand::NextProblem) => self.form.blocking() > 0,
+            _ => true,
+        }
+    }
+
     /// A click at a place of the `area` the screen is drawn in.
     pub fn click(&mut self, at: Position, clicks: Clicks, area: Rect) -> Vec<Intent> {
         if matches!(self.ask, Some(Ask::File(_))) {
@@ -43,7 +87,7 @@ impl CallScreen {
         let (outer, rows, top) = match &self.ask {
             Some(Ask::Pick(_, entries, selected)) => {
                 let outer = popup_area(entries.len(), area);
-                let top = selected.saturating_sub(usize::from(outer.height - 1).saturating_sub(1));
+                let top = selected.saturating_sub(usize::from(outer.height).saturating_sub(3));
                 (outer, entries.len(), top)
             }
             _ => return Vec::new(),
@@ -51,9 +95,10 @@ impl CallScreen {
         if !outer.contains(at) {
             return self.key_in_ask(key(KeyCode::Esc));
         }
-        let Some(line) = usize::from(at.y).checked_sub(usize::from(outer.y) + 1) else {
+        if at.y == outer.y || at.y + 1 == outer.bottom() {
             return Vec::new();
-        };
+        }
+        let line = usize::from(at.y - outer.y - 1);
         match &mut self.ask {
             Some(Ask::Pick(_, _, selected)) if top + line < rows => *selected = top + line,
             _ => return Vec::new(),

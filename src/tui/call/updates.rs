@@ -1,6 +1,7 @@
 //! A resource that is looked at while it changes, and the pictures of a result: what the screen does
 //! when its server says that the resource was updated. Makes no call itself.
 
+use ratatui::layout::Rect;
 use serde_json::Value;
 
 use super::run::Run;
@@ -8,6 +9,8 @@ use super::screen::{CallScreen, Focus, Intent};
 use super::subject::SubjectKind;
 use super::template;
 use crate::host::{Timestamp, Validation};
+use crate::tui::form::draw::Look;
+use crate::tui::graphics::Placement;
 use crate::tui::result::{PictureDone, PictureJob};
 
 /// What is known of changes of the resource that is looked at.
@@ -144,10 +147,11 @@ impl CallScreen {
         }
     }
 
-    /// What the terminal keeps of pictures is gone.
-    pub fn redraw_pictures(&mut self) {
-        for view in self.runs.iter_mut().filter_map(Run::view_mut) {
-            view.redraw_pictures();
-        }
+    /// The pictures that stand in pixels where the screen is drawn in `area`.
+    pub fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
+        let look = self.uncovered(look);
+        let Some(result) = self.regions(area).result else { return Vec::new() };
+        let view = self.run().and_then(Run::view);
+        view.map_or_else(Vec::new, |view| view.placements(&look, result))
     }
 }

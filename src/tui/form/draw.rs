@@ -30,6 +30,8 @@ pub struct Look {
     pub label: Style,
     /// The one accent.
     pub accent: Style,
+    /// A key in the last line.
+    pub key: Style,
     /// The row where the keys go.
     pub selection: Style,
     /// Where text is typed.
@@ -114,6 +116,8 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Styl
 }
 
 const MAX_EDITOR: u16 = 8;
+/// A field that is typed in is at least this wide where there is room.
+const FIELD: u16 = 12;
 
 /// Draws the form in `area`: fields, the line that calls, and an open list to choose from.
 pub fn form(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
@@ -201,11 +205,11 @@ pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<Spot> {
     if let Some(popup) = &state.popup {
         let outer = popup_area(popup, area);
         let line = usize::from(at.y.saturating_sub(outer.y + 1));
-        let inside = outer.contains(at) && at.y > outer.y;
-        return Some(if inside {
-            Spot::Entry(popup_top(popup, outer) + line)
-        } else {
-            Spot::Outside
+        let framed = at.y == outer.y || at.y + 1 == outer.bottom();
+        return Some(match outer.contains(at) {
+            false => Spot::Outside,
+            true if framed => Spot::Frame,
+            true => Spot::Entry(popup_top(popup, outer) + line),
         });
     }
     let (fields, side) = split(state, area);
@@ -223,6 +227,8 @@ pub(super) enum Spot {
     Row(usize),
     /// A line of the open list.
     Entry(usize),
+    /// The rules around the open list.
+    Frame,
     /// Beside the open list.
     Outside,
     /// The whole value as JSON.
@@ -297,12 +303,13 @@ fn draw_value(
 ) -> u16 {
     if here && let Some(editor) = &state.editor {
         let wide = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0) as u16;
-        let room = if state.problem_at(state.cursor()).is_some() {
-            area.width.saturating_sub(26)
+        let width = if state.problem_at(state.cursor()).is_some() {
+            // What is wrong stands behind the field, not in it.
+            let most = area.width.saturating_sub(26);
+            (wide + 2).max(FIELD.min(most)).min(most).max(8).min(area.width)
         } else {
             area.width
         };
-        let width = room.max(8).min(area.width);
         buf.set_style(Rect { width, ..area }, look.input);
         (&editor.area).render(Rect { width, ..area }, buf);
         if editor.area.is_empty() && width > 12 {
@@ -312,7 +319,7 @@ fn draw_value(
             // What follows on the line, such as a problem, must not be drawn over the hint.
             return put(buf, area.x + 1, area.y, width - 1, &ghost, look.faint);
         }
-        return area.x + (wide + 1).min(width);
+        return area.x + (wide + 1).max(FIELD.min(width)).min(width);
     }
     let value = pointer::get(state.value(), &row.pointer);
     let (text, style) = shown(state, row, value, look);
@@ -386,7 +393,7 @@ fn draw_json(
 
 fn popup_area(popup: &Popup, area: Rect) -> Rect {
     let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10) as u16;
-    let width = (widest + 8).clamp(28, 60).min(area.width);
+    let width = (widest + 8).clamp(32, 60).min(area.width);
     let height = (popup.narrowed().len() as u16 + 2).clamp(3, 14).min(area.height);
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height - height) / 2;
@@ -395,23 +402,33 @@ fn popup_area(popup: &Popup, area: Rect) -> Rect {
 
 /// The first entry that is visible.
 fn popup_top(popup: &Popup, outer: Rect) -> usize {
-    popup.selected.saturating_sub(usize::from(outer.height - 1).saturating_sub(1))
+    popup.selected.saturating_sub(usize::from(outer.height).saturating_sub(3))
+}
+
+/// What is laid over a screen: a rule with its title above, a rule below, and nothing shines
+/// through.
+pub fn popup_frame(look: &Look, title: &str, outer: Rect, buf: &mut Buffer) {
+    Clear.render(outer, buf);
+    buf.set_style(outer, look.text);
+    let rule = look.sign("─", "-").repeat(usize::from(outer.width));
+    put(buf, outer.x, outer.y, outer.width, &rule, look.rule);
+    put(buf, outer.x, outer.bottom() - 1, outer.width, &rule, look.rule);
+    let room = outer.width.saturating_sub(4);
+    put(buf, outer.x + 2, outer.y, room, &format!(" {title} "), look.accent);
 }
 
 fn draw_popup(popup: &Popup, look: &Look, area: Rect, buf: &mut Buffer) {
     let narrowed = popup.narrowed();
     let outer = popup_area(popup, area);
     let Rect { x, y, width, height } = outer;
-    Clear.render(outer, buf);
-    buf.set_style(outer, look.input);
     let title = match popup.chooses {
         Chooses::Many(_) => "space marks, enter closes",
         _ => "enter chooses",
     };
     let head =
         if popup.filter.is_empty() { title.to_owned() } else { format!("/ {}", popup.filter) };
-    put(buf, x + 1, y, width - 1, &SafeText::line(&head), look.muted);
-    let rows = usize::from(height - 1);
+    popup_frame(look, &SafeText::line(&head), outer, buf);
+    let rows = usize::from(height).saturating_sub(2);
     let top = popup_top(popup, outer);
     for (line, index) in narrowed.iter().skip(top).take(rows).enumerate() {
         let y = y + 1 + line as u16;

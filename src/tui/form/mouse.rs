@@ -44,7 +44,7 @@ impl FormState {
                     self.apply(FormCommand::Enter);
                 }
             }
-            None => {}
+            Some(Spot::Frame) | None => {}
         }
         Clicked::Nothing
     }

@@ -4,7 +4,8 @@ use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
-use crate::tui::graphics::{CellPixels, TerminalReply};
+use super::reply::reply;
+use crate::tui::graphics::TerminalReply;
 
 const PASTE_END: &[u8] = b"\x1b[201~";
 
@@ -221,8 +222,9 @@ fn csi(rest: &[u8]) -> Step {
         // X10 mouse: three more bytes; not asked for, skipped whole.
         return if rest.len() < end + 4 { Step::More } else { Step::Took(took + 3, None) };
     }
-    if let Some(reply) = reply(body, rest[end]) {
-        return Step::Reply(took, Some(reply));
+    if body.starts_with('?') || rest[end] == b't' {
+        // No key is written so: an answer, or a refusal to give one.
+        return Step::Reply(took, reply(body, rest[end]));
     }
     let mut numbers = body.split(';').map(|n| n.split(':').next().unwrap_or("").parse::<u16>());
     let first = numbers.next().and_then(Result::ok);
@@ -253,18 +255,6 @@ fn csi(rest: &[u8]) -> Step {
         _ => return Step::Took(took, None),
     };
     Step::Took(took, Some(key(code, modifiers)))
-}
-
-/// An answer to one of our questions: attributes (DA1), or the size of a cell in pixels.
-fn reply(body: &str, last: u8) -> Option<TerminalReply> {
-    if let (b'c', Some(attributes)) = (last, body.strip_prefix('?')) {
-        let sixel = attributes.split(';').skip(1).any(|attribute| attribute == "4");
-        return Some(TerminalReply::Attributes { sixel });
-    }
-    let size = body.strip_prefix("6;").filter(|_| last == b't')?;
-    let (height, width) = size.split_once(';')?;
-    let sane = |text: &str| text.parse::<u16>().ok().filter(|n| (2..=256).contains(n));
-    Some(TerminalReply::Cell(CellPixels { width: sane(width)?, height: sane(height)? }))
 }
 
 fn kitty(number: u16, modifiers: KeyModifiers) -> Option<Event> {
@@ -325,6 +315,7 @@ mod tests {
 
     use super::*;
     use crate::tui::chord::Chord;
+    use crate::tui::graphics::CellPixels;
 
     fn chords(bytes: &[u8]) -> Vec<String> {
         let mut decoder = Decoder::default();
@@ -383,11 +374,12 @@ mod tests {
 
     #[test]
     fn what_the_terminal_answers_is_no_key_however_it_is_cut() {
-        let bytes = b"x\x1b_Gi=31;OK\x1b\\\x1b[6;17;8t\x1b[?62;4;22cy";
+        let bytes = b"x\x1b_Gi=31;OK\x1b\\\x1b[6;17;8t\x1b[?1;0;16S\x1b[?62;4;22cy";
         let cell = CellPixels { width: 8, height: 17 };
         let wanted = [
             TerminalReply::Kitty,
             TerminalReply::Cell(cell),
+            TerminalReply::SixelColours(16),
             TerminalReply::Attributes { sixel: true },
         ];
         for cut in (0..bytes.len()).filter(|cut| *cut != 3) {
@@ -400,7 +392,9 @@ mod tests {
             assert_eq!(events.len(), 2, "cut at {cut}: {events:?}");
             assert_eq!(decoder.replies(), wanted, "cut at {cut}");
         }
-        for nothing in [&b"\x1b_Gi=31;EINVAL\x1b\\"[..], b"\x1b[6;0;0t", b"\x1b[4;600;800t"] {
+        for nothing in
+            [&b"\x1b_Gi=31;EINVAL\x1b\\"[..], b"\x1b[6;0;0t", b"\x1b[4;600;800t", b"\x1b[?1;3;0S"]
+        {
             let mut decoder = Decoder::default();
             assert_eq!((decoder.feed(nothing), decoder.replies()), (vec![], vec![]));
         }

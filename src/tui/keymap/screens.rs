@@ -303,21 +303,26 @@ impl Keymap {
         }
     }
 
-    /// Keys and words for the footer of these places of the call screen.
-    pub fn call_footer(&self, places: &[Where]) -> Vec<(String, &'static str)> {
-        let scopes: Vec<Scope> = places.iter().copied().map(Scope::of).collect();
-        match places.first() {
-            // What can be done with a result comes first there, and the way back.
-            Some(Where::Result) => {
-                let mut all: Vec<_> =
-                    scopes.iter().flat_map(|scope| self.labels(&[*scope])).collect();
-                if let Some(back) = all.iter().position(|(_, word)| *word == "back") {
-                    all[..=back].rotate_right(1);
-                }
-                all
+    /// Keys, words and meanings for the footer of these places of the call screen.
+    pub fn call_footer(&self, places: &[Where]) -> Vec<(String, &'static str, CallCommand)> {
+        let labels = |place: &Where| self.call_labels(*place);
+        // What can be done with a result comes first there, and the way back.
+        if places.first() == Some(&Where::Result) {
+            let mut all: Vec<_> = places.iter().flat_map(labels).collect();
+            if let Some(back) = all.iter().position(|(.., command)| *command == CallCommand::Back) {
+                all[..=back].rotate_right(1);
             }
-            _ => self.labels(&scopes),
+            return all;
         }
+        let everywhere = places.iter().filter(|place| **place == Where::Anywhere);
+        let here = places.iter().filter(|place| **place != Where::Anywhere);
+        everywhere.chain(here).flat_map(labels).collect()
+    }
+
+    /// The key that shows help while something is typed, with its word, for the end of a line.
+    pub fn help_label(&self) -> Option<(String, &'static str)> {
+        let key = self.key_while_typing(&[Scope::Global], "help")?;
+        Some((key.to_string(), "help"))
     }
 
     /// Keys, words and meanings for the footer of a place of the call screen.
@@ -380,7 +385,8 @@ mod tests {
         let pressed = |code: KeyCode| keymap.call(&[Where::Form, Where::Anywhere], code.into());
         assert_eq!(pressed(KeyCode::F(9)), Some(CallCommand::Call));
         assert_eq!(pressed(KeyCode::F(5)), None);
-        assert_eq!(keymap.call_footer(&[Where::Anywhere])[0], ("f9".to_owned(), "call"));
+        let first = ("f9".to_owned(), "call", CallCommand::Call);
+        assert_eq!(keymap.call_footer(&[Where::Anywhere])[0], first);
         let help: Vec<_> = keymap.sentences(Scope::Result).collect();
         assert!(
             help.iter().any(|(keys, what)| keys == "R  r" && what.contains("again")),

@@ -12,6 +12,12 @@ impl Keymap {
     /// `text` with every `{name}` of an action replaced by the first of its keys that works in
     /// these scopes, innermost first. What is no name of an action stays as it is.
     pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
+        self.spelled_in(scopes, text)
+    }
+
+    /// The same for a text that was put together; what others wrote in it stays as it is, unless it
+    /// names an action in braces.
+    pub fn spelled_in(&self, scopes: &[Scope], text: &str) -> Ink {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {

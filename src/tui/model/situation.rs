@@ -3,9 +3,10 @@
 
 use crate::config::gate::Awaiting;
 use crate::config::overview::{ServerValues, SourceFile};
-use crate::config::{InputConfig, ServerName};
+use crate::config::{Diagnostic, InputConfig, ServerName};
 use crate::host::ReloadPlan;
 use crate::text::SafeText;
+use crate::tui::model::Model;
 
 /// How the configuration stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,5 +71,22 @@ impl Situation {
     /// What there is to approve of a server.
     pub fn awaiting(&self, server: &ServerName) -> Option<&Awaiting> {
         self.awaiting.iter().find(|awaiting| awaiting.review.server == *server)
+    }
+}
+
+impl Model {
+    /// Servers of the files that are not there because their entry cannot be used, each with its
+    /// first problem; an error before anything else.
+    pub fn left_out(&self) -> Vec<(&ServerName, &Diagnostic)> {
+        let mut out: Vec<(&ServerName, &Diagnostic)> = Vec::new();
+        let errors = self.view.diagnostics.iter().filter(|d| d.is_error());
+        let dependents = self.view.diagnostics.iter().filter(|d| d.rule == "config/left-out");
+        for diagnostic in errors.chain(dependents) {
+            let Some(name) = &diagnostic.server else { continue };
+            if self.server(name).is_none() && !out.iter().any(|(known, _)| *known == name) {
+                out.push((name, diagnostic));
+            }
+        }
+        out
     }
 }

@@ -21,7 +21,7 @@ use crate::tui::pane::approvals::rows::{Grouping, Row};
 use crate::tui::pane::{Availability, Cx, DenyAll, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Pen, TextInput};
+use crate::tui::widget::{Browser, Doc, Pen, TextInput, empty_text};
 
 /// The approvals pane.
 #[derive(Default)]
@@ -172,15 +172,19 @@ impl Pane for ApprovalsPane {
         pen.left("during", during, faint).skip(1).right("age", 7, faint).skip(1);
         pen.right("left", 7, faint).skip(1).right("size", 6, faint);
         self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, during, pen));
+        let mut used = self.browser.rows.len() as u16;
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let mut pen = Pen::new(buf, regions.list);
-            pen.at(1, 1)
-                .put("when a server asks for a completion or an answer, it waits here", faint);
+            let text = ink!("when a server asks for a completion or an answer, it waits here");
+            used = 1 + empty_text(cx, &text, regions.list, buf);
         }
-        let used = self.browser.rows.len().max(2) as u16 + 1;
-        if regions.detail.is_none() && regions.list.height > used {
-            let hint = "right or l: rules, roots and what was settled";
-            Pen::new(buf, regions.list).at(1, used).put(hint, faint);
+        if regions.detail.is_none() && regions.list.height > used + 1 {
+            let rest = Rect {
+                y: regions.list.y + used,
+                height: regions.list.height - used,
+                ..regions.list
+            };
+            let text = cx.spelled(&[], "{right}: rules, roots and what was settled");
+            empty_text(cx, &text, rest, buf);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Pen, TextInput};
+use crate::tui::widget::{Browser, Doc, Pen, TextInput, empty_text};
 
 /// A row: equal when the key is.
 #[derive(Clone, Debug)]
@@ -72,10 +72,10 @@ impl Pane for CachePane {
             (Action::DropAll, _) => {
                 out.overlay = Some(Overlay::Confirm(Confirm {
                     title: ink!("drop the whole cache?"),
-                    lines: vec![ink!(
-                        "{} entries go; they are fetched again when needed.",
-                        self.total
-                    )],
+                    lines: vec![match self.total {
+                        1 => ink!("1 entry goes; it is fetched again when needed."),
+                        n => ink!("{} entries go; they are fetched again when needed.", n),
+                    }],
                     yes: vec![Effect::CacheDrop(None)],
                 }));
             }
@@ -107,8 +107,9 @@ impl Pane for CachePane {
         let asked = cache.hits + cache.misses;
         let rate = if asked == 0 { 0.0 } else { cache.hits as f64 * 100.0 / asked as f64 };
         let summary = ink!(
-            "{} entries   {} hits  {} misses  ({:.0} %)   {} evicted",
+            "{} {}   {} hits  {} misses  ({:.0} %)   {} evicted",
             self.total,
+            if self.total == 1 { "entry" } else { "entries" },
             cache.hits,
             cache.misses,
             rate,
@@ -142,9 +143,8 @@ impl Pane for CachePane {
             pen.right(ink!("{}", Bytes(entry.bytes as u64)), 7, cx.style(Role::Muted));
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let mut pen = Pen::new(buf, regions.list);
-            pen.at(1, 1)
-                .put("nothing is cached; resources and prompts are, once they were read", faint);
+            let text = ink!("nothing is cached; resources and prompts are, once they were read");
+            empty_text(cx, &text, regions.list, buf);
         }
     }
 

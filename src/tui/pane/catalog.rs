@@ -220,7 +220,8 @@ impl Catalog {
             ink!("no {}", noun)
         } else {
             let s: &'static str = if servers == 1 { "" } else { "s" };
-            ink!("{} {} of {} server{}", self.all.len(), noun, servers, s)
+            let one = noun.strip_suffix('s').filter(|_| self.all.len() == 1);
+            ink!("{} {} of {} server{}", self.all.len(), one.unwrap_or(noun), servers, s)
         };
         self.browser.render_frame(cx, &summary, self.all.len(), area, buf);
         let regions = self.browser.regions(area);

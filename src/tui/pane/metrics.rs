@@ -6,6 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::config::ServerName;
+use crate::host::ErrorCode;
 use crate::host::metrics::MetricsView;
 use crate::host::traffic::MessageKind;
 use crate::tui::action::Action;
@@ -18,7 +19,7 @@ use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Pen, TextInput};
+use crate::tui::widget::{Browser, Doc, Pen, TextInput, empty_text};
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ pub struct MetricsPane {
 }
 
 fn errors(view: &MetricsView) -> u64 {
-    view.errors.values().sum::<u64>() + view.tool_errors
+    view.failed()
 }
 
 fn key(row: &Row, column: Column) -> u64 {
@@ -263,8 +264,7 @@ impl Pane for MetricsPane {
             }
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let mut pen = Pen::new(buf, regions.list);
-            pen.at(1, 1).put("nothing was called yet", cx.style(Role::Faint));
+            empty_text(cx, &ink!("nothing was called yet"), regions.list, buf);
         }
     }
 
@@ -328,7 +328,8 @@ fn detail(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     doc.field("tool errors", ink!("{}", view.tool_errors), Role::Text);
     doc.field("in flight", ink!("{}", view.in_flight), Role::Text);
     for (code, count) in &view.errors {
-        doc.field(code.as_str(), ink!("{}", count), Role::Error);
+        let role = if *code == ErrorCode::Cancelled { Role::Muted } else { Role::Error };
+        doc.field(code.as_str(), ink!("{}", count), role);
     }
     doc.field("received", ink!("{}", Bytes(view.bytes_in)), Role::Text);
     doc.field("sent", ink!("{}", Bytes(view.bytes_out)), Role::Text);

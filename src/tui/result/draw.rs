@@ -12,6 +12,23 @@ use crate::host::payload::Kind;
 use crate::text::SafeText;
 use crate::tui::form::draw::{Look, put};
 
+/// A block of which something is seen.
+pub(super) struct Seen {
+    /// Which block.
+    pub index: usize,
+    /// The row its title stands in, when that is seen.
+    pub title: Option<u16>,
+    /// Rows of its body above the first that is seen.
+    pub skip: usize,
+    /// Where its body begins, down to the end of the region.
+    pub area: Rect,
+}
+
+/// What is below the row of tabs.
+pub(super) fn body(area: Rect) -> Rect {
+    Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }
+}
+
 impl ResultView {
     /// Draws the tab in `area`; the first row names the tabs.
     pub fn render(&self, look: &Look, area: Rect, buf: &mut Buffer) {
@@ -20,7 +37,7 @@ impl ResultView {
             return;
         }
         self.draw_tabs(look, area, buf);
-        let body = Rect { y: area.y + 1, height: area.height - 1, ..area };
+        let body = body(area);
         match self.tab {
             Tab::Content => self.draw_content(look, body, buf),
             Tab::Compare => self.draw_compare(look, body, buf),
@@ -72,39 +89,43 @@ impl ResultView {
         usize::from(mismatch) + violations
     }
 
-    fn draw_content(&self, look: &Look, area: Rect, buf: &mut Buffer) {
-        let mut skip = self.scroll;
+    /// The blocks of which something is seen in `area`, from the top.
+    pub(super) fn seen(&self, area: Rect) -> Vec<Seen> {
+        let mut found = Vec::new();
+        let mut above = self.scroll;
         let mut y = area.y;
-        for (index, block) in self.blocks.iter().enumerate() {
+        for index in 0..self.blocks.len() {
             let rows = self.block_rows(index);
-            if skip >= rows {
-                skip -= rows;
+            if above >= rows {
+                above -= rows;
                 continue;
             }
             if y >= area.bottom() {
                 break;
             }
-            let mut inner = skip;
-            skip = 0;
-            if self.has_title(index) {
-                if inner == 0 {
-                    let chosen = index == self.block && self.blocks.len() > 1;
-                    let style = if chosen { look.accent } else { look.muted };
-                    let rule = look.sign("── ", "-- ");
-                    let x = put(buf, area.x, y, area.width, rule, look.rule);
-                    put(buf, x, y, area.right().saturating_sub(x), &block.title, style);
-                    y += 1;
-                } else {
-                    inner -= 1;
-                }
+            let titled = self.has_title(index);
+            let title = (titled && above == 0).then_some(y);
+            let skip = above.saturating_sub(usize::from(titled));
+            y += u16::from(title.is_some());
+            let height = area.bottom().saturating_sub(y);
+            found.push(Seen { index, title, skip, area: Rect { y, height, ..area } });
+            let body = rows - usize::from(titled);
+            y += (body - skip).min(usize::from(height)) as u16;
+            above = 0;
+        }
+        found
+    }
+
+    fn draw_content(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        for Seen { index, title, skip, area } in self.seen(area) {
+            if let (Some(y), Some(block)) = (title, self.blocks.get(index)) {
+                let chosen = index == self.block && self.blocks.len() > 1;
+                let style = if chosen { look.accent } else { look.muted };
+                let rule = look.sign("── ", "-- ");
+                let x = put(buf, area.x, y, area.width, rule, look.rule);
+                put(buf, x, y, area.right().saturating_sub(x), &block.title, style);
             }
-            y = self.draw_block(
-                index,
-                inner,
-                Rect { y, height: area.bottom().saturating_sub(y), ..area },
-                look,
-                buf,
-            );
+            self.draw_block(index, skip, area, look, buf);
         }
     }
 

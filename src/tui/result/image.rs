@@ -8,20 +8,26 @@ use base64::Engine as _;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits, RgbaImage};
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Rect, Size};
+use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
-use ratatui::widgets::Widget as _;
-use ratatui_image::protocol::{Protocol, iterm2::Iterm2, kitty::Kitty, sixel::Sixel};
 
 use super::rows::Shared;
 use crate::config::ContentLimits;
-use crate::tui::graphics::{CellPixels, Graphics};
+use crate::tui::graphics::{CellPixels, Encoded, Graphics, Manner, Placement};
 use crate::tui::theme::ColorDepth;
 
 /// Pictures are kept this large at most: more than half blocks show.
 const KEPT: u32 = 640;
 /// The same where the terminal draws pixels.
 const KEPT_PIXELS: u32 = 1_600;
+/// What is smaller than this is enlarged to it, in pixels of the terminal.
+const LEAST: f32 = 320.0;
+/// What stands in the cells of a picture drawn in pixels: blank, and like nothing that is ever
+/// written there, so that every one of them is drawn again once the picture is gone.
+const FREE: &str = "\u{a0}";
+
+/// Columns and rows.
+type Cells = (u16, u16);
 
 /// A picture of a result: known to be one, decoded when it is looked at.
 #[derive(Clone, Debug)]
@@ -31,20 +37,26 @@ pub struct Picture {
     /// Width and height as sent, once known.
     pub size: Option<(u32, u32)>,
     pixels: Option<Arc<RgbaImage>>,
+    /// Two pixels for each of so many cells.
+    small: Option<(Cells, Arc<RgbaImage>)>,
     drawn: Option<Drawn>,
 }
 
-/// The picture as the terminal wants it, for a region.
-#[derive(Clone)]
+/// The picture as the terminal wants it.
+#[derive(Clone, Debug)]
 struct Drawn {
     how: Graphics,
-    cells: (u16, u16),
-    protocol: Arc<Protocol>,
+    cells: Cells,
+    /// Rows above, and rows that are there.
+    window: (u16, u16),
+    picture: Arc<Encoded>,
 }
 
-impl std::fmt::Debug for Drawn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} {:?}", self.how, self.cells)
+impl Drawn {
+    /// Whether these rows of a picture drawn in this way are there.
+    fn has(&self, how: Graphics, cells: Cells, window: (u16, u16)) -> bool {
+        let kept = matches!(self.picture.manner, Manner::Kept(..));
+        self.how == how && self.cells == cells && (kept || self.window == window)
     }
 }
 
@@ -54,16 +66,20 @@ pub struct PictureJob {
     /// Which block of the result it is.
     pub block: usize,
     text: Shared,
+    size: Option<(u32, u32)>,
     pixels: Option<Arc<RgbaImage>>,
     how: Graphics,
     limits: ContentLimits,
-    cells: Option<(u16, u16)>,
+    /// The region it is fitted to.
+    region: Cells,
+    /// Rows above those that are seen, and how many are.
+    window: (u16, u16),
 }
 
 impl PartialEq for PictureJob {
     fn eq(&self, other: &Self) -> bool {
-        (self.block, &self.text, self.how, self.cells)
-            == (other.block, &other.text, other.how, other.cells)
+        let of = |job: &Self| (job.block, job.text.clone(), job.how, job.region, job.window);
+        of(self) == of(other)
     }
 }
 
@@ -77,8 +93,9 @@ pub struct PictureDone {
 
 #[derive(Clone, Debug)]
 struct Ready {
-    size: Option<(u32, u32)>,
+    size: (u32, u32),
     pixels: Arc<RgbaImage>,
+    small: (Cells, Arc<RgbaImage>),
     drawn: Option<Drawn>,
 }
 
@@ -96,17 +113,65 @@ impl PictureJob {
     }
 
     fn work(self) -> Result<Ready, String> {
-        let (size, pixels) = if let Some(pixels) = self.pixels {
-            (None, pixels)
-        } else {
-            let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
-            let (size, pixels) = decode(self.text.as_str(), keep, &self.limits)?;
-            (Some(size), Arc::new(pixels))
+        let (size, pixels) = match (self.size, &self.pixels) {
+            (Some(size), Some(pixels)) => (size, Arc::clone(pixels)),
+            _ => {
+                let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
+                let (size, pixels) = decode(self.text.as_str(), keep, &self.limits)?;
+                (size, Arc::new(pixels))
+            }
         };
-        // A terminal that is only spoken to wrongly still shows half blocks.
-        let drawn = self.cells.and_then(|cells| encode(&pixels, self.how, cells).ok());
-        Ok(Ready { size, pixels, drawn })
+        let cells = fitted(size, self.region, self.how);
+        let small = resized(&pixels, u32::from(cells.0), u32::from(cells.1) * 2);
+        // A terminal that cannot be written to in its own way still shows half blocks. Which rows
+        // are seen is only known once the picture had its size.
+        let drawn = self.size.and_then(|_| drawn(&pixels, self.how, cells, self.window));
+        Ok(Ready { size, pixels, small: (cells, Arc::new(small)), drawn })
     }
+}
+
+/// Smaller by the mean of the pixels, so that no thin line is lost; larger with edges as they are.
+fn resized(pixels: &RgbaImage, width: u32, height: u32) -> RgbaImage {
+    let grows = width >= pixels.width() && height >= pixels.height();
+    let filter = if grows { FilterType::Nearest } else { FilterType::Triangle };
+    image::imageops::resize(pixels, width, height, filter)
+}
+
+/// The rows of a picture that are seen, as the terminal draws pixels.
+fn drawn(pixels: &RgbaImage, how: Graphics, cells: Cells, window: (u16, u16)) -> Option<Drawn> {
+    if !how.has_pixels() {
+        return None;
+    }
+    let CellPixels { width, height } = how.cell();
+    let (wide, cell_high) = (u32::from(cells.0) * u32::from(width), u32::from(height));
+    let whole = resized(pixels, wide, u32::from(cells.1) * cell_high);
+    // What the terminal keeps is cut by it, what it paints is cut here.
+    let window = if matches!(how, Graphics::Kitty(_)) { (0, cells.1) } else { window };
+    let (skip, rows) = (u32::from(window.0) * cell_high, u32::from(window.1) * cell_high);
+    if rows == 0 || skip + rows > whole.height() {
+        return None;
+    }
+    let seen = image::imageops::crop_imm(&whole, 0, skip, wide, rows).to_image();
+    let picture = crate::tui::graphics::encode(&seen, how, (cells.0, window.1))?;
+    Some(Drawn { how, cells, window, picture: Arc::new(picture) })
+}
+
+/// Cells a picture of this size takes within a region.
+fn fitted((w, h): (u32, u32), region: Cells, how: Graphics) -> Cells {
+    let cell = how.cell();
+    let (w, h) = (w.max(1) as f32, h.max(1) as f32);
+    let (cell_w, cell_h) = (f32::from(cell.width), f32::from(cell.height));
+    let (mut wide, mut high) = (f32::from(region.0) * cell_w, f32::from(region.1) * cell_h);
+    if let Graphics::Sixel(_, limits) = how {
+        wide = wide.min(f32::from(limits.width) - cell_w).max(cell_w);
+        high = high.min(f32::from(limits.height) - cell_h).max(cell_h);
+    }
+    let most = (LEAST / w.max(h)).max(4.0);
+    let scale = (wide / w).min(high / h).min(most);
+    (
+        ((w * scale / cell_w).round() as u16).clamp(1, region.0.max(1)),
+        ((h * scale / cell_h).round() as u16).clamp(1, region.1.max(1)),
+    )
 }
 
 /// Decodes base64; blanks and line breaks are let through.
@@ -158,87 +223,57 @@ fn decode(
     Ok(((width, height), image.into_rgba8()))
 }
 
-/// The sequence that draws `pixels` over `cells`. It is made of the pixels alone: nothing a server
-/// wrote is in it.
-fn encode(
-    pixels: &RgbaImage,
-    how: Graphics,
-    (columns, rows): (u16, u16),
-) -> Result<Drawn, ratatui_image::errors::Errors> {
-    let CellPixels { width, height } = how.cell();
-    let (wide, high) = (u32::from(columns) * u32::from(width), u32::from(rows) * u32::from(height));
-    let scaled = image::imageops::resize(pixels, wide, high, FilterType::Triangle);
-    let (scaled, size) = (DynamicImage::ImageRgba8(scaled), Size::new(columns, rows));
-    let protocol = match how {
-        Graphics::Kitty(_) => {
-            Protocol::Kitty(Kitty::new(scaled, size, fastrand::u32(1..), false, false)?)
-        }
-        Graphics::Sixel(_) => Protocol::Sixel(Sixel::new(scaled, size, false)?),
-        Graphics::Iterm2(_) => Protocol::ITerm2(Iterm2::new(scaled, size, false)?),
-        Graphics::Blocks(..) | Graphics::Off(_) => {
-            return Err(ratatui_image::errors::Errors::NoCap);
-        }
-    };
-    Ok(Drawn { how, cells: (columns, rows), protocol: Arc::new(protocol) })
-}
-
 impl Picture {
     /// A picture that was not looked at yet.
     pub const fn new(text: Shared) -> Self {
-        Self { text, size: None, pixels: None, drawn: None }
+        Self { text, size: None, pixels: None, small: None, drawn: None }
     }
 
     /// Rows it takes when drawn in `width` cells and at most `height` rows; one while its size is
     /// not known.
     pub fn rows(&self, width: u16, height: u16, how: Graphics) -> u16 {
-        self.cells(width, height, how).1
+        self.cells((width, height), how).1
     }
 
-    /// Cells it takes within `width` x `height`.
-    fn cells(&self, width: u16, height: u16, how: Graphics) -> (u16, u16) {
-        let Some((w, h)) = self.size else { return (1, 1) };
-        let cell = how.cell();
-        let (w, h) = (w.max(1) as f32, h.max(1) as f32);
-        let (cell_w, cell_h) = (f32::from(cell.width), f32::from(cell.height));
-        // Small pictures are shown up to four cells a pixel, never wider than the region.
-        let most = 4.0 * cell_w;
-        let scale = (f32::from(width) * cell_w / w).min(f32::from(height) * cell_h / h).min(most);
-        (
-            ((w * scale / cell_w).round() as u16).clamp(1, width.max(1)),
-            ((h * scale / cell_h).ceil() as u16).clamp(1, height.max(1)),
-        )
+    /// Cells it takes within a region.
+    fn cells(&self, region: Cells, how: Graphics) -> Cells {
+        self.size.map_or((1, 1), |size| fitted(size, region, how))
     }
 
-    /// What is to be done elsewhere before it can be drawn in this region.
+    /// What is to be done elsewhere before these rows of it (those above, how many) can be drawn
+    /// in a region.
     pub(super) fn job(
         &self,
         block: usize,
-        (width, height): (u16, u16),
+        region: Cells,
+        window: (u16, u16),
         (how, limits): (Graphics, ContentLimits),
     ) -> Option<PictureJob> {
         if matches!(how, Graphics::Off(_)) {
             return None;
         }
-        let cells = self.cells(width, height, how);
-        let fits = |drawn: &Drawn| drawn.how == how && drawn.cells == cells;
-        let wants_pixels = how.has_pixels() && self.size.is_some();
-        let is_done = self.pixels.is_some()
-            && (!how.has_pixels() || (wants_pixels && self.drawn.as_ref().is_some_and(fits)));
+        let cells = self.cells(region, how);
+        let is_small = self.small.as_ref().is_some_and(|(of, _)| *of == cells);
+        let is_drawn = self.drawn.as_ref().is_some_and(|drawn| drawn.has(how, cells, window));
+        let is_done = self.pixels.is_some() && is_small && (!how.has_pixels() || is_drawn);
         (!is_done).then(|| PictureJob {
             block,
             text: self.text.clone(),
+            size: self.size,
             pixels: self.pixels.clone(),
             how,
             limits,
-            cells: wants_pixels.then_some(cells),
+            region,
+            window,
         })
     }
 
     /// Takes what was done; a reason when it cannot be drawn at all.
     pub(super) fn take(&mut self, done: PictureDone) -> Result<(), String> {
         let ready = done.outcome?;
-        self.size = ready.size.or(self.size);
+        self.size = Some(ready.size);
         self.pixels = Some(ready.pixels);
+        self.small = Some(ready.small);
         self.drawn = ready.drawn;
         Ok(())
     }
@@ -251,41 +286,58 @@ impl Picture {
     /// Lets the pixels go; its size stays known, so that nothing moves.
     pub(super) fn forget(&mut self) {
         self.pixels = None;
+        self.small = None;
         self.drawn = None;
     }
 
-    /// What the terminal keeps of it is gone: it is sent again.
-    pub(super) fn send_again(&mut self) {
-        self.drawn = None;
+    /// Where it stands in pixels when it is drawn into `area`, from row `skip` of its own on;
+    /// nothing while it is drawn with half blocks.
+    pub fn placement(
+        &self,
+        full: Cells,
+        skip: u16,
+        how: Graphics,
+        area: Rect,
+    ) -> Option<Placement> {
+        let (columns, rows) = self.cells(full, how);
+        let window = (skip, rows.saturating_sub(skip).min(area.height));
+        let drawn = self.drawn.as_ref().filter(|drawn| drawn.has(how, (columns, rows), window))?;
+        if window.1 == 0 || area.width < columns {
+            return None;
+        }
+        let area = Rect { width: columns, height: window.1, ..area };
+        Some(Placement { area, skip, picture: Arc::clone(&drawn.picture) })
     }
 
     /// Draws it into `area`, from row `skip` of its own on; `full` is the region it was fitted to.
-    pub fn draw(&self, full: (u16, u16), skip: u16, how: Graphics, area: Rect, buf: &mut Buffer) {
+    /// The cells of a picture in pixels are left free.
+    pub fn draw(&self, full: Cells, skip: u16, how: Graphics, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
-        let (columns, rows) = self.cells(full.0, full.1, how);
-        let whole = skip == 0 && area.height >= rows && area.width >= columns;
-        // Pixels are drawn whole or not at all: part of a picture is half blocks.
-        let fits = |drawn: &&Drawn| drawn.how == how && drawn.cells == (columns, rows);
-        if let Some(drawn) = self.drawn.as_ref().filter(|drawn| whole && fits(drawn)) {
-            let area = Rect { width: columns, height: rows, ..area };
-            return ratatui_image::Image::new(&drawn.protocol).render(area, buf);
+        if let Some(placement) = self.placement(full, skip, how, area) {
+            for position in placement.area.positions() {
+                buf[position].set_symbol(FREE);
+            }
+            return;
         }
         let depth = match how {
             Graphics::Blocks(depth, _) => depth,
             _ => ColorDepth::True,
         };
-        self.draw_blocks((columns, rows), skip, depth, area, buf);
+        self.draw_blocks(self.cells(full, how), skip, depth, area, buf);
     }
 
     fn draw_blocks(
         &self,
-        (columns, rows): (u16, u16),
+        cells: Cells,
         skip: u16,
         depth: ColorDepth,
         area: Rect,
         buf: &mut Buffer,
     ) {
-        let Some(pixels) = self.pixels.as_deref() else { return };
+        let (columns, rows) = cells;
+        // Until it was made for these cells, what there is gives an idea of it.
+        let small = self.small.as_ref().filter(|(of, _)| *of == cells).map(|(_, small)| small);
+        let Some(pixels) = small.or(self.pixels.as_ref()) else { return };
         let (wide, high) = pixels.dimensions();
         if wide == 0 || high == 0 {
             return;
@@ -294,14 +346,19 @@ impl Picture {
             let px = u32::from(x) * wide / u32::from(columns.max(1));
             let py = half * high / (u32::from(rows.max(1)) * 2);
             let [r, g, b, a] = pixels.get_pixel(px.min(wide - 1), py.min(high - 1)).0;
-            let over = |c: u8| ((u16::from(c) * u16::from(a)) / 255) as u8;
-            Color::Rgb(over(r), over(g), over(b))
+            (a >= 128).then_some(Color::Rgb(r, g, b))
         };
         for row in 0..area.height.min(rows.saturating_sub(skip)) {
             for x in 0..columns.min(area.width) {
                 let half = u32::from(row + skip) * 2;
-                let style = Style::new().fg(sample(x, half)).bg(sample(x, half + 1));
-                buf[(area.x + x, area.y + row)].set_symbol("▀").set_style(depth.adapt(style));
+                // What is transparent shows the ground of the terminal, light or dark.
+                let (symbol, style) = match (sample(x, half), sample(x, half + 1)) {
+                    (Some(upper), Some(lower)) => ("▀", Style::new().fg(upper).bg(lower)),
+                    (Some(upper), None) => ("▀", Style::new().fg(upper)),
+                    (None, Some(lower)) => ("▄", Style::new().fg(lower)),
+                    (None, None) => (" ", Style::new()),
+                };
+                buf[(area.x + x, area.y + row)].set_symbol(symbol).set_style(depth.adapt(style));
             }
         }
     }

@@ -1,9 +1,15 @@
 //! Which pictures of a result are worked on: those that can be seen, one at a time, and only so
 //! many kept in memory. The work itself runs elsewhere.
 
+use ratatui::layout::Rect;
+
 use super::content::BlockKind;
-use super::image::{PictureDone, PictureJob};
+use super::draw::{Seen, body};
+use super::image::{Picture, PictureDone, PictureJob};
+use super::lay::Laid;
 use super::view::{ResultView, Tab};
+use crate::tui::form::draw::Look;
+use crate::tui::graphics::Placement;
 
 /// Most pictures of one result that are kept decoded.
 const DECODED: usize = 8;
@@ -16,21 +22,13 @@ impl ResultView {
             return None;
         }
         let region = self.picture_region();
-        let seen = self.scroll..self.scroll + usize::from(self.height.max(1));
-        let mut above = 0;
-        let mut found = None;
-        for (index, block) in self.blocks.iter().enumerate() {
-            let rows = self.block_rows(index);
-            let visible = above < seen.end && above + rows > seen.start;
-            above += rows;
-            let BlockKind::Picture(picture, _) = &block.kind else { continue };
-            if visible && !self.expanded.contains(&index) {
-                found = picture.job(index, region, (self.look.graphics, self.limits));
-            }
-            if found.is_some() || above >= seen.end {
-                break;
-            }
-        }
+        let area = Rect { x: 0, y: 0, width: self.width, height: self.height };
+        let job = |seen: Seen| {
+            let (picture, rows) = self.seen_picture(&seen)?;
+            let window = (seen.skip as u16, rows);
+            picture.job(seen.index, region, window, (self.look.graphics, self.limits))
+        };
+        let found = self.seen(area).into_iter().find_map(job);
         self.drawing = found.is_some();
         found
     }
@@ -70,12 +68,25 @@ impl ResultView {
         }
     }
 
-    /// The terminal lost what it was shown: everything it keeps itself is sent again.
-    pub fn redraw_pictures(&mut self) {
-        for block in &mut self.blocks {
-            if let BlockKind::Picture(picture, _) = &mut block.kind {
-                picture.send_again();
-            }
+    /// The pictures that stand in pixels where the result is drawn in `area`.
+    pub fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
+        if self.tab != Tab::Content || area.height == 0 {
+            return Vec::new();
         }
+        let place = |seen: Seen| {
+            let (picture, rows) = self.seen_picture(&seen)?;
+            let area = Rect { height: rows, ..seen.area };
+            picture.placement(self.picture_region(), seen.skip as u16, look.graphics, area)
+        };
+        self.seen(body(area)).into_iter().filter_map(place).collect()
+    }
+
+    /// The picture of a block that is seen, and how many rows of it are.
+    fn seen_picture(&self, seen: &Seen) -> Option<(&Picture, u16)> {
+        let Some(Laid::Picture(rows)) = self.laid.get(seen.index) else { return None };
+        let BlockKind::Picture(picture, _) = &self.blocks.get(seen.index)?.kind else {
+            return None;
+        };
+        Some((picture, rows.saturating_sub(seen.skip as u16).min(seen.area.height)))
     }
 }

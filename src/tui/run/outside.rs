@@ -18,7 +18,6 @@ impl Deck {
     }
 
     pub(super) fn resized(&mut self) -> io::Result<()> {
-        self.app.update(Message::Repainted);
         let (width, height) = self.session.size()?;
         self.app.update(Message::Resize(width, height));
         Ok(())

@@ -63,7 +63,7 @@ pub(super) fn setup(options: &Options, places: &Places, prefs: Prefs) -> Setup {
 }
 
 /// The size of a cell as the operating system has it; many terminals leave it at zero.
-fn cell_pixels() -> Option<graphics::CellPixels> {
+pub(super) fn cell_pixels() -> Option<graphics::CellPixels> {
     let size = crossterm::terminal::window_size().ok()?;
     let cell =
         |pixels: u16, cells: u16| pixels.checked_div(cells).filter(|n| (2..=256).contains(n));

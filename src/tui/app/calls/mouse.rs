@@ -4,10 +4,16 @@ use ratatui::layout::Position;
 
 use super::call_area;
 use crate::tui::app::App;
+use crate::tui::call::CallScreen;
 use crate::tui::call::command::Clicks;
 use crate::tui::effect::Effect;
 
 impl App {
+    /// The call screen that is open.
+    pub(in crate::tui::app) fn open_screen(&self) -> Option<&CallScreen> {
+        self.calls.open.and_then(|open| self.calls.screens.get(open))
+    }
+
     /// The wheel turned over the open call screen.
     pub(in crate::tui::app) fn call_wheel(
         &mut self,

@@ -12,11 +12,15 @@ use crate::tui::app::{App, Redraw};
 use crate::tui::call::Subject;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::Checked;
+use crate::tui::form::draw::Look;
+use crate::tui::graphics::Placement;
 use crate::tui::ink::{Ink, ink};
+use crate::tui::layout::Layout;
 use crate::tui::message::{FormToken, ViewToken};
 use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pane::PaneId;
 use crate::tui::result::{Compared, Content, PictureDone, Stage};
+use ratatui::layout::Rect;
 
 impl App {
     /// Work for other threads: comparisons of every screen, one check and one picture at a time of
@@ -42,6 +46,27 @@ impl App {
                 let token = ViewToken { screen: open as u64, run };
                 effects.push(Effect::Picture(token, Box::new(job)));
             }
+        }
+    }
+
+    /// The look of the open call screen: what is laid over it must not be covered by pixels.
+    pub(super) fn uncovered_look(&self) -> Look {
+        let mut look = self.call_look();
+        if !self.overlays.is_empty() {
+            look.graphics = look.graphics.as_blocks();
+        }
+        look
+    }
+
+    /// The pictures that stand in pixels on the screen [`App::render`] draws into `area`.
+    pub fn placements(&self, area: Rect) -> Vec<Placement> {
+        let open = self.calls.open.and_then(|open| self.calls.screens.get(open));
+        let layout = Layout::compute(area, self.setup.prefs.server_list);
+        match (open, layout) {
+            (Some(screen), Some(layout)) if !self.is_answering() && !self.is_editing() => {
+                screen.placements(&self.uncovered_look(), call_area(&layout))
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -95,13 +120,6 @@ impl App {
             screen.compared(token.run, found);
             self.mark(Redraw::Now);
         }
-    }
-
-    pub(in crate::tui::app) fn redraw_pictures(&mut self) {
-        for screen in &mut self.calls.screens {
-            screen.redraw_pictures();
-        }
-        self.mark(Redraw::Now);
     }
 
     pub(in crate::tui::app) fn ask_to_replace(&mut self, path: PathBuf, content: Content) {

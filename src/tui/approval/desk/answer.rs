@@ -154,7 +154,7 @@ impl AnswerDesk {
             }
             Ok(_) => {
                 self.part = Part::Name;
-                self.notice = Some(SafeText::line("name it; ctrl-s or enter keeps it"));
+                self.notice = Some(SafeText::line("name it; {send} or enter keeps it"));
             }
             Err(reason) => self.notice = Some(SafeText::line(&reason)),
         }

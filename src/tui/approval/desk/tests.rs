@@ -246,7 +246,7 @@ fn enter_at_the_end_of_a_form_decides_nothing_but_takes_a_tool_call_in() {
     let mut form = desk(RequestKind::Elicitation, params);
     form.apply(AnswerCommand::Form(FormCommand::Last));
     assert_eq!(form.apply(AnswerCommand::Form(FormCommand::Enter)), Outcome::Stay);
-    assert!(form.notice.as_deref().is_some_and(|notice| notice.contains("ctrl-s")));
+    assert!(form.notice.as_deref().is_some_and(|notice| notice.contains("{send}")));
 }
 
 #[test]

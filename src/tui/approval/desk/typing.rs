@@ -108,7 +108,7 @@ impl AnswerDesk {
                 Part::Name => return self.keep(),
                 // A reason is sent by the key that sends, not by Enter.
                 Part::Reason => {
-                    self.notice = Some(SafeText::line("ctrl-s sends the refusal"));
+                    self.notice = Some(SafeText::line("{send} sends the refusal"));
                 }
                 _ => self.step_field(1),
             }

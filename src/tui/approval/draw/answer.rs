@@ -1,15 +1,17 @@
 //! Our side of a request: what should be noticed, the fields of the answer, the draft.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::Widget;
 use ratatui_textarea::TextArea;
 
+use super::Spot;
 use crate::text::SafeText;
 use crate::tui::app::calls::look;
 use crate::tui::approval::desk::{AnswerDesk, Composer, Draft, Drafting, Part, Says, Stage};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
+use crate::tui::approval::keys::scopes;
 use crate::tui::form::draw::form;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::Cx;
@@ -24,8 +26,11 @@ const WARNINGS: usize = 4;
 pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
     let mut notes: Vec<(Ink, Role)> = Vec::new();
     if let Stage::Ended(reason) = &desk.stage {
-        let kept = if desk.has_draft() { "; your draft is kept, ctrl-y copies it" } else { "" };
-        notes.push((ink!("withdrawn: {}; nothing more is sent{}", reason, kept), Role::Error));
+        let mut text = ink!("withdrawn: {}; nothing more is sent", reason);
+        if desk.has_draft() {
+            text.push(cx.keymap.spelled(scopes(desk), "; your draft is kept, {copy} copies it"));
+        }
+        notes.push((text, Role::Error));
     }
     let warnings = match &desk.says {
         Says::Sampling(reading) => {
@@ -56,7 +61,7 @@ pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
         (Drafting::No, _) => {}
     }
     if let Some(notice) = &desk.notice {
-        notes.push((Ink::from(notice), Role::Attention));
+        notes.push((cx.keymap.spelled_in(scopes(desk), notice), Role::Attention));
     }
     let mut doc = Doc::new(width);
     for (note, role) in &notes {
@@ -69,7 +74,7 @@ pub(super) fn render(desk: &AnswerDesk, cx: &Cx<'_>, notes: &Doc, area: Rect, bu
     let shown = notes.len().min(usize::from(area.height));
     // The newest word stands last: when there is no room, the first go.
     notes.render(cx, notes.len() - shown, area, buf);
-    let rest = lower(area, shown as u16);
+    let rest = below_notes(notes, area);
     if rest.height == 0 {
         return;
     }
@@ -83,7 +88,8 @@ pub(super) fn render(desk: &AnswerDesk, cx: &Cx<'_>, notes: &Doc, area: Rect, bu
         Draft::Text(composer) => compose(desk, composer, cx, rest, buf),
         Draft::Raw(typed) => text(typed, cx, here, rest, buf),
         Draft::Form(state) => {
-            form(state, &look(cx.theme, cx.glyphs), "accept (ctrl-s)", rest, buf);
+            let submit = cx.keymap.spelled(scopes(desk), "accept ({send})");
+            form(state, &look(cx.theme, cx.glyphs), submit.as_str(), rest, buf);
         }
         Draft::Consent => {
             let mut doc = Doc::new(rest.width);
@@ -91,6 +97,33 @@ pub(super) fn render(desk: &AnswerDesk, cx: &Cx<'_>, notes: &Doc, area: Rect, bu
             doc.render(cx, 0, rest, buf);
         }
     }
+}
+
+/// What is left of `area` below the notes.
+pub(super) fn below_notes(notes: &Doc, area: Rect) -> Rect {
+    lower(area, notes.len().min(usize::from(area.height)) as u16)
+}
+
+/// What stands at a place of the answer, drawn in `area`.
+pub(super) fn spot(desk: &AnswerDesk, area: Rect, at: Position) -> Option<Spot> {
+    match &desk.draft {
+        _ if matches!(desk.part, Part::Reason | Part::Name) => None,
+        Draft::Consent => None,
+        Draft::Form(_) => Some(Spot::Form(area)),
+        Draft::Text(composer) if desk.part == Part::Tool && composer.tool.is_some() => {
+            Some(Spot::Form(lower(area, 1)))
+        }
+        Draft::Text(_) if at.y == area.y && at.x < area.x + stop_column(area) => {
+            Some(Spot::Part(Part::Model))
+        }
+        Draft::Text(_) if at.y == area.y => Some(Spot::Part(Part::Stop)),
+        Draft::Text(_) | Draft::Raw(_) => Some(Spot::Part(Part::Answer)),
+    }
+}
+
+/// The column of the reason why a completion stops.
+fn stop_column(area: Rect) -> u16 {
+    34.min(area.width / 2)
 }
 
 /// What a yes would do, where nothing is written.
@@ -112,7 +145,8 @@ fn compose(desk: &AnswerDesk, composer: &Composer, cx: &Cx<'_>, area: Rect, buf:
         pen.put("a call of ", cx.style(Role::Muted));
         pen.put(Ink::line(&tool.name), cx.style(Role::Heading));
         let look = look(cx.theme, cx.glyphs);
-        return form(&tool.form, &look, "add it (ctrl-s)", lower(area, 1), buf);
+        let submit = cx.keymap.spelled(scopes(desk), "add it ({send})");
+        return form(&tool.form, &look, submit.as_str(), lower(area, 1), buf);
     }
     let field = |label: &'static str, input: &TextInput, part: Part, x: u16, buf: &mut Buffer| {
         let row = Rect { x: area.x + x, width: area.width.saturating_sub(x), height: 1, ..area };
@@ -128,7 +162,7 @@ fn compose(desk: &AnswerDesk, composer: &Composer, cx: &Cx<'_>, area: Rect, buf:
         }
     };
     field("model  ", &composer.model, Part::Model, 0, buf);
-    field("stop  ", &composer.stop, Part::Stop, 34.min(area.width / 2), buf);
+    field("stop  ", &composer.stop, Part::Stop, stop_column(area), buf);
     let mut row = 1;
     for (name, input) in &composer.tool_uses {
         let mut pen = Pen::new(buf, lower(area, row)).ellipsis(cx.glyphs.ellipsis);

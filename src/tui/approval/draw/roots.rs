@@ -1,7 +1,7 @@
 //! Drawing the roots of a server while they are edited.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 
 use crate::tui::approval::roots::RootsEditor;
 use crate::tui::ink::{Ink, ink};
@@ -43,6 +43,20 @@ pub fn render(editor: &RootsEditor, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let mut pen = Pen::new(buf, at).ellipsis(cx.glyphs.ellipsis);
         pen.put(ink!("   {}", notice), cx.style(Role::Error));
     }
+}
+
+/// The line under the mouse, and whether it is its name.
+pub fn roots_spot(editor: &RootsEditor, area: Rect, at: Position) -> Option<(usize, bool)> {
+    let row = usize::from(at.y.checked_sub(area.y + 5)?);
+    let visible = usize::from(area.height.saturating_sub(7)).max(1);
+    let top = editor.at.saturating_sub(visible - 1);
+    let line = top + row;
+    (row < visible && line < editor.lines.len()).then(|| (line, at.x >= area.x + name_column(area)))
+}
+
+/// The column of the names.
+fn name_column(area: Rect) -> u16 {
+    (area.width * 3 / 5).max(20).min(area.width) + 2
 }
 
 fn input(line: &TextInput, here: bool, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {

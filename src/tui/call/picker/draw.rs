@@ -2,18 +2,17 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::widgets::{Clear, Widget};
 
 use super::{Hidden, LARGEST_FILE, Line, MAIN_SEPARATOR, More, Picker, ROWS, Take};
 use crate::text::SafeText;
 use crate::tui::call::CallCommand;
 use crate::tui::call::folder::{EntryKind, MOST_ENTRIES};
 use crate::tui::call::keys::Where;
-use crate::tui::form::draw::{Look, put};
+use crate::tui::form::draw::{Look, popup_frame, put};
 use crate::tui::keymap::Keymap;
 
 /// Rows around the list: title, folder, typed text; what is said, keys.
-const AROUND: u16 = 5;
+const AROUND: u16 = 6;
 
 /// The region of the picker over `area`.
 fn frame(area: Rect) -> Rect {
@@ -35,15 +34,13 @@ impl Picker {
     pub fn render(&self, keymap: &Keymap, look: &Look, area: Rect, buf: &mut Buffer) {
         let outer = frame(area);
         let height = outer.height;
-        Clear.render(outer, buf);
-        buf.set_style(outer, look.input);
         let inner = Rect { x: outer.x + 1, width: outer.width.saturating_sub(2), ..outer };
         let title = match self.take {
             Take::Path => "pick a path for this field",
             Take::Text => "pick a file whose text fills this field, up to 4 MiB",
             Take::Base64 => "pick a file whose content fills this field as base64, up to 4 MiB",
         };
-        put(buf, inner.x, inner.y, inner.width, title, look.accent);
+        popup_frame(look, title, outer, buf);
         if height < AROUND {
             return;
         }

@@ -57,7 +57,11 @@ fn exit(server: &ServerView, model: &Model, doc: &mut Doc) {
         doc.field("stopped by", ladder, Role::Text);
     }
     if exit.swept > 0 {
-        doc.field("left behind", ink!("{} processes, swept", exit.swept), Role::Warning);
+        let swept = match exit.swept {
+            1 => ink!("1 process, swept"),
+            n => ink!("{} processes, swept", n),
+        };
+        doc.field("left behind", swept, Role::Warning);
     }
     if let Some(at) = server.retry_at {
         doc.field("next attempt", ink!("in {}", model.until(at)), Role::Busy);

@@ -231,11 +231,14 @@ fn load(server: &ServerView, model: &Model) -> Vec<DocLine> {
         facts.push(vec![(ink!("{} ", label), Role::Faint), (value, role)]);
     };
     if let Some(metrics) = model.metrics.get(&server.name).map(|m| &m.total) {
-        let errors: u64 = metrics.errors.values().sum::<u64>() + metrics.tool_errors;
+        let errors = metrics.failed();
         let in_flight = model.calls.iter().filter(|call| call.server == server.name).count();
         fact("calls", ink!("{}", metrics.requests), Role::Text);
         let role = if errors > 0 { Role::Warning } else { Role::Text };
         fact("errors", ink!("{}", errors), role);
+        if metrics.cancelled() > 0 {
+            fact("cancelled", ink!("{}", metrics.cancelled()), Role::Text);
+        }
         if in_flight > 0 {
             fact("in flight", ink!("{}", in_flight), Role::Busy);
         }

@@ -21,18 +21,20 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     if list.is_empty() {
         return;
     }
-    let narrow = list.width < 70;
     let many = cx.model.scope.is_none() && cx.model.view.servers.len() > 1;
-    let server = if many { if narrow { 8 } else { 14 } } else { 0 };
+    let columns = Columns::fit(list.width, if many { Servers::Many } else { Servers::One });
     let mut pen = Pen::new(buf, regions.columns);
     let faint = cx.style(Role::Faint);
-    pen.skip(2).left("time", if narrow { 8 } else { TIME }, faint).skip(3);
-    if many {
-        pen.left("server", server, faint).skip(1);
+    pen.skip(2).left("time", columns.time, faint).skip(3);
+    if columns.server > 0 {
+        pen.left("server", columns.server, faint).skip(1);
     }
     pen.put("message", faint);
-    pen.column(list.width.saturating_sub(SIZE + LATENCY + 3));
-    pen.right("size", SIZE, faint).skip(1).right("took", LATENCY, faint);
+    pen.column(list.width.saturating_sub(columns.after() + 1));
+    if columns.size > 0 {
+        pen.right("size", columns.size, faint).skip(1);
+    }
+    pen.right("took", LATENCY, faint);
     for (row, seq) in pane.stream.window(usize::from(list.height)).enumerate() {
         let Some(record) = cx.model.traffic.get(seq) else { continue };
         let line = Rect { y: list.y + row as u16, height: 1, ..list };
@@ -50,7 +52,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
             (None, true) => Place::Below,
             (None, false) => Place::Alone,
         };
-        draw(record, &place, cx, (narrow, server), &mut pen);
+        draw(record, &place, cx, columns, &mut pen);
         if selected {
             pen.row_style(cx.selection(pane.part == Part::List));
         }
@@ -66,6 +68,39 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     }
 }
 
+/// Whether messages of one server are listed, or of several.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Servers {
+    One,
+    Many,
+}
+
+/// Cells of the columns; 0 leaves one out. The message keeps what is left, and never nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Columns {
+    time: u16,
+    server: u16,
+    size: u16,
+}
+
+impl Columns {
+    const fn fit(width: u16, servers: Servers) -> Self {
+        let many = matches!(servers, Servers::Many);
+        let (time, server, size) = match width {
+            0..56 => (8, 0, 0),
+            56..70 => (8, 8, SIZE),
+            _ => (TIME, 14, SIZE),
+        };
+        Self { time, server: if many { server } else { 0 }, size }
+    }
+
+    /// Cells behind the message.
+    const fn after(self) -> u16 {
+        let size = if self.size > 0 { self.size + 1 } else { 0 };
+        size + LATENCY + 1
+    }
+}
+
 /// What a row is among the rows of its operation.
 enum Place<'a> {
     Alone,
@@ -77,21 +112,20 @@ fn draw(
     record: &TrafficRecord,
     place: &Place<'_>,
     cx: &Cx<'_>,
-    (narrow, server): (bool, u16),
+    columns: Columns,
     pen: &mut Pen<'_>,
 ) {
     let room = pen.position() + pen.room();
-    let cells = if narrow { 8 } else { TIME };
-    pen.left(Model::time_in(record.at, cells), cells, cx.style(Role::Faint)).skip(1);
+    pen.left(Model::time_in(record.at, columns.time), columns.time, cx.style(Role::Faint)).skip(1);
     let (sign, role) = match record.direction {
         Direction::Out => (cx.glyphs.outbound, Role::Outbound),
         Direction::In => (cx.glyphs.inbound, Role::Inbound),
     };
     pen.put(sign, cx.style(role)).skip(1);
-    if server > 0 {
-        pen.middle(Model::name(&record.server), server, cx.style(Role::Muted)).skip(1);
+    if columns.server > 0 {
+        pen.middle(Model::name(&record.server), columns.server, cx.style(Role::Muted)).skip(1);
     }
-    let end = room.saturating_sub(SIZE + LATENCY + 4);
+    let end = room.saturating_sub(columns.after() + 2);
     let (bytes, latency) = match place {
         Place::Head { group, open } => {
             pen.put(if *open { cx.glyphs.open } else { cx.glyphs.closed }, cx.style(Role::Accent));
@@ -113,7 +147,9 @@ fn draw(
         pen.clip(ink!("  {} messages {}", group.below.len() + 1, sign), left, cx.style(role));
     }
     pen.column(end + 1);
-    pen.right(ink!("{}", Bytes(bytes as u64)), SIZE, cx.style(Role::Muted)).skip(1);
+    if columns.size > 0 {
+        pen.right(ink!("{}", Bytes(bytes as u64)), columns.size, cx.style(Role::Muted)).skip(1);
+    }
     if let Some(latency) = latency {
         let slow = latency.as_millis() >= 1_000;
         let role = if slow { Role::Warning } else { Role::Muted };
@@ -149,5 +185,24 @@ fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
     }
     if let Some(problem) = &record.problem {
         pen.clip(ink!("  {} {}", cx.glyphs.warning, problem), left(pen), cx.style(Role::Warning));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_has_a_column_on_the_narrowest_screen_and_numbers_end_with_the_list() {
+        for width in 39..200 {
+            for servers in [Servers::One, Servers::Many] {
+                let columns = Columns::fit(width, servers);
+                let server = if columns.server > 0 { columns.server + 1 } else { 0 };
+                // Marks, time, direction; then the message; then the numbers.
+                let before = 2 + columns.time + 3 + server;
+                let message = width.saturating_sub(before + columns.after() + 1);
+                assert!(message >= 12, "{width} {columns:?}");
+            }
+        }
     }
 }

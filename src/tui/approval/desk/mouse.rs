@@ -1,0 +1,34 @@
+//! The mouse pressed on a request being answered: the keys go there. It accepts only by a second
+//! press on the line that does.
+
+use ratatui::layout::Position;
+
+use super::{AnswerCommand, AnswerDesk, Outcome, Part, Stage};
+use crate::tui::approval::draw::Spot;
+use crate::tui::form::mouse::Clicked;
+
+impl AnswerDesk {
+    /// The mouse was pressed there.
+    pub fn click(&mut self, spot: Spot, at: Position) -> Outcome {
+        match spot {
+            Spot::Says if self.part == Part::Says => Outcome::Stay,
+            Spot::Says => self.apply(AnswerCommand::Focus),
+            _ if self.stage != Stage::Open => Outcome::Stay,
+            Spot::Part(part) => {
+                self.part = part;
+                Outcome::Stay
+            }
+            Spot::Form(area) => {
+                if self.part == Part::Says {
+                    self.part = Part::Answer;
+                }
+                let again = self.on_submit();
+                let clicked = self.open_form_mut().map(|form| form.click(at, area));
+                match clicked {
+                    Some(Clicked::Submit) if again => self.apply(AnswerCommand::Send),
+                    _ => Outcome::Stay,
+                }
+            }
+        }
+    }
+}
