@@ -31,7 +31,7 @@ pub struct EntryScreen {
 }
 
 /// Keys by what they do, with a word for the last line.
-const KEYS: &[(Scope, &str, &'static str)] = &[
+const KEYS: &[(Scope, &str, &str)] = &[
     (Scope::Call, "{save-call}", "save"),
     (Scope::Call, "{back}", "back"),
     (Scope::Form, "{next}", "next"),

@@ -109,13 +109,12 @@ impl App {
 
     /// The region a drag from here stays in: what lies between rules.
     fn drag_region(&self, from: Position) -> Option<Rect> {
-        let whole = match self.overlays.last() {
-            Some(overlay) => overlay.area(self.size),
-            None => {
-                let layout = self.layout()?;
-                let screen = self.is_answering() || self.is_editing() || self.is_calling();
-                if screen { self.screen_region(from)? } else { layout.region_at(from)? }
-            }
+        let whole = if let Some(overlay) = self.overlays.last() {
+            overlay.area(self.size)
+        } else if self.is_answering() || self.is_editing() || self.is_calling() {
+            self.screen_region(from)?
+        } else {
+            self.layout()?.region_at(from)?
         };
         let region = whole.intersection(self.size);
         if !region.contains(from) {

@@ -81,19 +81,14 @@ impl App {
             self.absorb(out, effects);
         } else if let Some(servers) = layout.servers.filter(|area| area.contains(at)) {
             self.focus = Focus::Servers;
-            match gesture {
-                Gesture::Scroll { delta, .. } => {
-                    self.model.scope = self.servers.step(delta.signum());
-                }
-                _ => {
-                    let line = at.y - servers.y;
-                    if self.servers.is_left_out(&self.model, line) {
-                        // Why stands there, at the line of the file.
-                        self.show(PaneId::Config);
-                    } else if let Some(row) = self.servers.row_at(line) {
-                        self.model.scope.clone_from(row);
-                    }
-                }
+            let line = at.y - servers.y;
+            if let Gesture::Scroll { delta, .. } = gesture {
+                self.model.scope = self.servers.step(delta.signum());
+            } else if self.servers.is_left_out(&self.model, line) {
+                // Why stands there, at the line of the file.
+                self.show(PaneId::Config);
+            } else if let Some(row) = self.servers.row_at(line) {
+                self.model.scope.clone_from(row);
             }
         } else if layout.tabs.contains(at) {
             if let Gesture::Scroll { delta, .. } = gesture {

@@ -141,7 +141,8 @@ impl CallScreen {
             }
             if self.updates.stale && !self.subscribed {
                 let again = self.keymap.spelled(&[Scope::Result], "{again} reads it again ");
-                text.push_str(&format!("{}{again}", look.sign("· ", "- ")));
+                text.push_str(look.sign("· ", "- "));
+                text.push_str(again.as_str());
             }
             let width = text.chars().count() as u16;
             let x = area.right().saturating_sub(width + 2).max(area.x + 14);

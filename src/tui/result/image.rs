@@ -113,13 +113,13 @@ impl PictureJob {
     }
 
     fn work(self) -> Result<Ready, String> {
-        let (size, pixels) = match (self.size, &self.pixels) {
-            (Some(size), Some(pixels)) => (size, Arc::clone(pixels)),
-            _ => {
-                let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
-                let (size, pixels) = decode(self.text.as_str(), keep, &self.limits)?;
-                (size, Arc::new(pixels))
-            }
+        let known = self.size.zip(self.pixels.clone());
+        let (size, pixels) = if let Some(known) = known {
+            known
+        } else {
+            let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
+            let (size, pixels) = decode(self.text.as_str(), keep, &self.limits)?;
+            (size, Arc::new(pixels))
         };
         let cells = fitted(size, self.region, self.how);
         let small = resized(&pixels, u32::from(cells.0), u32::from(cells.1) * 2);

@@ -30,7 +30,7 @@ impl AnswerDesk {
                     None => Outcome::Send(answer),
                     Some(doubt) => {
                         self.armed = true;
-                        let text = format!("{doubt}; ctrl-s again to accept it all the same");
+                        let text = format!("{doubt}; {{send}} again to accept it all the same");
                         self.notice = Some(SafeText::line(&text));
                         Outcome::Stay
                     }
@@ -44,7 +44,7 @@ impl AnswerDesk {
                     self.armed = true;
                     let host = url.host_str().unwrap_or_default();
                     self.notice = Some(SafeText::line(&format!(
-                        "ctrl-s again to open {host} in the browser"
+                        "{{send}} again to open {host} in the browser"
                     )));
                     Outcome::Stay
                 }
