@@ -21,6 +21,10 @@ mod peer;
 mod requests;
 #[path = "wire/server_requests.rs"]
 mod server_requests;
+#[path = "wire/task_lies.rs"]
+mod task_lies;
+#[path = "wire/tasks.rs"]
+mod tasks;
 #[path = "wire/web.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod web;

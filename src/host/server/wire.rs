@@ -8,6 +8,7 @@ pub mod exchange;
 pub mod json;
 pub mod large;
 pub mod message;
+mod progress;
 pub mod pump;
 pub mod repair;
 pub mod scavenge;

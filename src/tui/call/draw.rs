@@ -261,7 +261,7 @@ fn draw_progress(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) -> u16 {
         x = put(buf, x, area.y, width, &bar, look.accent);
         x = put(buf, x, area.y, width - full, &rest, look.faint);
         x = put(buf, x, area.y, 6, &format!(" {:.0} %", share * 100.0), look.text);
-    } else {
+    } else if progress.progress > 0.0 {
         x = put(buf, x, area.y, 24, &format!("step {}", progress.progress), look.text);
     }
     if let Some(message) = &progress.message {

@@ -19,7 +19,7 @@ use crate::text::SafeText;
 impl Core {
     /// Performs a caller's request.
     pub(super) async fn perform(
-        &self,
+        self: &Arc<Self>,
         request: Request,
         context: RequestContext,
     ) -> Result<Payload, Error> {
@@ -32,8 +32,12 @@ impl Core {
         let modern = self.era() == Era::Modern;
         let trip = match request {
             Request::CallTool { name, arguments } => Trip::named("tools/call", name, arguments),
-            Request::RunTask { name, arguments } => {
+            Request::RunTask { name, arguments } if !modern && self.runs_tasks() => {
                 return self.run_task(name, arguments, &operation, &limits).await;
+            }
+            Request::RunTask { name, arguments } => {
+                self.mention_tasks(&name);
+                Trip::named("tools/call", name, arguments)
             }
             Request::GetPrompt { name, arguments } => Trip::named("prompts/get", name, arguments),
             Request::ReadResource { uri } => {

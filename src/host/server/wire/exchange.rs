@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::server::session::{ByteCount, ProgressSink, RequestContext, Waiting};
-use crate::host::{CallId, Clock, Error, Payload, Progress};
+use crate::host::server::wire::progress::Gate;
+use crate::host::{CallId, Clock, Error, Payload};
 use crate::text::SafeText;
 
 /// An operation, shared by all its round trips.
@@ -116,6 +117,11 @@ impl Operation {
         Patience::Left(timeout.saturating_sub(silent).min(max_total.saturating_sub(active)))
     }
 
+    /// Whether a person or callback holds it now.
+    pub fn is_held(&self) -> bool {
+        self.state().holders > 0
+    }
+
     /// Time the server has had so far.
     pub fn spent(&self) -> Duration {
         self.active(&self.state())
@@ -180,6 +186,16 @@ impl Operation {
         }
     }
 
+    /// A sign of life that is no step: what is being done, as the server words it.
+    pub fn doing(self: &Arc<Self>, message: Option<&str>) {
+        let at = self.progress.as_ref().map(|gate| {
+            let gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+            (gate.highest, gate.total)
+        });
+        let (progress, total) = at.unwrap_or_default();
+        self.progressed(progress, total, message);
+    }
+
     /// The answer is here: what the rate limit held back goes out before it.
     pub fn flush_progress(&self) {
         if let Some(gate) = &self.progress {
@@ -204,54 +220,6 @@ pub struct Held(Arc<Operation>);
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.release();
-    }
-}
-
-/// Clamps and thins out progress. Overflow policy: between two that are passed on at least
-/// [`Gate::PERIOD`] lies; of those between, the newest is kept and goes out when that is over, or
-/// with the answer.
-#[derive(Debug)]
-struct Gate {
-    sink: Arc<dyn ProgressSink>,
-    highest: f64,
-    passed: Option<Instant>,
-    kept: Option<Progress>,
-    /// Whether what is kept goes out by itself soon.
-    armed: bool,
-}
-
-impl Gate {
-    const PERIOD: Duration = Duration::from_millis(10);
-
-    fn new(sink: Arc<dyn ProgressSink>) -> Self {
-        Self { sink, highest: 0.0, passed: None, kept: None, armed: false }
-    }
-
-    fn take(&mut self, call: CallId, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let finite = |value: f64| value.is_finite().then(|| value.clamp(0.0, 1e15));
-        self.highest = finite(progress).map_or(self.highest, |value| value.max(self.highest));
-        let progress = Progress {
-            call,
-            progress: self.highest,
-            total: total.and_then(finite).filter(|total| *total > 0.0),
-            message: message.map(|text| SafeText::line(cut(text, Operation::MESSAGE))),
-        };
-        let now = Instant::now();
-        if self.passed.is_some_and(|at| now - at < Self::PERIOD) {
-            self.kept = Some(progress);
-            return;
-        }
-        self.passed = Some(now);
-        self.kept = None;
-        self.sink.take(progress);
-    }
-
-    fn flush(&mut self) {
-        self.armed = false;
-        if let Some(progress) = self.kept.take() {
-            self.passed = Some(Instant::now());
-            self.sink.take(progress);
-        }
     }
 }
 
@@ -427,20 +395,5 @@ mod tests {
         }
         assert_eq!(receiver.recv().await.map(|p| p.progress), Some(1.0));
         assert_eq!(receiver.recv().await.map(|p| p.progress), Some(3.0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn progress_is_clamped_and_thinned_out_and_the_last_is_not_lost() {
-        let (sender, mut receiver) = mpsc::channel(8);
-        let mut gate = Gate::new(Arc::new(sender));
-        for value in [5.0, 3.0, f64::INFINITY, f64::NAN, 1e308] {
-            gate.take(CallId(1), value, Some(-1.0), Some("x\u{1b}[2J"));
-        }
-        gate.flush();
-        let first = receiver.try_recv().unwrap();
-        assert_eq!((first.progress, first.total), (5.0, None));
-        assert!(!first.message.unwrap().contains('\u{1b}'));
-        assert!(receiver.try_recv().unwrap().progress > 0.9e15);
-        assert!(receiver.try_recv().is_err());
     }
 }

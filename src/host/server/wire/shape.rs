@@ -35,7 +35,7 @@ pub fn check(method: &str, result: Node<'_>) -> Option<Misfit> {
         Some(other) => return Some(Misfit::Odd(format!("unknown `resultType`: {other}"))),
     }
     let key = match method {
-        "tools/call" => return tool_result(result),
+        "tools/call" | "tasks/result" => return tool_result(result),
         "prompts/get" => "messages",
         "resources/read" => "contents",
         _ => return None,

@@ -11,6 +11,7 @@ mod notices;
 mod outgoing;
 mod record;
 mod requests;
+mod tasks;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +34,7 @@ use crate::text::SafeText;
 use record::JunkWindow;
 pub use record::method_name;
 pub use requests::{Asked, Refusal};
+pub use tasks::Attended;
 
 /// The tap of one connection.
 pub struct Tap {
@@ -78,6 +80,8 @@ struct State {
     pending: HashMap<i64, Entry>,
     /// Operations by progress token.
     tokens: HashMap<i64, Arc<Operation>>,
+    /// Calls that run as tasks, which are in flight between their requests too.
+    tasks: Vec<tasks::Running>,
     /// Requests nobody waits for any more, oldest first.
     abandoned: VecDeque<Abandoned>,
     /// Ids from here on were never used.
@@ -230,7 +234,7 @@ impl Tap {
         }
         let mut calls = state.calls();
         let only = calls.next()?;
-        calls.next().is_none().then(|| Arc::clone(only))
+        calls.all(|other| Arc::ptr_eq(other, only)).then(|| Arc::clone(only))
     }
 
     /// Every call in flight: any of them may be the one during which the server asks.
@@ -308,11 +312,11 @@ impl Tap {
 }
 
 impl State {
+    /// The operations of callers; one with several requests open more than once.
     fn calls(&self) -> impl Iterator<Item = &Arc<Operation>> {
-        self.pending.values().filter_map(|entry| {
-            let exchange = entry.exchange.as_ref()?;
-            exchange.operation.call.map(|_| &exchange.operation)
-        })
+        let asked = self.pending.values().filter_map(|entry| entry.exchange.as_ref());
+        let asked = asked.map(|exchange| &exchange.operation);
+        asked.chain(self.in_tasks()).filter(|operation| operation.call.is_some())
     }
 
     /// The only request an unattributed answer can be meant for.

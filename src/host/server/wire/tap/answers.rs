@@ -98,6 +98,7 @@ impl Tap {
         source: &Source<'_>,
         out: &mut VecDeque<Delivery>,
     ) {
+        self.name_task(entry, result.root());
         let mut problem = self.note_all(source, || name_of(entry));
         let misfit = shape::check(&entry.method, result.root());
         if let Some(Misfit::Odd(reason) | Misfit::Useless(reason)) = &misfit {
@@ -406,7 +407,9 @@ impl Tap {
 impl super::State {
     pub(super) fn take(&mut self, id: i64) -> Option<Entry> {
         let entry = self.pending.remove(&id)?;
-        if let Some(token) = entry.token {
+        if let Some(token) = entry.token
+            && !self.goes_on(&entry)
+        {
             self.tokens.remove(&token);
         }
         Some(entry)

@@ -52,6 +52,7 @@ impl Tap {
                 Some(uri) => self.pump.push(SessionEvent::ResourceUpdated(uri.into())),
                 None => self.unusable(method, "it names no `uri`", &source),
             },
+            "notifications/tasks/status" => self.task_news(&params),
             "notifications/cancelled" => self.cancelled(&params, &source, out),
             _ => {}
         }

@@ -173,7 +173,7 @@ fn lossy(raw: &[u8], max: usize) -> Cow<'_, str> {
 
 /// A method as text; those of the specification without an allocation.
 pub fn method_name(method: &str) -> SafeText {
-    const KNOWN: [&str; 28] = [
+    const KNOWN: [&str; 32] = [
         "initialize",
         "server/discover",
         "ping",
@@ -202,6 +202,10 @@ pub fn method_name(method: &str) -> SafeText {
         "notifications/resources/updated",
         "notifications/roots/list_changed",
         "notifications/subscriptions/acknowledged",
+        "tasks/get",
+        "tasks/result",
+        "tasks/cancel",
+        "notifications/tasks/status",
     ];
     static NAMES: OnceLock<HashMap<&'static str, SafeText>> = OnceLock::new();
     let names = NAMES.get_or_init(|| KNOWN.map(|name| (name, SafeText::line(name))).into());

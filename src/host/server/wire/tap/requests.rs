@@ -24,7 +24,7 @@ pub struct Asked {
     pub params: Arc<Value>,
     /// Size of the message.
     pub bytes: usize,
-    /// The operation that was alone in flight when it came.
+    /// The operation whose task it names, or that was alone in flight when it came.
     pub during: Option<Arc<Operation>>,
     /// Which of answer and withdrawal was first.
     pub claim: Arc<Claim>,
@@ -61,7 +61,7 @@ impl Tap {
         out: &mut VecDeque<Delivery>,
     ) {
         let mut problem = self.note_all(&source, || method_name(&method));
-        let during = self.during(None);
+        let during = self.of_task(params.as_ref()).or_else(|| self.during(None));
         let verdict = self.judge(&id, &method, source.raw.len());
         let name = method_name(&method);
         match &verdict {
