@@ -10,6 +10,8 @@ mod limits;
 mod offers;
 #[path = "support/helpers.rs"]
 mod support;
+#[path = "cli_verbs/tasks.rs"]
+mod tasks;
 #[cfg(target_os = "linux")]
 #[path = "cli_verbs/tls.rs"]
 mod tls;
