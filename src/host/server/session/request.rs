@@ -33,7 +33,8 @@ impl Core {
         let trip = match request {
             Request::CallTool { name, arguments } => Trip::named("tools/call", name, arguments),
             Request::RunTask { name, arguments } if !modern && self.runs_tasks() => {
-                return self.run_task(name, arguments, &operation, &limits).await;
+                let task = self.run_task(name, arguments, &operation, &limits);
+                return Box::pin(task).await;
             }
             Request::RunTask { name, arguments } => {
                 self.mention_tasks(&name);

@@ -184,14 +184,16 @@ impl Task<'_> {
             self.tell(&told);
             match told.stage {
                 Stage::Working => told = self.ask_after(&told).await?,
-                Stage::Waits | Stage::Strange => return self.with_questions(told).await,
+                Stage::Waits | Stage::Strange => {
+                    return Box::pin(self.with_questions(told)).await;
+                }
                 Stage::Completed | Stage::Failed | Stage::Cancelled => break,
             }
         }
         self.unwanted.disarm();
         match told.stage {
-            Stage::Cancelled => Err(self.cancelled(&told)),
-            _ => self.concluded(&told, self.result().await),
+            Stage::Cancelled => Err(Self::cancelled(&told)),
+            _ => Self::concluded(&told, self.result().await),
         }
     }
 
@@ -214,8 +216,8 @@ impl Task<'_> {
                     self.unwanted.disarm();
                 }
                 match over {
-                    Some(told) if told.stage == Stage::Cancelled => Err(self.cancelled(&told)),
-                    Some(told) => self.concluded(&told, result.await),
+                    Some(told) if told.stage == Stage::Cancelled => Err(Self::cancelled(&told)),
+                    Some(told) => Self::concluded(&told, result.await),
                     None => result.await,
                 }
             }
@@ -287,7 +289,7 @@ impl Task<'_> {
     }
 
     /// The result of a task that is over; one that failed says why in two places.
-    fn concluded(&self, told: &Told, result: Result<Payload, Error>) -> Result<Payload, Error> {
+    fn concluded(told: &Told, result: Result<Payload, Error>) -> Result<Payload, Error> {
         result.map_err(|mut error| {
             if told.stage == Stage::Failed && error.code == ErrorCode::Protocol {
                 error.message = format!("the task failed{}; {}", told.words(), error.message);
@@ -296,7 +298,7 @@ impl Task<'_> {
         })
     }
 
-    fn cancelled(&self, told: &Told) -> Error {
+    fn cancelled(told: &Told) -> Error {
         let message = format!("the server cancelled the task{}", told.words());
         Error::new(ErrorCode::Protocol, message)
             .help("somebody else ended it, or its server did: call again if it is still wanted")
