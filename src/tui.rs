@@ -42,6 +42,7 @@ pub mod theme;
 mod toml_place;
 pub mod widget;
 
+pub use call::export::{Origin, Start};
 pub use engine::{Engine, EngineEvent, FileSource, Listeners, Masks, Source};
 pub use run::{HostLogLevel, Options, Reveal, run};
 

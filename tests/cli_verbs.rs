@@ -4,6 +4,12 @@
 #[cfg(target_os = "linux")]
 #[path = "cli_verbs/certificates.rs"]
 mod certificates;
+#[cfg(feature = "tui")]
+#[path = "cli_verbs/copied.rs"]
+mod copied;
+#[cfg(feature = "tui")]
+#[path = "cli_verbs/copied_calls.rs"]
+mod copied_calls;
 #[path = "cli_verbs/limits.rs"]
 mod limits;
 #[path = "cli_verbs/offers.rs"]

@@ -18,13 +18,16 @@ use crate::host::approvals::Drafter;
 use crate::secret::{Redactor, Secret};
 use crate::telemetry::Telemetry;
 use crate::text::SafeText;
-use crate::tui::{FileSource, HostLogLevel, Listeners, Masks, Options, Reveal, Source};
+use crate::tui::{
+    FileSource, HostLogLevel, Listeners, Masks, Options, Origin, Reveal, Source, Start,
+};
 
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     let source = source(cli)?;
     let options = Options {
         source,
+        origin: origin(cli),
         ascii: cli.dashboard.ascii,
         theme: cli.dashboard.theme.clone(),
         colour: match cli.common.color {
@@ -82,6 +85,17 @@ fn source(cli: &Cli) -> Result<Source, Exit> {
     let gate =
         if cli.dashboard.trust { Gate::Open } else { Gate::Guarded(TrustStore::or_session(&env)) };
     Ok(Source::Files(Box::new(FileSource { files, environment: env, gate })))
+}
+
+/// How the dashboard was started, for command lines that are copied there.
+fn origin(cli: &Cli) -> Origin {
+    let start = match &cli.url {
+        _ if cli.dashboard.demo => Start::Demo,
+        Some(url) => Start::Url(url.clone()),
+        None if !cli.command.is_empty() => Start::Command(cli.command.clone()),
+        None => Start::default(),
+    };
+    Origin { start, env_files: cli.common.env_file.clone() }
 }
 
 /// What to do where there is no configuration.

@@ -142,6 +142,8 @@ pub struct Setup {
     pub tour: bool,
     /// Calls of the past and saved calls.
     pub calls: calls::Calls,
+    /// Where the servers come from, for what is copied.
+    pub origin: crate::tui::call::export::Origin,
     /// What the terminal can draw.
     pub graphics: crate::tui::graphics::Support,
 }

@@ -19,6 +19,7 @@ use crate::host::clock::Clock;
 use crate::host::{Error, ErrorCode};
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};
+use crate::tui::call::export::Origin;
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, EngineEvent, Listeners, Source};
 use crate::tui::graphics::TerminalReply;
@@ -45,6 +46,8 @@ pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 pub struct Options {
     /// Where the servers come from.
     pub source: Source,
+    /// The same, as a command line says it again.
+    pub origin: Origin,
     /// Draw with ASCII characters only.
     pub ascii: bool,
     /// Theme instead of the remembered one.

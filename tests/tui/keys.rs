@@ -1,14 +1,21 @@
 //! Keys as people meet them: saved filters, the palette from another pane, sentences that name
 //! keys, leaving.
 
+use std::sync::Arc;
+
 use crossterm::event::{Event, KeyCode, KeyModifiers};
+use mcpdeck::config::history::History;
+use mcpdeck::config::saved::{SavedCall, SavedCalls};
 use mcpdeck::host::call::CallView;
-use mcpdeck::host::{CallId, Timestamp};
+use mcpdeck::host::{CallId, ServerState, Timestamp, Validation};
 use mcpdeck::text::SafeText;
+use mcpdeck::tui::app::calls::Calls;
 use mcpdeck::tui::app::{App, Setup};
-use mcpdeck::tui::effect::Effect;
+use mcpdeck::tui::effect::{CallRequest, CallTarget, Effect};
 use mcpdeck::tui::message::{CallToken, Message, UserFiles};
 use mcpdeck::tui::prefs::{Prefs, SavedFilter};
+
+use serde_json::json;
 
 use super::{app, draw, press};
 
@@ -226,4 +233,94 @@ fn a_text_to_read_offers_no_filter_and_a_filter_is_typed_where_it_is_seen() {
     types(&mut app, "/method");
     let screen = draw(&mut app, 100, 40);
     assert!(screen.contains("/ method"), "{screen}");
+}
+
+/// A dashboard of a recorded session that has these saved calls.
+fn with_saved(calls: &[(&str, SavedCall)]) -> App {
+    let mut saved = SavedCalls::default();
+    for (name, call) in calls {
+        saved.set((*name).to_owned(), call.clone());
+    }
+    let calls = Calls::new(History::default(), saved);
+    let mut app = App::new(Setup { calls, ..Setup::default() }, Timestamp(1));
+    app.update(Message::EngineReady);
+    app.update(Message::View(Arc::new(super::session("typical"))));
+    draw(&mut app, 120, 40);
+    app
+}
+
+fn asked(effects: &[Effect]) -> Option<&CallRequest> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Call(_, request) => Some(request),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_servers_offer_is_found_by_a_part_of_its_name_from_anywhere() {
+    for (typed, head) in [
+        (":creent", " create_entities   "),
+        (":call filesystem.read", " read_file   "),
+        (":recall", " recall   "),
+        (":todo.md", "todo.md"),
+    ] {
+        let mut app = with_saved(&[]);
+        types(&mut app, &format!("6{typed}"));
+        let palette = draw(&mut app, 120, 40);
+        assert!(palette.contains("what do you want?"), "{palette}");
+        assert_eq!(asked(&key(&mut app, KeyCode::Enter, NONE)), None, "{typed} only opens");
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains(head) && app.is_calling(), "{typed}: {screen}");
+    }
+}
+
+#[test]
+fn a_saved_call_whose_name_is_typed_whole_comes_first_and_is_made() {
+    let arguments = json!({"path": "/tmp/x"});
+    let call = SavedCall::tool("filesystem.read_file", &arguments);
+    // A tool is called the same, and other names fit the letters too.
+    let names = ["read_file", "read", "read_file again"];
+    let mut app = with_saved(&names.map(|name| (name, call.clone())));
+    types(&mut app, ":read_file");
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    let request = asked(&effects).expect("it is made");
+    assert_eq!(request.target, CallTarget::Tool("read_file".into(), arguments.clone()));
+    assert_eq!(request.validation, Validation::Enforce);
+    // The second row opens it, filled in, and sends nothing.
+    let mut app = with_saved(&[("Oslo", call)]);
+    types(&mut app, ":oslo");
+    press(&mut app, KeyCode::Down, NONE);
+    assert_eq!(asked(&key(&mut app, KeyCode::Enter, NONE)), None);
+    assert!(draw(&mut app, 120, 40).contains("/tmp/x"));
+}
+
+#[test]
+fn a_saved_call_that_goes_past_validation_does_so_and_one_that_does_not_fit_is_not_sent() {
+    let wrong = SavedCall::tool("filesystem.read_file", &json!({"path": 5}));
+    let forced = SavedCall { force: true, ..wrong.clone() };
+    let calls = [("wrong", wrong), ("forced", forced)];
+    let mut app = with_saved(&calls);
+    types(&mut app, ":forced");
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    assert_eq!(asked(&effects).map(|request| request.validation), Some(Validation::Force));
+    assert!(draw(&mut app, 120, 40).contains("sent past validation"));
+    let mut app = with_saved(&calls);
+    types(&mut app, ":wrong");
+    assert_eq!(asked(&key(&mut app, KeyCode::Enter, NONE)), None);
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("does not fit"), "{screen}");
+}
+
+#[test]
+fn a_server_that_is_not_ready_offers_nothing_to_call() {
+    let mut view = super::session("typical");
+    for server in view.servers.values_mut() {
+        Arc::make_mut(server).state = ServerState::Unavailable;
+    }
+    let mut app = with_saved(&[]);
+    app.update(Message::View(Arc::new(view)));
+    types(&mut app, ":create_entities");
+    assert!(draw(&mut app, 120, 40).contains("unavailable"));
+    press(&mut app, KeyCode::Enter, NONE);
+    assert!(!app.is_calling());
 }

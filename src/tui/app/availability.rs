@@ -155,12 +155,7 @@ impl App {
             pick: Pick::Server(name.clone()),
             disabled: None,
         }));
-        choices.extend(self.calls.saved_names().map(|name| Choice {
-            words: ink!("Open the saved call {}", Ink::line(name)),
-            hint: ink!("saved call"),
-            pick: Pick::SavedCall(name.to_owned()),
-            disabled: None,
-        }));
+        choices.extend(self.call_choices());
         choices.extend(self.panes.traffic.saved.all().iter().map(|saved| Choice {
             words: ink!("Show the traffic through the filter {}", Ink::line(&saved.name)),
             hint: ink!("filter"),
@@ -173,6 +168,7 @@ impl App {
             pick: Pick::Theme(name),
             disabled: None,
         }));
+        choices.extend(self.offer_choices());
         choices
     }
 

@@ -9,9 +9,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
-use crate::config::ServerName;
 use crate::config::history::History;
-use crate::config::saved::{SavedCalls, SavedTarget};
+use crate::config::saved::SavedCalls;
 use crate::host::capabilities::ListKind;
 use crate::host::{CallId, ServerView, Timestamp};
 use crate::tui::action::Action;
@@ -31,6 +30,7 @@ use crate::tui::widget::Doc;
 mod again;
 mod feed;
 mod mouse;
+mod offers;
 mod work;
 
 /// All call screens.
@@ -62,11 +62,6 @@ impl Calls {
     /// Screens over what is known of the past.
     pub fn new(history: History, saved: SavedCalls) -> Self {
         Self { history, saved, ..Self::default() }
-    }
-
-    /// Names of the saved calls.
-    pub fn saved_names(&self) -> impl Iterator<Item = &str> {
-        self.saved.calls.keys().map(String::as_str)
     }
 
     pub(super) fn screen(&mut self) -> Option<&mut CallScreen> {
@@ -112,43 +107,6 @@ impl App {
     /// Leaves the call screen, keeping it; another pane is wanted.
     pub(super) fn leave_call(&mut self) {
         self.calls.open = None;
-    }
-
-    /// Opens the call screen of an entry of a server.
-    pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
-        let Some(view) = self.model.server(server) else { return };
-        let Some(subject) = subject_of(view, list, wire) else { return };
-        self.show_call(subject);
-        self.mark(Redraw::Now);
-    }
-
-    /// Opens a saved call, filled in.
-    pub(super) fn open_saved_call(&mut self, name: &str) {
-        let Ok(call) = self.calls.saved.get(name).cloned() else { return };
-        let found = self.model.view.servers.iter().find_map(|(server, view)| {
-            let subject = |list, wire: &str| subject_of(view, list, wire);
-            match &call.target {
-                SavedTarget::Tool { tool } => {
-                    subject(ListKind::Tools, tool.strip_prefix(server.as_str())?.get(1..)?)
-                }
-                SavedTarget::Prompt { prompt } => {
-                    subject(ListKind::Prompts, prompt.strip_prefix(server.as_str())?.get(1..)?)
-                }
-                SavedTarget::Resource { resource, server: wanted } => wanted
-                    .as_deref()
-                    .is_none_or(|wanted| wanted == server.as_str())
-                    .then(|| Subject { limits: view.limits, ..Subject::uri(server, resource) }),
-            }
-        });
-        let Some(subject) = found else {
-            return self
-                .toast(ink!("no server offers what {} calls", Ink::line(name)), Role::Warning);
-        };
-        self.show_call(subject);
-        if let Some(screen) = self.calls.screen().filter(|_| !call.arguments.is_empty()) {
-            screen.form.set_value(Some(call.arguments_value()));
-        }
-        self.mark(Redraw::Now);
     }
 
     /// A key while a call screen is open; gives whether it was taken.

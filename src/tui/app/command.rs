@@ -259,7 +259,9 @@ impl App {
             }
             Pick::Filter(pick) => self.filter_pick(pick, effects),
             Pick::Server(server) => self.model.scope = Some(server),
-            Pick::SavedCall(name) => self.open_saved_call(&name),
+            Pick::SavedCall(name) => _ = self.open_saved_call(&name),
+            Pick::MakeCall(name) => self.make_saved_call(&name, effects),
+            Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire),
             Pick::Theme(name) => self.use_theme(&name, effects),
             Pick::LogLevel(Some(server), level) => {
                 effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));

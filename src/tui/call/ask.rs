@@ -180,7 +180,7 @@ impl CallScreen {
                     arguments: &arguments,
                     uri: &uri,
                     validation: if blocked { Validation::Force } else { Validation::Enforce },
-                    configs: &self.configs,
+                    origin: &self.origin,
                 };
                 return vec![Intent::Copy(way.text(&call))];
             }

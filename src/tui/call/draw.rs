@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::ask::{Ask, Line, Pick};
-use super::run::{Difference, Run, RunState, spell};
+use super::run::{Difference, FORCED, Run, RunState, spell};
 use super::screen::{CallScreen, Focus};
 use crate::host::Timestamp;
 use crate::text::SafeText;
@@ -163,6 +163,9 @@ impl CallScreen {
             } else if waiting > std::time::Duration::from_millis(100) {
                 let text = format!("  + {} waiting for you", spell(waiting));
                 x = put(buf, x, y, room(x), &text, look.muted);
+            }
+            if run.forced {
+                x = put(buf, x, y, room(x), &format!("  {FORCED}"), look.warning);
             }
             x = draw_progress(look, run, Rect { x: x + 2, y, width: room(x + 2), height: 1 }, buf);
             let hint = self.keymap.spelled(&[Scope::Call], "  {cancel} cancels");

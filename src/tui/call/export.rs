@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::subject::{Subject, SubjectKind};
 use crate::host::Validation;
 use crate::text::shell::quoted;
-use crate::tui::form::field::plain;
 
 /// The ways to copy a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +70,36 @@ pub struct Written<'a> {
     pub uri: &'a str,
     /// Whether it goes past validation.
     pub validation: Validation,
-    /// Configurations to be named, because they are not found without.
-    pub configs: &'a [PathBuf],
+    /// Where a command line finds the server.
+    pub origin: &'a Origin,
+}
+
+/// Where the servers of the dashboard come from, as far as a command line has to say it again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Origin {
+    /// What kind of place.
+    pub start: Start,
+    /// Files of variables that were named.
+    pub env_files: Vec<PathBuf>,
+}
+
+/// How the dashboard was started.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Start {
+    /// Over these files; none is named that the program finds by itself.
+    Files(Vec<PathBuf>),
+    /// Over the one server of this address.
+    Url(String),
+    /// Over the one server that these words start.
+    Command(Vec<String>),
+    /// Over the embedded servers.
+    Demo,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self::Files(Vec::new())
+    }
 }
 
 impl Written<'_> {
@@ -87,41 +114,71 @@ impl Written<'_> {
             SubjectKind::Template | SubjectKind::Resource => "read",
         };
         let mut words = vec!["mcpdeck".to_owned(), verb.to_owned()];
-        for config in self.configs {
-            words.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
+        let named =
+            |option: &str, path: &PathBuf| [option.to_owned(), path.to_string_lossy().into_owned()];
+        words.extend(self.origin.env_files.iter().flat_map(|path| named("--env-file", path)));
+        match &self.origin.start {
+            Start::Files(files) => words.extend(files.iter().flat_map(|f| named("--config", f))),
+            Start::Url(url) => words.extend(["--url".to_owned(), url.clone()]),
+            Start::Command(_) | Start::Demo => {}
         }
+        let demo = self.origin.start == Start::Demo;
+        // An embedded server is named after the program when it is alone.
+        let name = if demo { self.subject.wire.to_string() } else { self.canonical() };
         match self.subject.kind {
             SubjectKind::Tool => {
                 if self.validation == Validation::Force {
                     words.push("--force".to_owned());
                 }
-                words.extend([self.canonical(), self.arguments.to_string()]);
+                words.extend([name, self.arguments.to_string()]);
             }
-            SubjectKind::Prompt => {
-                words.push(self.canonical());
-                let all = self.arguments.as_object().into_iter().flatten();
-                words.extend(all.map(|(name, value)| format!("{name}={}", plain(value))));
+            SubjectKind::Prompt => words.extend([name, self.arguments.to_string()]),
+            SubjectKind::Template | SubjectKind::Resource => {
+                if !demo {
+                    words.extend(["--server".to_owned(), self.subject.server.to_string()]);
+                }
+                words.push(self.uri.to_owned());
             }
-            SubjectKind::Template | SubjectKind::Resource => words.push(self.uri.to_owned()),
+        }
+        match &self.origin.start {
+            Start::Command(command) => {
+                words.push("--".to_owned());
+                words.extend(command.iter().cloned());
+            }
+            Start::Demo => {
+                let server = self.subject.server.to_string();
+                words.extend(["--", "mcpdeck", "demo-server"].map(str::to_owned));
+                words.push(server);
+            }
+            Start::Files(_) | Start::Url(_) => {}
         }
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 
+    /// Statements of an async function that has a `host`. Short ones, each on its own: so they are
+    /// laid out as rustfmt would, whatever the names are.
     fn rust(&self) -> String {
-        const OPTIONS: &str = "mcpdeck::host::CallOptions";
+        const FORCE: &str = "let options = mcpdeck::host::CallOptions {\n    \
+                             validation: mcpdeck::host::Validation::Force,\n    \
+                             ..Default::default()\n};\n";
         let (name, value) = (self.canonical(), rust_value(self.arguments));
+        let arguments = format!("let arguments = {value};\n");
         match (self.subject.kind, self.validation) {
-            (SubjectKind::Tool, Validation::Enforce) => {
-                format!("let outcome = host.call_tool({name:?}, {value}).await?;")
-            }
-            (SubjectKind::Tool, Validation::Force) => format!(
-                "let options = {OPTIONS} {{\n    validation: mcpdeck::host::Validation::Force,\n    \
-                 ..Default::default()\n}};\nlet outcome = host.call_tool_with({name:?}, {value}, options).await?;"
+            (SubjectKind::Tool, Validation::Enforce) => format!(
+                "let tool = {name:?};\n{arguments}\
+                 let outcome = host.call_tool(tool, arguments).await?;\n"
             ),
-            (SubjectKind::Prompt, _) => {
-                format!("let outcome = host.get_prompt({name:?}, {value}).await?;")
+            (SubjectKind::Tool, Validation::Force) => format!(
+                "let tool = {name:?};\n{arguments}{FORCE}\
+                 let outcome = host.call_tool_with(tool, arguments, options).await?;\n"
+            ),
+            (SubjectKind::Prompt, _) => format!(
+                "let prompt = {name:?};\n{arguments}\
+                 let outcome = host.get_prompt(prompt, arguments).await?;\n"
+            ),
+            _ => {
+                format!("let uri = {:?};\nlet outcome = host.get_resource(uri).await?;\n", self.uri)
             }
-            _ => format!("let outcome = host.get_resource({:?}).await?;", self.uri),
         }
     }
 }
@@ -142,7 +199,13 @@ fn rust_value(value: &Value) -> String {
     let longest =
         text.split('"').skip(1).map(|rest| rest.len() - rest.trim_start_matches('#').len());
     let fence = "#".repeat(longest.max().unwrap_or(0) + 1);
-    format!("serde_json::from_str(r{fence}\"{text}\"{fence})?")
+    let text = format!("r{fence}\"{text}\"{fence}");
+    // As long as rustfmt leaves the arguments of a call on its line.
+    if text.chars().count() <= 60 {
+        format!("serde_json::from_str({text})?")
+    } else {
+        format!("serde_json::from_str(\n    {text},\n)?")
+    }
 }
 
 fn fits_macro(value: &Value, depth: usize) -> bool {
@@ -212,7 +275,7 @@ mod tests {
         let many: Vec<Value> = (0..100).map(|n| json!(format!("\"##{n}"))).collect();
         let text = rust_value(&json!(many));
         assert!(
-            text.starts_with("serde_json::from_str(r###\"[") && text.ends_with("]\"###)?"),
+            text.starts_with("serde_json::from_str(\n    r###\"[") && text.ends_with("]\"###,\n)?"),
             "{text}"
         );
     }

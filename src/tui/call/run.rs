@@ -196,7 +196,13 @@ impl Run {
         match &self.state {
             RunState::Running { .. } => None,
             RunState::Answered { outcome, .. } => Some(answered(outcome)),
-            RunState::Failed(error) => Some(failed(error)),
+            RunState::Failed(error) => {
+                let mut ending = failed(error);
+                if self.forced {
+                    ending.words = format!("{} · {FORCED}", ending.words);
+                }
+                Some(ending)
+            }
         }
     }
 
@@ -213,6 +219,9 @@ impl Run {
     }
 }
 
+/// How a call is marked that was sent although its arguments do not fit.
+pub const FORCED: &str = "sent past validation";
+
 fn answered(outcome: &CallOutcome) -> Ending {
     let mut parts = vec![spell(outcome.duration)];
     if outcome.waiting > Duration::from_millis(100) {
@@ -226,7 +235,7 @@ fn answered(outcome: &CallOutcome) -> Ending {
         }
     }
     if outcome.forced {
-        parts.push("sent past validation".to_owned());
+        parts.push(FORCED.to_owned());
     }
     if !outcome.guard_warnings.is_empty() {
         parts.push(format!("{} suspicious arguments", outcome.guard_warnings.len()));

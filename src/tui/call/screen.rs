@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ask::{Ask, Line, Pick};
 use super::command::CallCommand;
-use super::export::Export;
+use super::export::{Export, Origin};
 use super::keys::Where;
 use super::run::{Run, RunState};
 use super::subject::{Subject, SubjectKind};
@@ -126,8 +126,8 @@ pub struct CallScreen {
     pub(super) saving: Option<Content>,
     /// Where a file was picked last.
     pub(super) picked_in: Option<PathBuf>,
-    /// Configurations that a copied command line has to name.
-    pub configs: Vec<PathBuf>,
+    /// Where a copied command line finds the server.
+    pub origin: Origin,
     /// JSON pointer of the field that a file is read for.
     pub(super) filling: Option<String>,
     /// The call is made as soon as the check that runs elsewhere finds nothing against it.
@@ -190,7 +190,7 @@ impl CallScreen {
             updates: Updates::default(),
             saving: None,
             picked_in: None,
-            configs: Vec::new(),
+            origin: Origin::default(),
             filling: None,
             call_when_checked: false,
             now,
@@ -270,6 +270,19 @@ impl CallScreen {
             }
         }
         Vec::new()
+    }
+
+    /// Takes the arguments of a saved call into the form.
+    pub fn take_up(&mut self, call: &SavedCall) {
+        if !matches!(call.target, SavedTarget::Resource { .. }) {
+            self.form.set_value(Some(call.arguments_value()));
+        }
+        self.focus = Focus::Form;
+    }
+
+    /// Makes a saved call that was taken into the form.
+    pub fn make(&mut self, call: &SavedCall) -> Vec<Intent> {
+        self.call(if call.force { Validation::Force } else { Validation::Enforce })
     }
 
     pub(super) fn call(&mut self, validation: Validation) -> Vec<Intent> {

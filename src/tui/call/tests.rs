@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use super::export::{Export, Written};
+use super::export::{Export, Origin, Start, Written};
 use super::screen::{CallScreen, Intent};
 use super::subject::{Subject, SubjectKind};
 use super::template::{expand, variables};
@@ -225,18 +225,17 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
         arguments: &arguments,
         uri: "",
         validation: Validation::Enforce,
-        configs: &[],
+        origin: &Origin::default(),
     };
     let wire = Export::JsonRpc.text(&written);
     let wire: Value = serde_json::from_str(&wire).expect("JSON");
     assert_eq!(wire["params"], json!({"name": "add", "arguments": {"t": 1}}));
-    assert!(Export::Rust.text(&written).contains("host.call_tool(\"memory.add\""));
-    let configs = ["my deck/mcp.json".into()];
-    let forced = Written { validation: Validation::Force, configs: &configs, ..written };
+    let origin =
+        Origin { start: Start::Files(vec!["my deck/mcp.json".into()]), ..Origin::default() };
+    let forced = Written { validation: Validation::Force, origin: &origin, ..written };
     let line = Export::CommandLine.text(&forced);
     let expected = r#"mcpdeck call --config 'my deck/mcp.json' --force memory.add '{"t":1}'"#;
     assert_eq!(line, expected);
-    assert!(Export::Rust.text(&forced).contains("validation: mcpdeck::host::Validation::Force"));
     assert_eq!(quoted("$(touch x)"), "'$(touch x)'");
 }
 

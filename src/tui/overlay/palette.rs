@@ -1,4 +1,7 @@
-//! The palette: every action, server and theme, found by typing a few letters.
+//! The palette: every action, server, saved call and theme, and whatever servers offer, found by
+//! typing a few letters.
+
+use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
@@ -9,6 +12,7 @@ use serde_json::Value;
 
 use super::Verdict;
 use crate::config::{LogLevel, ServerName};
+use crate::host::capabilities::ListKind;
 use crate::host::{RuleKind, SessionRule};
 use crate::tui::action::Action;
 use crate::tui::ink::Ink;
@@ -28,6 +32,10 @@ pub enum Pick {
     Filter(FilterPick),
     /// Open a saved call.
     SavedCall(String),
+    /// Make a saved call.
+    MakeCall(String),
+    /// Fill in a call of what a server offers: its list, and the name or URI there.
+    Offer(ServerName, ListKind, Arc<str>),
     /// Use a theme.
     Theme(String),
     /// Add a server made like this template.
@@ -40,6 +48,27 @@ pub enum Pick {
     LogLevel(Option<ServerName>, LogLevel),
     /// Something about requests of servers.
     Approval(ApprovalPick),
+}
+
+impl Pick {
+    /// How near it is to a whole name that was typed: saved calls first, then what servers offer,
+    /// then whatever else fits.
+    fn rank(&self, typed: &str) -> u8 {
+        match self {
+            Self::MakeCall(name) if name.eq_ignore_ascii_case(typed) => 0,
+            Self::SavedCall(name) if name.eq_ignore_ascii_case(typed) => 1,
+            Self::Offer(server, _, wire)
+                if **wire == *typed
+                    || typed
+                        .strip_prefix(server.as_str())
+                        .and_then(|rest| rest.strip_prefix('.'))
+                        .is_some_and(|rest| rest == &**wire) =>
+            {
+                2
+            }
+            _ => 3,
+        }
+    }
 }
 
 /// What picking a row does about saved filters.
@@ -130,7 +159,12 @@ impl Palette {
     }
 
     fn search(&mut self) {
-        self.found = fuzzy(self.input.text(), &self.choices, |choice| choice.words.as_str().into());
+        let typed = self.input.text().trim();
+        self.found = fuzzy(typed, &self.choices, |choice| choice.words.as_str().into());
+        if !typed.is_empty() {
+            // Whoever types a whole name means what is called so.
+            self.found.sort_by_key(|n| self.choices[*n].pick.rank(typed));
+        }
         let found = &self.found;
         self.list.select_index(0, found.len(), |n| found[n]);
     }

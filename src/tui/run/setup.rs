@@ -59,6 +59,7 @@ pub(super) fn setup(options: &Options, places: &Places, prefs: Prefs) -> Setup {
         home: dirs::home_dir(),
         tour: options.tour,
         calls: Calls::default(),
+        origin: options.origin.clone(),
     }
 }
 

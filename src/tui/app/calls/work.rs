@@ -10,6 +10,7 @@ use crate::host::capabilities::ListKind;
 use crate::host::traffic::{Direction, TrafficRecord};
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::Subject;
+use crate::tui::call::export::Start;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::Checked;
 use crate::tui::form::draw::Look;
@@ -74,14 +75,18 @@ impl App {
     /// program finds it by itself in this folder.
     pub(in crate::tui::app) fn show_call(&mut self, subject: Subject) {
         self.calls.show(subject, &self.keymap, self.model.now);
-        let configs: Vec<PathBuf> = self.model.files.iter().map(|f| f.path.clone()).collect();
+        let files: Vec<PathBuf> = self.model.files.iter().map(|f| f.path.clone()).collect();
         let is_here = |path: &PathBuf| {
             let folder = std::env::current_dir().unwrap_or_default();
             *path == folder.join("mcp.json") || path.as_os_str() == "mcp.json"
         };
-        let found = matches!(configs.as_slice(), [only] if is_here(only));
+        let found = matches!(files.as_slice(), [only] if is_here(only));
+        let mut origin = self.setup.origin.clone();
+        if let Start::Files(named) = &mut origin.start {
+            *named = if found { Vec::new() } else { files };
+        }
         if let Some(screen) = self.calls.screen() {
-            screen.configs = if found { Vec::new() } else { configs };
+            screen.origin = origin;
         }
     }
 
