@@ -9,6 +9,7 @@ mod certificates;
 mod copied;
 #[cfg(feature = "tui")]
 #[path = "cli_verbs/copied_calls.rs"]
+#[expect(clippy::unreadable_literal, reason = "numbers are copied as they are sent")]
 mod copied_calls;
 #[path = "cli_verbs/limits.rs"]
 mod limits;

@@ -86,9 +86,26 @@ fn sent(deck: &Deck, target: &str) -> Option<Value> {
     { records }.find(|r| r["target"] == target).map(|mut r| r["arguments"].take())
 }
 
-/// Makes every call; each must reach the server as it was meant and be answered.
+/// Tools that are over only when a person has answered; called by keys further below.
+const ASKING: [&str; 3] =
+    ["trigger-sampling-request", "trigger-elicitation-request", "trigger-url-elicitation"];
+
+/// The tools of the servers of a deck, as the headless program lists them.
+fn offered(deck: &Deck) -> Vec<String> {
+    let (code, said) = copied::shell("mcpdeck list --only tools --json", deck.home());
+    assert_eq!(code, Some(0), "{said}");
+    let listed: Value = serde_json::from_str(&said).unwrap();
+    let tools = listed["servers"][0]["tools"].as_array().unwrap();
+    assert!(!tools.is_empty(), "{said}");
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Makes every call of a server's tools; each must reach the server as it was meant and be answered.
 fn calls(server: &str, cases: &[Case<'_>]) {
     let Some(mut deck) = real(server) else { return };
+    let mut missing = offered(&deck);
+    missing.retain(|tool| !cases.iter().map(|case| case.0).chain(ASKING).any(|one| one == tool));
+    assert!(missing.is_empty(), "{server} offers tools that are not called here: {missing:?}");
     let data = deck.home().join("data").to_string_lossy().into_owned();
     for (tool, keys, arguments, shows) in cases {
         open(&mut deck, tool);
@@ -333,4 +350,31 @@ fn every_tool_of_the_everything_server_that_needs_no_answer_is_called_by_keys() 
             ("simulate-research-query", "ants", json!({"topic": "ants"}), "Research Report: ants"),
         ],
     );
+}
+
+#[test]
+fn every_tool_of_the_everything_server_that_asks_is_called_and_answered_by_keys() {
+    let Some(mut deck) = real("everything") else { return };
+    for (tool, keys, asks, answer, shows) in [
+        (ASKING[0], "good morning", "asks for a completion", "Good day\x13", "Good day"),
+        // Declined; the others of its kinds are answered in the tests of approvals.
+        (ASKING[1], "", "everything asks you", "\x18", "declined"),
+        (ASKING[2], "https://a.example/x", "a.example", "\x18", "declin"),
+        // It only runs as a task, and asks on the way.
+        ("simulate-research-query", "python\t ", "Clarification", "snake\r\x13", "(snake)"),
+    ] {
+        open(&mut deck, tool);
+        deck.keys(keys);
+        deck.keys(F5);
+        deck.wait("1 waiting");
+        deck.keys("\x07");
+        deck.wait(asks);
+        deck.keys(answer);
+        deck.gone("1 waiting");
+        deck.wait_until(&format!("{tool} shows {shows}"), |screen| {
+            screen.contains(" ✓ ") && screen.contains(shows)
+        });
+        leave(&mut deck);
+    }
+    deck.quit();
 }

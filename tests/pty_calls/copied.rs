@@ -19,7 +19,7 @@ fn clipboard(deck: &Deck) -> Option<String> {
 }
 
 /// Runs a line in a shell, as a person would in the same folder.
-fn shell(line: &str, home: &Path) -> (Option<i32>, String) {
+pub fn shell(line: &str, home: &Path) -> (Option<i32>, String) {
     let program = Path::new(env!("CARGO_BIN_EXE_mcpdeck"));
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", program.parent().unwrap().display());
