@@ -40,17 +40,11 @@ pub fn main() -> std::process::ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() && !std::env::args_os().any(|a| a == "--") => {
-            match target::mistaken(std::env::args_os().filter_map(|a| a.into_string().ok())) {
-                Some(message) => _ = output::refuse(&message),
-                None => _ = error.print(),
-            }
-            return Exit::Usage.into();
-        }
+        Err(error) if error.use_stderr() => return mistake(error).into(),
         Err(error) => {
             // `--help | head` closes the pipe early; that is no failure.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Ok }.into();
+            return Exit::Ok.into();
         }
     };
     // Servers own their standard streams and start in a moment: no logging of ours for them.
@@ -59,7 +53,12 @@ pub fn main() -> std::process::ExitCode {
         Err(cli) => *cli,
     };
     let mut cli = cli;
-    if let Err(message) = target::settle(&mut cli) {
+    let no_command = std::env::args_os().next_back().is_some_and(|last| last == "--");
+    let settled = match target::settle(&mut cli) {
+        Ok(()) if no_command => Err("no command follows the two dashes".to_owned()),
+        settled => settled,
+    };
+    if let Err(message) = settled {
         return output::refuse(&message).into();
     }
     signals::outlive_file_limits();
@@ -70,6 +69,29 @@ pub fn main() -> std::process::ExitCode {
     let exit = run(cli, &telemetry);
     drop(telemetry);
     exit
+}
+
+/// Arguments that are not understood: what was meant perhaps, else what clap says.
+fn mistake(mut error: clap::Error) -> Exit {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let args: Vec<String> = std::env::args_os().filter_map(|a| a.into_string().ok()).collect();
+    if !args.iter().any(|word| word == "--")
+        && let Some(message) = target::mistaken(args.iter().cloned())
+    {
+        return output::refuse(&message);
+    }
+    let verb = args.get(1).map(String::as_str);
+    match (error.kind(), verb) {
+        // What follows two dashes is run here: no place for a misspelt option.
+        (ErrorKind::UnknownArgument, _) => _ = error.remove(ContextKind::Suggested),
+        (ErrorKind::MissingRequiredArgument, Some("call" | "read" | "prompt")) => {
+            let tip = "`mcpdeck list` shows what there is".to_owned().into();
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        }
+        _ => {}
+    }
+    let _ = error.print();
+    Exit::Usage
 }
 
 /// Plays a server, when that is what was asked for.
@@ -117,7 +139,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Schema { which }) => docs::schema(which),
         Some(_) => output::refuse("this build was made without this command"),
         None if cli.check.check => {
-            let one = OneServer { url: cli.url, command: cli.command };
+            let one = OneServer { url: cli.url, given: cli.given, command: cli.command };
             let demo = cli.dashboard.demo;
             let request = check::Request { common: &cli.common, args: &cli.check, one: &one, demo };
             check::check(&request, telemetry)

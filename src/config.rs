@@ -45,7 +45,9 @@ pub mod watch;
 
 pub use change::{ConfigChange, changed_settings};
 pub use diagnostics::{Diagnostic, Mark, Position, Severity};
-pub use discover::{discover, single_command, single_url};
+pub use discover::{
+    Pairs, discover, single_command, single_command_with, single_url, single_url_with,
+};
 pub use environment::{Environment, input_variable};
 pub use hold::Hold;
 pub use json_schema::json_schema;

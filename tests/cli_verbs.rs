@@ -13,6 +13,8 @@ mod copied;
 mod copied_calls;
 #[path = "cli_verbs/limits.rs"]
 mod limits;
+#[path = "cli_verbs/mistakes.rs"]
+mod mistakes;
 #[path = "cli_verbs/offers.rs"]
 mod offers;
 #[path = "support/helpers.rs"]

@@ -18,7 +18,10 @@ impl Again<'_> {
     pub fn check(self, server: &ServerName) -> String {
         let mut words = vec!["mcpdeck".to_owned(), "--check".to_owned(), "-v".to_owned()];
         match &self.one.url {
-            Some(url) => words.push(quoted(url)),
+            Some(url) => {
+                words.push(quoted(url));
+                words.extend(self.headers());
+            }
             None if self.one.command.is_empty() => {
                 words.extend(["--server".to_owned(), quoted(server.as_str())]);
             }
@@ -31,11 +34,22 @@ impl Again<'_> {
     pub fn list(self, server: &ServerName) -> String {
         let mut words = vec!["mcpdeck".to_owned(), "list".to_owned(), "--long".to_owned()];
         match &self.one.url {
-            Some(url) => words.extend(["--url".to_owned(), quoted(url)]),
+            Some(url) => {
+                words.extend(["--url".to_owned(), quoted(url)]);
+                words.extend(self.headers());
+            }
             None if self.one.command.is_empty() => words.push(quoted(server.as_str())),
             None => {}
         }
         self.finish(words)
+    }
+
+    /// Headers as they were given; a value that names no variable may be a secret.
+    fn headers(self) -> impl Iterator<Item = String> {
+        self.one.given.header.iter().flat_map(|(name, value)| {
+            let value = if value.contains("${") { value.as_str() } else { "..." };
+            ["-H".to_owned(), quoted(&format!("{name}: {value}"))]
+        })
     }
 
     fn finish(self, mut words: Vec<String>) -> String {
@@ -45,6 +59,13 @@ impl Again<'_> {
             for file in files {
                 words.extend([option.to_owned(), quoted(&file.display().to_string())]);
             }
+        }
+        for (name, value) in &self.one.given.env {
+            let own = *value == format!("${{{name}}}");
+            words.extend([
+                "-e".to_owned(),
+                quoted(&if own { name.clone() } else { format!("{name}=...") }),
+            ]);
         }
         if !self.one.command.is_empty() {
             words.push("--".to_owned());
@@ -57,6 +78,7 @@ impl Again<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::Given;
 
     #[test]
     fn advice_names_the_servers_as_the_command_did() {
@@ -65,17 +87,25 @@ mod tests {
             let again = Again { common, one };
             (again.check(&name), again.list(&name))
         };
-        let (plain, none) = (Common::default(), OneServer { url: None, command: Vec::new() });
+        let (plain, none) = (Common::default(), OneServer::default());
         let (check, list) = said(&plain, &none);
         assert_eq!(check, "mcpdeck --check -v --server files");
         assert_eq!(list, "mcpdeck list --long files");
         let file = Common { config: vec!["my team.json".into()], ..Common::default() };
         assert!(said(&file, &none).0.ends_with("--server files --config 'my team.json'"));
         let command = ["node", "a b.js"].map(str::to_owned).to_vec();
-        let one = OneServer { url: None, command };
+        let one = OneServer { command, ..OneServer::default() };
         assert_eq!(said(&plain, &one).0, "mcpdeck --check -v -- node 'a b.js'");
         assert_eq!(said(&plain, &one).1, "mcpdeck list --long -- node 'a b.js'");
-        let one = OneServer { url: Some("http://h/mcp".to_owned()), command: Vec::new() };
+        let header = ("Authorization".to_owned(), "Bearer ${TOKEN}".to_owned());
+        let given =
+            Given { header: vec![header, ("X-Key".to_owned(), "k3y".to_owned())], env: Vec::new() };
+        let one = OneServer { url: Some("http://h/mcp".to_owned()), given, command: Vec::new() };
+        let (check, list) = said(&plain, &one);
+        let headers = "-H 'Authorization: Bearer ${TOKEN}' -H 'X-Key: ...'";
+        assert_eq!(check, format!("mcpdeck --check -v http://h/mcp {headers}"));
+        assert_eq!(list, format!("mcpdeck list --long --url http://h/mcp {headers}"));
+        let one = OneServer { url: Some("http://h/mcp".to_owned()), ..OneServer::default() };
         assert_eq!(said(&plain, &one).0, "mcpdeck --check -v http://h/mcp");
         assert_eq!(said(&plain, &one).1, "mcpdeck list --long --url http://h/mcp");
     }

@@ -60,6 +60,10 @@ pub struct Cli {
     #[arg(value_name = "FILE|URL", add = ArgValueCompleter::new(names::configurations))]
     pub url: Option<String>,
 
+    /// What the one server is given.
+    #[command(flatten, next_help_heading = "One server")]
+    pub given: Given,
+
     /// Everywhere.
     #[command(flatten)]
     pub common: Common,

@@ -68,6 +68,10 @@ pub fn problems(diagnostics: &[Diagnostic]) -> Exit {
 fn config_text(loaded: &Loaded, args: &ConfigArgs) -> String {
     let detail = if args.all { Detail::All } else { Detail::Set };
     let mut out = effective_text(loaded, detail);
+    for name in &loaded.left_out {
+        let name = SafeText::line(name.as_str());
+        let _ = writeln!(out, "// left out: {name}, whose entry cannot be used");
+    }
     if detail == Detail::Set && !loaded.config.servers.is_empty() {
         out.push_str("// everything else has its default; --all shows it\n");
     }

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::args::{Cli, ColorChoice};
+use super::args::{Cli, ColorChoice, OneServer};
 use super::exit::Exit;
 use super::{known, load, output};
 use crate::config::gate::Gate;
 use crate::config::import::places;
 use crate::config::render::{Colour, render_all};
 use crate::config::{
-    Diagnostic, Environment, Loaded, LogLevel, McpConfig, ServerConfig, TrustStore, discover,
+    Diagnostic, Environment, Loaded, LogLevel, McpConfig, ServerConfig, TrustStore,
 };
 use crate::host::approvals::Drafter;
 use crate::secret::{Redactor, Secret};
@@ -68,12 +68,9 @@ fn source(cli: &Cli) -> Result<Source, Exit> {
         return Ok(Source::Config(Box::new(crate::demo::config(&exe))));
     }
     let env = load::environment(&cli.common).map_err(|problems| refused(&problems))?;
-    let one = match &cli.url {
-        Some(url) => Some(discover::single_url(url, &env)),
-        None if cli.command.is_empty() => None,
-        None => Some(discover::single_command(&cli.command, &env)),
-    };
-    if let Some(loaded) = one {
+    let one =
+        OneServer { url: cli.url.clone(), given: cli.given.clone(), command: cli.command.clone() };
+    if let Some(loaded) = one.load(&env) {
         let config = loaded.and_then(Loaded::complete).map_err(|p| refused(&p))?;
         return Ok(Source::Config(Box::new(McpConfig { files: Vec::new(), ..config })));
     }

@@ -219,7 +219,15 @@ pub fn exit_of(error: &Error) -> Exit {
 /// Tells an error on stderr: a configuration's problems with their lines, anything else as it is.
 pub fn complain(error: &Error) {
     if error.diagnostics.is_empty() {
-        output::complain(&crate::text::SafeText::block(&error.to_string()));
+        let mut plain = error.clone();
+        let help = plain.help.take();
+        let mut text = plain.to_string();
+        for line in help.iter().flat_map(|help| help.lines()) {
+            // What continues a list of its own keeps its place.
+            let indent = if line.starts_with(' ') { "" } else { "  " };
+            let _ = write!(text, "\n{indent}{line}");
+        }
+        output::complain(&SafeText::block(&text));
         return;
     }
     let text = crate::config::render_all(&error.diagnostics, crate::config::Colour::Never);

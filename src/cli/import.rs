@@ -47,6 +47,9 @@ pub fn import(args: &ImportArgs) -> Exit {
             Err(diagnostics) => exit = problems(&diagnostics),
         }
     }
+    if exit != Exit::Ok && taken.found.servers.is_empty() {
+        return exit;
+    }
     match &args.into {
         Some(path) => taken.put_into(path, args, &env, exit),
         None => taken.print(exit),

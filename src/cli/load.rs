@@ -1,6 +1,6 @@
 //! From the arguments to a configuration: a file, several, a command, a URL, or what is found.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::args::{Common, OneServer};
 use crate::config::trust::TrustStore;
@@ -53,10 +53,8 @@ pub fn usable(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic
 
 fn loaded(common: &Common, one: &OneServer) -> Result<(Loaded, Option<PathBuf>), Vec<Diagnostic>> {
     let env = environment(common)?;
-    let (loaded, path) = if !one.command.is_empty() {
-        (discover::single_command(&one.command, &env)?, None)
-    } else if let Some(url) = &one.url {
-        (discover::single_url(url, &env)?, None)
+    let (loaded, path) = if let Some(loaded) = one.load(&env) {
+        (loaded?, None)
     } else {
         let files = files(common, &env);
         (load_files(&files, &env)?, files.last().cloned())
@@ -73,6 +71,11 @@ fn loaded(common: &Common, one: &OneServer) -> Result<(Loaded, Option<PathBuf>),
 /// Every diagnostic when nothing can be used.
 pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
     let mut loaded = load(files, env);
+    for problem in loaded.as_mut().err().into_iter().flatten() {
+        if problem.rule == "config/read" && problem.help.is_none() {
+            problem.help = Some(neighbours(&problem.at.file, env));
+        }
+    }
     if files.is_empty()
         && let Err(problems) = &mut loaded
         && let Some(nothing) = problems.first_mut()
@@ -84,6 +87,29 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
         ));
     }
     loaded
+}
+
+/// Where a file was looked for, and the one that was meant perhaps.
+fn neighbours(file: &Path, env: &Environment) -> String {
+    let file = env.absolute(file);
+    let folder = file.parent().unwrap_or(&file);
+    let shown = crate::text::SafeText::line(&folder.display().to_string());
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return format!("there is no folder {shown}");
+    };
+    let wanted = file.file_name().unwrap_or_default().to_string_lossy();
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let alike = names
+        .filter(|name| Path::new(name).extension() == file.extension())
+        .map(|name| (strsim::jaro_winkler(&wanted, &name), name))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(score, _)| *score > 0.6);
+    match alike {
+        Some((_, name)) => {
+            format!("there is {} in {shown}", crate::text::SafeText::line(&name))
+        }
+        None => format!("it was looked for in {shown}"),
+    }
 }
 
 /// The places of a configuration, in words.
@@ -202,7 +228,13 @@ pub fn unknown(config: &McpConfig, name: &str) -> String {
         .filter(|(score, _)| *score > 0.7);
     match near {
         Some((_, known)) => format!("there is no server `{name}`; did you mean `{known}`?"),
-        None => format!("there is no server `{name}`"),
+        None => {
+            let mut names: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
+            let more = if names.len() > 8 { ", ..." } else { "" };
+            names.truncate(8);
+            let names = crate::text::SafeText::line(&names.join(", "));
+            format!("there is no server `{name}`; there are {names}{more}")
+        }
     }
 }
 

@@ -368,7 +368,11 @@ fn words(arguments: &[String]) -> Result<Words, Error> {
     } else if let Some(path) = first.strip_prefix('@') {
         Some(jsonc::load(Path::new(path)).map_err(invalid)?)
     } else if first.trim_start().starts_with(['{', '[']) {
-        Some(serde_json::from_str(first).map_err(|e| invalid(format!("`{first}`: {e}")))?)
+        let wrong = |error| {
+            invalid(format!("`{first}`: {error}"))
+                .help("text stands in double quotes; or write key=value")
+        };
+        Some(serde_json::from_str(first).map_err(wrong)?)
     } else {
         return Ok(Words { base: None, pairs: arguments.to_vec() });
     };

@@ -15,6 +15,11 @@ pub fn settle(cli: &mut Cli) -> Result<(), String> {
     let Some(word) = cli.url.take_if(|word| !word.contains("://")) else { return Ok(()) };
     let path = Path::new(&word);
     let named = path.extension().is_some_and(|e| e == "json" || e == "jsonc" || e == "json5");
+    if (path.is_file() || named) && !cli.given.header.is_empty() {
+        return Err(
+            "--header goes with the address of a server; headers of a file stand in it".to_owned()
+        );
+    }
     if path.is_file() || named {
         cli.common.config.push(path.to_path_buf());
         return Ok(());

@@ -61,6 +61,21 @@ pub fn discover(env: &Environment) -> Option<PathBuf> {
 /// # Errors
 /// A diagnostic when there is no command.
 pub fn single_command(words: &[String], env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
+    single_command_with(words, &Pairs::new(), env)
+}
+
+/// Values by name: variables of a process, or headers.
+pub type Pairs = indexmap::IndexMap<String, String>;
+
+/// The same with variables for its environment; references in their values are expanded.
+///
+/// # Errors
+/// A diagnostic when there is no command, or a variable that a value names is not set.
+pub fn single_command_with(
+    words: &[String],
+    variables: &Pairs,
+    env: &Environment,
+) -> Result<Loaded, Vec<Diagnostic>> {
     let Some((command, args)) = words.split_first() else {
         let problem =
             Diagnostic::new("config/empty", crate::config::Severity::Error, "no command was named");
@@ -69,7 +84,10 @@ pub fn single_command(words: &[String], env: &Environment) -> Result<Loaded, Vec
     let name = name_of_command(command, args);
     let literal = |word: &str| word.replace("${", "$${");
     let args: Vec<String> = args.iter().map(|arg| literal(arg)).collect();
-    single(&name, &serde_json::json!({ "command": literal(command), "args": args }), env)
+    let entry = serde_json::json!({
+        "command": literal(command), "args": args, "env": variables,
+    });
+    single(&name, &entry, env)
 }
 
 /// A configuration of one server, from `mcpdeck URL`. An address that ends in `/sse` is spoken to
@@ -78,6 +96,18 @@ pub fn single_command(words: &[String], env: &Environment) -> Result<Loaded, Vec
 /// # Errors
 /// A diagnostic when it is no address.
 pub fn single_url(address: &str, env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
+    single_url_with(address, &Pairs::new(), env)
+}
+
+/// The same with headers for its requests; references in their values are expanded.
+///
+/// # Errors
+/// A diagnostic when it is no address, or a variable that a value names is not set.
+pub fn single_url_with(
+    address: &str,
+    headers: &Pairs,
+    env: &Environment,
+) -> Result<Loaded, Vec<Diagnostic>> {
     let parsed = url::Url::parse(address).ok();
     let kind = match &parsed {
         Some(url) if matches!(url.scheme(), "ws" | "wss") => "websocket",
@@ -86,7 +116,7 @@ pub fn single_url(address: &str, env: &Environment) -> Result<Loaded, Vec<Diagno
     };
     let name = parsed.as_ref().and_then(url::Url::host_str).unwrap_or("server").to_owned();
     let literal = address.replace("${", "$${");
-    single(&name, &serde_json::json!({ "type": kind, "url": literal }), env)
+    single(&name, &serde_json::json!({ "type": kind, "url": literal, "headers": headers }), env)
 }
 
 fn single(

@@ -39,6 +39,13 @@ pub(crate) struct Entry<'n> {
     pub(crate) effective: String,
 }
 
+/// Whether this is named as variables of the environment are: `HOME`, `api_key`.
+fn is_variable(name: &str) -> bool {
+    let mut all = name.chars();
+    let starts = all.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    starts && name.len() > 1 && all.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 impl<'n> Entry<'n> {
     pub(crate) fn new(name: ServerName, node: &'n Node, pointer: String) -> Self {
         let effective = child("/servers", name.as_str());
@@ -91,8 +98,28 @@ impl Reader<'_, '_> {
             self.problems.error("config/nul", &node.range, pointer, message);
             return None;
         }
+        if via.is_empty() {
+            self.unexpanded(written, node, pointer);
+        }
         self.trace(effective, node, via);
         Some(text)
+    }
+
+    /// Warns of what a shell would expand and nobody does here.
+    fn unexpanded(&mut self, written: &str, node: &Node, pointer: &str) {
+        if written.contains(char::is_whitespace) {
+            // A script for a shell, perhaps.
+            return;
+        }
+        let (first, rest) = written.split_once('/').unwrap_or((written, ""));
+        // The words themselves are not repeated: a secret may begin like that.
+        let (what, help) = match first.strip_prefix('$') {
+            Some(name) if is_variable(name) => ("$NAME", "write `${NAME}` for its value"),
+            None if first == "~" && !rest.is_empty() => ("~", "write `${userHome}`"),
+            _ => return,
+        };
+        let message = format!("`{what}` is passed on as it stands: no shell expands it");
+        self.problems.warn("config/unexpanded", &node.range, pointer, message).help(help);
     }
 
     /// Expands `written`, the text of `node`.

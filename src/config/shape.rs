@@ -226,6 +226,15 @@ const SYNONYMS: [(&str, &str); 10] = [
     ("requires", "dependencies"),
 ];
 
+/// The key that is meant by another word, perhaps.
+pub(crate) fn meant(object: &ObjectShape, key: &str) -> Option<&'static str> {
+    let known = |name: &str| object.keys.iter().any(|k| k.name == name);
+    let synonym =
+        SYNONYMS.iter().find(|(word, ours)| word.eq_ignore_ascii_case(key) && known(ours));
+    let synonym = synonym.map(|(_, ours)| *ours);
+    synonym.or_else(|| closest(key, object.keys.iter().map(|k| k.name)))
+}
+
 fn unknown_key(object: &ObjectShape, member: &Member, pointer: &str, out: &mut Problems<'_>) {
     let key = member.key.as_str();
     if key.starts_with('_') || key.starts_with('$') || key.starts_with("//") {
@@ -237,12 +246,7 @@ fn unknown_key(object: &ObjectShape, member: &Member, pointer: &str, out: &mut P
         return;
     }
     let message = format!("`{key}` is not a known key of {}", object.doc);
-    let known = |name: &str| object.keys.iter().any(|k| k.name == name);
-    let meant = SYNONYMS
-        .iter()
-        .find(|(other, ours)| other.eq_ignore_ascii_case(key) && known(ours))
-        .map(|(_, ours)| *ours)
-        .or_else(|| closest(key, object.keys.iter().map(|k| k.name)));
+    let meant = meant(object, key);
     let problem = out.warn("config/unknown-key", &member.key_range, pointer, message);
     if let Some(meant) = meant {
         problem.help(format!("did you mean `{meant}`?"));
@@ -297,6 +301,15 @@ fn conversion(shape: &Shape, node: &Node) -> Option<String> {
     match (shape, &node.kind) {
         (_, NodeKind::Text(t)) if numeric && t.trim().parse::<f64>().is_ok() => {
             Some("write it without quotes".to_owned())
+        }
+        (Shape::Seconds, NodeKind::Text(_)) => Some("write the seconds as a number".to_owned()),
+        (Shape::Object(object), NodeKind::Text(_))
+            if object.keys.iter().any(|k| k.name == "command") =>
+        {
+            Some(
+                "write { \"command\": \"...\", \"args\": [\"...\"] } or { \"url\": \"...\" }"
+                    .to_owned(),
+            )
         }
         (Shape::Flag, NodeKind::Text(t)) if matches!(t.as_str(), "true" | "false") => {
             Some("write it without quotes".to_owned())

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
 use crate::cli::complete::names;
+use crate::config::{Environment, LoadResult, single_command_with, single_url_with};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -74,9 +75,64 @@ pub struct OneServer {
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub url: Option<String>,
 
+    /// What that server is given.
+    #[command(flatten)]
+    pub given: Given,
+
     /// Use the one server that this command starts.
     #[arg(last = true, value_name = "COMMAND", add = ArgValueCompleter::new(names::programs))]
     pub command: Vec<String>,
+}
+
+/// What a server without a file is given.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Given {
+    /// Header for the requests to the URL; ${VARIABLE} in it is expanded.
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = parse_header, requires = "url")]
+    pub header: Vec<(String, String)>,
+
+    /// Variable for the command's environment; NAME alone passes yours on.
+    #[arg(long, short = 'e', value_name = "NAME[=VALUE]", value_parser = parse_variable, requires = "command")]
+    pub env: Vec<(String, String)>,
+}
+
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
+    let (name, value) = (name.trim(), value.trim());
+    if name.is_empty() {
+        Err("the name is missing: write NAME: VALUE".to_owned())
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
+    }
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, value.to_owned()),
+        None => (text, format!("${{{text}}}")),
+    };
+    if name.is_empty() {
+        Err("the name is missing: write NAME=VALUE".to_owned())
+    } else {
+        Ok((name.to_owned(), value))
+    }
+}
+
+impl OneServer {
+    /// The one server that the arguments name, if they name one.
+    ///
+    /// # Errors
+    /// Every problem of what was named.
+    pub fn load(&self, env: &Environment) -> Option<LoadResult> {
+        let pairs = |given: &[(String, String)]| given.iter().cloned().collect();
+        match &self.url {
+            _ if !self.command.is_empty() => {
+                Some(single_command_with(&self.command, &pairs(&self.given.env), env))
+            }
+            Some(url) => Some(single_url_with(url, &pairs(&self.given.header), env)),
+            None => None,
+        }
+    }
 }
 
 /// `mcpdeck list`

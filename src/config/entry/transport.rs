@@ -9,9 +9,11 @@ use url::Url;
 use crate::config::entry::{Entry, Reader, settings};
 use crate::config::env_file::{self, EnvProblem};
 use crate::config::hazards::{is_clear_text, is_hidden, is_hook};
+use crate::config::keys::SERVER;
 use crate::config::mask::masked_address;
 use crate::config::origin::Origin;
 use crate::config::problems::child;
+use crate::config::shape::meant;
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{
@@ -81,10 +83,16 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
             }
             (None, None) => {
                 let message = "the entry needs `command` or `url`";
-                reader
-                    .problems
-                    .error("config/missing-key", &brace, &entry.pointer, message)
-                    .help("`command` starts a process, `url` connects to a server");
+                let words = node.members().iter().map(|member| member.key.as_str());
+                let mut near = words.filter_map(|key| Some((key, meant(&SERVER, key)?)));
+                let near =
+                    near.find(|(key, meant)| key != meant && ["command", "url"].contains(meant));
+                let help = match near {
+                    Some((key, meant)) => format!("`{key}` may be meant to be `{meant}`"),
+                    None => "`command` starts a process, `url` connects to a server".to_owned(),
+                };
+                let missing = "config/missing-key";
+                reader.problems.error(missing, &brace, &entry.pointer, message).help(help);
                 None
             }
         };
@@ -99,7 +107,16 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
         return Some(kind);
     }
     let message = format!("`{key}` is `{word}`, but `{needed}` is missing");
-    reader.problems.error("config/missing-key", &brace, &entry.pointer, message);
+    let problem = reader.problems.error("config/missing-key", &brace, &entry.pointer, message);
+    match (command, url) {
+        (Some(_), None) => {
+            _ = problem.help("`command` goes with `\"type\": \"stdio\"`, or without `type`")
+        }
+        (None, Some(_)) => {
+            _ = problem.help("`url` goes with `\"type\": \"http\"`, or without `type`")
+        }
+        _ => {}
+    }
     None
 }
 

@@ -1,0 +1,70 @@
+//! What a newcomer types wrongly: each message names the place, what was expected, and what to do.
+
+use serde_json::json;
+
+use super::support::Bench;
+use super::{bench, run};
+
+#[test]
+fn every_mistake_is_answered_with_the_way_out() {
+    let bench = bench();
+    bench.write("teem.json", "{}");
+    bench.write("bad.json", r#"{"servers": {"a": {"comand": "x"}}}"#);
+    for (args, parts) in [
+        (&["list", "nope"][..], &["there is no server `nope`; there are calc, down, marker"][..]),
+        (&["list", "-c", "team.json"], &["does not exist", "there is teem.json in "]),
+        (&["list", "-c", "gone/team.json"], &["does not exist", "there is no folder "]),
+        (&["list", "-c", "bad.json"], &["bad.json:1:19", "`comand` may be meant to be `command`"]),
+        (&["config", "-c", "bad.json"], &["// left out: a", "did you mean `command`?"]),
+        (&["call", "calc.add", "{\"a\": x}"], &["column 7", "or write key=value"]),
+        (&["call"], &["<NAME>", "`mcpdeck list` shows what there is"]),
+        (&["list", "--"], &["no command follows the two dashes"]),
+        (&["import", "gone.json"], &["the file does not exist"]),
+        (&["list", "--header", "A: b"], &["--url"]),
+        (&["--check", "mcp.json", "-H", "A: b"], &["--header goes with the address of a server"]),
+        (&["list", "--url", "http://127.0.0.1:9/", "-H", "novalue"], &["write NAME: VALUE"]),
+        (&["list", "-e", "A=b"], &["COMMAND"]),
+    ] {
+        let done = run(&bench, args);
+        let told = format!("{}{}", done.stdout, done.stderr);
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+        for part in parts {
+            assert!(told.contains(part), "{args:?} does not say `{part}`:\n{told}");
+        }
+    }
+    let unknown = run(&bench, &["status", "--all"]);
+    assert!(!unknown.stderr.contains("-- --all"), "that would run it: {unknown:?}");
+    let help = run(&bench, &["call", "calc.add", "a=x", "b=1"]).stderr;
+    let expected = "\n  it takes: calc.add a=NUMBER b=NUMBER [note=STRING]\n  `mcpdeck list";
+    assert!(help.contains(expected), "{help}");
+    assert_eq!(run(&bench, &["import", "gone.json"]).stdout, "", "nothing was imported");
+}
+
+#[test]
+fn a_command_is_given_variables_and_their_values_are_kept_to_it() {
+    let bench = Bench::new();
+    let script = json!({"tools": [{"name": "show", "description": "Shows.", "inputSchema": {"type": "object"}}],
+        "calls": {"show": {"text": "${env.GIVEN} ${env.PASSED_ON} ${env.MADE}"}}});
+    bench.write("show.mock.json", &script.to_string());
+    let mut command = bench.command(&["call", "show", "-e", "GIVEN=one", "-e", "PASSED_ON"]);
+    command.args(["-e", "MADE=a ${PASSED_ON}", "--reveal", "--"]).arg(super::support::bin());
+    command.args(["mock", "show.mock.json"]).env("PASSED_ON", "two");
+    let done = super::support::finish(command, super::AT_MOST);
+    assert_eq!((done.code, done.stdout.trim()), (Some(0), "one two a two"), "{done:?}");
+    let unset = run(&bench, &["list", "-e", "NEVER_SET_ANYWHERE", "--", "x"]);
+    assert_eq!(unset.code, Some(2));
+    assert!(unset.stderr.contains("the variable `NEVER_SET_ANYWHERE` is not set"), "{unset:?}");
+}
+
+#[test]
+fn a_step_that_is_worth_a_note_has_not_failed_under_a_server_that_is_well() {
+    let bench = Bench::new();
+    let script = json!({"tools": [{"name": "one", "description": "Is one.", "inputSchema": {"type": "object"}}],
+        "on": {"stdinClosed": {"exit": 1}}});
+    bench.servers(&json!({"rude": bench.mock("rude", &script, &json!({}))}));
+    let done = run(&bench, &["--check", "-v"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let line = done.stdout.lines().find(|line| line.trim_start().starts_with("shutdown "));
+    let line = line.unwrap_or_default();
+    assert!(line.contains("noted") && line.contains("exit code 1"), "{done:?}");
+}
