@@ -23,6 +23,7 @@ mod signals;
 mod signature;
 mod target;
 mod told;
+mod topics;
 mod trust;
 mod values;
 
@@ -128,6 +129,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Explain(args)) => docs::explain(&args),
         Some(Verb::Completions { shell }) => docs::completions(shell),
         Some(Verb::Man) => docs::man(),
+        Some(Verb::Help { topic }) => docs::help(topic.as_deref()),
         Some(Verb::List(args)) => look::list(&cli.common, &args, telemetry),
         Some(Verb::Status(args)) => look::status(&cli.common, &args, telemetry),
         Some(Verb::Call(args)) => operate::call(&cli.common, &args, telemetry),

@@ -24,15 +24,14 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
 
 #[cfg(feature = "tui")]
 #[test]
-fn the_key_table_is_the_one_the_program_uses() {
+fn the_keys_of_the_readme_are_those_the_program_uses() {
     let text = readme();
     let (_, rest) = text.split_once("<!-- keys -->\n").expect("an opening mark");
     let (shown, _) = rest.split_once("<!-- /keys -->").expect("a closing mark");
-    let expected = mcpdeck::tui::keymap::Keymap::builtin().to_markdown();
-    if shown != expected {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keys.md");
-        fs::write(&path, &expected).expect("a scratch file");
-        panic!("the key table of the README is old; the new one is in {}", path.display());
+    let all = mcpdeck::tui::keymap::Keymap::builtin().to_markdown();
+    assert!(shown.lines().count() > 12, "the keys to begin with");
+    for line in shown.lines() {
+        assert!(all.lines().any(|known| known == line), "`mcpdeck --keys` has no line\n{line}");
     }
 }
 
@@ -50,7 +49,7 @@ fn the_program_prints_that_table_with_the_changes_of_a_person() {
     };
     let (code, table, _) = keys();
     assert_eq!(code, Some(0));
-    assert!(readme().contains(&table));
+    assert_eq!(table, mcpdeck::tui::keymap::Keymap::builtin().to_markdown());
     let keymap = folder.path().join("keymap.toml");
     fs::write(&keymap, "[answer]\nf9 = \"send\"").expect("a scratch file");
     assert!(keys().1.contains("| answer | `f9` `ctrl-s` `alt-enter` | Send the answer |"));
@@ -146,7 +145,9 @@ fn surroundings() -> Bench {
 fn the_commands_of_the_readme_run() {
     let all = commands(&readme());
     // These open the dashboard; the tests in a pseudo-terminal do that.
-    let screen = |line: &str| line == "mcpdeck" || line.starts_with("mcpdeck -- ");
+    let screen = |line: &str| {
+        ["mcpdeck", "mcpdeck --demo"].contains(&line) || line.starts_with("mcpdeck -- ")
+    };
     let mut run = 0;
     for line in all.iter().filter(|line| !screen(line)) {
         let bench = surroundings();
@@ -186,5 +187,26 @@ fn the_table_of_exit_codes_is_the_one_of_the_help() {
     for (code, verdict) in [("0", "ok"), ("1", "violated"), ("3", "incomplete"), ("2", "usage")] {
         assert!(readme().contains(&format!("| {code} | `{verdict}` |")), "{verdict}");
         assert!(help.contains(&format!("  {code}    {verdict}")), "{verdict} in {help}");
+        let topic = Bench::new().run(&["help", "check"], Duration::from_secs(60)).stdout;
+        assert!(topic.contains(&format!("  {code}    {verdict}")), "{verdict} in {topic}");
+    }
+}
+
+#[test]
+fn every_topic_that_is_named_is_there() {
+    let text = readme();
+    let named = text.match_indices("mcpdeck help ").map(|(at, found)| {
+        let rest = &text[at + found.len()..];
+        &rest[..rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len())]
+    });
+    let mut topics: Vec<&str> = named.collect();
+    let (_, list) = text.split_once("with a topic the rest:").expect("the list of topics");
+    topics.extend(
+        list.split("`. ").next().into_iter().flat_map(|all| all.split('`').skip(1).step_by(2)),
+    );
+    assert!(topics.len() > 10, "{topics:?}");
+    for topic in topics {
+        let done = Bench::new().run(&["help", topic], Duration::from_secs(60));
+        assert_eq!(done.code, Some(0), "{topic}: {done:?}");
     }
 }

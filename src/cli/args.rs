@@ -24,6 +24,7 @@ Examples:
   mcpdeck list                              what every server offers
   mcpdeck call files.read_file path=/tmp/a  call a tool with typed arguments
   mcpdeck call @oslo                        make a saved call again
+  mcpdeck help configuration                the keys of an mcp.json; help lists more topics
 
 Exit codes of --check; of several, the one that stands lower wins:
   0    ok          nothing at or above --fail-on was found
@@ -48,6 +49,7 @@ Without arguments the dashboard opens over ./mcp.json, ./.mcp.json, ./.vscode/mc
     long_about = ABOUT,
     after_help = EXAMPLES,
     args_conflicts_with_subcommands = false,
+    disable_help_subcommand = true,
     subcommand_help_heading = "Commands",
     max_term_width = 100
 )]

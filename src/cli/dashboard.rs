@@ -110,6 +110,7 @@ fn nothing_here(env: &Environment) -> String {
         others.push("Claude Desktop, VS Code, Cursor and others".to_owned());
     }
     let import = format!("take over the servers of {}", others.join(", "));
+    text.push_str("\nStart with one of these:\n");
     for (line, what) in [
         ("mcpdeck --demo", "look around: embedded servers, nothing to install"),
         ("mcpdeck -- COMMAND ARGS...", "one server, as you would start it"),
@@ -119,6 +120,10 @@ fn nothing_here(env: &Environment) -> String {
     ] {
         let _ = write!(text, "\n  {line:28}{what}");
     }
+    text.push_str(
+        "\n\nor write an mcp.json (`mcpdeck help configuration` explains its keys):\n\n  ",
+    );
+    text.push_str(r#"{ "servers": { "NAME": { "command": "npx", "args": ["-y", "PACKAGE"] } } }"#);
     text
 }
 

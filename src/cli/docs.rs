@@ -6,7 +6,7 @@ use clap::CommandFactory;
 
 use super::args::{Cli, ExplainArgs, SchemaKind};
 use super::exit::Exit;
-use super::{complete, output};
+use super::{complete, output, topics};
 use crate::check::{report, rule};
 use crate::text::json;
 
@@ -88,8 +88,29 @@ pub fn completions(shell: clap_complete::Shell) -> Exit {
 pub fn man() -> Exit {
     let mut page = Vec::new();
     match clap_mangen::Man::new(Cli::command()).render(&mut page) {
-        Ok(()) => output::print(&String::from_utf8_lossy(&page), Exit::Ok),
+        Ok(()) => {
+            let page = String::from_utf8_lossy(&page).into_owned() + &topics::manual();
+            output::print(&page, Exit::Ok)
+        }
         Err(error) => output::refuse(&error.to_string()),
+    }
+}
+
+/// `mcpdeck help [TOPIC]`
+pub fn help(topic: Option<&str>) -> Exit {
+    let text = match topic {
+        None => Ok(format!(
+            "{}\nTopics (`mcpdeck help TOPIC`; the help of a command likewise):\n{}",
+            Cli::command().render_help(),
+            topics::list()
+        )),
+        #[cfg(feature = "tui")]
+        Some("keys") => return keys(),
+        Some(topic) => topics::text(topic),
+    };
+    match text {
+        Ok(text) => output::print(&text, Exit::Ok),
+        Err(message) => output::refuse(&message),
     }
 }
 

@@ -226,16 +226,14 @@ pub fn unknown(config: &McpConfig, name: &str) -> String {
         .map(|known| (strsim::jaro_winkler(name, known.as_str()), known))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .filter(|(score, _)| *score > 0.7);
-    match near {
-        Some((_, known)) => format!("there is no server `{name}`; did you mean `{known}`?"),
-        None => {
-            let mut names: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
-            let more = if names.len() > 8 { ", ..." } else { "" };
-            names.truncate(8);
-            let names = crate::text::SafeText::line(&names.join(", "));
-            format!("there is no server `{name}`; there are {names}{more}")
-        }
+    if let Some((_, known)) = near {
+        return format!("there is no server `{name}`; did you mean `{known}`?");
     }
+    let mut names: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
+    let more = if names.len() > 8 { ", ..." } else { "" };
+    names.truncate(8);
+    let names = crate::text::SafeText::line(&names.join(", "));
+    format!("there is no server `{name}`; there are {names}{more}")
 }
 
 /// A problem with its place and what to do, on one line.

@@ -44,6 +44,13 @@ pub enum Verb {
     },
     /// Print the manual page.
     Man,
+    /// Explain a topic (configuration, calls, check, dev, trust, keys, environment, protection) or a
+    /// command.
+    Help {
+        /// The topic or command; all of them when left out.
+        #[arg(add = ArgValueCompleter::new(names::topics))]
+        topic: Option<String>,
+    },
     /// Play a scripted server, for testing hosts.
     Mock(MockArgs),
     /// An embedded server of --demo, over stdio.

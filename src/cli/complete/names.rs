@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 
 use super::line;
 use crate::check::rule;
-use crate::cli::args::Common;
+use crate::cli::args::{Cli, Common};
 use crate::cli::known::{Known, Offer, Offers};
+use crate::cli::topics::TOPICS;
 use crate::cli::{load, saved};
 use crate::config::{Environment, Loaded, SavedTarget, ServerConfig};
 use crate::text::SafeText;
@@ -208,6 +210,18 @@ pub fn resources(current: &OsStr) -> Candidates {
 /// Rules of the check.
 pub fn rules(current: &OsStr) -> Candidates {
     those(current, rule::all().map(|rule| word(rule.id, rule.summary)))
+}
+
+/// Topics of the help, and the commands.
+pub fn topics(current: &OsStr) -> Candidates {
+    let topics = TOPICS.iter().map(|topic| word(topic.name, topic.about));
+    let command = Cli::command();
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let verbs = verbs.map(|verb| {
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        word(verb.get_name(), &about)
+    });
+    those(current, topics.chain([word("keys", "every key of the dashboard")]).chain(verbs))
 }
 
 /// Severities.

@@ -108,14 +108,10 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
     }
     let message = format!("`{key}` is `{word}`, but `{needed}` is missing");
     let problem = reader.problems.error("config/missing-key", &brace, &entry.pointer, message);
-    match (command, url) {
-        (Some(_), None) => {
-            _ = problem.help("`command` goes with `\"type\": \"stdio\"`, or without `type`")
-        }
-        (None, Some(_)) => {
-            _ = problem.help("`url` goes with `\"type\": \"http\"`, or without `type`")
-        }
-        _ => {}
+    if command.is_some() {
+        problem.help("`command` goes with `\"type\": \"stdio\"`, or without `type`");
+    } else if url.is_some() {
+        problem.help("`url` goes with `\"type\": \"http\"`, or without `type`");
     }
     None
 }

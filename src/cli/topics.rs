@@ -1,0 +1,151 @@
+//! What is too long for `--help`: topics of `mcpdeck help TOPIC`, which the manual page holds too.
+
+use std::fmt::Write as _;
+
+use clap::CommandFactory;
+
+use super::args::Cli;
+
+/// One topic.
+pub struct Topic {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about, in a few words.
+    pub about: &'static str,
+    /// The text, at most 79 characters wide; begins with its name in capitals.
+    pub text: &'static str,
+}
+
+/// Every topic that is a text.
+pub const TOPICS: [Topic; 7] = [
+    Topic {
+        name: "configuration",
+        about: "mcp.json: its keys, references, inputs",
+        text: include_str!("topics/configuration.txt"),
+    },
+    Topic {
+        name: "calls",
+        about: "calling tools, answering servers",
+        text: include_str!("topics/calls.txt"),
+    },
+    Topic {
+        name: "check",
+        about: "the gate for CI: formats, verdicts, expectations",
+        text: include_str!("topics/check.txt"),
+    },
+    Topic {
+        name: "dev",
+        about: "what happens while you edit a file or a server",
+        text: include_str!("topics/dev.txt"),
+    },
+    Topic {
+        name: "trust",
+        about: "what may run without being asked about",
+        text: include_str!("topics/trust.txt"),
+    },
+    Topic {
+        name: "environment",
+        about: "variables, files, exit codes",
+        text: include_str!("topics/environment.txt"),
+    },
+    Topic {
+        name: "protection",
+        about: "what is kept from harm, and what is not",
+        text: include_str!("topics/protection.txt"),
+    },
+];
+
+/// The topics as a list; `keys` is no text of its own.
+pub fn list() -> String {
+    let topics = TOPICS.iter().map(|topic| (topic.name, topic.about));
+    let all = topics.chain([("keys", "every key of the dashboard, with your changes")]);
+    all.fold(String::new(), |mut out, (name, about)| {
+        let _ = writeln!(out, "  {name:14} {about}");
+        out
+    })
+}
+
+/// The text of a topic or the help of a command.
+///
+/// # Errors
+/// Says which there are.
+pub fn text(wanted: &str) -> Result<String, String> {
+    if let Some(topic) = TOPICS.iter().find(|topic| topic.name == wanted) {
+        return Ok(topic.text.to_owned());
+    }
+    let mut command = Cli::command();
+    command.build();
+    let found = command.find_subcommand_mut(wanted).filter(|verb| !verb.is_hide_set());
+    if let Some(verb) = found {
+        return Ok(verb.render_long_help().to_string());
+    }
+    let names = TOPICS.iter().map(|topic| topic.name).chain(["keys"]);
+    let near = names
+        .map(|name| (strsim::jaro_winkler(wanted, name), name))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(score, _)| *score > 0.7);
+    let shown = crate::text::SafeText::line(wanted);
+    Err(match near {
+        Some((_, name)) => format!("there is no help on `{shown}`; did you mean `{name}`?"),
+        None => format!(
+            "there is no help on `{shown}`; there is help on these, and on every command\n{}",
+            list().trim_end()
+        ),
+    })
+}
+
+/// The topics as sections of a manual page.
+pub fn manual() -> String {
+    let mut out = String::new();
+    for line in TOPICS.iter().flat_map(|topic| topic.text.lines()) {
+        let heading = !line.is_empty() && line.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
+        if heading {
+            out.push_str(".fi\n.SH ");
+            out.push_str(line);
+            out.push_str("\n.nf\n");
+            continue;
+        }
+        // A dot or quote at the beginning would be a request.
+        if line.starts_with(['.', '\'']) {
+            out.push_str("\\&");
+        }
+        out.push_str(&line.replace('\\', "\\e").replace('-', "\\-"));
+        out.push('\n');
+    }
+    out + ".fi\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_topic_fits_a_terminal_and_begins_with_its_name() {
+        for topic in &TOPICS {
+            let first = topic.text.lines().next();
+            assert_eq!(first, Some(topic.name.to_uppercase().as_str()));
+            for line in topic.text.lines() {
+                assert!(line.chars().count() <= 80 && line.is_ascii(), "{}: {line}", topic.name);
+            }
+            assert_eq!(text(topic.name).as_deref(), Ok(topic.text));
+        }
+    }
+
+    #[test]
+    fn commands_have_their_help_and_a_misspelt_topic_is_found() {
+        assert!(text("call").is_ok_and(|text| text.contains("mcpdeck call @oslo")));
+        assert!(text("configuraton").is_err_and(|e| e.contains("did you mean `configuration`?")));
+        assert!(text("xyzzy").is_err_and(|e| e.contains("environment")));
+        assert!(text("demo-server").is_err());
+    }
+
+    #[test]
+    fn the_manual_holds_every_topic_and_no_stray_request() {
+        let manual = manual();
+        for topic in &TOPICS {
+            assert!(manual.contains(&format!(".SH {}\n", topic.name.to_uppercase())));
+        }
+        let requests = manual.lines().filter(|line| line.starts_with(['.', '\'']));
+        assert!(requests.into_iter().all(|l| l.starts_with(".SH ") || l == ".nf" || l == ".fi"));
+    }
+}
