@@ -23,6 +23,7 @@ pub mod row;
 pub mod schema;
 mod secret;
 pub mod seed;
+mod sheet;
 pub mod state;
 #[cfg(test)]
 mod tests;

@@ -8,18 +8,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ServerName;
-use crate::config::history::History;
-use crate::config::saved::{SavedCall, SavedCalls};
 use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin};
 use crate::secret::Redactor;
 use crate::text::SafeText;
-use crate::tui::call::folder;
-use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
+use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
 use crate::tui::message::{CallToken, Message, ViewToken};
-use crate::tui::result::{CompareJob, Content, PictureJob};
+use crate::tui::result::{CompareJob, PictureJob};
 use crate::tui::run::Reveal;
-use crate::tui::state;
 
+mod files;
 mod requests;
 
 /// Does effects that need no terminal.
@@ -85,22 +82,13 @@ impl Runner {
                     cancel.cancel();
                 }
             }
-            Effect::Answer(id, answer) => {
-                if let Err(error) = self.host().and_then(|host| host.answer(id, answer)) {
-                    self.tell(Message::Failed(error));
-                }
-            }
-            Effect::Deny(_)
+            Effect::Answer(..)
+            | Effect::ApprovalRule(..)
+            | Effect::Deny(_)
             | Effect::MoreTime(..)
             | Effect::Draft(..)
             | Effect::KeepAnswer(_)
             | Effect::OpenUrl(..) => self.about_requests(effect),
-            Effect::ApprovalRule(server, kind, rule) => {
-                let set = self.host().and_then(|host| host.set_approval_rule(&server, kind, rule));
-                if let Err(error) = set {
-                    self.tell(Message::Failed(error));
-                }
-            }
             Effect::CacheDrop(key) => {
                 if let Ok(host) = self.host() {
                     host.cache_drop(key.as_ref());
@@ -113,77 +101,33 @@ impl Runner {
                     self.tell(Message::CacheContent(key, content));
                 }
             }
-            Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
-                Ok(path) => {
-                    let path = std::path::absolute(&path).unwrap_or(path);
-                    Message::Done(SafeText::line(&format!("saved {}", path.display())))
-                }
-                Err(error) => Message::Failed(Error::new(
-                    ErrorCode::Internal,
-                    format!("{} was not saved: {error}", name.display()),
-                )),
-            }),
-            Effect::SaveAs { path, content, existing } => self.save_as(path, content, existing),
+            // A check that failed as a program is no verdict: the engine decides then.
             Effect::Check(token, job) => {
-                let messages = self.messages.clone();
-                tokio::spawn(async move {
-                    // A check that failed as a program is no verdict: the engine decides then.
-                    if let Ok(found) = tokio::task::spawn_blocking(move || job.run()).await {
-                        let _ = messages.send(Message::Checked(token, Box::new(found))).await;
-                    }
-                });
+                self.beside(move || Message::Checked(token, Box::new(job.run())));
             }
-            Effect::Picture(token, job) => {
-                let messages = self.messages.clone();
-                tokio::spawn(async move {
-                    let block = job.block;
-                    let done = tokio::task::spawn_blocking(move || job.run()).await;
-                    let done = done.unwrap_or_else(|_| PictureJob::failed(block));
-                    let _ = messages.send(Message::PictureDone(token, Box::new(done))).await;
-                });
-            }
+            Effect::Picture(token, job) => self.picture(token, *job),
             Effect::Compare(token, job) => self.compare(token, *job),
-            Effect::SavePrefs(prefs) => {
-                if let Some(Err(error)) =
-                    self.prefs_file.as_ref().map(|file| state::write_prefs(file, &prefs))
-                {
-                    self.not_kept("preferences", &error);
-                }
-            }
-            Effect::Record(record) => {
-                if let Some(Err(error)) =
-                    self.history_file.as_ref().map(|file| History::append(file, &record))
-                {
-                    self.not_kept("calls and drafts", &error);
-                }
-            }
-            Effect::SaveCall(name, call) => self.save_call(&name, *call),
-            Effect::ReadFile(token, path) => {
-                self.beside(move || Message::FileRead(token, folder::content(&path)));
-            }
-            Effect::Look(token, path) => {
-                self.beside(move || Message::Looked(token, folder::look(path)));
-            }
-            _ => {}
+            _ => self.about_files(effect),
         }
     }
 
-    /// Something that should outlive the program will not: said once, logged every time.
-    fn not_kept(&mut self, what: &'static str, error: &std::io::Error) {
-        tracing::warn!(%error, "not kept: {what}");
-        if self.not_kept.insert(what) {
-            let text = format!("not kept beyond this session: {what}: {error}");
-            self.tell(Message::Warned(SafeText::line(&text)));
-        }
-    }
-
-    /// Does what may have to wait for the file system, away from the drawing.
+    /// Does what takes long or may have to wait for the file system, away from the drawing.
     fn beside(&self, work: impl FnOnce() -> Message + Send + 'static) {
         let messages = self.messages.clone();
         tokio::spawn(async move {
             if let Ok(message) = tokio::task::spawn_blocking(work).await {
                 let _ = messages.send(message).await;
             }
+        });
+    }
+
+    fn picture(&self, token: ViewToken, job: PictureJob) {
+        let messages = self.messages.clone();
+        tokio::spawn(async move {
+            let block = job.block;
+            let done = tokio::task::spawn_blocking(move || job.run()).await;
+            let done = done.unwrap_or_else(|_| PictureJob::failed(block));
+            let _ = messages.send(Message::PictureDone(token, Box::new(done))).await;
         });
     }
 
@@ -198,52 +142,16 @@ impl Runner {
         });
     }
 
-    fn save_as(&self, path: PathBuf, content: Content, existing: Existing) {
-        let messages = self.messages.clone();
-        tokio::spawn(async move {
-            let write = move || {
-                let path = state::at_home(&path);
-                let written = content
-                    .bytes()
-                    .map_err(std::io::Error::other)
-                    .and_then(|bytes| state::write_file(&path, &bytes, existing));
-                (path, content, written)
-            };
-            let Ok((path, content, written)) = tokio::task::spawn_blocking(write).await else {
-                return;
-            };
-            let message = match written {
-                Ok(size) => {
-                    let path = std::path::absolute(&path).unwrap_or(path);
-                    let text = format!("wrote {size} bytes to {}", path.display());
-                    Message::Done(SafeText::line(&text))
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                    Message::FileExists(path, content)
-                }
-                Err(error) => {
-                    let text = format!("{} was not written: {error}", path.display());
-                    Message::Failed(Error::new(ErrorCode::Internal, text))
-                }
-            };
-            let _ = messages.send(message).await;
-        });
-    }
-
-    fn save_call(&self, name: &str, call: SavedCall) {
-        let Some(file) = &self.calls_file else {
-            let reason = "there is no configuration file to save calls beside";
-            return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
-        };
-        self.tell(match SavedCalls::put(file, name, call) {
-            Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
-            Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
-        });
-    }
-
     fn host(&self) -> Result<Host, Error> {
         let missing = || Error::new(ErrorCode::Internal, "the engine is not running");
         self.host.clone().ok_or_else(missing)
+    }
+
+    /// Asks something of the engine; says why when it could not be done.
+    fn ask(&self, act: impl FnOnce(&Host) -> Result<(), Error>) {
+        if let Err(error) = self.host().and_then(|host| act(&host)) {
+            self.tell(Message::Failed(error));
+        }
     }
 
     /// Overflow policy: effects come from keys; a queue that is full of them drops the words.

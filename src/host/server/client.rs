@@ -70,6 +70,23 @@ impl ClientHandler for Client {
         let Some(asked) = context.extensions.get::<Asked>().cloned() else {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
         };
+        match self.decided(&request.method, asked, &context).await {
+            Some(answer) => into_result(answer).map(CustomResult),
+            // Nothing is sent for it any more: rmcp drops the answer of a cancelled request.
+            None => Err(ErrorData::new(ErrorCode(-32800), "cancelled", None)),
+        }
+    }
+}
+
+impl Client {
+    /// What the desk says to a request; `None` when the server has taken it back or its session has
+    /// ended. The clocks of the calls that wait for it stand still meanwhile.
+    async fn decided(
+        &self,
+        method: &str,
+        asked: Asked,
+        context: &RequestContext<RoleClient>,
+    ) -> Option<Answer> {
         let during = match context.extensions.get::<InboundStreamOrigin>() {
             Some(InboundStreamOrigin::OutboundRequest(id)) => self.tap.during(Some(id)),
             _ => asked.during,
@@ -78,7 +95,7 @@ impl ClientHandler for Client {
         let on_drop = withdrawn.clone().drop_guard();
         let answer = self.tap.context.desk.ask(DeskRequest {
             server: self.tap.context.server.clone(),
-            kind: kind(&request.method, &asked.params),
+            kind: kind(method, &asked.params),
             call: during.as_ref().and_then(|operation| operation.call),
             params: asked.params,
             bytes: asked.bytes,
@@ -89,7 +106,7 @@ impl ClientHandler for Client {
         // Where it cannot be told which call asks, the clocks of all stand still: none may run out
         // while a person thinks about what may be its question.
         let waiting = during.map_or_else(|| self.tap.in_flight(), |during| vec![during]);
-        let held: Vec<_> = waiting.iter().map(Operation::hold).collect();
+        let _held: Vec<_> = waiting.iter().map(Operation::hold).collect();
         let answer = async {
             tokio::pin!(answer);
             tokio::select! {
@@ -104,22 +121,15 @@ impl ClientHandler for Client {
         };
         let answer = tokio::select! {
             biased;
-            () = context.ct.cancelled() => None,
+            () = context.ct.cancelled() => return None,
             () = self.tap.over.cancelled() => {
                 asked.claim.withdraw("its session ended");
-                None
+                return None;
             }
-            answer = answer => Some(answer),
+            answer = answer => answer,
         };
-        drop(held);
-        match answer {
-            Some(answer) => {
-                on_drop.disarm();
-                into_result(answer).map(CustomResult)
-            }
-            // Nothing is sent for it any more: rmcp drops the answer of a cancelled request.
-            None => Err(ErrorData::new(ErrorCode(-32800), "cancelled", None)),
-        }
+        on_drop.disarm();
+        Some(answer)
     }
 }
 

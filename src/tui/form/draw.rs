@@ -7,13 +7,9 @@ use ratatui::widgets::{Clear, Widget};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use super::field::Field;
-use super::hint::{ghost, shown};
 use super::input::Edits;
-use super::pointer;
 use super::popup::{Chooses, Popup};
-use super::problem::Weight;
-use super::row::{Row, RowKind};
+use super::sheet::Sheet;
 use super::state::FormState;
 use crate::text::SafeText;
 
@@ -116,9 +112,6 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Styl
 }
 
 const MAX_EDITOR: u16 = 8;
-/// A field that is typed in is at least this wide where there is room.
-const FIELD: u16 = 12;
-
 /// Draws the form in `area`: fields, the line that calls, and an open list to choose from.
 pub fn form(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
     let area = area.intersection(buf.area);
@@ -127,7 +120,7 @@ pub fn form(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut 
     }
     let (fields, side) = split(state, area);
     if let Some(fields) = fields {
-        draw_fields(state, look, submit, fields, buf);
+        Sheet { state, look, buf }.fields(submit, fields);
     }
     if let (Some(side), Some(json)) = (side, state.json()) {
         draw_json(json, look, fields.is_some(), side, buf);
@@ -148,23 +141,8 @@ fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
     if json.focused { (None, Some(area)) } else { (Some(area), None) }
 }
 
-fn draw_fields(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
-    let (body, help) = body(area);
-    let lines = window(state, body);
-    let label_width = label_width(state, lines.first().map_or(0, |(row, _)| *row), body);
-    for (row, line) in lines {
-        match state.rows().get(row) {
-            Some(found) => draw_row(state, look, row, found, label_width, line, buf),
-            None => draw_submit(state, look, submit, line, buf),
-        }
-    }
-    if let Some(help) = help {
-        draw_help(state, look, help, buf);
-    }
-}
-
 /// Where the fields are, and the line below them that says what is wanted, where there is room.
-fn body(area: Rect) -> (Rect, Option<Rect>) {
+pub(super) fn body(area: Rect) -> (Rect, Option<Rect>) {
     if area.height < 6 {
         return (area, None);
     }
@@ -174,7 +152,7 @@ fn body(area: Rect) -> (Rect, Option<Rect>) {
 
 /// The rows that are visible and where they stand; the one after the last row is the line that
 /// calls.
-fn window(state: &FormState, body: Rect) -> Vec<(usize, Rect)> {
+pub(super) fn window(state: &FormState, body: Rect) -> Vec<(usize, Rect)> {
     let height_of = |row: usize| editor_height(state, row).min(body.height.max(1));
     let cursor = state.cursor();
     let above = (body.height.saturating_sub(height_of(cursor))) / 2;
@@ -243,118 +221,10 @@ fn editor_height(state: &FormState, row: usize) -> u16 {
     })
 }
 
-fn label_width(state: &FormState, top: usize, body: Rect) -> u16 {
+pub(super) fn label_width(state: &FormState, top: usize, body: Rect) -> u16 {
     let shown = state.rows().iter().skip(top).take(usize::from(body.height) + 1);
     let widest = shown.map(|row| row.depth * 2 + row.label.width().min(60) as u16 + 6).max();
     widest.unwrap_or(10).clamp(10, (body.width * 2 / 5).max(10))
-}
-
-fn draw_row(
-    state: &FormState,
-    look: &Look,
-    index: usize,
-    row: &Row,
-    label_width: u16,
-    area: Rect,
-    buf: &mut Buffer,
-) {
-    let here = index == state.cursor() && !state.json().is_some_and(|json| json.focused);
-    let problem = state.problem_at(index);
-    if here {
-        let mark = look.sign("▎", "|");
-        put(buf, area.x, area.y, 1, mark, look.accent);
-    }
-    let indent = area.x + 1 + (row.depth * 2).min(area.width / 3);
-    let sign = match &row.kind {
-        RowKind::Field { folded: Some(true), .. } => look.sign("▸ ", "> "),
-        RowKind::Field { folded: Some(false), .. } => look.sign("▾ ", "v "),
-        _ => "",
-    };
-    let room = (area.x + label_width).saturating_sub(indent);
-    let style = if here { look.accent } else { look.label };
-    let mut x = put(buf, indent, area.y, room, sign, look.muted);
-    x = put(buf, x, area.y, (area.x + label_width).saturating_sub(x), &row.label, style);
-    if row.required && !row.removable && !row.label.is_empty() {
-        put(buf, x, area.y, 2, " *", look.muted);
-    }
-    let left = area.x + label_width + 1;
-    if left >= area.right() {
-        return;
-    }
-    let value = Rect { x: left, width: area.right() - left, ..area };
-    let end = draw_value(state, look, here, row, value, buf);
-    if let Some(problem) = problem {
-        let style = if problem.weight == Weight::Note { look.warning } else { look.error };
-        let sign = look.sign("⚠ ", "! ");
-        let at = (end + 2).min(area.right().saturating_sub(24).max(left));
-        let x = put(buf, at, area.y, area.right().saturating_sub(at), sign, style);
-        put(buf, x, area.y, area.right().saturating_sub(x), &problem.message, style);
-    }
-}
-
-/// Draws what stands at a row; gives the column after it.
-fn draw_value(
-    state: &FormState,
-    look: &Look,
-    here: bool,
-    row: &Row,
-    area: Rect,
-    buf: &mut Buffer,
-) -> u16 {
-    if here && let Some(editor) = &state.editor {
-        let wide = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0) as u16;
-        let width = if state.problem_at(state.cursor()).is_some() {
-            // What is wrong stands behind the field, not in it.
-            let most = area.width.saturating_sub(26);
-            (wide + 2).max(FIELD.min(most)).min(most).max(8).min(area.width)
-        } else {
-            area.width
-        };
-        buf.set_style(Rect { width, ..area }, look.input);
-        (&editor.area).render(Rect { width, ..area }, buf);
-        if editor.area.is_empty() && width > 12 {
-            let is_null =
-                pointer::get(state.value(), &row.pointer).is_some_and(serde_json::Value::is_null);
-            let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
-            // What follows on the line, such as a problem, must not be drawn over the hint.
-            return put(buf, area.x + 1, area.y, width - 1, &ghost, look.faint);
-        }
-        return area.x + (wide + 1).max(FIELD.min(width)).min(width);
-    }
-    let value = pointer::get(state.value(), &row.pointer);
-    let (text, style) = shown(state, row, value, look);
-    let limited: String = text.chars().take(usize::from(area.width) * 2 + 8).collect();
-    put(buf, area.x, area.y, area.width, &SafeText::line(&limited), style)
-}
-
-fn draw_submit(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
-    let here = state.is_on_submit() && !state.json().is_some_and(|json| json.focused);
-    let style = if here { look.selection } else { look.accent };
-    let x = put(buf, area.x + 1, area.y, area.width - 1, &format!(" {submit} "), style);
-    let blocking = state.blocking();
-    let room = area.right().saturating_sub(x + 2);
-    if let Some(problem) = state.schema_problem() {
-        let text = format!("cannot be checked: {}", problem.message);
-        put(buf, x + 2, area.y, room, &SafeText::line(&text), look.warning);
-    } else if blocking > 0 {
-        let word = if blocking == 1 { "problem" } else { "problems" };
-        put(buf, x + 2, area.y, room, &format!("{blocking} {word}"), look.error);
-    } else if state.is_checking() {
-        put(buf, x + 2, area.y, room, look.sign("checking…", "checking..."), look.muted);
-    }
-}
-
-fn draw_help(state: &FormState, look: &Look, area: Rect, buf: &mut Buffer) {
-    let Some(row) = state.current() else { return };
-    let mut x = area.x + 1;
-    let hint = row.describe();
-    let room = |x: u16| area.right().saturating_sub(x);
-    x = put(buf, x, area.y, room(x), &hint, look.muted);
-    if let Some(description) = row.field().and_then(Field::description) {
-        let text: String = description.chars().take(400).collect();
-        x = put(buf, x, area.y, room(x), "  ", look.muted);
-        put(buf, x, area.y, room(x), &SafeText::line(&text), look.foreign);
-    }
 }
 
 fn draw_json(

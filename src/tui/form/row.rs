@@ -155,10 +155,11 @@ impl Builder<'_> {
         let Some(merged) = merged.filter(|_| !folded && inner < MAX_DEPTH) else { return };
         let entered = self.path.len();
         self.path.extend(merged.nodes.iter().map(std::sync::Arc::as_ptr));
+        let of = Container { pointer, depth: inner, merged: &merged, value, open };
         if is_list {
-            self.items(&pointer, inner, &merged, value, open);
+            self.items(&of);
         } else {
-            self.members(&pointer, inner, &merged, value, open);
+            self.members(&of);
         }
         self.path.truncate(entered);
     }
@@ -235,120 +236,112 @@ impl Builder<'_> {
         }
     }
 
-    fn members(
-        &mut self,
-        pointer: &str,
-        depth: u16,
-        merged: &Merged,
-        value: Option<&Value>,
-        open: bool,
-    ) {
-        for (name, conj) in &merged.properties {
-            let title = merge_title(self.document, conj);
-            let place = Place {
-                pointer: join(pointer, name),
-                depth,
-                label: SafeText::line(title.unwrap_or(name)),
-                required: merged.required.contains(name),
-                removable: false,
-            };
-            self.place(place, conj, value.and_then(|v| v.get(name)));
+    fn members(&mut self, of: &Container<'_>) {
+        for (name, conj) in &of.merged.properties {
+            let title = merge_title(self.document, conj).unwrap_or(name);
+            let place = of.member(name, SafeText::line(title));
+            self.place(place, conj, of.get(name));
         }
-        let mut shown = 0;
-        let mut hidden = 0;
-        for (name, member) in value.and_then(Value::as_object).into_iter().flatten() {
-            if merged.properties.contains_key(name) {
-                continue;
-            }
-            if shown >= MAX_MEMBERS {
-                hidden += 1;
-                continue;
-            }
-            shown += 1;
-            let conj = merged.other(name).unwrap_or_default();
-            let place = Place {
-                pointer: join(pointer, name),
-                depth,
-                label: SafeText::line(name),
-                required: merged.required.contains(name),
-                removable: true,
-            };
-            self.place(place, &conj, Some(member));
-        }
-        // Names that are required but described nowhere.
-        for name in &merged.required {
-            let described = merged.properties.contains_key(name)
-                || value.is_some_and(|v| v.get(name).is_some());
-            if !described {
-                let conj = merged.other(name).unwrap_or_default();
-                let place = Place {
-                    pointer: join(pointer, name),
-                    depth,
-                    label: SafeText::line(name),
-                    required: true,
-                    removable: false,
-                };
-                self.place(place, &conj, None);
-            }
-        }
-        self.tail(pointer, depth, hidden);
-        // An object that describes all its keys rarely wants more, though the schema may not say so.
-        let wants = open
-            && (merged.speaks_of_others
-                || merged.properties.is_empty()
-                || !merged.patterns.is_empty());
-        if wants {
-            self.add_row(pointer, depth, true);
+        let hidden = self.undescribed(of);
+        self.missing(of);
+        self.tail(of, hidden);
+        if of.wants_keys() {
+            self.push(of.line(), RowKind::Add { keyed: true });
         }
     }
 
-    fn items(
-        &mut self,
-        pointer: &str,
-        depth: u16,
-        merged: &Merged,
-        value: Option<&Value>,
-        open: bool,
-    ) {
-        let items = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    /// Keys of the value that the schema does not describe; gives how many are not shown.
+    fn undescribed(&mut self, of: &Container<'_>) -> usize {
+        let members = of.value.and_then(Value::as_object).into_iter().flatten();
+        let mut others =
+            members.filter(|(name, _)| !of.merged.properties.contains_key(name.as_str()));
+        for (name, member) in others.by_ref().take(MAX_MEMBERS) {
+            let conj = of.merged.other(name).unwrap_or_default();
+            let place = Place { removable: true, ..of.member(name, SafeText::line(name)) };
+            self.place(place, &conj, Some(member));
+        }
+        others.count()
+    }
+
+    /// Names that are required but described nowhere, and not set.
+    fn missing(&mut self, of: &Container<'_>) {
+        for name in &of.merged.required {
+            if !of.merged.properties.contains_key(name) && of.get(name).is_none() {
+                let conj = of.merged.other(name).unwrap_or_default();
+                self.place(of.member(name, SafeText::line(name)), &conj, None);
+            }
+        }
+    }
+
+    fn items(&mut self, of: &Container<'_>) {
+        let items = of.value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for (i, item) in items.iter().enumerate().take(MAX_MEMBERS) {
             let place = Place {
-                pointer: format!("{pointer}/{i}"),
-                depth,
-                label: item_label(self.document, merged, i),
+                pointer: format!("{}/{i}", of.pointer),
+                depth: of.depth,
+                label: item_label(self.document, of.merged, i),
                 required: true,
                 removable: true,
             };
-            self.place(place, &item_conj(merged, i), Some(item));
+            self.place(place, &item_conj(of.merged, i), Some(item));
         }
-        self.tail(pointer, depth, items.len().saturating_sub(MAX_MEMBERS));
-        if open {
-            self.add_row(pointer, depth, false);
+        self.tail(of, items.len().saturating_sub(MAX_MEMBERS));
+        if of.open {
+            self.push(of.line(), RowKind::Add { keyed: false });
         }
     }
 
-    fn tail(&mut self, pointer: &str, depth: u16, hidden: usize) {
+    fn tail(&mut self, of: &Container<'_>, hidden: usize) {
         if hidden > 0 {
-            let place = Place {
-                pointer: pointer.to_owned(),
-                depth,
-                label: SafeText::default(),
-                required: false,
-                removable: false,
-            };
-            self.push(place, RowKind::More { hidden });
+            self.push(of.line(), RowKind::More { hidden });
+        }
+    }
+}
+
+/// An object or a list whose members get rows.
+struct Container<'c> {
+    pointer: String,
+    /// How deep its members stand.
+    depth: u16,
+    merged: &'c Merged,
+    value: Option<&'c Value>,
+    /// Whether more may be added.
+    open: bool,
+}
+
+impl Container<'_> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.value.and_then(|value| value.get(name))
+    }
+
+    fn member(&self, name: &str, label: SafeText) -> Place {
+        Place {
+            pointer: join(&self.pointer, name),
+            depth: self.depth,
+            label,
+            required: self.merged.required.contains(name),
+            removable: false,
         }
     }
 
-    fn add_row(&mut self, pointer: &str, depth: u16, keyed: bool) {
-        let place = Place {
-            pointer: pointer.to_owned(),
-            depth,
+    /// A line among the members that is about the container itself.
+    fn line(&self) -> Place {
+        Place {
+            pointer: self.pointer.clone(),
+            depth: self.depth,
             label: SafeText::default(),
             required: false,
             removable: false,
-        };
-        self.push(place, RowKind::Add { keyed });
+        }
+    }
+
+    /// An object that describes all its keys rarely wants more, though the schema may not say so.
+    fn wants_keys(&self) -> bool {
+        let merged = self.merged;
+        self.open
+            && (merged.speaks_of_others
+                || merged.properties.is_empty()
+                || !merged.patterns.is_empty())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Effects about requests of servers: denied together, given time, drafted, kept, opened.
+//! Effects about requests of servers: answered, decided by rules, denied together, given time,
+//! drafted, kept, opened.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,12 +14,13 @@ use crate::tui::message::Message;
 impl Runner {
     pub(super) fn about_requests(&self, effect: Effect) {
         match effect {
+            Effect::Answer(id, answer) => self.ask(|host| host.answer(id, answer)),
+            Effect::ApprovalRule(server, kind, rule) => {
+                self.ask(|host| host.set_approval_rule(&server, kind, rule));
+            }
             Effect::Deny(answers) => self.deny(answers),
             Effect::MoreTime(id, more) => {
-                let given = self.host().and_then(|host| host.extend_request(id, more));
-                if let Err(error) = given {
-                    self.tell(Message::Failed(error));
-                }
+                self.ask(|host| host.extend_request(id, more).map(|_| ()));
             }
             Effect::Draft(id, params) => match self.host() {
                 Ok(host) => {

@@ -1,0 +1,99 @@
+//! Effects about files: what a person saves and loads, and what outlives the program. What may
+//! have to wait for a disk is done away from the drawing.
+
+use std::path::{Path, PathBuf};
+
+use super::Runner;
+use crate::config::history::History;
+use crate::config::saved::{SavedCall, SavedCalls};
+use crate::host::{Error, ErrorCode};
+use crate::text::SafeText;
+use crate::tui::call::folder;
+use crate::tui::effect::{Effect, Existing};
+use crate::tui::message::Message;
+use crate::tui::result::Content;
+use crate::tui::state;
+
+impl Runner {
+    /// Does one of these effects; others are not its business.
+    pub(super) fn about_files(&mut self, effect: Effect) {
+        match effect {
+            Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
+                Ok(path) => {
+                    Message::Done(SafeText::line(&format!("saved {}", whole(path).display())))
+                }
+                Err(error) => failed(&format!("{} was not saved: {error}", name.display())),
+            }),
+            Effect::SaveAs { path, content, existing } => {
+                self.beside(move || save_as(&path, content, existing));
+            }
+            Effect::SavePrefs(prefs) => {
+                let file = self.prefs_file.as_ref();
+                let written = file.map(|file| state::write_prefs(file, &prefs));
+                self.kept("preferences", written);
+            }
+            Effect::Record(record) => {
+                let file = self.history_file.as_ref();
+                let written = file.map(|file| History::append(file, &record));
+                self.kept("calls and drafts", written);
+            }
+            Effect::SaveCall(name, call) => self.save_call(&name, *call),
+            Effect::ReadFile(token, path) => {
+                self.beside(move || Message::FileRead(token, folder::content(&path)));
+            }
+            Effect::Look(token, path) => {
+                self.beside(move || Message::Looked(token, folder::look(path)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Something that should outlive the program will not: said once, logged every time.
+    fn kept(&mut self, what: &'static str, written: Option<std::io::Result<()>>) {
+        let Some(Err(error)) = written else { return };
+        tracing::warn!(%error, "not kept: {what}");
+        if self.not_kept.insert(what) {
+            let text = format!("not kept beyond this session: {what}: {error}");
+            self.tell(Message::Warned(SafeText::line(&text)));
+        }
+    }
+
+    fn save_call(&self, name: &str, call: SavedCall) {
+        let Some(file) = &self.calls_file else {
+            let reason = "there is no configuration file to save calls beside";
+            return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
+        };
+        self.tell(match SavedCalls::put(file, name, call) {
+            Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
+            Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
+        });
+    }
+}
+
+/// Writes a file that a person named.
+fn save_as(path: &Path, content: Content, existing: Existing) -> Message {
+    let path = state::at_home(path);
+    let written = content
+        .bytes()
+        .map_err(std::io::Error::other)
+        .and_then(|bytes| state::write_file(&path, &bytes, existing));
+    match written {
+        Ok(size) => {
+            let text = format!("wrote {size} bytes to {}", whole(path).display());
+            Message::Done(SafeText::line(&text))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Message::FileExists(path, content)
+        }
+        Err(error) => failed(&format!("{} was not written: {error}", path.display())),
+    }
+}
+
+fn failed(text: &str) -> Message {
+    Message::Failed(Error::new(ErrorCode::Internal, text))
+}
+
+/// A path as it is found again from anywhere.
+fn whole(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
