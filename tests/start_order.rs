@@ -84,7 +84,8 @@ async fn a_chain_of_three_starts_one_after_the_other() {
 /// Starts one server that is a shell script; gives how often it was tried and how often spawned.
 async fn tried(bench: &Bench, script: &str) -> (usize, usize, Option<String>) {
     let script = format!("{script}\n");
-    let servers = json!({"a": {"command": "/bin/sh", "args": ["-c", script]}});
+    let retry = json!({"initial": 0.01});
+    let servers = json!({"a": {"command": "/bin/sh", "args": ["-c", script], "retry": retry}});
     let builder = Host::builder().config_file(bench.servers(&servers));
     let host = builder.startup(Startup::Available).initialize().await.expect("a host");
     let journal = host.journal();

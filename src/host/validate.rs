@@ -29,7 +29,8 @@ pub struct Limits {
     pub subschemas: usize,
     /// Largest schema, in bytes of compact JSON, estimated (default 1 MiB).
     pub bytes: usize,
-    /// Longest time for compiling, and for one check (default 250 ms).
+    /// Longest time for compiling, and for one check (default 250 ms); time of the processor, where
+    /// the platform tells it.
     pub time: Duration,
 }
 

@@ -156,10 +156,11 @@ async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectErr
         error = error.help(help);
     }
     let mut lasting = !failure.retryable;
-    let mut another_era = !failure.unauthorized;
+    // What ends before it has heard a word ends because of something else than the era. That holds
+    // also where its exit is not known yet: on a busy machine that may take its time.
+    let unheard = failure.closed && process.ignored_stdin();
+    let another_era = !failure.unauthorized && !unheard;
     if by_itself {
-        // What dies before it has heard a word dies of something else than the era.
-        another_era &= !process.ignored_stdin();
         let said = remedy::telling(&stderr_tail).map(|line| format!(": {}", line.trim()));
         let said = said.unwrap_or_default();
         error.message = format!("{} before it was ready{said}", exit.describe());

@@ -1,4 +1,7 @@
-//! Time that really ends: compiling and checking on a thread with a deadline and a deep stack.
+//! Time that really ends: compiling and checking on a thread with a budget and a deep stack.
+//!
+//! The budget is time of the processor, where the platform tells it: on a machine that is busy with
+//! other things a small schema is as usable as ever.
 //!
 //! The validator crate cannot be interrupted, so every sub-schema of a guarded schema carries a
 //! keyword of ours that looks at the deadline and leaves by unwinding (without the panic hook).
@@ -8,7 +11,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, Keyword, PatternOptions, Retrieve, Uri, ValidationError};
@@ -31,8 +34,12 @@ const BACKTRACKS: usize = 20_000;
 static RUNS: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
+/// A run has used its budget at the latest after so many times the budget: nobody waits longer.
+const PATIENCE: u32 = 8;
+
 thread_local! {
-    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When the work of this thread is too much.
+    static DEADLINE: Cell<Option<Duration>> = const { Cell::new(None) };
     static STEPS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -53,11 +60,11 @@ struct TimeUp;
 struct Place;
 
 impl Place {
-    /// Takes a place, waiting for one no longer than `time`.
+    /// Takes a place, waiting for one no longer than a run may take.
     fn take(time: Duration) -> Result<Self, Stopped> {
         let runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut runs, waited) = FREED
-            .wait_timeout_while(runs, time, |runs| *runs >= MAX_RUNS)
+            .wait_timeout_while(runs, time * PATIENCE, |runs| *runs >= MAX_RUNS)
             .unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() && *runs >= MAX_RUNS {
             return Err(Stopped::Busy);
@@ -74,7 +81,8 @@ impl Drop for Place {
     }
 }
 
-/// Runs `work` on its own thread and waits for it no longer than `time`.
+/// Runs `work` on its own thread for no longer than `time`, and waits for it no longer than
+/// [`PATIENCE`] times that.
 ///
 /// A run that does not end by itself (a long pattern match) is left behind and counted; it ends
 /// because everything outside our keyword is bounded.
@@ -88,7 +96,7 @@ pub(super) fn run<T: Send + 'static>(
         .name("validate".to_owned())
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            DEADLINE.set(Some(Instant::now() + time));
+            DEADLINE.set(Some(worked() + time));
             let result = catch_unwind(AssertUnwindSafe(work));
             drop(place);
             let _ = sender.send(result.map_err(|payload| {
@@ -98,11 +106,27 @@ pub(super) fn run<T: Send + 'static>(
     if spawned.is_err() {
         return Err(Stopped::Busy);
     }
-    match receiver.recv_timeout(time + time / 4) {
+    match receiver.recv_timeout(time * PATIENCE) {
         Ok(result) => result,
         Err(mpsc::RecvTimeoutError::Timeout) => Err(Stopped::TimeUp(time)),
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(Stopped::Failed),
     }
+}
+
+/// How long this thread has worked.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+fn worked() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// How long ago this thread first asked, where its own clock is not known.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn worked() -> Duration {
+    thread_local! {
+        static BEGAN: std::time::Instant = std::time::Instant::now();
+    }
+    BEGAN.with(std::time::Instant::elapsed)
 }
 
 /// Counts a step and leaves by unwinding when the deadline of this thread has passed.
@@ -110,7 +134,7 @@ fn step() {
     let Some(deadline) = DEADLINE.get() else { return };
     let steps = STEPS.get() + 1;
     STEPS.set(steps);
-    if steps >= MAX_STEPS || (steps.is_multiple_of(32) && Instant::now() >= deadline) {
+    if steps >= MAX_STEPS || (steps.is_multiple_of(64) && worked() >= deadline) {
         resume_unwind(Box::new(TimeUp));
     }
 }
@@ -242,4 +266,32 @@ fn problem(error: &ValidationError<'_>) -> SchemaProblem {
         }
     };
     SchemaProblem { kind, pointer, message: explain::safe(&message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    #[test]
+    fn time_in_which_the_machine_does_other_things_is_not_counted() {
+        let time = Duration::from_millis(40);
+        let work = move || {
+            // The thread stands still as it does without a processor.
+            let (_open, nothing) = mpsc::channel::<()>();
+            let _ = nothing.recv_timeout(time * 3);
+            (0..1_000).for_each(|_| step());
+        };
+        assert_eq!(run(time, work), Ok(()));
+    }
+
+    #[test]
+    fn work_without_end_stops_when_its_time_is_used_up() {
+        let time = Duration::from_millis(40);
+        let busy = || loop {
+            std::hint::black_box((0..1_000).map(std::hint::black_box).sum::<u64>());
+            step();
+        };
+        assert_eq!(run::<()>(time, busy), Err(Stopped::TimeUp(time)));
+    }
 }
