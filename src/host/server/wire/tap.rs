@@ -9,6 +9,7 @@ mod decode;
 mod inbound;
 mod notices;
 mod outgoing;
+mod owner;
 mod record;
 mod requests;
 mod tasks;
