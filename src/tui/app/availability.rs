@@ -18,6 +18,15 @@ use crate::tui::pane::{Availability, PaneId, Ui};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::Doc;
 
+/// The mouse, for the help.
+const MOUSE: &[(&str, &str)] = &[
+    ("click", "Choose what stands there; press a key of the last line"),
+    ("second click", "Open it"),
+    ("wheel", "Scroll what it turns over"),
+    ("drag", "Select text; it is copied when the button is released"),
+    ("shift-drag", "The terminal's own selection, in most terminals"),
+];
+
 impl App {
     /// Whether an action can be used now, and why not.
     pub fn availability(&self, action: Action) -> Availability {
@@ -236,6 +245,10 @@ impl App {
                 (ink!("{}", row.action.help()), role),
                 (note, Role::Faint),
             ]);
+        }
+        doc.heading("mouse");
+        for (what, does) in MOUSE {
+            doc.line(vec![(ink!("  {:<16}", *what), Role::Key), (ink!("{}", *does), Role::Text)]);
         }
         let title = ink!("keys: {}", self.pane.title());
         let mut reader = Reader::new(title, doc);

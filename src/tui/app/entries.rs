@@ -41,7 +41,10 @@ impl App {
     /// Whether the files can be edited from here.
     pub(super) fn can_edit(&self) -> Availability {
         let any = !self.model.view.files.is_empty() || !self.model.files.is_empty();
-        Availability::when(any, "the servers come from the command line, not from a file")
+        Availability::when(
+            any,
+            "the servers are the demo's or from the command line, not from a file",
+        )
     }
 
     /// Whether there is a server to edit.

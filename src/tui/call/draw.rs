@@ -19,6 +19,12 @@ pub(super) struct Regions {
     pub(super) footer: Rect,
 }
 
+/// The margin every text on the screen has at its left.
+fn inset(area: Rect) -> Rect {
+    let margin = area.width.min(1);
+    Rect { x: area.x + margin, width: area.width - margin, ..area }
+}
+
 impl CallScreen {
     pub(super) fn regions(&self, area: Rect) -> Regions {
         let described = self.subject.description.is_some() && area.height >= 16;
@@ -34,7 +40,8 @@ impl CallScreen {
             let left = body.width / 2;
             let right = Rect { x: body.x + left + 1, width: body.width - left - 1, ..body };
             let status = Rect { height: right.height.min(2), ..right };
-            let result = Rect { y: status.bottom(), height: right.height - status.height, ..right };
+            let result =
+                inset(Rect { y: status.bottom(), height: right.height - status.height, ..right });
             let form = Rect { width: left, ..body };
             return Regions { head, form, status: Some(status), result: Some(result), footer };
         }
@@ -47,7 +54,7 @@ impl CallScreen {
         let status =
             Rect { y: form.bottom(), height: 2.min(body.bottom() - form.bottom()), ..body };
         let rest = body.bottom().saturating_sub(status.bottom());
-        let result = Rect { y: status.bottom(), height: rest, ..body };
+        let result = inset(Rect { y: status.bottom(), height: rest, ..body });
         Regions { head, form, status: Some(status), result: Some(result), footer }
     }
 
@@ -282,7 +289,7 @@ fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
             let rows = usize::from(area.height);
             let from = run.logs.len().saturating_sub(rows);
             for (i, line) in run.logs.iter().skip(from).enumerate() {
-                put(buf, area.x + 1, area.y + i as u16, area.width - 1, line, look.foreign);
+                put(buf, area.x, area.y + i as u16, area.width, line, look.foreign);
             }
         }
         RunState::Failed(error) => {
@@ -303,7 +310,7 @@ fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
             }
             let all = lines.iter().flat_map(|text| text.lines());
             for (i, line) in all.take(usize::from(area.height)).enumerate() {
-                put(buf, area.x + 1, area.y + i as u16, area.width - 1, line, look.text);
+                put(buf, area.x, area.y + i as u16, area.width, line, look.text);
             }
         }
     }

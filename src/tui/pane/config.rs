@@ -209,7 +209,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
         }
     }
     if model.files.is_empty() && all.is_empty() {
-        doc.text(0, &"there is no file: the servers come from the command line", Role::Muted);
+        doc.text(0, &"no file: the servers are the demo's or from the command line", Role::Muted);
     }
     for file in &model.files {
         doc.heading(Ink::line(&file.path.display().to_string()));

@@ -401,10 +401,13 @@ const ROWS: usize = 5;
 /// Columns of the numbers before the chart.
 const SCALE: u16 = 7;
 
+/// Bars for a width: a bar and a blank each, and the scale before them; the newest is never cut.
+fn slots(width: u16) -> usize {
+    Activity::SLOTS.min(usize::from(width.saturating_sub(SCALE)) / 2)
+}
+
 fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
-    // A bar and a blank each, and the scale before them: the newest must not be cut.
-    let slots = Activity::SLOTS.min(usize::from(doc.width().saturating_sub(SCALE)) / 2);
-    let counts: Vec<u32> = model.activity.recent(&row.server, slots).collect();
+    let counts: Vec<u32> = model.activity.recent(&row.server, slots(doc.width())).collect();
     let most = counts.iter().max().copied().unwrap_or(0);
     if most == 0 {
         return;
@@ -419,5 +422,20 @@ fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
         }
         let label = if level == ROWS - 1 { ink!("{:>5} ", most) } else { ink!("      ") };
         doc.line(vec![(label, Role::Faint), (line, Role::Accent)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chart_fills_its_width_and_its_newest_bar_is_never_cut() {
+        for width in 0..300 {
+            let cells = usize::from(SCALE) + slots(width) * 2;
+            assert!(slots(width) == 0 || cells <= usize::from(width), "{width}");
+            let full = slots(width) == Activity::SLOTS;
+            assert!(full || cells + 2 > usize::from(width), "{width}: there is room for one more");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::tui::widget::doc::wrap;
 pub(super) fn sources(model: &Model, doc: &mut Doc) {
     let situation = &model.situation;
     if situation.sources.is_empty() {
-        doc.text(0, &"there is no file: the servers come from the command line", Role::Muted);
+        doc.text(0, &"no file: the servers are the demo's or from the command line", Role::Muted);
         return;
     }
     for source in &situation.sources {
