@@ -16,6 +16,7 @@ mod keep;
 mod merge;
 mod moment;
 pub mod mouse;
+mod moved;
 pub mod pointer;
 pub mod popup;
 pub mod problem;

@@ -308,7 +308,7 @@ fn a_saved_call_that_goes_past_validation_does_so_and_one_that_does_not_fit_is_n
     types(&mut app, ":wrong");
     assert_eq!(asked(&key(&mut app, KeyCode::Enter, NONE)), None);
     let screen = draw(&mut app, 120, 40);
-    assert!(screen.contains("does not fit"), "{screen}");
+    assert!(screen.contains("the form has 1 problem"), "{screen}");
 }
 
 #[test]

@@ -241,6 +241,7 @@ impl CallScreen {
             C::Editor => return self.editor(),
             C::History => self.open_history(),
             C::Saved => self.open_saved(),
+            C::SaveCall | C::CopyCall if self.form.has_drafts() => return self.refuse("done"),
             C::SaveCall => self.ask = Some(Ask::Line(Line::Name, String::new())),
             C::CopyCall => {
                 let ways = Export::ALL.map(|way| SafeText::line(way.label())).to_vec();
@@ -287,10 +288,7 @@ impl CallScreen {
 
     pub(super) fn call(&mut self, validation: Validation) -> Vec<Intent> {
         if self.form.has_drafts() {
-            self.focus = Focus::Form;
-            self.form.apply(FormCommand::NextProblem);
-            let text = "what is typed there is no value yet; nothing was sent".to_owned();
-            return vec![Intent::Say(text)];
+            return self.refuse("sent");
         }
         if validation == Validation::Enforce && self.form.is_checking() {
             self.call_when_checked = true;
@@ -301,6 +299,13 @@ impl CallScreen {
             return Vec::new();
         }
         self.send(self.form.arguments(), validation)
+    }
+
+    /// Goes to what is no value yet, instead of doing something with what would be left of it.
+    fn refuse(&mut self, done: &str) -> Vec<Intent> {
+        self.focus = Focus::Form;
+        self.form.apply(FormCommand::NextProblem);
+        vec![Intent::Say(format!("what is typed there is no value yet; nothing was {done}"))]
     }
 
     pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Intent> {

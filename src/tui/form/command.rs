@@ -255,7 +255,12 @@ impl FormState {
         done
     }
 
+    /// Edits a place as JSON, or as fields again; not while something stands there that is no value:
+    /// it would be lost.
     fn as_json(&mut self, at: &str) {
+        if self.drafts.get(at).is_some_and(|draft| !draft.message.is_empty()) {
+            return;
+        }
         if !self.decisions.as_json.remove(at) {
             self.decisions.as_json.insert(at.to_owned());
         }

@@ -28,6 +28,7 @@ impl FormState {
     pub fn set(&mut self, at: &str, value: Value) -> bool {
         self.remember();
         self.drafts.remove(at);
+        self.begin_above(at);
         let done = pointer::set(&mut self.value, at, value);
         self.changed();
         done
@@ -129,9 +130,14 @@ impl FormState {
     /// Takes an item out of its list, or a key out of its object.
     pub fn remove(&mut self, at: &str) {
         self.remember();
-        self.forget_below(at);
-        pointer::remove(&mut self.value, at);
-        self.editor = None;
+        self.place_gone(at);
+        let removed = pointer::remove(&mut self.value, at);
+        if let Some((parent, key)) = pointer::split(at)
+            && let (Some(_), Ok(gone)) = (removed, key.parse::<usize>())
+            && pointer::get(self.value.as_ref(), parent).is_some_and(Value::is_array)
+        {
+            self.items_moved(parent, |at| Some(if at > gone { at - 1 } else { at }));
+        }
         self.changed();
         self.focus();
     }
@@ -146,9 +152,10 @@ impl FormState {
         };
         let copy = items.get(index)?.clone();
         items.insert(index + 1, copy);
-        self.forget_below(&parent);
-        self.changed();
+        self.items_moved(&parent, |at| Some(if at > index { at + 1 } else { at }));
         let new = format!("{parent}/{}", index + 1);
+        self.drafts_copied(at, &new);
+        self.changed();
         self.select_place(&new);
         Some(new)
     }
@@ -169,7 +176,13 @@ impl FormState {
             return None;
         }
         items.swap(index, to);
-        self.forget_below(&parent);
+        self.items_moved(&parent, |at| {
+            Some(match at {
+                _ if at == index => to,
+                _ if at == to => index,
+                _ => at,
+            })
+        });
         self.changed();
         let new = format!("{parent}/{to}");
         self.select_place(&new);
@@ -180,7 +193,10 @@ impl FormState {
     pub fn rename(&mut self, at: &str, name: &str) -> bool {
         self.remember();
         let done = pointer::rename(&mut self.value, at, name);
-        self.forget_below(at);
+        if let Some((parent, _)) = pointer::split(at).filter(|_| done) {
+            self.place_renamed(at, &join(parent, name));
+        }
+        self.editor = None;
         self.changed();
         done
     }
@@ -196,6 +212,7 @@ impl FormState {
             return;
         }
         self.remember();
+        self.drop_drafts(&at);
         let current = pointer::get(self.value.as_ref(), &at).cloned();
         self.stash.insert((at.clone(), slot, before), current.clone());
         let picks = self.decisions.picks.entry(at.clone()).or_default();
@@ -236,6 +253,7 @@ impl FormState {
             return;
         }
         self.remember();
+        self.drop_drafts(&at);
         let current = pointer::get(self.value.as_ref(), &at).cloned();
         self.stash.insert((at.clone(), slot(before), type_index(before)), current);
         self.decisions.types.insert(at.clone(), wanted);
@@ -244,7 +262,6 @@ impl FormState {
     }
 
     fn replace(&mut self, at: &str, value: Option<Value>) {
-        self.drafts.retain(|place, _| !pointer::is_within(place, at));
         let is_item = pointer::split(at)
             .and_then(|(parent, _)| pointer::get(self.value.as_ref(), parent))
             .is_some_and(Value::is_array);
@@ -312,9 +329,8 @@ impl FormState {
     /// Takes the last change back.
     pub fn undo(&mut self) -> bool {
         let Some(before) = self.undo.pop() else { return false };
-        self.value = before;
-        self.drafts.clear();
-        self.editor = None;
+        (self.value, self.drafts) = before;
+        (self.editor, self.typing) = (None, None);
         self.changed();
         self.focus();
         true
@@ -329,17 +345,6 @@ impl FormState {
             let picks = self.decisions.picks.get("").map_or(&[][..], Vec::as_slice);
             merge(&self.document, &[Arc::clone(&self.document.root)], self.value.as_ref(), picks)
         })
-    }
-
-    /// Forgets what was decided below a place whose members move.
-    fn forget_below(&mut self, at: &str) {
-        let below = |place: &String| pointer::is_within(place, at) && place != at;
-        self.drafts.retain(|place, _| !below(place));
-        self.decisions.picks.retain(|place, _| !below(place));
-        self.decisions.types.retain(|place, _| !below(place));
-        self.decisions.folds.retain(|place, _| !below(place));
-        self.decisions.as_json.retain(|place| !below(place));
-        self.editor = None;
     }
 }
 

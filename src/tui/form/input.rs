@@ -207,6 +207,9 @@ impl FormState {
 
     /// Takes over text that was typed for a place.
     pub(super) fn take_typed(&mut self, at: &str, edits: Edits, text: String) {
+        if !matches!(edits, Edits::NewKey | Edits::Rename) {
+            self.remember_typing(at);
+        }
         match edits {
             Edits::Text | Edits::Lines => self.take_value(at, Value::String(text)),
             Edits::Number | Edits::Json if text.trim().is_empty() => self.take_nothing(at),
@@ -226,6 +229,7 @@ impl FormState {
         self.drafts.remove(at);
         // The editor of the line survives: it is what is being typed in.
         let editor = self.editor.take();
+        self.begin_above(at);
         if pointer::get(self.value.as_ref(), at) != Some(&value)
             && !pointer::set(&mut self.value, at, value)
         {

@@ -183,7 +183,7 @@ impl FormState {
         match parsed {
             Ok(value) => {
                 json.problem = None;
-                self.set_value(value);
+                self.take_json(value);
             }
             Err(message) => json.problem = Some(message),
         }

@@ -149,6 +149,12 @@ impl Builder<'_> {
         let inner = if is_root { place.depth } else { place.depth + 1 };
         let pointer = place.pointer.clone();
         if !is_root {
+            // A group under its choice would have no name of its own.
+            if let Some(Row { kind: RowKind::Variant { titles, active, .. }, .. }) =
+                self.rows.last().filter(|_| container && place.label.is_empty())
+            {
+                place.label = titles.get(*active).cloned().unwrap_or_default();
+            }
             let folded = container.then_some(folded);
             self.push(place, RowKind::Field { field: Box::new(field), folded });
         }

@@ -52,6 +52,19 @@ fn seed_at(document: &Document, conj: &[Node], defaults: Defaults, depth: u32) -
     Some(Value::Object(map))
 }
 
+/// What a place that comes into being must hold anyway: its required members that can have only one
+/// value, such as the one that tells variants apart.
+pub fn constants(document: &Document, merged: &Merged) -> Map<String, Value> {
+    let required = merged.properties.iter().filter(|(name, _)| merged.required.contains(*name));
+    let fixed = required.filter_map(|(name, conj)| {
+        let member = merge(document, conj, None, &[]);
+        let only = member.options.filter(|options| options.len() == 1);
+        let value = member.fixed.or_else(|| only?.first().cloned())?;
+        Some((name.clone(), value))
+    });
+    fixed.collect()
+}
+
 fn default_of(document: &Document, conj: &[Node]) -> Option<Value> {
     merge(document, conj, None, &[]).first(|node| node.default.as_ref()).cloned()
 }

@@ -41,7 +41,10 @@ pub struct FormState {
     pub(super) editor: Option<Editor>,
     pub(super) popup: Option<Popup>,
     pub(super) json: Option<JsonEditor>,
-    pub(super) undo: Vec<Option<Value>>,
+    /// Values of before, each with what was typed then.
+    pub(super) undo: Vec<(Option<Value>, BTreeMap<String, Draft>)>,
+    /// The place that is being typed in since the last step of undo.
+    pub(super) typing: Option<String>,
     checks: Checks,
     problems: Vec<Problem>,
 }
@@ -77,6 +80,7 @@ impl FormState {
             popup: None,
             json: None,
             undo: Vec::new(),
+            typing: None,
             problems: Vec::new(),
         };
         form.refresh();
@@ -172,8 +176,22 @@ impl FormState {
         self.checks.is_pending()
     }
 
-    /// Replaces the whole value (JSON view, paste, history). Everything typed that is no value is
-    /// dropped, because it belonged to the value before.
+    /// The value as its JSON was edited: what was typed in fields stays where that says the same.
+    pub(super) fn take_json(&mut self, value: Option<Value>) {
+        let drafts = self.drafts.clone();
+        let before = self.value.clone();
+        self.set_value(value);
+        for (place, draft) in drafts {
+            let now = super::pointer::get(self.value.as_ref(), &place);
+            if now == super::pointer::get(before.as_ref(), &place) {
+                self.drafts.insert(place, draft);
+            }
+        }
+        self.collect();
+    }
+
+    /// Replaces the whole value (paste, history). Everything typed that is no value is dropped,
+    /// because it belonged to the value before.
     pub fn set_value(&mut self, value: Option<Value>) {
         if self.value == value && self.drafts.is_empty() {
             return;
@@ -210,13 +228,23 @@ impl FormState {
 
     /// Keeps the value for undo.
     pub(super) fn remember(&mut self) {
-        if self.undo.last() == Some(&self.value) || nodes(self.value.as_ref()) > UNDO_NODES {
+        self.typing = None;
+        let known = |(value, drafts): &(_, _)| *value == self.value && *drafts == self.drafts;
+        if self.undo.last().is_some_and(known) || nodes(self.value.as_ref()) > UNDO_NODES {
             return;
         }
         if self.undo.len() == UNDO {
             self.undo.remove(0);
         }
-        self.undo.push(self.value.clone());
+        self.undo.push((self.value.clone(), self.drafts.clone()));
+    }
+
+    /// Keeps the value for undo before the first key in a place: a line that is typed is one step.
+    pub(super) fn remember_typing(&mut self, at: &str) {
+        if self.typing.as_deref() != Some(at) {
+            self.remember();
+            self.typing = Some(at.to_owned());
+        }
     }
 
     /// After any change of the value: rows, JSON view and problems follow.

@@ -1,5 +1,4 @@
-//! What a form promises: nothing is lost, nothing turns into something else, problems stand where
-//! they are.
+//! What a form promises: nothing is lost or becomes something else, problems stand where they are.
 
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use super::draw::Look;
 use super::seed::Defaults;
 use super::*;
 
+mod drafts;
 mod script;
 mod unions;
 

@@ -307,18 +307,6 @@ impl Tap {
     }
 }
 
-impl super::State {
-    pub(super) fn take(&mut self, id: i64) -> Option<Entry> {
-        let entry = self.pending.remove(&id)?;
-        if let Some(token) = entry.token
-            && !self.goes_on(&entry)
-        {
-            self.tokens.remove(&token);
-        }
-        Some(entry)
-    }
-}
-
 /// The error of a request that the server answered with an error object.
 fn answered_with(rpc: RpcError) -> Error {
     let code = rpc.code.map_or_else(|| "without a code".to_owned(), |code| code.to_string());

@@ -73,8 +73,19 @@ impl Tap {
 }
 
 impl State {
+    /// Takes an open request out of the table; its progress goes on when its task does.
+    pub(super) fn take(&mut self, id: i64) -> Option<Entry> {
+        let entry = self.pending.remove(&id)?;
+        if let Some(token) = entry.token
+            && !self.goes_on(&entry)
+        {
+            self.tokens.remove(&token);
+        }
+        Some(entry)
+    }
+
     /// Whether a request is the first of a task: its being answered is not the end of its progress.
-    pub(super) fn goes_on(&self, entry: &Entry) -> bool {
+    fn goes_on(&self, entry: &Entry) -> bool {
         let Some(exchange) = entry.exchange.as_ref().filter(|_| begins(entry)) else {
             return false;
         };
