@@ -82,6 +82,7 @@ async fn a_chain_of_three_starts_one_after_the_other() {
 }
 
 /// Starts one server that is a shell script; gives how often it was tried and how often spawned.
+#[cfg(target_os = "linux")]
 async fn tried(bench: &Bench, script: &str) -> (usize, usize, Option<String>) {
     let script = format!("{script}\n");
     let retry = json!({"initial": 0.01});

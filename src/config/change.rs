@@ -241,7 +241,7 @@ mod tests {
             ("tools", r#","tools":{"deny":["x"]}"#),
             ("guard", r#","guard":"off""#),
             ("approvals", r#","approvals":{"sampling":"deny"}"#),
-            ("roots", r#","roots":["/x"]"#),
+            ("roots", r#","roots":["file:///x"]"#),
             ("logLevel", r#","logLevel":"error""#),
             ("dev", r#","dev":{"watch":["x"]}"#),
         ] {

@@ -367,7 +367,7 @@ mod tests {
             ("${EMPTY:-d}", "d"),
             ("${NO:-}", ""),
             ("${workspaceFolder}|${workspaceFolderBasename}", "/w/p|p"),
-            ("${userHome}${/}${cwd}", "/home/u//here"),
+            ("${userHome}${/}${cwd}", &format!("/home/u{}/here", std::path::MAIN_SEPARATOR)),
             ("${input:key}", "typed"),
         ] {
             assert_eq!(ask(text).as_deref(), Ok(expected), "{text}");

@@ -49,6 +49,7 @@ fn open(folder: &Path) -> std::io::Result<File> {
 /// A folder cannot be opened there; a file of the user's own temporary folder stands for it.
 #[cfg(not(unix))]
 fn open(folder: &Path) -> std::io::Result<File> {
+    std::fs::create_dir_all(folder)?;
     let key = crate::config::trust::file_key(std::path::absolute(folder)?);
     let path = std::env::temp_dir().join(format!("mcpdeck-{key}.lock"));
     std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)

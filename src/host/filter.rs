@@ -1,5 +1,7 @@
 //! Which tools of a server are visible (`tools.allow`, `tools.deny`): globs over names, deny wins.
 
+use std::borrow::Cow;
+
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::config::ToolFilter;
@@ -19,7 +21,18 @@ impl Visible {
 
     /// Whether a tool is shown.
     pub fn shows(&self, name: &str) -> bool {
+        let name = &*literal(name);
         self.allow.as_ref().is_none_or(|allow| allow.is_match(name)) && !self.deny.is_match(name)
+    }
+}
+
+/// On Windows globs take a backslash for a slash; in names of tools these are two characters. One
+/// that is private to us, and so in no name, stands for it there.
+fn literal(text: &str) -> Cow<'_, str> {
+    if cfg!(windows) && text.contains('\\') {
+        Cow::Owned(text.replace('\\', "\u{f05c}"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -27,8 +40,9 @@ fn globs(patterns: &[String]) -> GlobSet {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
         // Tool names are no paths: `*` crosses `/`, and a backslash is a character like another.
+        let pattern = literal(pattern);
         let glob =
-            GlobBuilder::new(pattern).literal_separator(false).backslash_escape(false).build();
+            GlobBuilder::new(&pattern).literal_separator(false).backslash_escape(false).build();
         if let Ok(glob) = glob {
             set.add(glob);
         }

@@ -146,7 +146,9 @@ fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
     let climbs = decoded.split('/').any(|part| part == "..") && decoded.contains('/');
     let climbs = climbs || decoded == "..";
     let plain = file_path(&decoded).unwrap_or_else(|| PathBuf::from(&decoded));
-    let absolute = plain.is_absolute() && !decoded.contains(' ') && plain.components().count() > 2;
+    // On Windows a path without a drive is absolute too: on the drive that is current.
+    let rooted = plain.has_root();
+    let absolute = rooted && !decoded.contains(' ') && plain.components().count() > 2;
     if roots.is_empty() {
         return climbs.then(|| "climbs out of a directory with `..`".to_owned());
     }
@@ -155,12 +157,14 @@ fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
         return Some("is a path outside the server's roots".to_owned());
     }
     let outside = || roots.iter().all(|root| !inside(&root.join(&plain)));
-    (climbs && !plain.is_absolute() && outside())
-        .then(|| "climbs out of the server's roots".to_owned())
+    (climbs && !rooted && outside()).then(|| "climbs out of the server's roots".to_owned())
 }
 
-/// The path without `.` and `..`, by its words alone: nothing is looked up on the disk.
+/// The path without `.` and `..`, by its words alone: nothing is looked up on the disk. Windows
+/// names a folder with and without capitals.
 fn normal(path: &Path) -> PathBuf {
+    let small = cfg!(windows).then(|| PathBuf::from(path.to_string_lossy().to_lowercase()));
+    let path = small.as_deref().unwrap_or(path);
     let mut out = PathBuf::new();
     for component in path.components() {
         match component {
@@ -229,13 +233,19 @@ mod tests {
 
     #[test]
     fn with_roots_a_path_must_stay_inside_one_of_them() {
-        let roots = ["file:///home/ada/shop"];
-        assert_eq!(keywords("/etc/passwd", &roots), ["path"]);
-        assert_eq!(keywords("/home/ada/shop/../secret", &roots), ["path"]);
-        assert_eq!(keywords("/home/ada/shopping/list", &roots), ["path"]);
-        assert_eq!(keywords("../x", &roots), ["path"]);
-        assert_eq!(keywords("/home/ada/shop/src/main.rs", &roots), [""; 0]);
-        assert_eq!(keywords("src/../Cargo.toml", &roots), [""; 0]);
+        let drive = if cfg!(windows) { "C:" } else { "" };
+        let root = format!("file://{}{drive}/home/ada/shop", if cfg!(windows) { "/" } else { "" });
+        let keywords = |path: &str| keywords(path, &[&root]);
+        assert_eq!(keywords("/etc/passwd"), ["path"]);
+        assert_eq!(keywords(&format!("{drive}/home/ada/shop/../secret")), ["path"]);
+        assert_eq!(keywords(&format!("{drive}/home/ada/shopping/list")), ["path"]);
+        assert_eq!(keywords("../x"), ["path"]);
+        assert_eq!(keywords(&format!("{drive}/home/ada/shop/src/main.rs")), [""; 0]);
+        assert_eq!(keywords("src/../Cargo.toml"), [""; 0]);
+        if cfg!(windows) {
+            assert_eq!(keywords("c:\\HOME\\ada\\shop\\a.rs"), [""; 0]);
+            assert_eq!(keywords("D:\\home\\ada\\shop\\a.rs"), ["path"]);
+        }
     }
 
     #[test]

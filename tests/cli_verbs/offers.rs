@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::support::{Bench, bin};
+use super::support::Bench;
+#[cfg(unix)]
+use super::support::bin;
 use super::{AT_MOST, bench, run};
 
 /// Whether the server that has nothing was started since the last look.

@@ -175,7 +175,9 @@ mod tests {
 
     #[test]
     fn folders_become_uris_and_empty_lines_and_doubles_are_left_out() {
-        let home = Some(std::path::PathBuf::from("/home/ada"));
+        let drive = if cfg!(windows) { "C:" } else { "" };
+        let slash = if cfg!(windows) { "/" } else { "" };
+        let home = Some(std::path::PathBuf::from(format!("{drive}/home/ada")));
         let mut editor = RootsEditor::new("s".into(), &[root("file:///srv/a b", None)], home);
         editor.apply(RootsCommand::Add);
         typed(&mut editor, "~/notes");
@@ -183,9 +185,9 @@ mod tests {
         typed(&mut editor, "Notes");
         editor.apply(RootsCommand::Add);
         editor.apply(RootsCommand::Add);
-        typed(&mut editor, "/home/ada/notes");
+        typed(&mut editor, &format!("{drive}/home/ada/notes"));
         let shared = editor.apply(RootsCommand::Share);
-        let notes = root("file:///home/ada/notes", Some("Notes"));
+        let notes = root(&format!("file://{slash}{drive}/home/ada/notes"), Some("Notes"));
         assert_eq!(shared, Some(vec![root("file:///srv/a%20b", None), notes]));
     }
 
