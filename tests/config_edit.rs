@@ -279,3 +279,14 @@ fn a_file_that_is_no_configuration_is_refused_and_left_alone() {
         }
     }
 }
+
+#[test]
+fn line_ends_of_a_file_are_those_of_what_is_added_to_it() {
+    let text = "{\r\n  \"servers\": {\r\n    \"a\": { \"command\": \"x\" } // last\r\n  }\r\n}\r\n";
+    let entry = json!({"command": "y", "env": {"K": "v"}});
+    let more = edited(text, &Edit::Add { name: name("b"), entry });
+    assert_eq!(more.matches('\n').count(), more.matches("\r\n").count(), "{more:?}");
+    assert!(more.contains("{ \"command\": \"x\" }, // last\r\n    \"b\": {\r\n"), "{more:?}");
+    let less = edited(&more, &Edit::Remove { name: name("b") });
+    assert_eq!(less, text);
+}

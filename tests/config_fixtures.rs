@@ -325,3 +325,14 @@ fn a_place_in_a_long_line_is_counted_in_characters() {
     assert_eq!(odd.at.column as usize, before + 1);
     assert!(odd.snippet.chars().count() < 200);
 }
+
+#[test]
+fn a_file_may_be_nested_to_the_limit_and_not_one_level_deeper() {
+    let nested = |levels: usize| {
+        let inside = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        read_one_line(&format!("{{\"servers\":{{}},\"_\":{inside}}}"))
+    };
+    nested(63).expect("64 levels in all");
+    let problems = nested(64).expect_err("one more");
+    assert_eq!(problems[0].rule, "config/too-deep");
+}

@@ -156,13 +156,34 @@ fn a_damaged_or_foreign_store_approves_nothing_and_can_be_written_anew() {
         "{",
         "[]",
         &text.replace("mcp.json", "other.json"),
-        &text.replace("\"version\": 1", "\"version\": 2"),
+        &text.replace("\"version\": 2", "\"version\": 1"),
     ] {
         std::fs::write(&path, damaged).expect("written");
         assert_eq!(desk.verdict(ENTRY), Verdict::New, "{damaged}");
     }
     desk.approve(ENTRY);
     assert_eq!(desk.verdict(ENTRY), Verdict::Approved);
+}
+
+#[test]
+fn words_that_move_from_one_list_to_another_are_another_command() {
+    let entry = |args: &str, build: &str| {
+        format!(
+            "{{\"command\":\"npm\",\"args\":{args},\"dev\":{{\"watch\":[],\"build\":{build}}}}}"
+        )
+    };
+    let none = |args: &str| format!("{{\"command\":\"npm\",\"args\":{args}}}");
+    for (before, after) in [
+        (none(r#"["run","build","x"]"#), entry(r#"["run"]"#, r#"["x","build"]"#)),
+        (entry(r#"["a"]"#, r#"["b"]"#), none(r#"["a","b"]"#)),
+        (none(r#"["ab","c"]"#), none(r#"["a","bc"]"#)),
+        (none(r#"["a","env"]"#), none(r#"["a"]"#)),
+    ] {
+        let desk = Desk::new();
+        desk.approve(&before);
+        assert_eq!(desk.verdict(&before), Verdict::Approved);
+        assert!(matches!(desk.verdict(&after), Verdict::Changed(_)), "{before} {after}");
+    }
 }
 
 #[test]

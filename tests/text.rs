@@ -294,3 +294,12 @@ proptest! {
         prop_assert_eq!(by_cluster, width(&safe));
     }
 }
+
+#[test]
+fn marks_never_sit_on_a_marker_and_letters_join_in_bounded_clusters() {
+    assert_eq!(SafeText::line("⟩\u{301}").as_str(), "⟩◌\u{301}");
+    assert_eq!(SafeText::line("\u{200b}\u{301}").as_str(), "⟨ZWSP⟩◌\u{301}");
+    let jamo = SafeText::line(&"\u{1100}".repeat(40));
+    let longest = jamo.as_str().split('◌').map(|part| part.chars().count()).max();
+    assert_eq!(longest, Some(8), "{jamo}");
+}

@@ -422,4 +422,12 @@ mod tests {
         let text = format!("{}x{}", "${N:-".repeat(50), "}".repeat(50));
         assert_eq!(ask(&text), Err(vec![Cause::TooMuch]));
     }
+
+    #[test]
+    fn what_expands_without_end_is_refused_once() {
+        let long = "x".repeat(MAX_LEN / 4);
+        assert!(ask(&format!("${{NO:-{long}}}").repeat(4)).is_ok());
+        let text = format!("${{NO:-{long}}}").repeat(6);
+        assert_eq!(ask(&text), Err(vec![Cause::TooMuch]));
+    }
 }

@@ -415,3 +415,30 @@ fn is_date(text: &str) -> bool {
             _ => b.is_ascii_digit(),
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::parse_bytes;
+
+    #[test]
+    fn sizes_are_read_with_every_unit_and_within_their_bounds() {
+        for (text, bytes) in [
+            ("65536", 65_536),
+            ("1 b", 1),
+            ("2k", 2 << 10),
+            ("2 KiB", 2 << 10),
+            ("3m", 3 << 20),
+            ("3MiB", 3 << 20),
+            ("1g", 1 << 30),
+            ("1GiB", 1 << 30),
+            ("2kb", 2_000),
+            ("2MB", 2_000_000),
+            ("2GB", 2_000_000_000),
+        ] {
+            assert_eq!(parse_bytes(text), Some(bytes), "{text}");
+        }
+        for text in ["", "0", "-1", "1.5k", "1 tb", "9007199254740992", "99999999999999999999g"] {
+            assert_eq!(parse_bytes(text), None, "{text}");
+        }
+    }
+}

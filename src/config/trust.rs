@@ -24,7 +24,7 @@ pub use content::Content;
 pub use review::{FieldChange, Review, Verdict, escaped};
 
 /// Format of the store; another one counts as nothing approved.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Where approvals are kept: one file for each configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,14 +42,16 @@ pub struct Place {
 impl Keyring {
     /// The keyring of this system, when its program is on `path` (the value of `PATH`).
     pub fn find(path: Option<&str>) -> Option<Self> {
-        let (name, kind) = if cfg!(target_os = "macos") {
-            ("security", Kind::Security)
-        } else {
-            ("secret-tool", Kind::SecretTool)
-        };
+        let kind = if cfg!(target_os = "macos") { Kind::Security } else { Kind::SecretTool };
+        let name = Self::program_name();
         let folders = std::env::split_paths(path?).filter(|folder| folder.is_absolute());
         let program = folders.map(|folder| folder.join(name)).find(|p| is_program(p))?;
         Some(Self { program, kind })
+    }
+
+    /// The program that speaks to the keyring of this system.
+    pub const fn program_name() -> &'static str {
+        if cfg!(target_os = "macos") { "security" } else { "secret-tool" }
     }
 
     /// Keeps a value.
@@ -137,7 +139,10 @@ impl Keyring {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| fail(error.to_string()))?;
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => fail("the program is not there any more".into()),
+                _ => fail(error.to_string()),
+            })?;
         let spoken = async {
             if let Some(mut stdin) = child.stdin.take() {
                 // One that does not read what it is given says so by its exit.

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mcpdeck::config::RootConfig;
+use mcpdeck::config::{GuardMode, RootConfig};
 use mcpdeck::host::capabilities::ListKind;
 use mcpdeck::host::{Fact, Host, ServerState};
-use mcpdeck::{ErrorCode, McpConfig};
+use mcpdeck::{ErrorCode, McpConfig, Startup};
 use serde_json::{Value, json};
 
 use crate::fake::{World, config, name, state, until};
@@ -348,19 +348,17 @@ async fn a_tool_that_is_allowed_again_comes_back_with_the_list() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_could_not_start_is_tried_again_with_more_time() {
     let world = World::default();
-    *world.server("a").start.lock().unwrap() = Duration::from_secs(20);
-    let mut hasty = config(&[("a", &[])]);
-    let a = hasty.servers.get_mut("a").unwrap();
-    a.startup_timeout = Duration::from_secs(5);
-    a.retry.max_retries = 0;
-    let host = world
-        .host(hasty.clone())
-        .startup(mcpdeck::Startup::Available)
-        .initialize()
-        .await
-        .expect("starts");
-    until(&host, |view| view.servers["a"].state == ServerState::Unavailable).await;
-    hasty.servers.get_mut("a").unwrap().startup_timeout = Duration::from_secs(60);
-    host.reload(hasty).await.expect("valid");
+    world.server("a").failures.lock().unwrap().push(false);
+    let first = config(&[("a", &[])]);
+    let host = world.host(first.clone()).startup(Startup::Available);
+    let host = host.initialize().await.expect("the deck is there");
+    assert_eq!(state(&host, "a"), ServerState::Unavailable);
+    let mut next = first;
+    next.servers.get_mut("a").unwrap().guard.default = GuardMode::Off;
+    host.reload(next.clone()).await.expect("valid");
+    assert_eq!(state(&host, "a"), ServerState::Unavailable, "that has nothing to do with it");
+    next.servers.get_mut("a").unwrap().startup_timeout = Duration::from_secs(60);
+    host.reload(next).await.expect("valid");
     until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
+    assert_eq!(world.server("a").opens(), 2);
 }

@@ -146,3 +146,17 @@ async fn what_waits_for_a_person_is_bounded_in_bytes_too() {
     assert!(refused["error"]["message"].as_str().unwrap().contains("limits.lineBytes"));
     drop(pending);
 }
+
+#[tokio::test(start_paused = true)]
+async fn junk_is_called_by_the_way_it_came() {
+    let (tap, rig) = tap();
+    tap.line(b"oops", &mut VecDeque::new());
+    rig.context.seen.status(200);
+    tap.line(b"oops", &mut VecDeque::new());
+    let told: Vec<String> =
+        rig.traffic().iter().filter_map(|r| r.problem.as_ref().map(ToString::to_string)).collect();
+    assert_eq!(
+        told,
+        ["a line on stdout that is not JSON-RPC", "what came over HTTP is not JSON-RPC"]
+    );
+}

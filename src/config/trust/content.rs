@@ -88,8 +88,10 @@ impl Content {
             if self.inherit_env { "inherit" } else { "clear" },
         ];
         let lists: [(&str, &[String]); 2] = [("args", &self.args), ("build", &self.build)];
-        for (name, list) in lists {
-            parts.push(name);
+        // Each with its length: an argument may be called like what follows the arguments.
+        let lengths = [&self.args, &self.build].map(|list| list.len().to_string());
+        for ((name, list), length) in lists.into_iter().zip(&lengths) {
+            parts.extend([name, length]);
             parts.extend(list.iter().map(String::as_str));
         }
         for (name, map) in [("env", &self.env), ("headers", &self.headers)] {

@@ -5,6 +5,7 @@
 //! it had read a word is not tried in another.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::time::Instant;
@@ -136,13 +137,21 @@ async fn try_process(
     Err(bury(request, process, failure).await)
 }
 
+/// Longest polite stop of a process that never answered: 0.4 s for its closed stdin and as long for
+/// SIGTERM.
+const MUTE_GRACE: Duration = Duration::from_secs(1);
+
 /// Ends the process of a failed handshake and makes its end part of the reason.
 async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectError) -> TryFailure {
     let by_itself = failure.closed
         && !request.cancel.is_cancelled()
         && tokio::time::timeout(EXIT_FOLLOWS, process.wait()).await.is_ok();
     process.expect_exit();
-    let plan = StopPlan { grace: request.config.shutdown_timeout, force: request.force.clone() };
+    // What has not said a word has nothing to finish; who waits for its start has waited enough.
+    let mute = request.context.seen.is_mute();
+    let most = if mute { MUTE_GRACE } else { request.config.shutdown_timeout };
+    let grace = request.config.shutdown_timeout.min(most);
+    let plan = StopPlan { grace, force: request.force.clone() };
     let ExitReport { exit, stderr_tail } = Process::stop(&process, plan).await;
     let junk = request.context.seen.first_junk();
     let words = Words {

@@ -29,8 +29,12 @@ impl Work {
                 });
             }
             (Keep::Keyring, None) => {
-                self.fail("there is no keyring here; the answer is kept until the end".to_owned())
-                    .await;
+                let program = Keyring::program_name();
+                self.fail(format!(
+                    "there is no keyring here: {program} is not on PATH; the answer is kept until \
+                     you leave"
+                ))
+                .await;
             }
             (Keep::Memory, _) if was_kept => self.forget_kept(&id),
             (Keep::Memory, _) => {}

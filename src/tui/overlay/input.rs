@@ -12,6 +12,7 @@ use crate::tui::action::Action;
 use crate::tui::effect::{ConfigCommand, Effect, Keep};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
+use crate::tui::keyring::Keyring;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::theme::Role;
@@ -123,7 +124,10 @@ impl InputDialog {
                     Keep::Keyring => Keep::Memory,
                 };
             }
-            Action::Keep => out.warn(ink!("there is no keyring here that could be used")),
+            Action::Keep => {
+                let program = Keyring::program_name();
+                out.warn(ink!("there is no keyring here: {program} is not on PATH"));
+            }
             Action::Forget if self.view.state == InputState::Open => {
                 out.warn(ink!("there is no answer to forget"));
             }

@@ -67,6 +67,16 @@ impl Seen {
         self.with(|s| s.http = Some(status));
     }
 
+    /// Whether it speaks HTTP: then nothing comes on a stdout.
+    pub fn is_http(&self) -> bool {
+        self.with(|s| s.http.is_some())
+    }
+
+    /// Whether no protocol message has arrived.
+    pub fn is_mute(&self) -> bool {
+        self.with(|s| s.messages == 0)
+    }
+
     /// What was seen and what was not, as the end of a sentence: `no byte on stdout in 30.0 s`.
     pub fn describe(&self) -> String {
         self.with(|s| s.describe())

@@ -185,8 +185,10 @@ impl Tap {
         }
         state.flooded = Some(now);
         drop(state);
-        let message = "writes more than anybody asked for; its stdout is read at a limited rate";
-        self.find(FindingKind::Flood, message, b"", None);
+        let what = if self.context.seen.is_http() { "what it sends" } else { "its stdout" };
+        let message =
+            format!("writes more than anybody asked for; {what} is read at a limited rate");
+        self.find(FindingKind::Flood, &message, b"", None);
     }
 
     /// A version was agreed on.

@@ -240,7 +240,8 @@ impl Tap {
         let Some(entry) = self.state().take(id) else { return };
         self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
         let mut error =
-            Error::new(ErrorCode::ServerUnavailable, SafeText::line(reason).to_string());
+            Error::new(ErrorCode::ServerUnavailable, SafeText::line(reason).to_string())
+                .help("look at the log of the server, or of what stands in front of it");
         error.request = Some(name_of(&entry).to_string());
         if let Some(exchange) = &entry.exchange {
             exchange.fail(error);
@@ -257,9 +258,8 @@ impl Tap {
         reason: &str,
         out: &mut VecDeque<Delivery>,
     ) {
-        let asks = contains(raw, b"\"method\"")
-            && !contains(raw, b"\"result\"")
-            && !contains(raw, b"\"error\"");
+        let has = |key: &str| memchr::memmem::find(raw, key.as_bytes()).is_some();
+        let asks = has("\"method\"") && !has("\"result\"") && !has("\"error\"");
         let owner = if asks { None } else { self.take_broken(id.as_ref()) };
         let request = owner.as_ref().map(|(_, entry)| name_of(entry));
         self.find(kind, reason, raw, request);
@@ -321,10 +321,6 @@ fn answered_with(rpc: RpcError) -> Error {
 pub(super) fn protocol(message: &str) -> Error {
     Error::new(ErrorCode::Protocol, message)
         .help("the message log holds the raw text; the server's author can fix it")
-}
-
-fn contains(raw: &[u8], needle: &[u8]) -> bool {
-    memchr::memmem::find(raw, needle).is_some()
 }
 
 fn name_of(entry: &Entry) -> SafeText {

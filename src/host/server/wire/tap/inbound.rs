@@ -40,7 +40,7 @@ impl Tap {
                     let note = format!("text in front of the message: `{before}`");
                     self.text_line(&line[at..], vec![note], out);
                 }
-                None => self.junk(line, "a line on stdout that is not JSON-RPC"),
+                None => self.stray(line),
             },
         }
     }
@@ -171,7 +171,7 @@ impl Tap {
         }
         let protocol = ["\"jsonrpc\"", "\"result\"", "\"error\"", "\"method\""];
         if !protocol.iter().any(|key| memchr::memmem::find(line, key.as_bytes()).is_some()) {
-            return self.junk(line, "a line on stdout that is not JSON-RPC");
+            return self.stray(line);
         }
         let kind = match flaw {
             Flaw::TooDeep(_) | Flaw::TooMany(_) => FindingKind::TooLarge,
@@ -193,7 +193,7 @@ impl Tap {
             && memchr::memmem::find(line, b"\"jsonrpc\"").is_some()
             && json::parse(line, self.budget()).is_ok();
         if whole || spread.text.len() + line.len() > self.context.limits.line_bytes {
-            self.junk(&spread.text, "lines on stdout that are not JSON-RPC");
+            self.stray(&spread.text);
             return false;
         }
         spread.add(line);

@@ -116,6 +116,17 @@ impl Tap {
         }
     }
 
+    /// Text that is no message, called by the way it came.
+    pub(super) fn stray(&self, text: &[u8]) {
+        let http = self.context.seen.is_http();
+        let told = if http {
+            "what came over HTTP is not JSON-RPC"
+        } else {
+            "a line on stdout that is not JSON-RPC"
+        };
+        self.junk(text, told);
+    }
+
     /// A line that is no message.
     pub(super) fn junk(&self, line: &[u8], problem: &str) {
         let now = Instant::now();
