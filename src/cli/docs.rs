@@ -86,12 +86,8 @@ pub fn completions(shell: clap_complete::Shell) -> Exit {
 
 /// `mcpdeck man`
 pub fn man() -> Exit {
-    let mut page = Vec::new();
-    match clap_mangen::Man::new(Cli::command()).render(&mut page) {
-        Ok(()) => {
-            let page = String::from_utf8_lossy(&page).into_owned() + &topics::manual();
-            output::print(&page, Exit::Ok)
-        }
+    match topics::manual() {
+        Ok(page) => output::print(&page, Exit::Ok),
         Err(error) => output::refuse(&error.to_string()),
     }
 }

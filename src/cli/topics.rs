@@ -94,15 +94,42 @@ pub fn text(wanted: &str) -> Result<String, String> {
     })
 }
 
-/// The topics as sections of a manual page.
-pub fn manual() -> String {
-    let mut out = String::new();
-    for line in TOPICS.iter().flat_map(|topic| topic.text.lines()) {
-        let heading = !line.is_empty() && line.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
-        if heading {
-            out.push_str(".fi\n.SH ");
-            out.push_str(line);
-            out.push_str("\n.nf\n");
+/// The manual page: the command, then each verb and each topic as a section, since there are no
+/// other pages.
+///
+/// # Errors
+/// None that memory does not raise.
+pub fn manual() -> std::io::Result<String> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    let mut out = String::from_utf8_lossy(&page).into_owned();
+    let mut command = Cli::command().term_width(72);
+    command.build();
+    let verbs = command.get_subcommands_mut().filter(|verb| !verb.is_hide_set());
+    for verb in verbs {
+        let name = verb.get_name().to_owned();
+        out = out.replace(&format!("mcpdeck\\-{name}(1)"), &format!("mcpdeck {name}"));
+        section(&mut out, &format!("MCPDECK {}", name.to_uppercase()));
+        // Those of every command are told once, above.
+        let own = |arg: clap::Arg| if arg.is_global_set() { arg.hide(true) } else { arg };
+        verbatim(&mut out, &verb.clone().mut_args(own).render_long_help().to_string());
+    }
+    for topic in &TOPICS {
+        verbatim(&mut out, topic.text);
+    }
+    out.push_str(".fi\n");
+    Ok(out)
+}
+
+fn section(out: &mut String, title: &str) {
+    let _ = write!(out, ".fi\n.SH {title}\n.nf\n");
+}
+
+/// Lines as they are; those in capitals begin sections.
+fn verbatim(out: &mut String, text: &str) {
+    for line in text.lines() {
+        if !line.is_empty() && line.chars().all(|c| c.is_ascii_uppercase() || c == ' ') {
+            section(out, line);
             continue;
         }
         // A dot or quote at the beginning would be a request.
@@ -112,7 +139,6 @@ pub fn manual() -> String {
         out.push_str(&line.replace('\\', "\\e").replace('-', "\\-"));
         out.push('\n');
     }
-    out + ".fi\n"
 }
 
 #[cfg(test)]
@@ -141,11 +167,15 @@ mod tests {
 
     #[test]
     fn the_manual_holds_every_topic_and_no_stray_request() {
-        let manual = manual();
+        let manual = manual().expect("memory");
+        assert!(!manual.contains("(1)\n.br") && !manual.contains("\\-call(1)"), "one page");
+        assert!(manual.contains(".SH MCPDECK CALL\n"));
+        assert_eq!(manual.matches("log\\-payloads").count(), 2, "in the synopsis and the options");
+        let ours = manual.find(".SH MCPDECK LIST").expect("the verbs");
         for topic in &TOPICS {
             assert!(manual.contains(&format!(".SH {}\n", topic.name.to_uppercase())));
         }
-        let requests = manual.lines().filter(|line| line.starts_with(['.', '\'']));
+        let requests = manual[ours..].lines().filter(|line| line.starts_with(['.', '\'']));
         assert!(requests.into_iter().all(|l| l.starts_with(".SH ") || l == ".nf" || l == ".fi"));
     }
 }

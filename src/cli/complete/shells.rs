@@ -27,8 +27,8 @@ _mcpdeck() {
     all=("${(@f)$(MCPDECK_COMPLETE=zsh mcpdeck -- "${(@Q)words[1,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}")
     for line in $all; do
         case $line in
-            =*) open+=("${line#?}") ;;
-            /*) folders+=("${line#?}") ;;
+            '='*) open+=("${line#?}") ;;
+            '/'*) folders+=("${line#?}") ;;
             *) done+=("${line#?}") ;;
         esac
     done
@@ -113,6 +113,12 @@ pub fn for_fish(all: &[CompletionCandidate]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zsh_reads_no_pattern_of_the_script_as_the_path_of_a_command() {
+        let bare = |line: &str| line.trim_start().starts_with('=');
+        assert!(!ZSH.lines().any(bare), "with EQUALS, which is on, =* is looked for in PATH");
+    }
 
     #[test]
     fn each_shell_gets_its_words_in_its_own_way() {

@@ -287,7 +287,10 @@ fn explain(error: ClientInitializeError, handshake: Handshake, tap: &Tap) -> Con
         }
     };
     if unauthorized {
-        out.help = Some("add an `Authorization` header to the entry's `headers`".to_owned());
+        out.help = Some(
+            "add an `Authorization` header to the entry's `headers`, or with -H beside an address"
+                .to_owned(),
+        );
     }
     if handshake.late_discover {
         out.message += "; it answered `server/discover` only after `initialize` had been sent";
