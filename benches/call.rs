@@ -7,7 +7,7 @@
 //! 1 MB, and c under 0.1 ms for a small call. The ways take turns in short blocks, every block
 //! gives a ratio, and their median counts; beside it stands between what tenths of the blocks lie.
 //! Every way runs at the same place (see `place`). `-- host` or `-- rmcp`, with `small`, `big` or
-//! `many`, repeats one way alone for a while, for a profiler.
+//! `many`, repeats one way alone for a while, for a profiler; with a number, that many times.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
@@ -126,7 +126,7 @@ async fn one_by_one(place: Place) {
 /// Many small calls at once over ten servers.
 async fn throughput() {
     const CALLS: usize = 2000;
-    const BLOCKS: usize = 15;
+    const BLOCKS: usize = 100;
     let place = Place::Spread;
     Place::take_as_caller();
     let arguments = arguments(false);
@@ -139,12 +139,17 @@ async fn throughput() {
     for at_once in [50, 1000] {
         let (mut rmcp, mut deck, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for block in 0..=BLOCKS {
-            let began = Instant::now();
-            many(at_once, CALLS, |n| services[n % SERVERS].call(&arguments)).await;
-            let by_rmcp = CALLS as f64 / began.elapsed().as_secs_f64();
-            let began = Instant::now();
-            many(at_once, CALLS, |n| host.call(n % SERVERS, &arguments)).await;
-            let by_host = CALLS as f64 / began.elapsed().as_secs_f64();
+            let (mut by_rmcp, mut by_host) = (0.0, 0.0);
+            for turn in 0..2 {
+                let began = Instant::now();
+                if (block + turn) % 2 == 0 {
+                    many(at_once, CALLS, |n| services[n % SERVERS].call(&arguments)).await;
+                    by_rmcp = CALLS as f64 / began.elapsed().as_secs_f64();
+                } else {
+                    many(at_once, CALLS, |n| host.call(n % SERVERS, &arguments)).await;
+                    by_host = CALLS as f64 / began.elapsed().as_secs_f64();
+                }
+            }
             if block > 0 {
                 rmcp.push(by_rmcp);
                 deck.push(by_host);
@@ -179,7 +184,8 @@ async fn alone_for_a_while(way: &str) {
     Place::take_as_caller();
     let big = said("big");
     let (arguments, length) = (arguments(big), if big { BIG } else { 5 });
-    let calls = if big { 4_000 } else { 200_000 };
+    let number = std::env::args().find_map(|arg| arg.parse().ok());
+    let calls = number.unwrap_or(if big { 4_000 } else { 200_000 });
     let began = Instant::now();
     let took = match (way, said("many")) {
         ("host", false) => {

@@ -1,18 +1,25 @@
 //! How much do floods cost the other servers? Calls two quiet servers while others write as fast as
-//! they can, and prints the latencies side by side.
+//! they can, over pipes and over HTTP, and prints the latencies side by side.
 //!
 //! `cargo bench --bench flood` (optionally `-- BYTES`, by default 1 GB from each flood). The host
-//! runs on one thread, as the dashboard and the check run it; `-- threads` gives it a pool.
+//! runs on one thread, as the dashboard and the check run it; `-- threads` gives it a pool; `-- http`
+//! leaves the pipes out.
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcpdeck::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
+use mcpdeck::config::{
+    HttpConfig, McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig,
+};
 use mcpdeck::host::{FindingKind, HostView, ServerState};
 use mcpdeck::{Host, Startup};
 use serde_json::json;
+use tokio::task::JoinHandle;
+
+#[path = "flood/web.rs"]
+mod web;
 
 /// How long a phase lasts at least; then as long as its floods.
 const SHORTEST: Duration = Duration::from_secs(5);
@@ -57,14 +64,35 @@ struct Phase {
     took: Duration,
 }
 
-async fn phase(what: &'static str, floods: &[String], script: &Path) -> Phase {
+/// What floods during a phase.
+enum Flood {
+    /// What a command writes before it becomes a server.
+    Pipe(String),
+    /// What a tool of the server behind this address answers.
+    Web(&'static str, String),
+}
+
+async fn phase(what: &'static str, floods: &[Flood], script: &Path) -> Phase {
     let mut config = McpConfig::default();
     for name in ["one", "two"] {
         config.servers.insert(name.into(), server(name, "", script));
     }
     let names = ["a", "b", "c", "d"];
     let mut ends = Vec::new();
+    let mut tools = Vec::new();
     for (name, flood) in names.iter().zip(floods) {
+        let flood = match flood {
+            Flood::Pipe(flood) => flood,
+            Flood::Web(tool, url) => {
+                let url = url.parse().expect("an address");
+                let http = HttpConfig { url, headers: indexmap::IndexMap::new() };
+                let mut server = ServerConfig::new("web".into(), TransportConfig::Http(http));
+                server.request_timeout = PATIENCE * 2;
+                config.servers.insert("web".into(), server);
+                tools.push(*tool);
+                continue;
+            }
+        };
         let end = script.with_file_name(format!("{name} of {what}"));
         // In front of the server: an asynchronous one makes the pipe they share non-blocking, and
         // the flood would end at the first full pipe.
@@ -81,14 +109,17 @@ async fn phase(what: &'static str, floods: &[String], script: &Path) -> Phase {
     // A server that floods its stdout is not ready before the flood is over; nobody waits for it.
     let ready = |view: &Arc<HostView>| {
         let up = |name| view.servers.get(name).is_some_and(|s| s.state == ServerState::Ready);
-        up("one") && up("two")
+        up("one") && up("two") && (tools.is_empty() || up("web"))
     };
     host.view().wait_for(ready).await.expect("two quiet servers");
     let (began, cpu) = (Instant::now(), cpu_seconds());
+    let host = Arc::new(host);
+    let answers: Vec<_> =
+        tools.iter().map(|tool| tokio::spawn(ask(Arc::clone(&host), tool))).collect();
+    let over =
+        || ends.iter().all(|end| end.exists()) && answers.iter().all(JoinHandle::is_finished);
     let mut times = Vec::new();
-    while began.elapsed() < SHORTEST
-        || (began.elapsed() < PATIENCE && !ends.iter().all(|end| end.exists()))
-    {
+    while began.elapsed() < SHORTEST || (began.elapsed() < PATIENCE && !over()) {
         for tool in ["one.echo", "two.echo"] {
             let at = Instant::now();
             host.call_tool(tool, json!({"text": "hello"})).await.expect("an answer");
@@ -109,6 +140,16 @@ async fn phase(what: &'static str, floods: &[String], script: &Path) -> Phase {
         host_cpu,
         took,
     }
+}
+
+/// Asks for a flood, and says how it ended.
+async fn ask(host: Arc<Host>, tool: &'static str) {
+    let began = Instant::now();
+    let ended = match host.call_tool(tool, json!({})).await {
+        Ok(_) => "was answered".to_owned(),
+        Err(error) => format!("failed: {}", error.message),
+    };
+    println!("  {tool} {ended} after {:.1} s", began.elapsed().as_secs_f64());
 }
 
 fn report_dropped(host: &Host, what: &str) {
@@ -149,6 +190,9 @@ fn memory(field: &str) -> u64 {
 }
 
 fn main() {
+    if web::serve() {
+        return;
+    }
     let bytes = std::env::args().skip(1).find_map(|arg| arg.parse::<u64>().ok());
     let bytes = bytes.unwrap_or(1_000_000_000);
     let dir = tempfile::tempdir().expect("a folder");
@@ -163,15 +207,20 @@ fn main() {
         tokio::runtime::Builder::new_current_thread()
     };
     let runtime = builder.enable_all().build().expect("a runtime");
-    let phases = [
-        ("quiet", vec![]),
-        ("stderr, lines", vec![lines(">&2")]),
-        ("stderr, no line end", vec![blob(">&2")]),
-        ("stdout, lines", vec![lines("")]),
-        ("stdout, no line end", vec![blob("")]),
-        ("all four", vec![lines(">&2"), blob(">&2"), lines(""), blob("")]),
-        ("quiet again", vec![]),
-    ];
+    let web = web::start(bytes).expect("a server over HTTP");
+    let http = |tool| Flood::Web(tool, web.1.clone());
+    let pipes = || [lines(">&2"), blob(">&2"), lines(""), blob("")].map(Flood::Pipe);
+    let mut phases = vec![("quiet", vec![])];
+    if !std::env::args().any(|arg| arg == "http") {
+        let names =
+            ["stderr, lines", "stderr, no line end", "stdout, lines", "stdout, no line end"];
+        phases.extend(names.into_iter().zip(pipes().map(|flood| vec![flood])));
+        phases.push(("all four", pipes().into()));
+    }
+    phases.push(("http, events", vec![http(web::EVENTS)]));
+    phases.push(("http, one body", vec![http(web::BODY)]));
+    phases.push(("http, both", vec![http(web::EVENTS), http(web::BODY)]));
+    phases.push(("quiet again", vec![]));
     println!(
         "floods of {:.1} GB, calls to two quiet servers one after the other",
         bytes as f64 / 1e9

@@ -58,18 +58,20 @@ impl Clock {
     /// Now.
     pub fn now(&self) -> Timestamp {
         let ran = Instant::now().saturating_duration_since(self.start);
-        self.wall.plus(ran).plus(SLEEP.so_far().saturating_sub(self.slept))
+        self.wall.plus(ran).plus(SLEEP.as_of(ran).saturating_sub(self.slept))
     }
 }
 
 /// Of this machine, since the first clock was made.
-static SLEEP: Sleep = Sleep { began: OnceLock::new(), known: AtomicU64::new(0) };
+static SLEEP: Sleep = Sleep::new();
 
 /// How long the machine slept: what passed on the wall and not on the monotonic clock.
 struct Sleep {
     began: OnceLock<(Running, SystemTime)>,
     /// In microseconds.
     known: AtomicU64,
+    /// When it was last looked for, in microseconds of the clock of whoever asked.
+    looked: AtomicU64,
 }
 
 /// tokio's clock may be a paused one; the machine's own sleep is what is measured.
@@ -79,6 +81,23 @@ impl Sleep {
     /// Two readings of two clocks are never of one moment, and a wall clock that is a little off is
     /// set right now and then; less than this is no sleep.
     const NOISE: Duration = Duration::from_secs(2);
+    /// Every message asks for the time; two more clocks are read for this only so often.
+    const EVERY: Duration = Duration::from_millis(50);
+
+    const fn new() -> Self {
+        Self { began: OnceLock::new(), known: AtomicU64::new(0), looked: AtomicU64::new(0) }
+    }
+
+    /// As of `ran`, which any clock may tell that does not run backwards.
+    fn as_of(&self, ran: Duration) -> Duration {
+        let ran = ran.as_micros() as u64;
+        let looked = self.looked.load(Ordering::Relaxed);
+        if looked.abs_diff(ran) < Self::EVERY.as_micros() as u64 {
+            return Duration::from_micros(self.known.load(Ordering::Relaxed));
+        }
+        self.looked.store(ran, Ordering::Relaxed);
+        self.so_far()
+    }
 
     fn so_far(&self) -> Duration {
         let (running, wall) = self.began.get_or_init(|| (Running::now(), SystemTime::now()));
@@ -106,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_night_is_noticed_once_and_neither_noise_nor_a_clock_set_back_is() {
-        let sleep = Sleep { began: OnceLock::new(), known: AtomicU64::new(0) };
+        let sleep = Sleep::new();
         assert_eq!(sleep.note(100 * SECOND, 100 * SECOND), Duration::ZERO);
         assert_eq!(sleep.note(101 * SECOND, 100 * SECOND), Duration::ZERO, "noise");
         let night = 8 * 3_600 * SECOND;

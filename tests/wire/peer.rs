@@ -15,8 +15,8 @@ use mcpdeck::host::approvals::Answer;
 use mcpdeck::host::logs::LogRecord;
 use mcpdeck::host::ring::Ring;
 use mcpdeck::host::server::session::{
-    Attempt, ByteCount, ConnectError, Connected, Desk, DeskRequest, Endpoint, Request,
-    RequestContext, Seen, SessionContext, SessionEvent, Waiting, connect,
+    Attempt, ByteCount, ConnectError, Connected, Desk, DeskRequest, Endpoint, HeldTime, Request,
+    RequestContext, Seen, SessionContext, SessionEvent, connect,
 };
 use mcpdeck::host::traffic::TrafficRecord;
 use mcpdeck::host::{CallId, Clock, Error, Finding, FindingKind, Payload, Progress};
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// The server's end.
@@ -268,20 +268,20 @@ pub struct Call {
     pub context: RequestContext,
     pub cancel: CancellationToken,
     pub progress: mpsc::Receiver<Progress>,
-    pub waiting: watch::Receiver<Waiting>,
+    pub waiting: HeldTime,
 }
 
 pub fn call(id: u64) -> Call {
     let cancel = CancellationToken::new();
     let (progress_in, progress) = mpsc::channel(1000);
-    let (waiting_in, waiting) = watch::channel(Waiting::default());
+    let waiting = HeldTime::default();
     let context = RequestContext {
         call: CallId(id),
         timeout: Duration::from_secs(30),
         max_total: Duration::from_secs(600),
         cancel: cancel.clone(),
         progress: Some(Arc::new(progress_in)),
-        waiting: waiting_in,
+        waiting: waiting.clone(),
         bytes: Arc::new(ByteCount::default()),
     };
     Call { context, cancel, progress, waiting }

@@ -53,7 +53,7 @@ async fn a_person_may_take_minutes_and_the_clock_of_the_call_stands_still() {
         (asked.kind, asked.call, asked.deferred),
         (RequestKind::Sampling, Some(CallId(5)), false)
     );
-    let waiting = *one.waiting.borrow();
+    let waiting = one.waiting.so_far();
     assert_eq!((waiting.total, waiting.since), (Duration::from_secs(300), None));
 }
 
@@ -185,7 +185,7 @@ async fn with_leave_a_legacy_server_asks_outside_calls_and_still_only_so_much() 
     peer.reply(&request, text("done")).await;
     pending.await.unwrap().unwrap();
     assert!(!asked.withdrawn.is_cancelled());
-    assert_eq!(one.waiting.borrow().total, Duration::ZERO, "its clock ran on");
+    assert_eq!(one.waiting.so_far().total, Duration::ZERO, "its clock ran on");
     // A storm of them is bounded as it is within a call.
     for n in 0..39 {
         peer.send(ask(json!(n), "sampling/createMessage", json!({}))).await;
@@ -272,7 +272,7 @@ async fn input_is_asked_for_in_rounds_and_the_state_comes_back_byte_for_byte() {
     assert_eq!(*pending.await.unwrap().unwrap(), text("done"));
     let asked = rig.asked.recv().await.unwrap();
     assert_eq!((asked.deferred, asked.call), (true, Some(CallId(4))));
-    assert_eq!(one.waiting.borrow().total, Duration::from_secs(3600));
+    assert_eq!(one.waiting.so_far().total, Duration::from_secs(3600));
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,7 +344,7 @@ async fn cancelling_during_input_withdraws_the_question() {
     let requests = json!({"k": {"method": "elicitation/create", "params": {}}});
     peer.reply(&request, json!({"resultType": "input_required", "inputRequests": requests})).await;
     let asked = rig.asked.recv().await.unwrap();
-    assert!(one.waiting.borrow().since.is_some());
+    assert!(one.waiting.so_far().since.is_some());
     one.cancel.cancel();
     assert_eq!(pending.await.unwrap().unwrap_err().code, ErrorCode::Cancelled);
     asked.withdrawn.cancelled().await;

@@ -252,7 +252,7 @@ async fn a_person_answers_what_a_task_asks_and_the_clock_of_the_call_stands_stil
         assert_eq!(*pending.await.unwrap().unwrap(), text("six legs"), "unasked: {unasked}");
         let asked = rig.asked.recv().await.unwrap();
         assert_eq!((asked.kind, asked.call), (RequestKind::Elicitation, Some(CallId(7))));
-        let waited = *one.waiting.borrow();
+        let waited = one.waiting.so_far();
         assert_eq!((waited.total, waited.since), (Duration::from_secs(300), None));
         assert!(began.elapsed() < Duration::from_secs(360), "{:?}", began.elapsed());
         let polls = times(&heard, "tasks/get");

@@ -5,13 +5,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::host::call::CallView;
 use crate::host::metrics::Ending;
 use crate::host::operation::Operation;
-use crate::host::server::session::{ProgressSink, Waiting};
+use crate::host::server::session::{HeldTime, ProgressSink, Waiting};
 use crate::host::server::slot::{InFlight, Slot};
 use crate::host::{CallId, Clock, ErrorCode, Progress};
 use crate::text::SafeText;
@@ -25,13 +24,13 @@ pub(super) struct Flight {
     key: Arc<str>,
     began: Instant,
     row: Arc<InFlight>,
-    pub(super) waiting: watch::Sender<Waiting>,
+    pub(super) waiting: HeldTime,
     ended: bool,
 }
 
 impl Flight {
     pub(super) fn begin(operation: &Operation) -> Self {
-        let (waiting, watched) = watch::channel(Waiting::default());
+        let waiting = HeldTime::default();
         let started = operation.deck.clock.now();
         let slot = Arc::clone(&operation.slot);
         let row = Arc::new(InFlight {
@@ -45,7 +44,7 @@ impl Flight {
                 is_waiting: false,
                 progress: None,
             },
-            waiting: watched,
+            waiting: waiting.clone(),
             progress: Mutex::new(None),
             caller: operation.options.progress.clone(),
         });
@@ -70,14 +69,13 @@ impl Flight {
 
     /// Time a person has held the call.
     pub(super) fn waited(&self, clock: &Clock) -> Duration {
-        waited(*self.waiting.borrow(), clock)
+        waited(self.waiting.so_far(), clock)
     }
 
     /// A person is asked about it before it is sent; until the guard is dropped its clock stands
     /// still.
     pub(super) fn hold(&self, clock: &Clock) -> Holding<'_> {
-        let now = clock.now();
-        self.waiting.send_modify(|waiting| waiting.since = Some(now));
+        self.waiting.begin(clock.now());
         Holding { flight: self, began: Instant::now() }
     }
 
@@ -101,7 +99,7 @@ impl Flight {
         self.ended = true;
         self.slot.calls().remove(&self.id);
         let elapsed = self.began.elapsed();
-        let took = elapsed.saturating_sub(self.waiting.borrow().total);
+        let took = elapsed.saturating_sub(self.waiting.so_far().total);
         self.slot.ledger().end(&self.key, ending, took);
         let (code, server) = (ending.as_str(), self.slot.name.as_str());
         tracing::info!(
@@ -132,11 +130,7 @@ pub(super) struct Holding<'a> {
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
-        let span = self.began.elapsed();
-        self.flight.waiting.send_modify(|waiting| {
-            waiting.total += span;
-            waiting.since = None;
-        });
+        self.flight.waiting.end(self.began.elapsed());
     }
 }
 
@@ -153,7 +147,7 @@ impl ProgressSink for InFlight {
 impl InFlight {
     /// The call as a table shows it now.
     pub fn show(&self, clock: &Clock) -> CallView {
-        let waiting = *self.waiting.borrow();
+        let waiting = self.waiting.so_far();
         CallView {
             waiting: waited(waiting, clock),
             is_waiting: waiting.since.is_some(),

@@ -3,14 +3,14 @@
 //! The contract between the wire (below) and the actor (above): the actor hands over an
 //! [`Endpoint`] and a [`SessionContext`], gets a [`SessionHandle`] back and reads [`SessionEvent`]s.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{HttpConfig, LogLevel, OutsideCalls, ProtocolChoice, ServerName, WireLimits};
@@ -227,7 +227,7 @@ pub struct RequestContext {
     /// Receives progress.
     pub progress: Option<Arc<dyn ProgressSink>>,
     /// Time a person has held it so far, and whether one holds it now; written by the session.
-    pub waiting: watch::Sender<Waiting>,
+    pub waiting: HeldTime,
     /// Bytes of this operation's requests and answers; written by the session.
     pub bytes: Arc<ByteCount>,
 }
@@ -252,6 +252,29 @@ pub struct Waiting {
     pub total: Duration,
     /// Begin of the running one.
     pub since: Option<crate::host::Timestamp>,
+}
+
+/// The same, shared by those who hold the call and those who look. Nobody waits for its changes.
+#[derive(Clone, Debug, Default)]
+pub struct HeldTime(Arc<Mutex<Waiting>>);
+
+impl HeldTime {
+    /// As it is now.
+    pub fn so_far(&self) -> Waiting {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A span begins.
+    pub fn begin(&self, now: crate::host::Timestamp) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).since = Some(now);
+    }
+
+    /// A span ended that took this long.
+    pub fn end(&self, span: Duration) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.total += span;
+        waiting.since = None;
+    }
 }
 
 /// A fetched list.

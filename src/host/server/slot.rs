@@ -4,7 +4,9 @@
 //! Callers read a snapshot and run their call in their own task; no lock is held while anything
 //! waits.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::Included;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,10 +48,17 @@ pub struct Busy<'a>(&'a Slot);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
+        let mut left = 0;
         self.0.busy.send_if_modified(|count| {
             *count = count.saturating_sub(1);
-            *count == 0
+            left = *count;
+            false
         });
+        // Telling nobody would cost more than all the rest. Whoever waits subscribed before they
+        // looked, so that either this sees them or they see the zero.
+        if left == 0 && self.0.busy.receiver_count() > 0 {
+            self.0.busy.send_modify(|_| ());
+        }
     }
 }
 
@@ -93,7 +102,7 @@ pub struct InFlight {
     /// What does not change.
     pub view: CallView,
     /// Time a person holds it; written by the session.
-    pub waiting: watch::Receiver<crate::host::server::session::Waiting>,
+    pub waiting: crate::host::server::session::HeldTime,
     /// Last progress.
     pub progress: Mutex<Option<crate::host::Progress>>,
     /// The caller, who wants to see it too.
@@ -266,9 +275,14 @@ impl Ledger {
         let many = self.targets.len() >= Self::TARGETS;
         // Resources are counted by method: their URIs are without number.
         let by_method = target.is_empty() || many || method == "resources/read";
-        let key = if by_method { method.to_owned() } else { format!("{method} {target}") };
-        let known = self.targets.get_key_value(key.as_str()).map(|(key, _)| Arc::clone(key));
-        let key = known.unwrap_or_else(|| key.into());
+        let key: Cow<'_, str> =
+            if by_method { method.into() } else { [method, " ", target].concat().into() };
+        let mut known = self.targets.range_mut::<str, _>((Included(&*key), Included(&*key)));
+        if let Some((key, metrics)) = known.next() {
+            metrics.begin(now);
+            return Arc::clone(key);
+        }
+        let key: Arc<str> = key.into();
         self.targets.entry(Arc::clone(&key)).or_default().begin(now);
         key
     }

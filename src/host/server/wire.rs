@@ -5,6 +5,7 @@
 //! Everything here is synchronous: a message is understood where it is read, in wire order.
 
 pub mod exchange;
+pub mod ids;
 pub mod json;
 pub mod large;
 pub mod message;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::select_all;
-use tokio::sync::watch;
+
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ServerConfig, TransportConfig};
@@ -15,7 +15,7 @@ use crate::host::server::actor::lists::offers;
 use crate::host::server::actor::{Actor, Happened};
 use crate::host::server::connect::Opened;
 use crate::host::server::lifecycle::Input;
-use crate::host::server::session::{Request, RequestContext, Waiting};
+use crate::host::server::session::{HeldTime, Request, RequestContext};
 use crate::host::server::slot::Live;
 use crate::host::{Fact, ServerState, Timestamp};
 use crate::secret::Redactor;
@@ -213,7 +213,7 @@ pub fn quiet(deck: &Deck, timeout: Duration) -> RequestContext {
         max_total: timeout,
         cancel: CancellationToken::new(),
         progress: None,
-        waiting: watch::channel(Waiting::default()).0,
+        waiting: HeldTime::default(),
         bytes: Arc::default(),
     }
 }

@@ -170,13 +170,13 @@ impl Core {
         let asked = outbox.ask(&self.tap, exchange, trip.params.as_ref(), &meta);
         let id = asked.map_err(|error| self.unsent(&error))?;
         let mut abandon = Abandon { core: self, exchange, id, why: "was given up", armed: true };
+        // With many calls at once the others queue theirs first, and one write takes them all: each
+        // write wakes the server, which costs more than everything else here. A call that is alone
+        // does not wait.
+        if self.tap.is_busy() {
+            tokio::task::yield_now().await;
+        }
         let work = async {
-            // With many calls at once the others queue theirs first, and one write takes them all:
-            // each write wakes the server, which costs more than everything else here. A call that
-            // is alone does not wait.
-            if self.tap.is_busy() {
-                tokio::task::yield_now().await;
-            }
             match outbox.flush().await {
                 Ok(()) => Ok(answer.await),
                 Err(error) => Err(error),

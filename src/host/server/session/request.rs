@@ -27,7 +27,7 @@ impl Core {
         let limits = Limits {
             timeout: context.timeout,
             max_total: context.max_total,
-            cancel: context.cancel.clone(),
+            cancel: context.cancel,
         };
         let modern = self.era() == Era::Modern;
         let trip = match request {

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::host::server::session::{ByteCount, ProgressSink, RequestContext, Waiting};
+use crate::host::server::session::{self, ByteCount, ProgressSink, RequestContext};
 use crate::host::server::wire::progress::Gate;
 use crate::host::{CallId, Clock, Error, Payload};
 use crate::text::SafeText;
@@ -26,9 +25,11 @@ pub struct Operation {
     clock: Clock,
     started: Instant,
     state: Mutex<State>,
-    waiting: Option<watch::Sender<Waiting>>,
+    waiting: Option<session::HeldTime>,
     progress: Option<Mutex<Gate>>,
-    given_up: CancellationToken,
+    given_up: AtomicBool,
+    /// Wakes those who wait for that.
+    over: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -85,18 +86,24 @@ impl Operation {
             state: Mutex::default(),
             waiting: None,
             progress: None,
-            given_up: CancellationToken::new(),
+            given_up: AtomicBool::new(false),
+            over: Notify::new(),
         }
     }
 
     /// Nobody waits for its result any more: cancelled, out of time, its caller gone.
     pub fn give_up(&self) {
-        self.given_up.cancel();
+        self.given_up.store(true, Ordering::Release);
+        self.over.notify_waiters();
     }
 
     /// Ends when nobody waits for its result any more; never when the result came.
     pub async fn given_up(&self) {
-        self.given_up.cancelled().await;
+        // Listens before it looks, so that nothing falls in between.
+        let over = self.over.notified();
+        if !self.given_up.load(Ordering::Acquire) {
+            over.await;
+        }
     }
 
     /// Patience left of `timeout` since the last sign of life and of `max_total` since the start,
@@ -134,8 +141,7 @@ impl Operation {
         if state.holders == 1 {
             state.held_since = Some(Instant::now());
             if let Some(waiting) = &self.waiting {
-                let now = self.clock.now();
-                waiting.send_modify(|w| w.since = Some(now));
+                waiting.begin(self.clock.now());
             }
         }
         drop(state);
@@ -152,10 +158,7 @@ impl Operation {
             let span = since.elapsed();
             state.held += span;
             if let Some(waiting) = &self.waiting {
-                waiting.send_modify(|w| {
-                    w.total += span;
-                    w.since = None;
-                });
+                waiting.end(span);
             }
         }
         drop(state);

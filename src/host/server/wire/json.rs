@@ -84,6 +84,77 @@ pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
     Ok(Parsed { value, used: end + blank, repeated: state.repeated })
 }
 
+/// The id and the result of a line that is a plain answer: `jsonrpc`, a whole number for an `id` and a
+/// `result`, each once, and nothing else. What nearly every line is; all others, and whatever is odd
+/// about one, go the way on which odd things are told.
+pub fn answer(bytes: &[u8], budget: Budget) -> Option<(i64, Value)> {
+    // Where the result of a plain answer begins.
+    const HEAD: usize = 96;
+    memchr::memmem::find(&bytes[..bytes.len().min(HEAD)], b"\"result\"")?;
+    let depth = budget.depth.min(Budget::MAX_DEPTH);
+    let mut state = State {
+        // The message around the result is a level and three values.
+        nodes: budget.nodes.checked_sub(3)?,
+        limits: Budget { depth, ..budget },
+        repeated: None,
+        flaw: None,
+    };
+    let mut parser = serde_json::Deserializer::from_slice(bytes);
+    parser.disable_recursion_limit();
+    let depth = depth.checked_sub(1)?;
+    let answer = Answer(Node { state: &mut state, depth }).deserialize(&mut parser).ok()?;
+    parser.end().ok()?;
+    state.repeated.is_none().then_some(answer)
+}
+
+/// Reads a plain answer whose result is what the node reads.
+struct Answer<'a>(Node<'a>);
+
+#[derive(serde::Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum Member {
+    Jsonrpc,
+    Id,
+    Result,
+}
+
+impl<'de> DeserializeSeed<'de> for Answer<'_> {
+    type Value = (i64, Value);
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Answer<'_> {
+    type Value = (i64, Value);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an answer")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let Node { state, depth } = self.0;
+        let odd = || serde::de::Error::custom("not a plain answer");
+        let (mut version, mut id, mut result) = (None, None, None);
+        while let Some(member) = members.next_key()? {
+            match member {
+                Member::Jsonrpc if version.is_none() => version = Some(members.next_value()?),
+                Member::Id if id.is_none() => id = Some(members.next_value()?),
+                Member::Result if result.is_none() => {
+                    let node = Node { state: &mut *state, depth };
+                    result = Some(members.next_value_seed(node)?);
+                }
+                _ => return Err(odd()),
+            }
+        }
+        match (version, id, result) {
+            (Some("2.0"), Some(id), Some(result)) => Ok((id, result)),
+            _ => Err(odd()),
+        }
+    }
+}
+
 struct State {
     nodes: usize,
     limits: Budget,
@@ -205,6 +276,46 @@ mod tests {
         let parsed = parse(text.as_bytes(), BUDGET).unwrap();
         assert_eq!(parsed.value, serde_json::from_str::<Value>(text).unwrap());
         assert_eq!((parsed.used, parsed.repeated), (text.len(), None));
+    }
+
+    #[test]
+    fn a_plain_answer_is_read_as_the_message_it_is_and_nothing_else_is_one() {
+        let good = r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1,{"b":"x\u0041"}]}}"#;
+        let whole = parse(good.as_bytes(), BUDGET).unwrap().value;
+        assert_eq!(answer(good.as_bytes(), BUDGET), Some((7, whole["result"].clone())));
+        let turned = r#" { "result" : null , "id" : -3 , "jsonrpc" : "2.0" } "#;
+        assert_eq!(answer(turned.as_bytes(), BUDGET), Some((-3, Value::Null)));
+        for odd in [
+            good.replace("2.0", "1.0"),
+            good.replace("\"jsonrpc\":\"2.0\",", ""),
+            good.replace(":7,", ":7.0,"),
+            good.replace(":7,", ":\"7\","),
+            good.replace(":7,", ":18446744073709551615,"),
+            good.replace("\"id\":7,", ""),
+            good.replace("\"id\":7,", "\"id\":7,\"id\":7,"),
+            good.replace("\"id\":7,", "\"id\":7,\"error\":null,"),
+            good.replace("\"id\":7,", "\"id\":7,\"more\":1,"),
+            good.replace("\"a\":[1,", "\"b\":2,\"b\":[1,"),
+            good.replace("\"result\"", "\"Result\""),
+            format!("{good}{good}"),
+            format!("{good} more"),
+            good[..good.len() - 1].to_owned(),
+            r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#.to_owned(),
+        ] {
+            assert_eq!(answer(odd.as_bytes(), BUDGET), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_plain_answer_has_the_budget_of_every_message() {
+        let line = r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1,2]}}"#.as_bytes();
+        for nodes in 0..10 {
+            for depth in 0..5 {
+                let budget = Budget { depth, nodes };
+                let whole = parse(line, budget).is_ok();
+                assert_eq!(answer(line, budget).is_some(), whole, "{budget:?}");
+            }
+        }
     }
 
     #[test]

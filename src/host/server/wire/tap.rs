@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::host::approvals::Claim;
 use crate::host::server::session::{SessionContext, SessionEvent};
 use crate::host::server::wire::exchange::{Exchange, Operation};
+use crate::host::server::wire::ids::ById;
 use crate::host::server::wire::json::Budget;
 use crate::host::server::wire::pump::Pump;
 use crate::host::{CallId, Error, Finding, FindingKind};
@@ -78,9 +79,9 @@ pub enum Expects {
 #[derive(Default)]
 struct State {
     /// Open requests of the host, by id.
-    pending: HashMap<i64, Entry>,
+    pending: ById<Entry>,
     /// Operations by progress token.
-    tokens: HashMap<i64, Arc<Operation>>,
+    tokens: ById<Arc<Operation>>,
     /// Calls that run as tasks, which are in flight between their requests too.
     tasks: Vec<tasks::Running>,
     /// Requests nobody waits for any more, oldest first.

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use rmcp::model::RequestId;
 use serde_json::Value;
 
 use super::{Delivery, Tap};
 use crate::host::server::wire::json::{self, Flaw};
-use crate::host::server::wire::message::{Inbound, classify};
+use crate::host::server::wire::message::{Inbound, Outcome, classify};
 use crate::host::server::wire::{large, repair, scavenge};
 use crate::host::{FindingKind, Payload};
 use crate::text::SafeText;
@@ -64,6 +65,11 @@ impl Tap {
         if let Some((envelope, result)) = large::answer(line, self.budget()) {
             let source = Source { raw: line, notes, large: Some(result) };
             return self.value(envelope, source, out);
+        }
+        if let Some((id, result)) = json::answer(line, self.budget()) {
+            let source = Source { raw: line, notes, large: None };
+            self.answer(Some(RequestId::Number(id)), Outcome::Result(result), source, out);
+            return self.context.seen.message();
         }
         let mut line = Cow::Borrowed(line);
         let mut at = 0;
