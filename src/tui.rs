@@ -8,7 +8,6 @@ pub mod action;
 pub mod app;
 pub mod approval;
 mod backend;
-mod bidi;
 pub mod call;
 pub mod chord;
 mod editor;

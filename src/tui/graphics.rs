@@ -19,6 +19,9 @@ pub const VARIABLE: &str = "MCPDECK_IMAGES";
 /// terminal that prints what it does not know is drawn over.
 pub const QUESTION: &[u8] =
     b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
+/// The same for a multiplexer: it lets nothing of the kitty protocol through, and takes the question
+/// for the title of its pane.
+const QUESTION_INSIDE: &[u8] = b"\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
 
 /// A cell of the terminal in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +146,8 @@ pub struct Support {
     /// The terminal is known not to place kitty's pictures where text would be.
     no_placement: bool,
     iterm2: bool,
+    /// A multiplexer stands between us and the terminal.
+    inner: bool,
     kitty: bool,
     sixel: bool,
     limits: SixelLimits,
@@ -179,6 +184,7 @@ impl Support {
             ascii: glyphs.ellipsis == crate::tui::glyph::ASCII.ellipsis,
             no_placement: wezterm || konsole,
             iterm2: speaks_iterm2 && !inner,
+            inner,
             ..Self::default()
         }
     }
@@ -200,6 +206,11 @@ impl Support {
             && self.depth != ColorDepth::None
             && !self.ascii
             && !simple.contains(&term.unwrap_or_default())
+    }
+
+    /// What the terminal is asked.
+    pub const fn question(&self) -> &'static [u8] {
+        if self.inner { QUESTION_INSIDE } else { QUESTION }
     }
 
     /// The terminal answered; gives whether that changes how pictures are drawn.
@@ -280,6 +291,8 @@ mod tests {
         assert!(!konsole.graphics().has_pixels());
         let inside = support(&[("TERM_PROGRAM", "iTerm.app"), ("TMUX", "/tmp/x")]);
         assert!(!inside.graphics().has_pixels());
+        assert!(!inside.question().contains(&b'_'), "tmux would call its pane so");
+        assert!(support(&[]).question().starts_with(b"\x1b_G"));
     }
 
     #[test]

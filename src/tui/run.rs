@@ -146,6 +146,7 @@ impl Deck {
         let mut setup = setup(&options, &places, read_prefs(prefs_file.as_deref()));
         setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
         let asks = setup.graphics.asks(std::env::var("TERM").ok().as_deref());
+        let question = setup.graphics.question();
         let mut app = App::new(setup, clock.now());
         app.use_kept_answers(kept.ok().flatten().unwrap_or_default());
         let (messages, mut incoming) = mpsc::channel(256);
@@ -154,7 +155,7 @@ impl Deck {
         let mut session = Session::enter()?;
         if asks {
             // Nobody waits for the answer: it comes as input, or never.
-            session.write(crate::tui::graphics::QUESTION)?;
+            session.write(question)?;
         }
         let (width, height) = session.size()?;
         app.update(Message::Resize(width, height));

@@ -115,7 +115,6 @@ impl Session {
         self.screen.draw(|frame| {
             crate::tui::fault::in_render();
             app.render(frame.area(), frame.buffer_mut());
-            crate::tui::bidi::anchor(frame.buffer_mut());
         })?;
         let bytes = self.pictures.put(pictures);
         self.screen.backend_mut().write_all(&bytes)?;
