@@ -92,7 +92,20 @@ fn origin(cli: &Cli) -> Origin {
         None if !cli.command.is_empty() => Start::Command(cli.command.clone()),
         None => Start::default(),
     };
-    Origin { start, env_files: cli.common.env_file.clone() }
+    let files = cli.common.env_file.iter();
+    let mut options: Vec<String> = files
+        .flat_map(|path| ["--env-file".to_owned(), path.to_string_lossy().into_owned()])
+        .collect();
+    for (name, value) in &cli.given.header {
+        options.extend(["--header".to_owned(), format!("{name}: {value}")]);
+    }
+    for (name, value) in &cli.given.env {
+        // What is only passed on is passed on again: its value need not stand on a clipboard.
+        let word =
+            if *value == format!("${{{name}}}") { name.clone() } else { format!("{name}={value}") };
+        options.extend(["--env".to_owned(), word]);
+    }
+    Origin { start, options }
 }
 
 /// What to do where there is no configuration.

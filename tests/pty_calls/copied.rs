@@ -75,7 +75,7 @@ fn a_copied_command_line_makes_the_call_again_wherever_the_server_comes_from() {
     let server = json!({"command": program, "args": ["mock", "../it's.json"]});
     let file = json!({"servers": {"it's mine": server}}).to_string();
     let in_file = Launch::new(Size(120, 40), &["--config", "deck/mcp.json", "--trust"]);
-    let alone = ["--", program, "mock", "it's.json"];
+    let alone = ["--env", "WORD=it's given", "--env", "PATH", "--", program, "mock", "it's.json"];
     let mut http = Command::new(program)
         .args(["mock", "--http", "0", "--script", &script])
         .stdout(Stdio::piped())
@@ -89,7 +89,7 @@ fn a_copied_command_line_makes_the_call_again_wherever_the_server_comes_from() {
     for launch in [
         in_file.write("deck/mcp.json", &file),
         Launch::new(Size(120, 40), &alone),
-        Launch::new(Size(120, 40), &[url]),
+        Launch::new(Size(120, 40), &[url, "--header", "X-Word: it's given"]),
     ] {
         let launch = launch.write("it's.json", &script);
         let mut deck = launch.start();
@@ -100,6 +100,7 @@ fn a_copied_command_line_makes_the_call_again_wherever_the_server_comes_from() {
             serde_json::from_str(said.trim()).unwrap_or_else(|_| panic!("{line}\n{said}"));
         assert_eq!(sent, json!({"text": "it's $HOME `id` \"x\"", "n": 7}), "{line}");
         assert_eq!(code, Some(0), "{line}");
+        assert_eq!(line.contains("given"), !line.contains("--config"), "{line}");
         let line = copied(&mut deck, "greet", "a=b @c");
         let (_, said) = shell(&line, deck.home());
         assert!(said.contains(r#"{"who, exactly":"a=b @c"}"#), "{line}\n{said}");

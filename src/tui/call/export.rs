@@ -79,8 +79,8 @@ pub struct Written<'a> {
 pub struct Origin {
     /// What kind of place.
     pub start: Start,
-    /// Files of variables that were named.
-    pub env_files: Vec<PathBuf>,
+    /// Options that were given with it: files of variables, headers, variables.
+    pub options: Vec<String>,
 }
 
 /// How the dashboard was started.
@@ -116,7 +116,7 @@ impl Written<'_> {
         let mut words = vec!["mcpdeck".to_owned(), verb.to_owned()];
         let named =
             |option: &str, path: &PathBuf| [option.to_owned(), path.to_string_lossy().into_owned()];
-        words.extend(self.origin.env_files.iter().flat_map(|path| named("--env-file", path)));
+        words.extend(self.origin.options.iter().cloned());
         match &self.origin.start {
             Start::Files(files) => words.extend(files.iter().flat_map(|f| named("--config", f))),
             Start::Url(url) => words.extend(["--url".to_owned(), url.clone()]),
