@@ -168,6 +168,10 @@ fn a_call_is_saved_made_from_the_palette_and_from_the_command_line_and_found_in_
 
 /// From the result back to the form.
 fn leave_result(deck: &mut Deck) {
+    // The answer of the call before may still be on the screen, under the form.
+    deck.wait_until("the answer", |screen| {
+        screen.contains("ctrl-w form") && screen.contains(" ✓ ")
+    });
     deck.keys(ESC);
     deck.wait("ctrl-e JSON");
 }
