@@ -7,7 +7,6 @@ mod support;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use mcpdeck::Startup;
 use mcpdeck::host::view::ServerState;
 use mcpdeck::host::{Fact, Host};
 use serde_json::{Value, json};
@@ -88,7 +87,7 @@ async fn tried(bench: &Bench, script: &str) -> (usize, usize, Option<String>) {
     let retry = json!({"initial": 0.01});
     let servers = json!({"a": {"command": "/bin/sh", "args": ["-c", script], "retry": retry}});
     let builder = Host::builder().config_file(bench.servers(&servers));
-    let host = builder.startup(Startup::Available).initialize().await.expect("a host");
+    let host = builder.startup(mcpdeck::Startup::Available).initialize().await.expect("a host");
     let journal = host.journal();
     let count = |wanted: fn(&Fact) -> bool| journal.iter().filter(|r| wanted(&r.fact)).count();
     let starting = |fact: &Fact| matches!(fact, Fact::StateChanged { state, .. } if *state == ServerState::Starting);
