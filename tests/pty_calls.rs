@@ -5,6 +5,8 @@
 
 #[path = "pty_calls/copied.rs"]
 mod copied;
+#[path = "pty_calls/completion.rs"]
+mod completion;
 #[path = "pty_calls/files.rs"]
 mod files;
 #[path = "support/pty.rs"]

@@ -177,7 +177,9 @@ impl ServerHandler for Atlas {
         request: CompleteRequestParams,
         _: Context,
     ) -> Result<CompleteResult, ErrorData> {
-        let values = library::complete(&request.argument.name, &request.argument.value);
+        let from = request.context.as_ref().and_then(|context| context.get_argument("from"));
+        let from = from.map(String::as_str);
+        let values = library::complete(&request.argument.name, &request.argument.value, from);
         typed(json!({"completion": {"total": values.len(), "values": values, "hasMore": false}}))
     }
 

@@ -91,8 +91,9 @@ pub(crate) fn prompt(name: &str, arguments: &Value) -> Result<Value, String> {
     Ok(json!({"messages": messages}))
 }
 
-/// Values that an argument of a prompt or of a template may take and that begin as typed.
-pub(crate) fn complete(argument: &str, typed: &str) -> Vec<String> {
+/// Values that an argument of a prompt or of a template may take and that begin as typed. Nobody
+/// flies to where `from` says they are.
+pub(crate) fn complete(argument: &str, typed: &str, from: Option<&str>) -> Vec<String> {
     let all: Vec<String> = match argument {
         "from" | "to" | "code" => geo::AIRPORTS.iter().map(|a| a.code.to_owned()).collect(),
         "tone" => ["terse", "friendly", "pirate"].map(str::to_owned).to_vec(),
@@ -100,5 +101,8 @@ pub(crate) fn complete(argument: &str, typed: &str) -> Vec<String> {
         _ => Vec::new(),
     };
     let typed = typed.to_lowercase();
-    all.into_iter().filter(|value| value.to_lowercase().starts_with(&typed)).collect()
+    let here = |value: &String| argument == "to" && Some(value.as_str()) == from;
+    all.into_iter()
+        .filter(|value| !here(value) && value.to_lowercase().starts_with(&typed))
+        .collect()
 }

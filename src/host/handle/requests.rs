@@ -12,7 +12,8 @@ use crate::host::router::Route;
 use crate::host::server::actor::steps::quiet;
 use crate::host::server::session::Request;
 use crate::host::server::slot::Wanted;
-use crate::host::{CallId, Error};
+use crate::host::view::SessionView;
+use crate::host::{CallId, Error, ErrorCode};
 
 impl Host {
     /// Calls a tool with the server's defaults.
@@ -101,7 +102,8 @@ impl Host {
     /// Asks for completions; `params` as in `completion/complete`.
     ///
     /// # Errors
-    /// As [`Host::call_tool_with`].
+    /// As [`Host::call_tool_with`]; `Protocol`, and nothing is sent, when the server does not offer
+    /// completions.
     pub async fn complete(
         &self,
         server: &ServerName,
@@ -109,6 +111,10 @@ impl Host {
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
         let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        if slot.live().session.as_ref().is_some_and(|session| !completes(&session.view())) {
+            let message = "the server does not offer completions";
+            return Err(Error::new(ErrorCode::Protocol, message).server(server));
+        }
         let request = Request::Complete { params };
         self.operate((slot, "".into()), "completion/complete", request, options).await
     }
@@ -192,4 +198,11 @@ fn routed<T>(method: &str, asked: &str, route: Result<T, Error>) -> Result<T, Er
         );
         error.request(format!("{method} {asked}"))
     })
+}
+
+/// Whether completions were negotiated (MCP, utilities, completion). The first version had no word
+/// for it.
+fn completes(session: &SessionView) -> bool {
+    let declared = session.capabilities.get("completions").is_some_and(|value| !value.is_null());
+    declared || session.protocol_version.as_str() == "2024-11-05"
 }

@@ -167,7 +167,7 @@ impl CallScreen {
         };
         let saved =
             saved.calls.iter().filter(|(_, c)| mine(c)).map(|(n, c)| (n.clone(), c.clone()));
-        Self {
+        let mut screen = Self {
             past,
             saved: saved.collect(),
             subject,
@@ -194,7 +194,10 @@ impl CallScreen {
             filling: None,
             call_when_checked: false,
             now,
-        }
+        };
+        // The field under the cursor may be chosen of what the server knows, before a key is typed.
+        screen.typed();
+        screen
     }
 
     /// The call that is shown.

@@ -261,6 +261,26 @@ fn a_prompt_asks_for_completions_after_a_pause_and_ignores_late_ones() {
 }
 
 #[test]
+fn the_first_field_is_completed_before_a_key_and_another_with_what_stands_in_it() {
+    let fields = json!({"city": {"type": "string"}, "street": {"type": "string"}});
+    let schema = json!({"type": "object", "properties": fields});
+    let subject = subject(SubjectKind::Template, "map://{city}/{street}", schema);
+    let mut screen =
+        CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0));
+    let asked = screen.tick(Timestamp(200_000));
+    let Some(Intent::Complete { params, ticket }) = asked.first() else { panic!("{asked:?}") };
+    let reference = json!({"type": "ref/resource", "uri": "map://{city}/{street}"});
+    let first = json!({"ref": reference, "argument": {"name": "city", "value": ""}});
+    assert_eq!(*params, first);
+    screen.suggested(*ticket, &json!({"completion": {"values": ["Oslo"]}}));
+    press(&mut screen, "<ctrl-space><down>");
+    let asked = screen.tick(Timestamp(9_000_000));
+    let Some(Intent::Complete { params, .. }) = asked.first() else { panic!("{asked:?}") };
+    assert_eq!(params["argument"], json!({"name": "street", "value": ""}));
+    assert_eq!(params["context"], json!({"arguments": {"city": "Oslo"}}));
+}
+
+#[test]
 fn a_template_is_read_with_the_uri_it_expands_to() {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}, "q": {"type": "string"}}});
     let subject = subject(SubjectKind::Template, "demo://files/{+path}{?q}", schema);

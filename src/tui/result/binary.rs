@@ -69,7 +69,8 @@ impl Binary {
         }
         let head = self.read(0, HEAD).unwrap_or_default();
         let known = audio::facts(&head, size).or_else(|| hex::kind(&head).map(str::to_owned));
-        let kind = known.unwrap_or_else(|| "data of no known kind".to_owned());
+        let other = || if hex::is_text(&head) { "text" } else { "data of no known kind" };
+        let kind = known.unwrap_or_else(|| other().to_owned());
         format!("{kind} · {size} bytes")
     }
 
@@ -130,6 +131,18 @@ mod tests {
                 assert_eq!(binary.row(row), hex::line(row * 16, part));
             }
         }
+    }
+
+    #[test]
+    fn data_that_is_text_is_called_so() {
+        let engine = base64::engine::general_purpose::STANDARD;
+        let called = |bytes: &[u8]| binary(&engine.encode(bytes)).facts();
+        assert_eq!(called("a line\n\u{e9}\t".as_bytes()), "text · 10 bytes");
+        assert_eq!(called(b"a\x1b[2J"), "data of no known kind · 5 bytes");
+        assert_eq!(called(&[0xc3, 0x28]), "data of no known kind · 2 bytes");
+        // Cut in the middle of a character.
+        assert!(called("\u{e9}".repeat(30_000).as_bytes()).starts_with("text"));
+        assert!(called(&["x", &"\u{e9}".repeat(30_000)].concat().into_bytes()).starts_with("text"));
     }
 
     #[test]

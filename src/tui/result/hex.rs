@@ -50,3 +50,17 @@ pub fn kind(bytes: &[u8]) -> Option<&'static str> {
     }
     known.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| *name)
 }
+
+/// Whether the beginning of some data is text: UTF-8, and no control characters but those of lines.
+/// It may be cut in the middle of a character.
+pub fn is_text(head: &[u8]) -> bool {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    let odd = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    !text.is_empty() && !text.contains(odd)
+}
