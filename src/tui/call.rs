@@ -6,6 +6,7 @@ pub mod ask;
 pub mod command;
 mod draw;
 pub mod export;
+mod failure;
 pub mod folder;
 pub mod follow;
 pub mod keys;

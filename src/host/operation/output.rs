@@ -24,7 +24,7 @@ impl Operation {
             vec![Violation { pointer: String::new(), message, keyword: keyword.to_owned() }]
         };
         let Some(content) = result.root().get("structuredContent") else {
-            let message = "the tool has an `outputSchema`, but its result no `structuredContent`";
+            let message = "no `structuredContent`, although the tool has an `outputSchema`";
             return whole(message.to_owned(), "required");
         };
         let limits = Limits::from(&live.config.content);

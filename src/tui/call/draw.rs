@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::ask::{Ask, Line, Pick};
+use super::failure;
 use super::run::{Difference, FORCED, Run, RunState, spell};
 use super::screen::{CallScreen, Focus};
 use crate::host::Timestamp;
@@ -193,7 +194,8 @@ impl CallScreen {
                 x = put(buf, x, y, room(x), look.sign(" · ", " - "), look.muted);
                 x = put(buf, x, y, room(x), &SafeText::line(&remark), style);
             }
-            if !ending.next.is_empty() {
+            // Without a result there is room for it below, in as many rows as it takes.
+            if matches!(run.state, RunState::Answered { .. }) && !ending.next.is_empty() {
                 let text = format!("  {} {}", look.sign("↳", ">"), ending.next);
                 put(buf, x, y, room(x), &SafeText::line(&text), look.muted);
             }
@@ -292,27 +294,7 @@ fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
                 put(buf, area.x, area.y + i as u16, area.width, line, look.foreign);
             }
         }
-        RunState::Failed(error) => {
-            let mut lines = vec![SafeText::block(&error.message)];
-            lines.extend(
-                error
-                    .violations
-                    .iter()
-                    .map(|v| SafeText::line(&format!("  {}  {}", v.pointer, v.message))),
-            );
-            if let Some(rpc) = &error.rpc {
-                let code = rpc.code.map_or_else(|| "no code".to_owned(), |code| code.to_string());
-                lines.push(SafeText::line(&format!("JSON-RPC error {code}: {}", rpc.message)));
-                if let Some(data) = &rpc.data {
-                    let text = serde_json::to_string_pretty(data).unwrap_or_default();
-                    lines.push(SafeText::block(&text.chars().take(20_000).collect::<String>()));
-                }
-            }
-            let all = lines.iter().flat_map(|text| text.lines());
-            for (i, line) in all.take(usize::from(area.height)).enumerate() {
-                put(buf, area.x, area.y + i as u16, area.width, line, look.text);
-            }
-        }
+        RunState::Failed(error) => failure::draw(look, run, error, area, buf),
     }
 }
 

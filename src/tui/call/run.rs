@@ -243,7 +243,7 @@ fn answered(outcome: &CallOutcome) -> Ending {
     let words = parts.join(" · ");
     if outcome.is_error {
         let words = format!("tool error · {words}");
-        let next = "the tool answered that it failed; its words are below".to_owned();
+        let next = "its words are below: mend the arguments or try again".to_owned();
         return Ending { good: false, words, next };
     }
     Ending { good: true, words, next: String::new() }

@@ -165,7 +165,12 @@ fn every_ending_reads_differently_and_says_what_to_do() {
         let ending = screen.run().and_then(super::Run::ending).expect("ended");
         assert!(ending.good || !ending.next.is_empty());
         assert!(seen.insert(ending.words));
-        drawn(&mut screen, 60, 20);
+        // Nothing of it is cut off, in however many rows it stands.
+        let shown = drawn(&mut screen, 100, 30);
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        let next: Vec<&str> = ending.next.split_whitespace().collect();
+        let whole = next.is_empty() || words.windows(next.len()).any(|part| part == next);
+        assert!(whole, "{}\n{shown}", ending.next);
     }
 }
 
@@ -188,6 +193,39 @@ fn several_calls_run_at_once_and_each_can_be_cancelled() {
     assert_eq!(press(&mut screen, "[<ctrl-x>"), [Intent::Cancel(1)]);
     screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "cancelled")));
     assert_eq!(screen.in_flight(), 1);
+}
+
+#[test]
+fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_told() {
+    let mut error = Error::new(ErrorCode::Protocol, "the server answered with error 7: no paper");
+    let data: Vec<String> = (0..90).map(|tray| format!("tray {tray} is empty")).collect();
+    error.rpc = Some(crate::host::RpcError {
+        code: Some(7),
+        message: "no paper".to_owned(),
+        data: Some(json!(data)),
+    });
+    let mut screen = screen(json!({"type": "object"}));
+    press(&mut screen, "<f5>");
+    screen.ended(1, Err(error.help("feed it")));
+    let shown = drawn(&mut screen, 60, 24);
+    assert_eq!(shown.matches("no paper").count(), 1, "{shown}");
+    assert!(shown.contains("feed it") && shown.contains("tray 0 is empty"), "{shown}");
+    assert!(shown.contains("the rest is among the messages"), "{shown}");
+}
+
+#[test]
+fn structured_content_that_is_missing_is_told_where_its_tab_would_be() {
+    let mut outcome = outcome(json!({"content": [{"type": "text", "text": "warm"}]}), false);
+    outcome.output_violations = vec![crate::host::Violation {
+        pointer: String::new(),
+        message: "no `structuredContent`".to_owned(),
+        keyword: "required".to_owned(),
+    }];
+    let mut screen = screen(json!({"type": "object"}));
+    press(&mut screen, "<f5>");
+    screen.ended(1, Ok(outcome));
+    let shown = drawn(&mut screen, 80, 24);
+    assert!(shown.contains("content  raw  ⚠ no `structuredContent`"), "{shown}");
 }
 
 #[test]

@@ -62,6 +62,11 @@ impl ResultView {
             }
             x = put(buf, x, area.y, area.right().saturating_sub(x), "  ", look.muted);
         }
+        // Nothing structured came, although the tool promises it: there is no tab to say so.
+        if let (None, Some(violation)) = (&self.structured, self.violations.first()) {
+            let text = format!("{}{}", look.sign("⚠ ", "! "), violation.message);
+            put(buf, x, area.y, area.right().saturating_sub(x), &SafeText::line(&text), look.error);
+        }
     }
 
     /// What is said behind the name of the structured tab: that the text says otherwise, and

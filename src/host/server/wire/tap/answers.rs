@@ -314,8 +314,14 @@ fn answered_with(rpc: RpcError) -> Error {
         ErrorCode::Protocol,
         format!("the server answered with error {code}: {}", rpc.message),
     );
+    let next = match rpc.code {
+        Some(-32601) => "the server does not know this method",
+        Some(-32602) => "the server refuses what it was given: mend the arguments, call again",
+        Some(-32002) => "there is no such resource: its list says what there is",
+        _ => "the server refused it: its log may say why",
+    };
     error.rpc = Some(rpc);
-    error
+    error.help(next)
 }
 
 pub(super) fn protocol(message: &str) -> Error {
