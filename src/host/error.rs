@@ -150,6 +150,18 @@ pub struct RpcError {
     pub data: Option<Value>,
 }
 
+impl RpcError {
+    /// What to do about it, by its code (JSON-RPC 2.0, section 5.1; MCP, resources).
+    pub(crate) const fn advice(&self) -> &'static str {
+        match self.code {
+            Some(-32601) => "the server does not know this method",
+            Some(-32602) => "the server refuses what it was given: mend the arguments, call again",
+            Some(-32002) => "there is no such resource: its list says what there is",
+            _ => "the server refused it: its log may say why",
+        }
+    }
+}
+
 impl Error {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {

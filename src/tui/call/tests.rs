@@ -166,7 +166,7 @@ fn every_ending_reads_differently_and_says_what_to_do() {
         assert!(ending.good || !ending.next.is_empty());
         assert!(seen.insert(ending.words));
         // Nothing of it is cut off, in however many rows it stands.
-        let shown = drawn(&mut screen, 100, 30);
+        let shown = drawn(&mut screen, 120, 30);
         let words: Vec<&str> = shown.split_whitespace().collect();
         let next: Vec<&str> = ending.next.split_whitespace().collect();
         let whole = next.is_empty() || words.windows(next.len()).any(|part| part == next);

@@ -75,12 +75,9 @@ impl Tap {
         // The message around it is three values.
         let limit = self.context.limits.nodes;
         result.text_nodes().filter(|nodes| nodes.saturating_add(3) > limit)?;
-        let in_place = matches!(
-            &*entry.method,
-            "tools/call" | "tasks/result" | "prompts/get" | "resources/read"
-        );
+        let in_place = ["tools/call", "tasks/result", "prompts/get", "resources/read"];
         let asks = result.root().text("resultType").as_deref() == Some("input_required");
-        (!in_place || asks).then_some(Flaw::TooMany(limit))
+        (asks || !in_place.contains(&&*entry.method)).then_some(Flaw::TooMany(limit))
     }
 
     fn result(
@@ -314,12 +311,7 @@ fn answered_with(rpc: RpcError) -> Error {
         ErrorCode::Protocol,
         format!("the server answered with error {code}: {}", rpc.message),
     );
-    let next = match rpc.code {
-        Some(-32601) => "the server does not know this method",
-        Some(-32602) => "the server refuses what it was given: mend the arguments, call again",
-        Some(-32002) => "there is no such resource: its list says what there is",
-        _ => "the server refused it: its log may say why",
-    };
+    let next = rpc.advice();
     error.rpc = Some(rpc);
     error.help(next)
 }
