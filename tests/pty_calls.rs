@@ -3,10 +3,10 @@
 #![cfg(all(unix, feature = "tui", feature = "mock"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-#[path = "pty_calls/copied.rs"]
-mod copied;
 #[path = "pty_calls/completion.rs"]
 mod completion;
+#[path = "pty_calls/copied.rs"]
+mod copied;
 #[path = "pty_calls/files.rs"]
 mod files;
 #[path = "support/pty.rs"]
