@@ -74,7 +74,7 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
         problems.push(format!("I2: what was typed is gone\n{}", deck.screen()));
     }
     deck.keys("\x1b");
-    deck.gone("ctrl-w result");
+    deck.gone("f5 call");
     problems.extend(stage.flaws(&[]));
     let peak = memory(deck.pid().unsigned_abs(), "VmHWM");
     if peak > row.host.peak_mib.unwrap_or(300) << 20 {
