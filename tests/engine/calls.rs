@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mcpdeck::config::{CacheConfig, GuardMode, McpConfig, OnTimeout, RestartConfig, RestartPolicy};
+use mcpdeck::config::{CacheConfig, GuardMode, McpConfig, OnTimeout};
 use mcpdeck::host::breaker::BreakerView;
 use mcpdeck::host::call::AnswerSource;
 use mcpdeck::host::capabilities::ListKind;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::fake::{World, config, name, state, until};
+use crate::fake::{World, config, name, state, tool, until};
 
 async fn start(world: &World, change: impl FnOnce(&mut mcpdeck::config::ServerConfig)) -> Host {
     let mut servers: McpConfig = config(&[("a", &[])]);
@@ -145,48 +145,6 @@ async fn a_call_that_dies_with_its_server_says_how_the_server_died() {
         "{error}"
     );
     assert!(host.calls().is_empty());
-}
-
-fn tool(name: &str, hints: Value) -> Value {
-    json!({"name": name, "inputSchema": {"type": "object"}, "annotations": hints})
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_what_may_run_twice_is_sent_again_after_the_server_came_back() {
-    let world = World::default();
-    let server = world.server("a");
-    server.lists(
-        ListKind::Tools,
-        &[tool("read", json!({"readOnlyHint": true})), tool("write", json!({}))],
-    );
-    let host = start(&world, |config| {
-        config.restart =
-            RestartConfig { policy: RestartPolicy::OnFailure, ..config.restart.clone() };
-        config.retry.initial = Duration::from_secs(20);
-    })
-    .await;
-    let dying = {
-        let server = Arc::clone(&server);
-        move |_: Request, context: RequestContext| {
-            context.bytes.sent(1);
-            server.die(1);
-            std::future::pending::<Result<Value, Error>>()
-        }
-    };
-    server.answers(dying.clone());
-    let reviving = tokio::spawn({
-        let (host, server) = (host.clone(), Arc::clone(&server));
-        async move {
-            until(&host, |view| view.servers["a"].restarts == 1).await;
-            server.answers(|_, _| async { Ok(json!({"content": []})) });
-        }
-    });
-    host.call_tool("a.read", Value::Null).await.expect("sent again to the revived server");
-    reviving.await.unwrap();
-
-    server.answers(dying);
-    let error = host.call_tool("a.write", Value::Null).await.expect_err("never sent twice");
-    assert_eq!(error.code, ErrorCode::ServerUnavailable);
 }
 
 #[tokio::test(start_paused = true)]

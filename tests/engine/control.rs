@@ -1,5 +1,6 @@
 //! Control: stop, start, restart, deaths, and the end of the host.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,8 +9,9 @@ use mcpdeck::host::capabilities::ListKind;
 use mcpdeck::host::server::session::SessionEvent;
 use mcpdeck::host::{Fact, Host, ServerState};
 use mcpdeck::text::SafeText;
-use mcpdeck::{ErrorCode, Startup};
+use mcpdeck::{Error, ErrorCode, Startup};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::fake::{World, config, name, state, until};
@@ -135,6 +137,41 @@ async fn a_crash_loop_is_given_up_and_a_restart_by_hand_forgives() {
     })
     .await;
     host.restart(&name("a")).await.expect("by hand");
+    assert_eq!(state(&host, "a"), ServerState::Ready);
+    for _ in 0..3 {
+        let starts = host.view().borrow().servers["a"].starts;
+        world.server("a").die(1);
+        until(&host, |view| view.servers["a"].starts == starts + 1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_of_a_session_that_was_replaced_meanwhile_turns_nobody_away() {
+    let world = World::default();
+    let host = one(&world).await;
+    let server = world.server("a");
+    server.deaf.store(true, Ordering::SeqCst);
+    let asked = Arc::new(Notify::new());
+    let came = Arc::clone(&asked);
+    server.answers(move |_, context| {
+        context.bytes.sent(1);
+        came.notify_one();
+        async {
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            Err(Error::new(ErrorCode::Timeout, "no answer"))
+        }
+    });
+    let calling = tokio::spawn({
+        let host = host.clone();
+        async move { host.call_tool("a.echo", Value::Null).await }
+    });
+    asked.notified().await;
+    host.restart(&name("a")).await.expect("by hand");
+    assert!(!calling.is_finished(), "it belongs to the session before");
+    server.answers(|_, _| async { Ok(json!({"content": []})) });
+    let error = calling.await.unwrap().expect_err("it timed out");
+    assert_eq!(error.code, ErrorCode::Timeout);
+    host.call_tool("a.echo", Value::Null).await.expect("the new session answers");
     assert_eq!(state(&host, "a"), ServerState::Ready);
 }
 

@@ -1,7 +1,7 @@
 //! Servers that live in the test: what they list, how they answer, when they die.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub struct Server {
     pub stops: AtomicU32,
     /// How long a stop takes.
     pub stop: Mutex<Duration>,
+    /// Whether requests go on although their session was closed.
+    pub deaf: AtomicBool,
     live: Mutex<Option<(SessionContext, watch::Sender<Option<ExitView>>)>>,
 }
 
@@ -73,6 +75,7 @@ impl Default for Server {
             roots_changes: AtomicU32::new(0),
             stops: AtomicU32::new(0),
             stop: Mutex::new(Duration::ZERO),
+            deaf: AtomicBool::new(false),
             live: Mutex::default(),
         }
     }
@@ -130,6 +133,11 @@ impl World {
     pub fn host(&self, config: McpConfig) -> HostBuilder {
         Host::builder().config(config).connector(self.clone())
     }
+}
+
+/// A tool as it is listed.
+pub fn tool(name: &str, hints: Value) -> Value {
+    json!({"name": name, "inputSchema": {"type": "object"}, "annotations": hints})
 }
 
 pub fn name(name: &str) -> ServerName {
@@ -271,7 +279,11 @@ impl SessionHandle for FakeSession {
         let answer = Arc::clone(&self.server.answer.lock().unwrap());
         let mut exit = self.server.live.lock().unwrap().as_ref().unwrap().1.subscribe();
         let mut closing = self.closing.subscribe();
+        let deaf = self.server.deaf.load(Ordering::SeqCst);
         async move {
+            if deaf {
+                return answer(request, context).await.map(Payload::from);
+            }
             let cancel = context.cancel.clone();
             tokio::select! {
                 biased;

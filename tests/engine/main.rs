@@ -11,4 +11,5 @@ mod dev;
 mod hold;
 mod reload;
 mod starting;
+mod twice;
 mod wishes;

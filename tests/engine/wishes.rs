@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use mcpdeck::config::{LogLevel, RootConfig};
+use mcpdeck::config::{LogLevel, RootConfig, TransportConfig};
 use mcpdeck::host::approvals::{Decider, RequestHandler, Settlement};
 use mcpdeck::host::capabilities::ListKind;
 use mcpdeck::host::server::session::{DeskRequest, Request, SessionEvent};
-use mcpdeck::host::{Answer, PendingRequest, RequestKind};
+use mcpdeck::host::{Answer, PendingRequest, RequestKind, ServerState};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -118,6 +118,27 @@ async fn roots_are_those_of_the_entry_until_others_are_shared() {
     host.set_roots(&name("a"), vec![root("file:///two")]).expect("it exists");
     assert_eq!(roots().await, "file:///two");
     assert_eq!(host.roots(&name("a")).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn roots_follow_the_entry_of_a_server_that_runs_on_and_of_one_that_restarts() {
+    let world = World::default();
+    let mut servers = config(&[("a", &[])]);
+    let host = world.host(servers.clone()).initialize().await.expect("starts");
+    for (uri, opens) in [("file:///one", 1), ("file:///two", 2)] {
+        let a = servers.servers.get_mut("a").unwrap();
+        a.roots = vec![RootConfig { uri: uri.into(), name: None }];
+        if let TransportConfig::Stdio(stdio) = &mut a.transport
+            && opens == 2
+        {
+            stdio.args.push("--other".into());
+        }
+        host.reload(servers.clone()).await.expect("valid");
+        until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
+        assert_eq!(world.server("a").opens(), opens);
+        let answer = ask(&world, RequestKind::Roots).await;
+        assert_eq!(answer, Answer::Result(json!({"roots": [{"uri": uri}]})));
+    }
 }
 
 #[tokio::test(start_paused = true)]

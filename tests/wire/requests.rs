@@ -197,6 +197,23 @@ async fn every_message_is_recorded_with_call_and_latency_and_without_secrets() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_counts_as_sent_before_the_server_has_the_whole_of_it() {
+    let rig = rig();
+    let (endpoint, mut peer) = pipe(1 << 10);
+    let connecting = connect(endpoint, &Attempt::Legacy(None), rig.context.clone());
+    let (connected, _) = tokio::join!(connecting, peer.initialize());
+    let connected = connected.unwrap();
+    let one = call(1);
+    let counter = Arc::clone(&one.context.bytes);
+    let pending = start(&connected, echo(&"x".repeat(1 << 20)), one.context);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(counter.totals().1 > 1 << 20, "a part of it may be with the server");
+    drop(peer);
+    assert!(pending.await.unwrap().is_err());
+    assert!(counter.totals().1 > 0, "it must not look as if it had never left");
+}
+
+#[tokio::test(start_paused = true)]
 async fn lists_follow_empty_cursors_and_end_at_one_that_repeats() {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;
