@@ -234,6 +234,27 @@ fn s16_regex_bombs_do_not_hang() {
     assert!(!look.check(&json!("xbc")).is_valid());
 }
 
+/// More of them than may go on at once, one after the other: what was given up does not go on.
+fn ends_every_time(schema: &Value, value: &Value) {
+    let limits = Limits { time: Duration::from_millis(40), ..Limits::default() };
+    let validator = Validator::compile_with(schema, Formats::Dialect, limits).expect("compiles");
+    for _ in 0..20 {
+        let verdict = validator.check(value);
+        assert!(!matches!(&verdict, Verdict::Unknown(why) if why.contains("try again")));
+    }
+}
+
+#[test]
+fn s16_a_check_that_was_given_up_does_not_go_on() {
+    ends_every_time(&doubling("oneOf"), &json!("xxxx"));
+}
+
+#[test]
+fn s16_a_pattern_that_was_given_up_does_not_go_on() {
+    let text = json!("a".repeat(200_000) + "!");
+    ends_every_time(&json!({"pattern": "^(?=(a+)+$)a"}), &text);
+}
+
 #[test]
 fn limits_are_named_when_they_are_exceeded() {
     let mut deep = json!({"type": "string"});
