@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyModifiers};
-use mcpdeck::config::history::History;
+use mcpdeck::config::history::{History, HistoryRecord};
 use mcpdeck::config::saved::{SavedCall, SavedCalls};
 use mcpdeck::host::call::CallView;
 use mcpdeck::host::{CallId, ServerState, Timestamp, Validation};
@@ -129,6 +129,19 @@ fn sentences_name_the_keys_a_person_has() {
     assert!(draw(&mut app, 120, 40).contains("f6 follows"));
 }
 
+fn in_flight(id: CallId) -> CallView {
+    CallView {
+        id,
+        server: "memory".into(),
+        method: "tools/call".into(),
+        target: SafeText::line("tool"),
+        started: Timestamp(1),
+        waiting: std::time::Duration::ZERO,
+        is_waiting: false,
+        progress: None,
+    }
+}
+
 #[test]
 fn a_snapshot_from_before_the_end_of_a_call_does_not_make_leaving_ask() {
     let mut app = app("typical");
@@ -144,28 +157,47 @@ fn a_snapshot_from_before_the_end_of_a_call_does_not_make_leaving_ask() {
     });
     let token: CallToken = token.unwrap_or_else(|| panic!("{effects:?}"));
     let id = CallId(7);
-    let in_flight = || {
-        vec![CallView {
-            id,
-            server: "memory".into(),
-            method: "tools/call".into(),
-            target: SafeText::line("tool"),
-            started: Timestamp(1),
-            waiting: std::time::Duration::ZERO,
-            is_waiting: false,
-            progress: None,
-        }]
-    };
     app.update(Message::CallBegan(token, id));
-    app.update(Message::Calls(in_flight()));
+    app.update(Message::Calls(vec![in_flight(id)]));
     let error = mcpdeck::Error::new(mcpdeck::host::ErrorCode::Internal, "it failed");
     app.update(Message::CallEnded(token, Box::new(Err(error))));
-    app.update(Message::Calls(in_flight()));
+    app.update(Message::Calls(vec![in_flight(id)]));
     press(&mut app, KeyCode::Esc, NONE);
     press(&mut app, KeyCode::Esc, NONE);
     press(&mut app, KeyCode::Esc, NONE);
     let effects = key(&mut app, KeyCode::Char('q'), NONE);
     assert!(effects.contains(&Effect::Quit), "{}", draw(&mut app, 120, 40));
+}
+
+#[test]
+fn what_was_typed_a_moment_ago_is_kept_when_the_program_ends() {
+    let drafted = |effects: &[Effect]| {
+        effects.iter().any(|effect| matches!(effect, Effect::Record(HistoryRecord::Draft { .. })))
+    };
+    let typed = || {
+        let mut app = app("typical");
+        draw(&mut app, 120, 40);
+        types(&mut app, "2");
+        draw(&mut app, 120, 40);
+        press(&mut app, KeyCode::Enter, NONE);
+        types(&mut app, "7");
+        app
+    };
+    let mut app = typed();
+    let effects = app.update(Message::Terminate);
+    assert!(drafted(&effects) && effects.contains(&Effect::Quit), "{effects:?}");
+
+    let mut app = typed();
+    app.update(Message::Calls(vec![in_flight(CallId(7))]));
+    let mut effects = Vec::new();
+    for code in [KeyCode::Esc, KeyCode::Esc, KeyCode::Char('q')] {
+        effects.extend(key(&mut app, code, NONE));
+    }
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("1 calls are running"), "{screen}");
+    assert!(drafted(&effects) && !effects.contains(&Effect::Quit), "{effects:?}");
+    let effects = key(&mut app, KeyCode::Char('y'), NONE);
+    assert!(effects.contains(&Effect::Quit), "asked once: {effects:?}");
 }
 
 #[test]

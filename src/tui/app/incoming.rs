@@ -141,7 +141,7 @@ impl App {
                 self.adopt_user_files();
                 self.mark(Redraw::Now);
             }
-            Message::Terminate => effects.push(Effect::Quit),
+            Message::Terminate => self.leave(effects),
             Message::EngineStopped => self.mark(Redraw::Now),
             Message::WorkerPanicked(what) => {
                 self.toast(ink!("a worker failed, the rest goes on: {}", &what), Role::Error);
