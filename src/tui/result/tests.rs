@@ -181,6 +181,7 @@ fn s32_links_and_svg_are_shown_and_only_opened_when_asked() {
         drawn.contains("http://169.254.169.254/latest/meta-data")
             && drawn.contains("file:///etc/passwd")
     );
+    assert_eq!(view.picture_job(), None, "nobody decodes it");
     assert_eq!(
         view.apply(ResultCommand::Enter),
         Some(Wants::OpenResource("http://169.254.169.254/latest/meta-data".into()))
