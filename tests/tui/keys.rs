@@ -196,6 +196,7 @@ fn what_was_typed_a_moment_ago_is_kept_when_the_program_ends() {
     let screen = draw(&mut app, 120, 40);
     assert!(screen.contains("1 calls are running"), "{screen}");
     assert!(drafted(&effects) && !effects.contains(&Effect::Quit), "{effects:?}");
+    assert!(remembered(&effects).is_some(), "so is what was set: {effects:?}");
     let effects = key(&mut app, KeyCode::Char('y'), NONE);
     assert!(effects.contains(&Effect::Quit), "asked once: {effects:?}");
 }

@@ -170,6 +170,9 @@ async fn an_error_keeps_its_code_and_data_whatever_they_are() {
         ("9007199254740993", Some(9_007_199_254_740_993)),
         ("\"x\"", None),
         ("3.0", Some(3)),
+        ("3.5", None),
+        ("1e300", None),
+        ("99999999999999999999", None),
     ] {
         let mut rig = rig();
         let (connected, mut peer) = rig.legacy().await;

@@ -254,7 +254,7 @@ fn s16_a_pattern_that_goes_back_and_back_is_given_up_on_the_thread_of_the_caller
     let schema = json!({"pattern": "^(?:(a+)\\1?)+$"});
     let validator = Validator::compile(&schema).expect("references back are allowed");
     assert!(validator.check(&json!("aaa")).is_valid());
-    let text = json!("a".repeat(26) + "!");
+    let text = json!("a".repeat(18) + "!");
     assert!(validator.is_cheap(&text));
     let verdict = validator.check(&text);
     assert!(

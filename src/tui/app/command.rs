@@ -319,8 +319,6 @@ impl App {
         if pending > 0 {
             lines.push(ink!("{} requests of servers wait; they will be refused.", pending));
         }
-        // Whatever the answer is, and however soon.
-        self.keep_drafts(effects);
         self.remember(effects);
         let title = ink!("stop the servers and leave?");
         self.push_overlay(Overlay::Confirm(Confirm { title, lines, yes: vec![Effect::Quit] }));

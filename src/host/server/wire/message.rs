@@ -182,7 +182,10 @@ fn rpc_error(error: Value, notes: &mut Vec<String>) -> RpcError {
 }
 
 fn whole_number(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| value.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
+    // Beyond this a number with a fraction stands for many whole ones, none of them meant.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let whole = |f: &f64| f.fract() == 0.0 && f.abs() <= EXACT;
+    value.as_i64().or_else(|| value.as_f64().filter(whole).map(|f| f as i64))
 }
 
 #[cfg(test)]
