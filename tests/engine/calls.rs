@@ -148,6 +148,23 @@ async fn a_call_that_dies_with_its_server_says_how_the_server_died() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_whose_connection_is_seen_to_close_first_waits_for_the_exit() {
+    let world = World::default();
+    let host = start(&world, |_| {}).await;
+    let server = world.server("a");
+    let dying = Arc::clone(&server);
+    server.answers(move |_, context| {
+        context.bytes.sent(1);
+        dying.die(7);
+        async { Err(Error::new(ErrorCode::ServerUnavailable, "the connection closed")) }
+    });
+    let error = host.call_tool("a.echo", Value::Null).await.expect_err("its server died");
+    assert_eq!(error.code, ErrorCode::ServerUnavailable);
+    let told = ["the connection closed", "exit code 7", "last words"];
+    assert!(told.iter().all(|words| error.message.contains(words)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_thousand_calls_run_at_once_and_a_slow_server_holds_nobody_up() {
     let world = World::default();
     let servers: Vec<String> = (0..10).map(|n| format!("s{n}")).collect();
