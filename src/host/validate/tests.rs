@@ -1,7 +1,5 @@
 //! What the validator promises, hostile schemas included.
 
-use std::time::Instant;
-
 use serde_json::json;
 
 use super::*;
@@ -165,12 +163,10 @@ fn doubling(keyword: &str) -> Value {
     json!({"$ref": "#/$defs/d0", "$defs": defs})
 }
 
-/// No timed assertion on the check itself: an endless one would never get here, and the generous
-/// bound only tells "stopped" from "ran to its end".
+/// No time is measured: an endless check would never get here, and one that is left to go on is
+/// told by [`ends_every_time`].
 fn stops(schema: &Value, value: &Value) {
-    let began = Instant::now();
     let verdict = Validator::compile(schema).map(|validator| validator.check(value));
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     if let Err(problem) = &verdict {
         assert!(
             matches!(
