@@ -100,7 +100,7 @@ fn what_nobody_set_is_left_out_unless_it_is_asked_for() {
       "timeout": 1.5 // mcp.json:8:20
     },
     "b": {
-      "url": "https://***:***@example.com/?token=***&x=***" // input:key, mcp.json:10:19
+      "url": "https://***@example.com/?token=***&x=***" // input:key, mcp.json:10:19
     }
   }
 }
