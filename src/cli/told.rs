@@ -3,14 +3,16 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::args::Common;
 use super::exit::Exit;
 use super::{content, deck, output};
 use crate::check::answers::Script;
 use crate::config::ServerName;
-use crate::host::{CallOutcome, Error, Host};
+use crate::host::{CallOutcome, Error, Host, Payload};
 use crate::secret::Redactor;
 use crate::text::{SafeText, json as safe};
 
@@ -108,13 +110,14 @@ impl Told<'_> {
             output::complain(&format!("structuredContent {at}: {}", violation.message));
         }
         if self.form == Form::Json {
-            let mut object = self.object(
-                Some(&outcome.server),
-                json!(outcome.result),
-                Value::Null,
-                (outcome.duration, outcome.waiting),
-            );
-            object["denied"] = methods(&aside.denied);
+            let object = Object {
+                told: self,
+                server: Some(&outcome.server),
+                result: Some(&outcome.result),
+                error: None,
+                times: (outcome.duration, outcome.waiting),
+                denied: &aside.denied,
+            };
             return output::print(&masked(&(safe::compact(&object) + "\n"), hidden), exit);
         }
         let text = masked(&content::text(&outcome.result), hidden);
@@ -142,28 +145,41 @@ impl Told<'_> {
             deck::complain(error);
             return exit;
         }
-        let told = deck::error_json(error);
-        let mut object =
-            self.object(error.server.as_ref(), Value::Null, told, (Duration::ZERO, Duration::ZERO));
-        object["denied"] = methods(denied);
+        let object = Object {
+            told: self,
+            server: error.server.as_ref(),
+            result: None,
+            error: Some(deck::error_json(error)),
+            times: (Duration::ZERO, Duration::ZERO),
+            denied,
+        };
         output::print(&(safe::compact(&object) + "\n"), exit)
     }
+}
 
-    fn object(
-        &self,
-        server: Option<&ServerName>,
-        result: Value,
-        error: Value,
-        (duration, waiting): (Duration, Duration),
-    ) -> Value {
-        json!({
-            "server": server,
-            self.noun: self.target,
-            "result": result,
-            "error": error,
-            "durationMs": duration.as_millis() as u64,
-            "waitingMs": waiting.as_millis() as u64,
-        })
+/// What is printed as JSON. The result is written as it lies there: an answer of millions of values
+/// that is kept as text never becomes a tree, which would take fifty times as much memory.
+struct Object<'a> {
+    told: &'a Told<'a>,
+    server: Option<&'a ServerName>,
+    result: Option<&'a Payload>,
+    error: Option<Value>,
+    /// In all, and of that waiting for a person.
+    times: (Duration, Duration),
+    denied: &'a [(String, String)],
+}
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(7))?;
+        map.serialize_entry("server", &self.server)?;
+        map.serialize_entry(self.told.noun, self.told.target)?;
+        map.serialize_entry("result", &self.result)?;
+        map.serialize_entry("error", &self.error)?;
+        map.serialize_entry("durationMs", &(self.times.0.as_millis() as u64))?;
+        map.serialize_entry("waitingMs", &(self.times.1.as_millis() as u64))?;
+        map.serialize_entry("denied", &methods(self.denied))?;
+        map.end()
     }
 }
 
