@@ -36,6 +36,8 @@ struct Events {
     open: usize,
     /// Bytes of answers since the last account.
     answered: usize,
+    /// Lines read since others had their turn.
+    in_a_row: usize,
 }
 
 /// The events of a response, as stand-ins.
@@ -57,6 +59,7 @@ pub(super) fn stream(
         ended: false,
         open: 0,
         answered: 0,
+        in_a_row: 0,
     };
     futures::stream::unfold(events, |mut events| async move {
         let next = events.next().await?;
@@ -71,6 +74,10 @@ pub(super) fn event(held: &Held, delivery: Delivery) -> Sse {
 }
 
 impl Events {
+    /// Lines read before the other servers have a turn. A body arrives in pieces of hundreds of
+    /// kilobytes, and thousands of events in one go would be milliseconds of silence for them.
+    const AT_ONCE: usize = 64;
+
     async fn next(&mut self) -> Option<Result<Sse, SseError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -81,6 +88,11 @@ impl Events {
             }
             while let Some(line) = self.lines.next_line() {
                 self.line(line);
+                self.in_a_row += 1;
+                if self.in_a_row >= Self::AT_ONCE {
+                    self.in_a_row = 0;
+                    tokio::task::yield_now().await;
+                }
                 if !self.ready.is_empty() {
                     break;
                 }
