@@ -2,6 +2,7 @@
 //! keys, leaving.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossterm::event::{Event, KeyCode, KeyModifiers};
 use mcpdeck::config::history::{History, HistoryRecord};
@@ -325,6 +326,24 @@ fn a_saved_call_whose_name_is_typed_whole_comes_first_and_is_made() {
     press(&mut app, KeyCode::Down, NONE);
     assert_eq!(asked(&key(&mut app, KeyCode::Enter, NONE)), None);
     assert!(draw(&mut app, 120, 40).contains("/tmp/x"));
+}
+
+#[test]
+fn a_saved_call_is_given_its_own_time_and_keeps_it_when_it_is_saved_again() {
+    let call = SavedCall::tool("filesystem.read_file", &json!({"path": "/tmp/x"}));
+    let mut app = with_saved(&[("slow", SavedCall { timeout: Some(90.0), ..call })]);
+    types(&mut app, ":slow");
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    let time = |effects: &[Effect]| asked(effects).and_then(|request| request.timeout);
+    assert_eq!(time(&effects), Some(Duration::from_secs(90)));
+    press(&mut app, KeyCode::Char('s'), KeyModifiers::CONTROL);
+    types(&mut app, "slower");
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    let kept = effects.iter().find_map(|effect| match effect {
+        Effect::SaveCall(_, call) => call.timeout,
+        _ => None,
+    });
+    assert_eq!(kept, Some(90.0), "{effects:?}");
 }
 
 #[test]

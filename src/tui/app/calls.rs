@@ -176,7 +176,7 @@ impl App {
     fn intent(&mut self, open: usize, intent: Intent, effects: &mut Vec<Effect>) {
         let Some(subject) = self.calls.screens.get(open).map(|s| s.subject.clone()) else { return };
         match intent {
-            Intent::Call { run, arguments, validation } => {
+            Intent::Call { run, arguments, validation, timeout } => {
                 let token = self.calls.token(open, Answers::Run(run));
                 let wire = subject.wire.to_string();
                 let target = match subject.kind {
@@ -189,7 +189,7 @@ impl App {
                 let server = subject.server;
                 // What a person asks for by hand is asked of the server.
                 let request =
-                    CallRequest { server, target, validation, bypass_cache: true, timeout: None };
+                    CallRequest { server, target, validation, bypass_cache: true, timeout };
                 effects.push(Effect::Call(token, request));
             }
             Intent::Cancel(run) => {

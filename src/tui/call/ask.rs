@@ -155,14 +155,13 @@ impl CallScreen {
                 if let Some(entry) = self.past.get(at) {
                     let arguments = entry.arguments.clone();
                     self.form.set_value(Some(arguments));
+                    self.seconds = None;
                     self.focus = Focus::Form;
                 }
             }
             Pick::Saved => {
-                if let Some((_, call)) = self.saved.get(at) {
-                    let arguments = call.arguments_value();
-                    self.form.set_value(Some(arguments));
-                    self.focus = Focus::Form;
+                if let Some(call) = self.saved.get(at).map(|(_, call)| call.clone()) {
+                    self.take_up(&call);
                 }
             }
             Pick::Export => {
@@ -228,6 +227,7 @@ impl CallScreen {
                     call.arguments.clear();
                 }
                 call.force = self.form.blocking() > 0;
+                call.timeout = self.seconds;
                 self.saved.push((text.clone(), call.clone()));
                 vec![Intent::SaveCall(text, Box::new(call))]
             }

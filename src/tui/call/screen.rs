@@ -36,6 +36,8 @@ pub enum Intent {
         arguments: Value,
         /// Whether they must fit.
         validation: Validation,
+        /// Time it is given instead of the server's.
+        timeout: Option<Duration>,
     },
     /// Cancel a call.
     Cancel(u64),
@@ -112,6 +114,8 @@ pub struct CallScreen {
     pub dev: Option<SafeText>,
     pub(super) past: Vec<HistoryEntry>,
     pub(super) saved: Vec<(String, SavedCall)>,
+    /// Seconds that the saved call in the form gives a call instead of the server's `timeout`.
+    pub(super) seconds: Option<f64>,
     pub(super) asked: Option<(String, String)>,
     pub(super) completion: Option<(u64, Timestamp)>,
     pub(super) ticket: u64,
@@ -170,6 +174,7 @@ impl CallScreen {
         let mut screen = Self {
             past,
             saved: saved.collect(),
+            seconds: None,
             subject,
             form,
             runs: Vec::new(),
@@ -281,6 +286,7 @@ impl CallScreen {
         if !matches!(call.target, SavedTarget::Resource { .. }) {
             self.form.set_value(Some(call.arguments_value()));
         }
+        self.seconds = call.timeout;
         self.focus = Focus::Form;
     }
 
@@ -341,7 +347,9 @@ impl CallScreen {
         let target = self.subject.key();
         let arguments = self.form.without_secrets(arguments);
         let record = HistoryRecord::Began { id, at: self.now.0, target, arguments };
-        vec![Intent::Record(record), Intent::Call { run: number, arguments: wire, validation }]
+        let timeout = self.seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let call = Intent::Call { run: number, arguments: wire, validation, timeout };
+        vec![Intent::Record(record), call]
     }
 
     fn again(&mut self) -> Vec<Intent> {

@@ -82,8 +82,8 @@ impl CallScreen {
         run.refresh = true;
         self.runs.push(run);
         self.updates.again = false;
-        let validation = Validation::Enforce;
-        vec![Intent::Call { run: number, arguments: Value::String(uri), validation }]
+        let (arguments, validation) = (Value::String(uri), Validation::Enforce);
+        vec![Intent::Call { run: number, arguments, validation, timeout: None }]
     }
 
     /// Whether nobody asked for this call.
