@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpdeck::config::{ApprovalRule, McpConfig, ServerConfig, StdioConfig, TransportConfig};
+use mcpdeck::config::{ApprovalRule, McpConfig, ServerConfig};
 use mcpdeck::host::approvals::{Decider, RuleKind, SessionRule, Settlement};
 use mcpdeck::host::{
     Answer, ApprovalId, CallOptions, ErrorCode, Fact, Host, HostView, Origin, PendingRequest,
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Do, World};
+use crate::world::{Do, World, in_memory};
 
 struct Stage {
     host: Host,
@@ -34,15 +34,7 @@ struct Stage {
 
 async fn stage(modern: bool) -> Stage {
     let world = World { modern, seen: Arc::default(), server: Arc::default() };
-    let stdio = StdioConfig {
-        command: "in-memory".into(),
-        args: vec![],
-        env: indexmap::IndexMap::default(),
-        cwd: None,
-        inherit_env: false,
-        limits: mcpdeck::config::ProcessLimits::default(),
-    };
-    let mut server = ServerConfig::new("s".into(), TransportConfig::Stdio(stdio));
+    let mut server = ServerConfig::new("s".into(), in_memory());
     server.request_timeout = Duration::from_secs(5);
     server.wire.max_waiting = Duration::from_secs(120);
     let mut config = McpConfig::default();

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use mcpdeck::config::{
-    HttpConfig, McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig,
-};
+use mcpdeck::config::{HttpConfig, McpConfig, ServerConfig, TransportConfig};
 use mcpdeck::host::Payload;
 use mcpdeck::host::server::connect::{Connector, OpenError, OpenRequest, Opened};
 use mcpdeck::host::server::session::{Attempt, connect};
@@ -21,6 +19,7 @@ use tokio::io::AsyncBufReadExt;
 
 use crate::peer::{call, echo, pipe, rig, start};
 use crate::web::{Asked, Reply, Web};
+use crate::world::in_memory;
 
 /// More than `limits.nodes` allows a tree to have.
 const ITEMS: usize = 300_000;
@@ -81,15 +80,7 @@ fn config(transport: TransportConfig) -> McpConfig {
 }
 
 async fn over_a_pipe() -> Payload {
-    let stdio = StdioConfig {
-        command: "in-memory".into(),
-        args: vec![],
-        env: indexmap::IndexMap::default(),
-        cwd: None,
-        inherit_env: false,
-        limits: ProcessLimits::default(),
-    };
-    let builder = Host::builder().config(config(TransportConfig::Stdio(stdio))).connector(Piped);
+    let builder = Host::builder().config(config(in_memory())).connector(Piped);
     answer(builder.startup(Startup::All).initialize().await.unwrap()).await
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
+use mcpdeck::config::{ProcessLimits, StdioConfig, TransportConfig};
 use mcpdeck::host::server::connect::{Connector, OpenError, OpenRequest, Opened};
 use mcpdeck::host::server::session::{Attempt, connect};
 use serde_json::{Value, json};
@@ -12,6 +13,18 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use crate::peer::{Peer, pipe};
+
+/// The entry of a server that is no process: a connector stands in for it.
+pub fn in_memory() -> TransportConfig {
+    TransportConfig::Stdio(StdioConfig {
+        command: "in-memory".into(),
+        args: vec![],
+        env: indexmap::IndexMap::default(),
+        cwd: None,
+        inherit_env: false,
+        limits: ProcessLimits::default(),
+    })
+}
 
 /// What the server's end of the current session does.
 pub enum Do {
