@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use mcpdeck::config::{
     HttpConfig, McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig,
 };
-use mcpdeck::host::{FindingKind, HostView, ServerState};
+use mcpdeck::host::{HostView, ServerState};
+use mcpdeck::mcp::FindingKind;
 use mcpdeck::{Host, Startup};
 use serde_json::json;
 use tokio::task::JoinHandle;

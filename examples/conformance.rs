@@ -11,7 +11,8 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use mcpdeck::host::{Answer, CallOptions, PendingRequest, RequestKind, Tool, Validation};
+use mcpdeck::host::{Answer, CallOptions, PendingRequest, RequestKind, Validation};
+use mcpdeck::mcp::Tool;
 use mcpdeck::{Host, Startup};
 use serde_json::{Map, Value, json};
 

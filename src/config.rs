@@ -3,22 +3,17 @@
 //! A leaf: it knows nothing of the engine, a terminal or a network. Reads files only in
 //! `discover`, `load` and `watch`.
 
-pub mod answers;
-pub mod atomic;
 pub mod change;
 pub mod diagnostics;
 pub mod discover;
-pub mod drafts;
 pub mod edit;
 mod entry;
 mod env_file;
 pub mod environment;
 mod expand;
 mod file;
-pub mod gate;
 pub mod graph;
 pub mod hazards;
-pub mod history;
 pub mod hold;
 pub mod import;
 pub mod json_schema;
@@ -30,18 +25,14 @@ pub mod names;
 pub mod origin;
 pub mod overview;
 pub mod print;
-mod problems;
-mod put;
+pub mod problems;
+pub mod put;
 pub mod render;
-pub mod saved;
 pub mod schema;
 mod shape;
 pub mod source;
 pub mod sources;
 mod syntax;
-pub mod trust;
-pub mod turn;
-pub mod watch;
 
 pub use change::{ConfigChange, changed_settings};
 pub use diagnostics::{Diagnostic, Mark, Position, Severity};
@@ -56,8 +47,5 @@ pub use name::ServerName;
 pub use origin::{Origin, Origins};
 pub use print::{Detail, effective, effective_text};
 pub use render::{Colour, render, render_all};
-pub use saved::{SavedCall, SavedCalls, SavedTarget};
 pub use schema::*;
 pub use sources::{SourceChange, SourceMatcher, SourceOptions, SourceWatch};
-pub use trust::{FieldChange, Review, TrustStore, Verdict};
-pub use watch::{LoadResult, Reloaded, Watch, WatchMode, WatchOptions, WatchTiming};

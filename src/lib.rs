@@ -51,10 +51,12 @@
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+pub mod base;
 pub mod config;
+pub mod deck;
 pub mod host;
-pub mod secret;
-pub mod text;
+pub mod mcp;
+pub mod process;
 
 #[cfg(feature = "cli")]
 pub mod check;

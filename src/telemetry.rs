@@ -13,7 +13,7 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use crate::secret::Redactor;
+use crate::base::secret::Redactor;
 
 /// What is logged unless the user says otherwise: the SDK's own records hold whole messages, so
 /// only its warnings are let through.

@@ -162,8 +162,8 @@ fn fixtures() -> Vec<String> {
 
 fn servers(text: &str) -> Vec<ServerName> {
     let mut env = Environment { home: Some("/h".into()), ..Environment::default() };
-    env.vars.insert("A".into(), mcpdeck::secret::Secret::new("v"));
-    env.vars.insert("TOKEN".into(), mcpdeck::secret::Secret::new("v"));
+    env.vars.insert("A".into(), mcpdeck::base::secret::Secret::new("v"));
+    env.vars.insert("TOKEN".into(), mcpdeck::base::secret::Secret::new("v"));
     let loaded = load_text(Path::new("mcp.json"), text, &env).expect("loads");
     loaded.config.servers.keys().chain(&loaded.left_out).cloned().collect()
 }

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::{CollectOptions, ParseOptions};
+use mcpdeck::base::secret::Secret;
 use mcpdeck::config::{self, Diagnostic, Environment, Loaded};
-use mcpdeck::secret::Secret;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -183,7 +183,7 @@ fn sound(text: &str, all: &[Diagnostic]) -> Result<(), TestCaseError> {
     let lines: Vec<&str> = text.split('\n').collect();
     for found in all {
         prop_assert!(!found.message.is_empty() && !found.rule.is_empty(), "{found:?}");
-        let safe = mcpdeck::text::SafeText::line(&found.snippet);
+        let safe = mcpdeck::base::text::SafeText::line(&found.snippet);
         prop_assert_eq!(safe.as_str(), found.snippet.as_str());
         if found.at.line > 0 {
             let line = lines.get(found.at.line as usize - 1);

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use mcpdeck::base::secret::{Redactor, Secret};
 use mcpdeck::config::{
     Detail, Environment, Loaded, changed_settings, effective, effective_text, load_text,
 };
-use mcpdeck::secret::{Redactor, Secret};
 
 fn environment() -> Environment {
     let mut env = Environment {

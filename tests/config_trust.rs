@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use mcpdeck::config::{Environment, Loaded, ServerName, TrustStore, Verdict, load_text};
-use mcpdeck::secret::Secret;
+use mcpdeck::base::secret::Secret;
+use mcpdeck::config::{Environment, Loaded, ServerName, load_text};
+use mcpdeck::deck::{TrustStore, Verdict};
 use tempfile::TempDir;
 
 struct Desk {

@@ -9,7 +9,8 @@ mod support;
 
 use std::sync::Arc;
 
-use mcpdeck::host::{FindingKind, HostView, ServerState};
+use mcpdeck::host::{HostView, ServerState};
+use mcpdeck::mcp::FindingKind;
 use mcpdeck::{Host, Startup};
 use serde_json::{Value, json};
 use support::{Bench, bin, memory};
@@ -84,7 +85,7 @@ async fn floods_on_stderr_and_stdout_harm_nobody_else() {
     assert!(peak < MEMORY, "{} MB", peak >> 20);
 
     let log = host.logs().tail(usize::MAX);
-    let notice = |record: &&Arc<mcpdeck::host::logs::LogRecord>| {
+    let notice = |record: &&Arc<mcpdeck::base::logs::LogRecord>| {
         record.text.starts_with("stderr flood: ")
             && record.server.as_ref().is_some_and(|name| name.as_str() == "stderr-lines")
     };

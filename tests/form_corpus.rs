@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use mcpdeck::base::Timestamp;
+use mcpdeck::base::text::SafeText;
 use mcpdeck::config::ServerName;
-use mcpdeck::config::history::History;
-use mcpdeck::config::saved::SavedCalls;
-use mcpdeck::host::Timestamp;
-use mcpdeck::text::SafeText;
+use mcpdeck::deck::history::History;
+use mcpdeck::deck::saved::SavedCalls;
 use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};
 use mcpdeck::tui::form::draw::Look;
 use mcpdeck::tui::form::{FormCommand, FormState};

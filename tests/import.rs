@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use mcpdeck::base::secret::Secret;
 use mcpdeck::config::import::{self, Conflict, Host, Imported};
 use mcpdeck::config::{Environment, load_text};
-use mcpdeck::secret::Secret;
 use serde_json::{Value, json};
 
 fn environment() -> Environment {

@@ -13,9 +13,9 @@ use futures::future::BoxFuture;
 use mcpdeck::ErrorCode;
 use mcpdeck::config::ServerName;
 use mcpdeck::host::approvals::RequestHandler;
-use mcpdeck::host::traffic::Direction;
 use mcpdeck::host::view::Era;
 use mcpdeck::host::{Answer, CallOptions, Host, PendingRequest, RequestKind, ServerState, Startup};
+use mcpdeck::mcp::traffic::Direction;
 use serde_json::{Value, json};
 use support::{Bench, Guarded, MARK, published, real_servers, repo, wait_for};
 use tokio_util::sync::CancellationToken;
@@ -146,7 +146,7 @@ async fn one_broken_entry_stops_all_or_leaves_the_rest_as_the_caller_chose() {
 }
 
 /// The type of a parameter as its schema names it.
-fn parameter(tool: &mcpdeck::host::Tool, name: &str) -> Value {
+fn parameter(tool: &mcpdeck::mcp::Tool, name: &str) -> Value {
     tool.input_schema["properties"][name]["type"].clone()
 }
 

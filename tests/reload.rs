@@ -20,10 +20,8 @@ mod torture;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcpdeck::config::{
-    self, ConfigChange, Environment, LoadResult, McpConfig, Watch, WatchMode, WatchOptions,
-    WatchTiming,
-};
+use mcpdeck::config::{self, ConfigChange, Environment, McpConfig};
+use mcpdeck::deck::{LoadResult, Watch, WatchMode, WatchOptions, WatchTiming};
 use tempfile::TempDir;
 
 /// Long enough for any machine; reached only when something is wrong.
@@ -261,7 +259,7 @@ async fn an_answered_input_loads_again() {
     assert_eq!(waiting.needs.len(), 1);
     assert_eq!(waiting.left_out, ["a".into()]);
     let mut env = environment(deck.dir.path());
-    env.inputs.insert("k".into(), mcpdeck::secret::Secret::new("answer"));
+    env.inputs.insert("k".into(), mcpdeck::base::secret::Secret::new("answer"));
     deck.watch.set_environment(env);
     deck.until("answer").await;
 }

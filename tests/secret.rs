@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use mcpdeck::secret::{MASK, Redactor, Secret};
+use mcpdeck::base::secret::{MASK, Redactor, Secret};
 use proptest::prelude::*;
 
 const CANARY: &str = "canary/s3cr\u{e9}t+\"quoted\\ value";

@@ -1,6 +1,6 @@
 //! Text from outside: what comes out can be drawn anywhere, and shows what was hidden in it.
 
-use mcpdeck::text::{HiddenKind, SafeText, inspect};
+use mcpdeck::base::text::{HiddenKind, SafeText, inspect};
 use proptest::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
 

@@ -17,19 +17,19 @@ mod races;
 use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use mcpdeck::base::Timestamp;
+use mcpdeck::base::logs::{LogRecord, LogSource};
+use mcpdeck::base::ring::Batch;
+use mcpdeck::base::text::SafeText;
 use mcpdeck::config::discover::Scope;
 use mcpdeck::config::edit::entry::ShownEntry;
-use mcpdeck::config::gate::Gate;
 use mcpdeck::config::overview::{SourceFile, values};
-use mcpdeck::config::{
-    Environment, InputConfig, InputKind, LogLevel, ServerName, TrustStore, load_text,
-};
-use mcpdeck::host::logs::{LogRecord, LogSource};
-use mcpdeck::host::ring::Batch;
-use mcpdeck::host::traffic::{Direction, MessageKind, TrafficRecord};
+use mcpdeck::config::{Environment, InputConfig, InputKind, LogLevel, ServerName, load_text};
+use mcpdeck::deck::TrustStore;
+use mcpdeck::deck::gate::Gate;
 use mcpdeck::host::view::ExitView;
-use mcpdeck::host::{BuildEnd, Fact, HostView, Record, ReloadPlan, Timestamp};
-use mcpdeck::text::SafeText;
+use mcpdeck::host::{BuildEnd, Fact, HostView, Record, ReloadPlan};
+use mcpdeck::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;

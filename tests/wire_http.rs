@@ -9,12 +9,11 @@ mod web;
 
 use std::time::Duration;
 
-use mcpdeck::host::server::session::{
-    Attempt, ConnectError, Connected, Endpoint, SessionEvent, connect,
-};
+use mcpdeck::base::secret::Secret;
 use mcpdeck::host::view::Era;
-use mcpdeck::host::{CallId, Error, ErrorCode, FindingKind};
-use mcpdeck::secret::Secret;
+use mcpdeck::host::{CallId, Error, ErrorCode};
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::session::{Attempt, ConnectError, Connected, Endpoint, SessionEvent, connect};
 use peer::{Rig, call, echo, http, rig, rig_with, start, text};
 use serde_json::{Value, json};
 use web::{Reply, Web, initialized, legacy};
@@ -87,7 +86,7 @@ async fn headers_session_and_the_standalone_stream_are_as_they_should_be() {
 
 #[tokio::test]
 async fn what_comes_on_the_stream_of_a_call_belongs_to_it_in_order() {
-    let script = |request: mcpdeck::host::server::session::DeskRequest| {
+    let script = |request: mcpdeck::mcp::session::DeskRequest| {
         use futures::FutureExt;
         async move { mcpdeck::host::Answer::Result(json!({"got": request.params["vendor"]})) }
             .boxed()
@@ -258,7 +257,7 @@ async fn a_modern_server_gets_the_standard_headers() {
     })
     .await;
     let connected = open(&rig, &web, Attempt::Modern).await.unwrap();
-    let list = connected.session.list(mcpdeck::host::capabilities::ListKind::Tools).await.unwrap();
+    let list = connected.session.list(mcpdeck::mcp::capabilities::ListKind::Tools).await.unwrap();
     assert_eq!(list.entries.len(), 2, "the wire hides no tool");
     connected.session.request(echo("hi"), call(1).context).await.unwrap();
     let called = web.wait_for(|r| r.method() == "tools/call").await;

@@ -4,8 +4,8 @@ use std::io::{BufRead, Write};
 use std::process::Stdio;
 
 use indexmap::IndexMap;
+use mcpdeck::base::secret::Secret;
 use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
-use mcpdeck::secret::Secret;
 use mcpdeck::{Host, Startup};
 use rmcp::model::CallToolRequestParams;
 use rmcp::service::{RunningService, ServiceExt};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use mcpdeck::base::secret::Secret;
 use mcpdeck::config::{McpConfig, ServerConfig, ServerName, StdioConfig, TransportConfig};
-use mcpdeck::secret::Secret;
 use serde_json::{Value, json};
 
 /// How many servers there are.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mcpdeck::host::{CallOptions, Host, Payload, ServerState};
+use mcpdeck::host::{CallOptions, Host, ServerState};
+use mcpdeck::mcp::Payload;
 use serde_json::json;
 
 use crate::books::{Books, Ended};

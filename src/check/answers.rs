@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::host::approvals::RequestHandler;
 use crate::host::{Answer, PendingRequest, RequestKind};
 
-pub use crate::config::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+pub use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
 
 /// Answers from a script; counts what it had no answer for.
 #[derive(Clone, Default)]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::check::expect::{Expectations, ResultExpectation, SampleCall, Target};
 use crate::check::subject::brief;
-use crate::config::{SavedCall, SavedCalls, SavedTarget};
+use crate::deck::{SavedCall, SavedCalls, SavedTarget};
 
 /// A call with everything it needs.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,12 +12,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::base::text::json;
 use crate::check::Finding;
 use crate::check::jsonc::Written;
 use crate::check::rule::finding;
 use crate::check::subject::{Entry, Subject, brief};
-use crate::host::capabilities::ListKind;
-use crate::text::json;
+use crate::mcp::capabilities::ListKind;
 
 /// Name of the file beside the configuration.
 pub const FILE: &str = "mcp.lock.json";

@@ -212,7 +212,7 @@ pub struct ServerReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ConfigReport {
     /// The file, as the user named it; null for a command or URL.
-    #[serde(serialize_with = "crate::text::path::perhaps")]
+    #[serde(serialize_with = "crate::base::text::path::perhaps")]
     #[schemars(with = "Option<PathBuf>")]
     pub path: Option<PathBuf>,
     /// Its problems.

@@ -9,8 +9,8 @@ mod schema;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::base::text::json;
 use crate::check::Report;
-use crate::text::json;
 
 pub use github::summary as github_summary;
 pub use human::{Colour, Detail, Style};

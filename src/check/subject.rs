@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::base::text::SafeText;
 use crate::config::ContentLimits;
-use crate::host::capabilities::{ListKind, RejectedEntry};
 use crate::host::view::{Era, ExitView, StartStep, StepStatus};
-use crate::host::{Finding, FindingKind, ServerState, ServerView};
-use crate::text::SafeText;
+use crate::host::{ServerState, ServerView};
+use crate::mcp::capabilities::{ListKind, RejectedEntry};
+use crate::mcp::{Finding, FindingKind};
 
 /// One server as the rules see it.
 #[derive(Clone, Debug, Default, Deserialize)]

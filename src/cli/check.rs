@@ -8,6 +8,8 @@ use super::exit::Exit;
 use super::load::{self, Source};
 use super::progress::Progress;
 use super::{output, saved, signals};
+use crate::base::atomic::{Readers, replace};
+use crate::base::text::json;
 use crate::check::answers::Script;
 use crate::check::calls::{self, PlannedCalls, Saved, Which};
 use crate::check::expect::{self, Expectations};
@@ -17,12 +19,11 @@ use crate::check::report::{Colour, Detail, Format, Output, Style, github_summary
 use crate::check::rule::finding;
 use crate::check::run::{self, Outcome, Plan, Signals};
 use crate::check::{Finding, Report, Severity, Verdict};
-use crate::config::atomic::{Readers, replace};
+use crate::config::Environment;
 use crate::config::discover::{self, Scope};
-use crate::config::{Environment, SavedCalls};
+use crate::deck::SavedCalls;
 use crate::host::HostView;
 use crate::telemetry::Telemetry;
-use crate::text::json;
 
 /// The arguments of one check.
 pub struct Request<'a> {

@@ -7,11 +7,11 @@ use serde_json::json;
 use super::args::{Common, ConfigArgs};
 use super::exit::Exit;
 use super::{load, output};
+use crate::base::text::{SafeText, json as safe};
 use crate::config::print::origin_in_words;
 use crate::config::{
     Colour, Detail, Diagnostic, Loaded, effective, effective_text, hazards, render_all,
 };
-use crate::text::{SafeText, json as safe};
 
 /// `mcpdeck config`
 pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
@@ -52,7 +52,7 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
 }
 
 fn spelled(files: &[std::path::PathBuf]) -> Vec<std::borrow::Cow<'_, str>> {
-    files.iter().map(|file| crate::text::path::spelled(file)).collect()
+    files.iter().map(|file| crate::base::text::path::spelled(file)).collect()
 }
 
 /// Tells problems on stderr, each with its line.

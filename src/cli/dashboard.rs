@@ -8,16 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::args::{Cli, ColorChoice, OneServer};
 use super::exit::Exit;
 use super::{known, load, output};
-use crate::config::gate::Gate;
+use crate::base::secret::{Redactor, Secret};
+use crate::base::text::SafeText;
 use crate::config::import::places;
 use crate::config::render::{Colour, render_all};
-use crate::config::{
-    Diagnostic, Environment, Loaded, LogLevel, McpConfig, ServerConfig, TrustStore,
-};
+use crate::config::{Diagnostic, Environment, Loaded, LogLevel, McpConfig, ServerConfig};
+use crate::deck::TrustStore;
+use crate::deck::gate::Gate;
 use crate::host::approvals::Drafter;
-use crate::secret::{Redactor, Secret};
 use crate::telemetry::Telemetry;
-use crate::text::SafeText;
 use crate::tui::{
     FileSource, HostLogLevel, Listeners, Masks, Options, Origin, Reveal, Source, Start,
 };

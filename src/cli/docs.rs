@@ -7,8 +7,8 @@ use clap::CommandFactory;
 use super::args::{Cli, ExplainArgs, SchemaKind};
 use super::exit::Exit;
 use super::{complete, output, topics};
+use crate::base::text::json;
 use crate::check::{report, rule};
-use crate::text::json;
 
 /// `mcpdeck explain [RULE]`
 pub fn explain(args: &ExplainArgs) -> Exit {

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use self::offers::{Offer, Offers};
-use crate::config::atomic::{Readers, replace};
-use crate::config::trust::file_key;
+use crate::base::atomic::{Readers, replace};
 use crate::config::{Environment, McpConfig, ServerConfig, ServerName};
+use crate::deck::trust::file_key;
 use crate::host::{HostView, ServerState, ServerView};
 
 /// How long the lists of a server count for choosing it.
@@ -169,7 +169,7 @@ fn read(path: &Path) -> Option<Offers> {
 
 /// Notes the offers of a host that goes on running, each time they change.
 pub fn notebook() -> impl Fn(&McpConfig, &HostView) + Send + Sync {
-    type Seen = HashMap<ServerName, (Arc<crate::host::Capabilities>, ServerState)>;
+    type Seen = HashMap<ServerName, (Arc<crate::mcp::Capabilities>, ServerState)>;
     let seen: Mutex<Seen> = Mutex::default();
     move |config, view| {
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);

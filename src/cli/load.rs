@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::args::{Common, OneServer};
-use crate::config::trust::TrustStore;
+use crate::base::secret::{Redactor, Secret};
 use crate::config::{
     Diagnostic, Environment, Loaded, McpConfig, ServerName, Severity, discover, load,
 };
-use crate::secret::{Redactor, Secret};
+use crate::deck::trust::TrustStore;
 
 /// Servers of the files that cannot be used, and why.
 pub type LeftOut = Vec<(ServerName, Diagnostic)>;
@@ -93,7 +93,7 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
 fn neighbours(file: &Path, env: &Environment) -> String {
     let file = env.absolute(file);
     let folder = file.parent().unwrap_or(&file);
-    let shown = crate::text::SafeText::line(&folder.display().to_string());
+    let shown = crate::base::text::SafeText::line(&folder.display().to_string());
     let Ok(entries) = std::fs::read_dir(folder) else {
         return format!("there is no folder {shown}");
     };
@@ -106,7 +106,7 @@ fn neighbours(file: &Path, env: &Environment) -> String {
         .filter(|(score, _)| *score > 0.6);
     match alike {
         Some((_, name)) => {
-            format!("there is {} in {shown}", crate::text::SafeText::line(&name))
+            format!("there is {} in {shown}", crate::base::text::SafeText::line(&name))
         }
         None => format!("it was looked for in {shown}"),
     }
@@ -117,7 +117,7 @@ pub fn looked_for(env: &Environment) -> String {
     let places = discover::candidates(env).into_iter().map(|candidate| {
         let path = candidate.path.display().to_string();
         let path = if candidate.path.is_absolute() { path } else { format!("./{path}") };
-        crate::text::SafeText::line(&path).as_str().to_owned()
+        crate::base::text::SafeText::line(&path).as_str().to_owned()
     });
     places.collect::<Vec<_>>().join(", ")
 }
@@ -232,7 +232,7 @@ pub fn unknown(config: &McpConfig, name: &str) -> String {
     let mut names: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
     let more = if names.len() > 8 { ", ..." } else { "" };
     names.truncate(8);
-    let names = crate::text::SafeText::line(&names.join(", "));
+    let names = crate::base::text::SafeText::line(&names.join(", "));
     format!("there is no server `{name}`; there are {names}{more}")
 }
 

@@ -10,12 +10,12 @@ use super::exit::Exit;
 use super::load::{self, LeftOut};
 use super::output;
 use super::signature::{self, Parameter};
+use crate::base::text::{SafeText, json as safe};
 use crate::check::answers::Script;
 use crate::config::TransportKind;
-use crate::host::server::process::containment;
 use crate::host::{Host, HostView, ServerState, ServerView};
+use crate::process::containment;
 use crate::telemetry::Telemetry;
-use crate::text::{SafeText, json as safe};
 
 /// `mcpdeck list`
 pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {

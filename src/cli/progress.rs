@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::base::text::SafeText;
 use crate::host::view::{StartStep, StepStatus};
 use crate::host::{HostView, ServerState, ServerView};
-use crate::text::SafeText;
 
 /// A run that ends sooner shows nothing.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::args::{CallArgs, Common};
 use super::exit::Exit;
 use super::{load, output};
-use crate::config::saved::FILE_NAME;
-use crate::config::{SavedCall, SavedCalls, SavedTarget};
+use crate::base::text::{SafeText, json as safe};
+use crate::deck::saved::FILE_NAME;
+use crate::deck::{SavedCall, SavedCalls, SavedTarget};
 use crate::host::{Error, ErrorCode};
-use crate::text::{SafeText, json as safe};
 
 /// The file of saved calls that belongs to a configuration; the one in this folder without one.
 pub fn path(config: Option<&Path>) -> PathBuf {
@@ -60,7 +60,7 @@ pub fn list(common: &Common, args: &CallArgs) -> Exit {
         }
     };
     if args.json {
-        let object = json!({"path": crate::text::path::spelled(&path), "calls": saved.calls});
+        let object = json!({"path": crate::base::text::path::spelled(&path), "calls": saved.calls});
         return output::print(&(safe::compact(&object) + "\n"), Exit::Ok);
     }
     if saved.calls.is_empty() {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::values::{follow, properties, types};
-use crate::host::Prompt;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
+use crate::mcp::Prompt;
 
 /// Most parameters that are told of one tool.
 const MOST: usize = 40;

@@ -84,7 +84,7 @@ pub fn text(wanted: &str) -> Result<String, String> {
         .map(|name| (strsim::jaro_winkler(wanted, name), name))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .filter(|(score, _)| *score > 0.7);
-    let shown = crate::text::SafeText::line(wanted);
+    let shown = crate::base::text::SafeText::line(wanted);
     Err(match near {
         Some((_, name)) => format!("there is no help on `{shown}`; did you mean `{name}`?"),
         None => format!(

@@ -9,10 +9,10 @@ use super::args::{Common, TrustArgs, TrustVerb};
 use super::configuration::problems;
 use super::exit::Exit;
 use super::{load, output};
-use crate::config::gate::{Gate, Passed};
-use crate::config::trust::{Review, TrustStore, Verdict};
+use crate::base::text::{SafeText, json as safe};
 use crate::config::{Environment, ServerName};
-use crate::text::{SafeText, json as safe};
+use crate::deck::gate::{Gate, Passed};
+use crate::deck::trust::{Review, TrustStore, Verdict};
 
 /// `mcpdeck trust`
 pub fn trust(common: &Common, args: &TrustArgs) -> Exit {

@@ -3,10 +3,10 @@
 
 use indexmap::IndexMap;
 
+use crate::base::secret::Secret;
 use crate::config::{
     HttpConfig, McpConfig, ServerConfig, ServerName, StdioConfig, TransportConfig,
 };
-use crate::secret::Secret;
 
 /// The difference of two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,7 @@ impl fmt::Display for Severity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
     /// The file, as the user named it; empty for values that come from no file.
-    #[serde(serialize_with = "crate::text::path::one")]
+    #[serde(serialize_with = "crate::base::text::path::one")]
     pub file: PathBuf,
     /// 1-based line; 0 when unknown.
     pub line: u32,

@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::base::secret::Secret;
 use crate::config::expand::{Cause, Expanded, Scope, expand, has_reference};
 use crate::config::origin::{Origin, Origins};
 use crate::config::problems::{Problems, child};
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{Diagnostic, ServerConfig, ServerName, TransportConfig};
-use crate::secret::Secret;
 
 pub(crate) mod settings;
 pub(crate) mod transport;

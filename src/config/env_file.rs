@@ -7,10 +7,10 @@
 use std::ops::Range;
 use std::path::Path;
 
+use crate::base::secret::Secret;
 use crate::config::expand::{Cause, Scope, expand};
 use crate::config::source::Source;
 use crate::config::{Diagnostic, Environment, Severity};
-use crate::secret::Secret;
 
 /// A variable of an env file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,7 +219,7 @@ fn double_quoted(text: &str, start: usize) -> Result<(Raw, usize), usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
+    use crate::base::secret::Secret;
 
     fn read(text: &str) -> (Vec<(String, String)>, Vec<EnvProblem>) {
         let mut env = Environment::default();

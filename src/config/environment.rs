@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::secret::Secret;
+use crate::base::secret::Secret;
 
 /// The surroundings of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,9 +14,9 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::base::secret::Secret;
 use crate::config::Environment;
 use crate::config::mask::is_secret_name;
-use crate::secret::Secret;
 
 /// Deepest nesting of defaults.
 const MAX_DEPTH: usize = 8;
@@ -164,7 +164,7 @@ impl Work<'_> {
         // Another spelling would name another file: what is no text is refused.
         let text = |path: &std::path::Path| match path.to_str() {
             Some(text) => Ok(text.to_owned()),
-            None => Err(Cause::NotText(crate::text::path::spelled(path).into_owned())),
+            None => Err(Cause::NotText(crate::base::text::path::spelled(path).into_owned())),
         };
         Some(match name {
             "workspaceFolder" => text(&self.scope.workspace),

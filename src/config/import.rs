@@ -157,7 +157,7 @@ pub fn preview(path: &Path, before: &str, after: &str) -> String {
 pub fn masked(text: &str) -> String {
     let mut out = text.to_owned();
     for range in crate::config::mask::hidden_ranges(text).into_iter().rev() {
-        out.replace_range(range, crate::secret::MASK);
+        out.replace_range(range, crate::base::secret::MASK);
     }
     out
 }

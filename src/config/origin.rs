@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::secret::Secret;
 use crate::config::Position;
-use crate::secret::Secret;
 
 /// The origin of one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::base::secret::{MASK, Redactor};
+use crate::base::text::SafeText;
 use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::problems::child;
 use crate::config::{
     ApprovalRule, ApprovalRules, GuardPolicy, HttpConfig, Loaded, ProtocolChoice, ReloadMode,
     ServerConfig, StdioConfig, TransportConfig,
 };
-use crate::secret::{MASK, Redactor};
-use crate::text::SafeText;
 
 /// The effective configuration as one document, defaults written out, secrets masked. Loading it
 /// gives the same servers, but for the masked values.

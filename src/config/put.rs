@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// `text` with `value` under `key` of the object `of` at the top; one of the same name is replaced.
 /// `None` when that cannot be done without harm.
-pub(super) fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> {
+pub fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> {
     let root = CstRootNode::parse(text, &ParseOptions::default()).ok()?;
     let object = root.object_value_or_create()?.object_value_or_create(of)?;
     match object.get(key) {
@@ -19,7 +19,7 @@ pub(super) fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<S
 
 /// `text` with `value` in the list `of` at the top: in place of the element with number `at`, or
 /// behind the last. `None` when that cannot be done without harm.
-pub(super) fn element(text: &str, of: &str, at: Option<usize>, value: &Value) -> Option<String> {
+pub fn element(text: &str, of: &str, at: Option<usize>, value: &Value) -> Option<String> {
     let root = CstRootNode::parse(text, &ParseOptions::default()).ok()?;
     let list = root.object_value_or_create()?.array_value_or_create(of)?;
     match at {

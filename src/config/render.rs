@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
+use crate::base::text::SafeText;
 use crate::config::{Diagnostic, Severity};
-use crate::text::SafeText;
 
 /// Whether ANSI colours are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::secret::Secret;
 use crate::config::{Diagnostic, Hold, Position, ServerName};
-use crate::secret::Secret;
 
 mod policy;
 

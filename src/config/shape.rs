@@ -341,7 +341,7 @@ fn not_a_word(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>)
     let text = node.text().unwrap_or_default();
     let name = pointer.rsplit('/').next().unwrap_or_default();
     let shown: String = text.chars().take(40).collect();
-    let message = format!("`{name}` cannot be `{}`", crate::text::SafeText::line(&shown));
+    let message = format!("`{name}` cannot be `{}`", crate::base::text::SafeText::line(&shown));
     let all: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
     let help = match closest(text, words.iter().map(|(word, _)| *word)) {
         Some(meant) => format!("did you mean `{meant}`? It may be {}", all.join(", ")),

@@ -7,11 +7,11 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::base::secret::MASK;
+use crate::base::text::SafeText;
 use crate::config::diagnostics::Mark;
 use crate::config::{Diagnostic, Position, Severity};
 use crate::config::{env_file, mask};
-use crate::secret::MASK;
-use crate::text::SafeText;
 
 /// Largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;

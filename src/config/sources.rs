@@ -16,7 +16,7 @@ use ignore::gitignore::Gitignore;
 
 use crate::config::DevConfig;
 use crate::config::environment::clean;
-use crate::config::watch::targets::Fingerprint;
+use crate::deck::watch::targets::Fingerprint;
 
 pub mod watch;
 

@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::{ApprovalRule, ServerName};
-use crate::host::{ApprovalId, CallId, Timestamp};
-use crate::text::SafeText;
+use crate::host::{ApprovalId, CallId};
 
 /// What a server asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::Timestamp;
-use crate::text::SafeText;
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 
 /// State of a breaker as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,10 +12,11 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::{CacheConfig, ServerName};
 use crate::host::cache::store::{Entry, Store};
-use crate::host::{Payload, Timestamp};
-use crate::text::SafeText;
+use crate::mcp::Payload;
 
 /// Key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -141,7 +142,7 @@ impl Cache {
             return;
         }
         let ttl = server_ttl(&keep.result).unwrap_or(config.ttl);
-        let weight = weigh(&keep.result);
+        let weight = crate::base::text::json::weigh(&keep.result);
         let mut inner = self.lock();
         if inner.version != keep.version {
             return;
@@ -239,25 +240,6 @@ fn server_ttl(result: &Payload) -> Option<Duration> {
         hint.as_f64().map(|number| number.max(0.0) as u64)
     })?;
     Some(Duration::from_millis(millis).min(Cache::MAX_TTL))
-}
-
-/// The size of a value as JSON text, without building the text.
-pub(in crate::host) fn weigh(value: &impl serde::Serialize) -> usize {
-    struct Scale(usize);
-    impl std::io::Write for Scale {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut scale = Scale(0);
-    match serde_json::to_writer(&mut scale, value) {
-        Ok(()) => scale.0,
-        Err(_) => usize::MAX / 2,
-    }
 }
 
 #[cfg(test)]

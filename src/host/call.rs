@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::ServerName;
+use crate::host::CallId;
 use crate::host::error::Violation;
-use crate::host::payload::Node;
-use crate::host::{CallId, Payload, Timestamp};
-use crate::text::SafeText;
+use crate::mcp::Payload;
+use crate::mcp::payload::Node;
 
 /// Who calls; permissions and limits are decided on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

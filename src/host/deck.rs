@@ -10,19 +10,20 @@ use indexmap::IndexMap;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::Clock;
+use crate::base::logs::LogRecord;
+use crate::base::ring::Ring;
 use crate::config::{ServerConfig, ServerName};
+use crate::host::CallId;
 use crate::host::approvals::desk::ApprovalDesk;
 use crate::host::cache::Cache;
-use crate::host::logs::LogRecord;
 use crate::host::projector::Facts;
-use crate::host::ring::Ring;
 use crate::host::router::Routes;
 use crate::host::server::connect::Connector;
 use crate::host::server::slot::Slot;
-use crate::host::traffic::TrafficRecord;
 use crate::host::validate::Validators;
 use crate::host::view::Era;
-use crate::host::{CallId, Clock};
+use crate::mcp::traffic::TrafficRecord;
 
 /// The servers of a host by name, in file order.
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;

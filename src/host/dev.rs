@@ -16,13 +16,14 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::{LogLevel, ServerConfig, ServerName, SourceOptions, changed_settings};
+use crate::host::Fact;
 use crate::host::deck::Deck;
 use crate::host::dev::task::Follower;
 use crate::host::server::slot::Slot;
 use crate::host::view::ExitView;
-use crate::host::{Fact, Timestamp};
-use crate::text::SafeText;
 
 /// How a build ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::{ContentLimits, Diagnostic, RootConfig, ServerName, TransportKind};
+use crate::host::ApprovalId;
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
-use crate::host::capabilities::{Capabilities, ListChanges};
 use crate::host::dev::BuildEnd;
 use crate::host::view::{ExitView, ServerState, SessionView, StartStep, StepStatus};
-use crate::host::{ApprovalId, Finding, Timestamp};
-use crate::text::SafeText;
+use crate::mcp::Finding;
+use crate::mcp::capabilities::{Capabilities, ListChanges};
 
 /// A fact with its place in the order of all facts of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +37,7 @@ pub enum Fact {
     /// A configuration was taken into use.
     ConfigLoaded {
         /// The files it came from.
-        #[serde(serialize_with = "crate::text::path::many")]
+        #[serde(serialize_with = "crate::base::text::path::many")]
         files: Vec<PathBuf>,
         /// Warnings and notes.
         diagnostics: Vec<Diagnostic>,

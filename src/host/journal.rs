@@ -66,7 +66,8 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{Fact, Timestamp};
+    use crate::base::Timestamp;
+    use crate::host::Fact;
 
     fn record(seq: u64) -> Arc<Record> {
         Arc::new(Record { seq, at: Timestamp(seq), fact: Fact::ShutdownBegan })
@@ -87,8 +88,8 @@ mod tests {
         let journal = Journal::default();
         let text = "x".repeat(1 << 20);
         for seq in 1..=100 {
-            let task = crate::text::SafeText::line("t");
-            let fact = Fact::TaskFailed { task, message: crate::text::SafeText::line(&text) };
+            let task = crate::base::text::SafeText::line("t");
+            let fact = Fact::TaskFailed { task, message: crate::base::text::SafeText::line(&text) };
             journal.push(Arc::new(Record { seq, at: Timestamp(seq), fact }));
         }
         let kept = journal.records();

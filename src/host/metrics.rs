@@ -6,7 +6,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::host::{ErrorCode, Timestamp};
+use crate::base::Timestamp;
+use crate::host::ErrorCode;
 
 /// Counters of one server or one tool. The owner keeps it behind its own lock.
 #[derive(Clone, Debug, Default)]

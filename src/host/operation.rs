@@ -10,20 +10,21 @@ mod output;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::text::SafeText;
 use crate::config::OnTimeout;
 use crate::host::backoff::retry_delay;
 use crate::host::call::{AnswerSource, CallOptions, CallOutcome};
-use crate::host::capabilities::Tool;
 use crate::host::deck::Deck;
 use crate::host::metrics::Ending;
 use crate::host::operation::arguments::Checked;
 use crate::host::operation::flight::Flight;
-use crate::host::payload::Node;
 use crate::host::server::actor::Command;
-use crate::host::server::session::{ByteCount, Request, RequestContext};
 use crate::host::server::slot::{Live, Slot};
-use crate::host::{CallId, Error, ErrorCode, Payload, ServerState};
-use crate::text::SafeText;
+use crate::host::{CallId, Error, ErrorCode, ServerState};
+use crate::mcp::Payload;
+use crate::mcp::capabilities::Tool;
+use crate::mcp::payload::Node;
+use crate::mcp::session::{ByteCount, Request, RequestContext};
 
 pub use breakers::{forgive, reset};
 pub use cached::resource_params;

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::base::logs::{LogRecord, LogSource};
+use crate::base::ring::Ring;
+use crate::base::text::SafeText;
+use crate::base::{Clock, Timestamp};
 use crate::config::{LogLevel, ServerName};
 use crate::host::journal::Journal;
-use crate::host::logs::{LogRecord, LogSource};
-use crate::host::ring::Ring;
-use crate::host::{Clock, Fact, HostView, Record, ServerState, Timestamp};
-use crate::text::SafeText;
+use crate::host::{Fact, HostView, Record, ServerState};
 
 /// Facts that may wait for the projector.
 const WAITING: usize = 1_024;

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::text::SafeText;
 use crate::config::{McpConfig, ServerConfig, ServerName};
 use crate::host::approvals::desk::panic_text;
 use crate::host::deck::{Deck, Slots};
@@ -26,7 +27,6 @@ use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
 use crate::host::supervisor::leaving::Leaving;
 use crate::host::{Error, Fact, ServerState};
-use crate::text::SafeText;
 
 pub use graph::check;
 pub use plan::ReloadPlan;

@@ -13,13 +13,15 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::{ContentLimits, Diagnostic, RootConfig, ServerName, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule};
 use crate::host::breaker::BreakerView;
-use crate::host::capabilities::{Capabilities, ListChanges};
 use crate::host::dev::DevView;
-use crate::host::{ApprovalId, Fact, Finding, FindingKind, Record, Timestamp};
-use crate::text::SafeText;
+use crate::host::{ApprovalId, Fact, Record};
+use crate::mcp::capabilities::{Capabilities, ListChanges};
+use crate::mcp::{Finding, FindingKind};
 
 /// State of a server (requirement L1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -306,7 +308,7 @@ pub struct HostView {
     /// Moment of the last fact folded in.
     pub at: Timestamp,
     /// Configuration files in use.
-    #[serde(serialize_with = "crate::text::path::many")]
+    #[serde(serialize_with = "crate::base::text::path::many")]
     pub files: Vec<PathBuf>,
     /// Problems of the configuration in use.
     pub diagnostics: Vec<Diagnostic>,

@@ -14,8 +14,8 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::Payloads;
-use crate::host::Timestamp;
-use crate::secret::Redactor;
+use crate::base::Timestamp;
+use crate::base::secret::Redactor;
 
 /// Keys every line has, `null` when they do not apply.
 const FIXED: [&str; 5] = ["server", "request_id", "session_id", "action", "duration_ms"];
@@ -59,7 +59,7 @@ impl JsonLines {
         if let Ok(redactor) = self.redactor.read() {
             mask(&mut value, &redactor);
         }
-        let mut text = crate::text::json::compact(&value);
+        let mut text = crate::base::text::json::compact(&value);
         text.push('\n');
         text
     }

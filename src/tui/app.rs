@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ratatui::layout::Rect;
 
-use crate::host::Timestamp;
+use crate::base::Timestamp;
 use crate::tui::effect::Effect;
 use crate::tui::glyph::{ASCII, Glyphs, UNICODE};
 use crate::tui::keymap::{Keymap, Scope};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// What every system has.
 const DEFAULT: &str = if cfg!(windows) { "notepad" } else { "vi" };

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::config::answers::ScriptedAnswer;
+use crate::base::secret::Secret;
 use crate::config::edit::entry::ShownEntry;
-use crate::config::history::HistoryRecord;
-use crate::config::saved::SavedCall;
 use crate::config::{LogLevel, RootConfig, ServerName};
+use crate::deck::answers::ScriptedAnswer;
+use crate::deck::history::HistoryRecord;
+use crate::deck::saved::SavedCall;
 use crate::host::cache::CacheKey;
 use crate::host::{Answer, ApprovalId, RuleKind, SessionRule, Validation};
-use crate::secret::Secret;
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, EditToken, FormToken, ViewToken};
 use crate::tui::prefs::Prefs;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::base::text::SafeText;
 use crate::config::edit::entry::ShownEntry;
-use crate::config::gate::Gate;
 use crate::config::{Environment, McpConfig};
+use crate::deck::gate::Gate;
 use crate::host::{Error, Host, HostView};
-use crate::text::SafeText;
 use crate::tui::effect::ConfigCommand;
 use crate::tui::model::{FileText, Situation};
 

@@ -5,8 +5,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Map, Value, json};
 
+use crate::base::text::SafeText;
 use crate::config::edit::entry::{NAME, ShownEntry, schema};
-use crate::text::SafeText;
 use crate::tui::effect::Saving;
 use crate::tui::form::draw::{Look, form, put};
 use crate::tui::form::{FormCommand, FormState};

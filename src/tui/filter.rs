@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 
 /// Keys of the language with their meaning, for completion and help.
 pub const KEYS: &[(&str, &str)] = &[
@@ -176,7 +176,7 @@ fn size(text: &str) -> Option<usize> {
 
 impl Test {
     fn passes(&self, record: &TrafficRecord) -> bool {
-        let has = |text: Option<&crate::text::SafeText>, part: &str| {
+        let has = |text: Option<&crate::base::text::SafeText>, part: &str| {
             text.is_some_and(|text| contains(text, part))
         };
         match self {
@@ -248,8 +248,8 @@ pub fn completions<'a>(text: &str, servers: impl Iterator<Item = &'a str>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Timestamp;
-    use crate::text::SafeText;
+    use crate::base::Timestamp;
+    use crate::base::text::SafeText;
 
     fn record() -> TrafficRecord {
         TrafficRecord {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// Text that is safe to draw because every part of it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

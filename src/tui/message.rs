@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use crossterm::event::Event;
 
-use crate::config::answers::Answers;
+use crate::base::Timestamp;
+use crate::base::logs::LogRecord;
+use crate::base::ring::Batch;
+use crate::base::text::SafeText;
 use crate::config::edit::entry::ShownEntry;
 use crate::config::{McpConfig, ServerName};
+use crate::deck::answers::Answers;
 use crate::host::approvals::Drafted;
 use crate::host::cache::{CacheKey, CacheView};
 use crate::host::call::CallView;
-use crate::host::logs::LogRecord;
 use crate::host::metrics::ServerMetrics;
-use crate::host::ring::Batch;
-use crate::host::traffic::TrafficRecord;
-use crate::host::{ApprovalId, CallId, CallOutcome, Error, HostView, Payload, Progress, Timestamp};
-use crate::text::SafeText;
+use crate::host::{ApprovalId, CallId, CallOutcome, Error, HostView, Progress};
+use crate::mcp::Payload;
+use crate::mcp::traffic::TrafficRecord;
 use crate::tui::call::folder::Looked;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;

@@ -7,15 +7,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::Timestamp;
+use crate::base::logs::LogRecord;
+use crate::base::text::SafeText;
 use crate::config::{McpConfig, ServerName};
 use crate::host::approvals::PendingRequest;
 use crate::host::cache::CacheView;
 use crate::host::call::CallView;
-use crate::host::logs::LogRecord;
 use crate::host::metrics::ServerMetrics;
-use crate::host::traffic::TrafficRecord;
-use crate::host::{CallId, HostView, ServerView, Timestamp};
-use crate::text::SafeText;
+use crate::host::{CallId, HostView, ServerView};
+use crate::mcp::traffic::TrafficRecord;
 use crate::tui::ink::{Dur, Ink, ink};
 
 mod activity;

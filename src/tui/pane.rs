@@ -198,7 +198,7 @@ pub struct Out {
     /// Requests that are to be denied together.
     pub deny_all: Option<DenyAll>,
     /// An entry of a server's list to call, get or read.
-    pub call: Option<(crate::config::ServerName, crate::host::capabilities::ListKind, String)>,
+    pub call: Option<(crate::config::ServerName, crate::mcp::capabilities::ListKind, String)>,
     /// Another pane to show.
     pub goto: Option<PaneId>,
     /// Preferences changed.

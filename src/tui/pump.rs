@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::base::ring::{Ring, Weighed};
 use crate::config::ServerName;
-use crate::host::ring::{Ring, Weighed};
 use crate::host::{Host, HostView};
 use crate::tui::message::Message;
 use crate::tui::model::Usage;
@@ -94,7 +94,7 @@ pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
 fn pull<T: Weighed>(
     ring: &Ring<T>,
     cursor: &mut u64,
-) -> Option<(crate::host::ring::Batch<T>, u64)> {
+) -> Option<(crate::base::ring::Batch<T>, u64)> {
     let batch = ring.read(*cursor, BATCH);
     *cursor = batch.next;
     (!batch.items.is_empty()).then(|| (batch, ring.span().start))

@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::base::clock::Clock;
 use crate::config::LogLevel;
-use crate::config::answers::Answers;
-use crate::config::history::History;
-use crate::config::saved::SavedCalls;
+use crate::deck::answers::Answers;
+use crate::deck::history::History;
+use crate::deck::saved::SavedCalls;
 use crate::host::approvals::Drafter;
-use crate::host::clock::Clock;
 use crate::host::{Error, ErrorCode};
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};

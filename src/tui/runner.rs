@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::secret::Redactor;
+use crate::base::text::SafeText;
 use crate::config::ServerName;
 use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin};
-use crate::secret::Redactor;
-use crate::text::SafeText;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
 use crate::tui::message::{CallToken, Message, ViewToken};
 use crate::tui::result::{CompareJob, PictureJob};

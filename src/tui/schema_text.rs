@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::theme::Role;
 use crate::tui::widget::Doc;

@@ -22,7 +22,7 @@ use ratatui::Terminal;
 use ratatui::layout::{Position, Rect};
 use tokio::sync::mpsc;
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::app::App;
 use crate::tui::backend::Ansi;
 use crate::tui::graphics::Placed;

@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{ContentLimits, ServerName};
 use mcpdeck::host::{Host, Validation};
-use mcpdeck::text::SafeText;
 use mcpdeck::tui::Origin;
 use mcpdeck::tui::call::export::{Export, Written};
 use mcpdeck::tui::call::{Subject, SubjectKind};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{RestartConfig, RestartPolicy};
-use mcpdeck::host::capabilities::ListKind;
-use mcpdeck::host::server::session::SessionEvent;
 use mcpdeck::host::{Fact, Host, ServerState};
-use mcpdeck::text::SafeText;
+use mcpdeck::mcp::capabilities::ListKind;
+use mcpdeck::mcp::session::SessionEvent;
 use mcpdeck::{Error, ErrorCode, Startup};
 use serde_json::{Value, json};
 use tokio::sync::Notify;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::McpConfig;
+use mcpdeck::base::logs::LogSource;
+use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{DevConfig, SourceOptions, StdioConfig, TransportConfig};
-use mcpdeck::host::logs::LogSource;
 use mcpdeck::host::{BuildEnd, DevView, Host, HostView, ServerState, Startup};
-use mcpdeck::text::SafeText;
 use tempfile::TempDir;
 
 use crate::fake::{World, config, name};

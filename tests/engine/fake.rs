@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{McpConfig, ServerConfig, ServerName, StdioConfig, TransportConfig};
-use mcpdeck::host::capabilities::ListKind;
 use mcpdeck::host::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
 };
-use mcpdeck::host::server::process::Usage;
-use mcpdeck::host::server::session::{
+use mcpdeck::host::view::{Era, ExitView, SessionView};
+use mcpdeck::host::{Host, HostBuilder, ServerState};
+use mcpdeck::mcp::Payload;
+use mcpdeck::mcp::capabilities::ListKind;
+use mcpdeck::mcp::session::{
     FetchedList, Request, RequestContext, SessionContext, SessionEvent, SessionHandle,
 };
-use mcpdeck::host::view::{Era, ExitView, SessionView};
-use mcpdeck::host::{Host, HostBuilder, Payload, ServerState};
-use mcpdeck::text::SafeText;
+use mcpdeck::process::Usage;
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::watch;

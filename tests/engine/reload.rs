@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mcpdeck::config::{GuardMode, RootConfig};
-use mcpdeck::host::capabilities::ListKind;
 use mcpdeck::host::{Fact, Host, ServerState};
+use mcpdeck::mcp::capabilities::ListKind;
 use mcpdeck::{ErrorCode, McpConfig, Startup};
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ async fn a_call_that_does_not_finish_in_time_is_named_as_cancelled() {
     until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
     let named = host.journal().iter().any(|record| {
         matches!(&record.fact, Fact::CallsCancelled { calls, .. }
-            if calls.iter().map(mcpdeck::text::SafeText::as_str).eq(["tools/call echo"]))
+            if calls.iter().map(mcpdeck::base::text::SafeText::as_str).eq(["tools/call echo"]))
     });
     assert!(named, "the record names the call");
 }

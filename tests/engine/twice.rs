@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mcpdeck::config::{RestartConfig, RestartPolicy};
-use mcpdeck::host::capabilities::ListKind;
-use mcpdeck::host::server::session::{Request, RequestContext};
+use mcpdeck::mcp::capabilities::ListKind;
+use mcpdeck::mcp::session::{Request, RequestContext};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 

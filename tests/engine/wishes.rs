@@ -8,9 +8,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::config::{LogLevel, RootConfig, TransportConfig};
 use mcpdeck::host::approvals::{Decider, RequestHandler, Settlement};
-use mcpdeck::host::capabilities::ListKind;
-use mcpdeck::host::server::session::{DeskRequest, Request, SessionEvent};
 use mcpdeck::host::{Answer, PendingRequest, RequestKind, ServerState};
+use mcpdeck::mcp::capabilities::ListKind;
+use mcpdeck::mcp::session::{DeskRequest, Request, SessionEvent};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use mcpdeck::base::secret::Secret;
 use mcpdeck::config::StdioConfig;
-use mcpdeck::host::server::process::{SpawnError, SpawnErrorKind, resolve};
-use mcpdeck::secret::Secret;
+use mcpdeck::process::{SpawnError, SpawnErrorKind, resolve};
 
 use crate::support::{deck, make_executable, shell};
 

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use mcpdeck::host::server::process::{Containment, Grace, containment};
+use mcpdeck::process::{Containment, Grace, containment};
 
 use crate::support::{deck, marked, processes, shell, until_blocking};
 

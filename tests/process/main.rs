@@ -8,8 +8,8 @@ mod support;
 
 use std::time::Duration;
 
-use mcpdeck::host::server::process::{self, Grace};
-use mcpdeck::text::SafeText;
+use mcpdeck::base::text::SafeText;
+use mcpdeck::process::{self, Grace};
 use support::{deck, shell, until, until_blocking};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -152,7 +152,7 @@ fn dropping_the_runtime_kills_the_family() {
 #[tokio::test]
 async fn a_start_that_nobody_waits_for_any_more_leaves_nothing() {
     let mut config = shell("trap '' TERM; while :; do sleep 1000; done");
-    config.env.insert("ABANDONED".into(), mcpdeck::secret::Secret::new("a start"));
+    config.env.insert("ABANDONED".into(), mcpdeck::base::secret::Secret::new("a start"));
     let context = deck("abandoned").context;
     for _ in 0..20 {
         let launch = process::resolve(&config).unwrap();
@@ -223,12 +223,12 @@ async fn a_server_has_no_controlling_terminal_and_leads_its_own_session() {
 #[tokio::test]
 async fn a_server_sees_the_safe_list_its_own_variables_and_its_mark_only() {
     let mut config = shell("env | sed 's/=.*//' | sort | tr '\\n' ' '; echo; cat");
-    config.env.insert("MINE".into(), mcpdeck::secret::Secret::new("1"));
+    config.env.insert("MINE".into(), mcpdeck::base::secret::Secret::new("1"));
     let mut server = deck("env").start(&config).await;
     let line = server.line().await;
     for name in line.split_whitespace() {
         let known = ["MINE", "MCPDECK_SERVER", "PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
-        assert!(known || mcpdeck::host::server::process::is_safe_name(name), "{name} leaked");
+        assert!(known || mcpdeck::process::is_safe_name(name), "{name} leaked");
     }
     let names: Vec<&str> = line.split_whitespace().collect();
     assert!(names.contains(&"PATH") && names.contains(&"MINE"), "{line}");

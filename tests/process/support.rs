@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use mcpdeck::base::Clock;
+use mcpdeck::base::logs::LogRecord;
+use mcpdeck::base::ring::Ring;
+use mcpdeck::base::secret::{Redactor, Secret};
 use mcpdeck::config::{ProcessLimits, StdioConfig};
-use mcpdeck::host::Clock;
-use mcpdeck::host::logs::LogRecord;
-use mcpdeck::host::ring::Ring;
-use mcpdeck::host::server::process::{
+use mcpdeck::process::{
     self, Launch, ProcessContext, ServerProcess, ServerStdin, ServerStdout, SpawnError,
 };
-use mcpdeck::secret::{Redactor, Secret};
 use tokio::io::AsyncReadExt;
 
 /// Where a server is started from.
@@ -32,7 +32,7 @@ pub fn masking(server: &str, secrets: &[&str]) -> Deck {
         clock: Clock::system(),
         redactor: Redactor::new(secrets.iter().map(|s| Secret::new(*s))),
         logs: logs.clone(),
-        source: mcpdeck::host::logs::LogSource::Stderr,
+        source: mcpdeck::base::logs::LogSource::Stderr,
         stderr_line_bytes: 1 << 10,
         stderr_bytes: 32 << 10,
     };

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpdeck::Host;
-use mcpdeck::config::gate::Gate;
 use mcpdeck::config::{Environment, ServerName, TransportConfig};
+use mcpdeck::deck::gate::Gate;
 use mcpdeck::host::{HostView, ServerState};
 use mcpdeck::tui::effect::ConfigCommand;
 use mcpdeck::tui::{Engine, EngineEvent, FileSource, Listeners, Source};
@@ -58,7 +58,7 @@ impl Running {
         let mut environment = Environment::of_process();
         environment.cwd = bench.path().to_path_buf();
         for (name, value) in vars {
-            environment.vars.insert((*name).to_owned(), mcpdeck::secret::Secret::new(*value));
+            environment.vars.insert((*name).to_owned(), mcpdeck::base::secret::Secret::new(*value));
         }
         let source = FileSource { files: vec![file.clone()], environment, gate: Gate::Open };
         let (sender, mut events) = mpsc::channel(64);

@@ -2,11 +2,12 @@
 //! every kind of content, of form and of end, small, at the usual size, and large.
 
 use crossterm::event::{KeyCode, KeyModifiers};
-use mcpdeck::config::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{ApprovalRule, RootConfig};
+use mcpdeck::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
 use mcpdeck::host::approvals::{Decider, Drafted, RequestKind, Settlement};
-use mcpdeck::host::{ApprovalId, Fact, Finding, FindingKind, RuleKind, SessionRule};
-use mcpdeck::text::SafeText;
+use mcpdeck::host::{ApprovalId, Fact, RuleKind, SessionRule};
+use mcpdeck::mcp::{Finding, FindingKind};
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};

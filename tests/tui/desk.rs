@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyModifiers};
+use mcpdeck::base::Timestamp;
+use mcpdeck::base::text::SafeText;
 use mcpdeck::host::approvals::{PendingRequest, RequestKind, Settlement};
-use mcpdeck::host::{ApprovalId, Fact, HostView, Record, Timestamp};
-use mcpdeck::text::SafeText;
+use mcpdeck::host::{ApprovalId, Fact, HostView, Record};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;

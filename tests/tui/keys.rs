@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{Event, KeyCode, KeyModifiers};
-use mcpdeck::config::history::{History, HistoryRecord};
-use mcpdeck::config::saved::{SavedCall, SavedCalls};
+use mcpdeck::base::Timestamp;
+use mcpdeck::base::text::SafeText;
+use mcpdeck::deck::history::{History, HistoryRecord};
+use mcpdeck::deck::saved::{SavedCall, SavedCalls};
 use mcpdeck::host::call::CallView;
-use mcpdeck::host::{CallId, ServerState, Timestamp, Validation};
-use mcpdeck::text::SafeText;
+use mcpdeck::host::{CallId, ServerState, Validation};
 use mcpdeck::tui::app::calls::Calls;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::{CallRequest, CallTarget, Effect};

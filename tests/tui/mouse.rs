@@ -1,7 +1,7 @@
 //! The mouse on everything that is drawn: what is clicked is what stands there.
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use mcpdeck::host::Timestamp;
+use mcpdeck::base::Timestamp;
 use mcpdeck::host::approvals::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::Effect;

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mcpdeck::base::text::SafeText;
 use mcpdeck::host::ApprovalId;
 use mcpdeck::host::approvals::{Decider, RequestKind, Settlement};
-use mcpdeck::text::SafeText;
 use mcpdeck::tui::effect::Effect;
 use proptest::prelude::*;
 use serde_json::{Value, json};

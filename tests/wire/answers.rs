@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use mcpdeck::host::server::session::SessionEvent;
-use mcpdeck::host::{ErrorCode, FindingKind};
+use mcpdeck::host::ErrorCode;
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::session::SessionEvent;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use mcpdeck::config::LogLevel;
-use mcpdeck::host::server::session::{Attempt, Request, SessionEvent, connect};
+use mcpdeck::host::ErrorCode;
 use mcpdeck::host::view::Era;
-use mcpdeck::host::{ErrorCode, FindingKind};
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::session::{Attempt, Request, SessionEvent, connect};
 use serde_json::json;
 
 use crate::peer::{call, echo, pipe, rig, start, text};
@@ -266,7 +267,7 @@ async fn a_modern_server_is_listened_to_as_long_as_it_offers_something() {
         events.push(event);
     }
     assert!(
-        events.contains(&SessionEvent::ListChanged(mcpdeck::host::capabilities::ListKind::Tools))
+        events.contains(&SessionEvent::ListChanged(mcpdeck::mcp::capabilities::ListKind::Tools))
     );
     assert!(events.contains(&SessionEvent::ResourceUpdated("file:///a".into())));
 }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpdeck::host::server::session::SessionEvent;
-use mcpdeck::host::server::wire::tap::Tap;
+use mcpdeck::mcp::session::SessionEvent;
+use mcpdeck::mcp::wire::tap::Tap;
 use serde_json::json;
 
 use crate::peer::{Rig, call, echo, rig, start};

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use mcpdeck::config::{HttpConfig, McpConfig, ServerConfig, TransportConfig};
-use mcpdeck::host::Payload;
+use mcpdeck::host::ErrorCode;
 use mcpdeck::host::server::connect::{Connector, OpenError, OpenRequest, Opened};
-use mcpdeck::host::server::session::{Attempt, connect};
-use mcpdeck::host::{ErrorCode, FindingKind};
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::Payload;
+use mcpdeck::mcp::session::{Attempt, connect};
 use mcpdeck::tui::form::draw::Look;
 use mcpdeck::tui::result::{ResultCommand, ResultView};
 use mcpdeck::{Host, Startup};
@@ -154,7 +155,7 @@ fn wide(key: &str) -> String {
 async fn what_must_become_a_tree_is_refused_beyond_the_limit() {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;
-    let asking = connected.session.list(mcpdeck::host::capabilities::ListKind::Tools);
+    let asking = connected.session.list(mcpdeck::mcp::capabilities::ListKind::Tools);
     let answering = async {
         let request = peer.expect("tools/list").await;
         let id = &request["id"];

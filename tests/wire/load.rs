@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mcpdeck::host::FindingKind;
-use mcpdeck::host::server::session::{Attempt, Endpoint, connect};
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::session::{Attempt, Endpoint, connect};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -10,17 +10,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use mcpdeck::base::Clock;
+use mcpdeck::base::logs::LogRecord;
+use mcpdeck::base::ring::Ring;
+use mcpdeck::base::secret::{Redactor, Secret};
 use mcpdeck::config::{HttpConfig, LogLevel, OutsideCalls, ServerName, WireLimits};
 use mcpdeck::host::approvals::Answer;
-use mcpdeck::host::logs::LogRecord;
-use mcpdeck::host::ring::Ring;
-use mcpdeck::host::server::session::{
+use mcpdeck::host::{CallId, Error, Progress};
+use mcpdeck::mcp::session::{
     Attempt, ByteCount, ConnectError, Connected, Desk, DeskRequest, Endpoint, HeldTime, Request,
     RequestContext, Seen, SessionContext, SessionEvent, connect,
 };
-use mcpdeck::host::traffic::TrafficRecord;
-use mcpdeck::host::{CallId, Clock, Error, Finding, FindingKind, Payload, Progress};
-use mcpdeck::secret::{Redactor, Secret};
+use mcpdeck::mcp::traffic::TrafficRecord;
+use mcpdeck::mcp::{Finding, FindingKind, Payload};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf,

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpdeck::host::capabilities::ListKind;
-use mcpdeck::host::server::session::{Attempt, Request, SessionEvent, connect};
-use mcpdeck::host::traffic::{Direction, MessageKind};
-use mcpdeck::host::{CallId, Error, ErrorCode, FindingKind};
+use mcpdeck::host::{CallId, Error, ErrorCode};
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::capabilities::ListKind;
+use mcpdeck::mcp::session::{Attempt, Request, SessionEvent, connect};
+use mcpdeck::mcp::traffic::{Direction, MessageKind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use mcpdeck::host::approvals::{Answer, RequestKind};
-use mcpdeck::host::capabilities::ListKind;
-use mcpdeck::host::server::session::Request;
-use mcpdeck::host::{CallId, ErrorCode, FindingKind};
+use mcpdeck::host::{CallId, ErrorCode};
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::capabilities::ListKind;
+use mcpdeck::mcp::session::Request;
 use serde_json::{Value, json};
 
 use crate::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text};
@@ -16,7 +17,7 @@ use crate::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text
 /// A desk that answers each request after `seconds` with what `answer` makes of it.
 fn answering(seconds: u64, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Rig {
     let answer = Arc::new(answer);
-    let script = Box::new(move |request: mcpdeck::host::server::session::DeskRequest| {
+    let script = Box::new(move |request: mcpdeck::mcp::session::DeskRequest| {
         let answer = Arc::clone(&answer);
         async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;

@@ -1,8 +1,9 @@
 //! Servers that lie about the tasks they run: none is left behind, and no call waits for longer than
 //! its patience.
 
-use mcpdeck::host::server::session::Attempt;
-use mcpdeck::host::{ErrorCode, FindingKind};
+use mcpdeck::host::ErrorCode;
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::session::Attempt;
 use serde_json::json;
 use tokio::time::Instant;
 

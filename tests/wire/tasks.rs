@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use mcpdeck::host::approvals::{Answer, RequestKind};
-use mcpdeck::host::server::session::{Attempt, Connected, DeskRequest, Request};
-use mcpdeck::host::{CallId, ErrorCode, FindingKind};
+use mcpdeck::host::{CallId, ErrorCode};
+use mcpdeck::mcp::FindingKind;
+use mcpdeck::mcp::session::{Attempt, Connected, DeskRequest, Request};
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 use tokio::time::Instant;

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::base::text::json as safe;
 use crate::check::model::{Finding, Report, ServerReport, Verdict};
 use crate::check::rule;
 use crate::config::{Position, Severity};
-use crate::text::json as safe;
 
 /// Where the schema of the format stands.
 const SCHEMA: &str =

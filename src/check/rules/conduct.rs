@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::check::Finding;
 use crate::check::rule::finding;
 use crate::check::subject::{Subject, brief};
+use crate::host::ServerState;
 use crate::host::view::{Era, StartStep, StepStatus};
-use crate::host::{FindingKind, ServerState};
+use crate::mcp::FindingKind;
 
 /// Versions the specification has published.
 const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::check::rule::finding;
 use crate::check::subject::{Entry, Subject, brief};
 use crate::check::{Finding, Severity};
-use crate::host::capabilities::ListKind;
+use crate::mcp::capabilities::ListKind;
 
 /// Longest tool name (MCP, server features, tools, tool names), in characters.
 const LONGEST: usize = 128;

@@ -9,7 +9,7 @@ use crate::check::Finding;
 use crate::check::rule::finding;
 use crate::check::settings::Budgets;
 use crate::check::subject::{Entry, Subject, brief};
-use crate::host::capabilities::ListKind;
+use crate::mcp::capabilities::ListKind;
 
 /// Findings of one kind named per entry; a hostile list does not get to fill the report.
 const MOST_PER_ENTRY: usize = 5;

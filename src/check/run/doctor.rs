@@ -8,7 +8,8 @@ use crate::check::model::{Step, StepStatus};
 use crate::check::subject::{Subject, brief};
 use crate::config::TransportKind;
 use crate::host::view::{StartStep, StepStatus as Seen, StepView};
-use crate::host::{FindingKind, ServerState, ServerView};
+use crate::host::{ServerState, ServerView};
+use crate::mcp::FindingKind;
 
 /// Steps of the engine under the names of the report, in order.
 const ENGINE: [(StartStep, &str); 9] = [

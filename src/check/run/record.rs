@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use super::stage::Seen;
 use super::{doctor, first_verdict};
+use crate::base::Timestamp;
 use crate::check::model::{Counts, Exit, ServerReport, Verdict};
 use crate::check::subject::Subject;
 use crate::config::ServerName;
-use crate::host::traffic::{Direction, MessageKind};
-use crate::host::{Fact, Host, ServerState, ServerView, Timestamp};
+use crate::host::{Fact, Host, ServerState, ServerView};
+use crate::mcp::traffic::{Direction, MessageKind};
 
 /// One server after the run.
 pub(super) struct Recorded {

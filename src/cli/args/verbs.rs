@@ -6,7 +6,8 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
 use crate::cli::complete::names;
-use crate::config::{Environment, LoadResult, single_command_with, single_url_with};
+use crate::config::{Environment, single_command_with, single_url_with};
+use crate::deck::LoadResult;
 
 /// The commands.
 #[derive(Debug, Subcommand)]

@@ -10,13 +10,14 @@ use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 
 use super::line;
+use crate::base::text::SafeText;
 use crate::check::rule;
 use crate::cli::args::{Cli, Common};
 use crate::cli::known::{Known, Offer, Offers};
 use crate::cli::topics::TOPICS;
 use crate::cli::{load, saved};
-use crate::config::{Environment, Loaded, SavedTarget, ServerConfig};
-use crate::text::SafeText;
+use crate::config::{Environment, Loaded, ServerConfig};
+use crate::deck::SavedTarget;
 
 type Candidates = Vec<CompletionCandidate>;
 

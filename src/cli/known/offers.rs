@@ -5,11 +5,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::Kind;
+use crate::base::text::SafeText;
 use crate::cli::values::{follow, properties, types};
-use crate::config::trust::hex;
 use crate::config::{ServerConfig, TransportConfig};
-use crate::host::Capabilities;
-use crate::text::SafeText;
+use crate::deck::trust::hex;
+use crate::mcp::Capabilities;
 
 /// Format; a file of another one says nothing.
 const VERSION: u32 = 1;
@@ -175,7 +175,7 @@ fn says(text: Option<&SafeText>) -> String {
     SafeText::cut(line.unwrap_or_default(), SAYS).as_str().to_owned()
 }
 
-fn of_prompt(arguments: &[crate::host::capabilities::PromptArgument]) -> Vec<Parameter> {
+fn of_prompt(arguments: &[crate::mcp::capabilities::PromptArgument]) -> Vec<Parameter> {
     let all = arguments.iter().filter(|a| is_plain(&a.name)).take(PARAMETERS);
     all.map(|argument| Parameter {
         name: argument.name.to_string(),

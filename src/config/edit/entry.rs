@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{EditError, find, parsed};
+use crate::base::secret::MASK;
 use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::{ServerName, json_schema};
-use crate::secret::MASK;
 
 /// An entry as it may be shown.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::base::atomic::{Readers, replace};
 use crate::config::Environment;
-use crate::config::atomic::{Readers, replace};
 use crate::config::edit::write::backup;
 use crate::config::edit::{Edit, EditError, apply};
-use crate::config::turn::alone;
+use crate::deck::turn::alone;
 
 /// What takes an edit back.
 #[derive(Clone, Debug, PartialEq, Eq)]

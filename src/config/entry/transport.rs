@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use url::Url;
 
+use crate::base::secret::Secret;
 use crate::config::entry::{Entry, Reader, settings};
 use crate::config::env_file::{self, EnvProblem};
 use crate::config::hazards::{is_clear_text, is_hidden, is_hook};
@@ -19,7 +20,6 @@ use crate::config::syntax::{Node, NodeKind};
 use crate::config::{
     Diagnostic, HttpConfig, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind,
 };
-use crate::secret::Secret;
 
 /// Reads the transport. `None` when it cannot be told or used.
 pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportConfig> {

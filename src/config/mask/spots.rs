@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use crate::base::secret::MASK;
 use crate::config::mask::is_secret_name;
-use crate::secret::MASK;
 
 /// What ends a value within a word. What stands behind it is shown: it may be a line of shell, and
 /// who approves a command must see what it runs.

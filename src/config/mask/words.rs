@@ -1,8 +1,8 @@
 //! Secrets in command lines and addresses: which words they are, and how they are shown.
 
+use crate::base::secret::{MASK, Secret};
 use crate::config::mask::is_secret_name;
 use crate::config::mask::spots::{is_option, is_reference, masked_spots, secret_spots};
-use crate::secret::{MASK, Secret};
 
 /// The secrets of a command line: the word after `--token`, the value in `--token=value`, in a
 /// header, the password of an address.

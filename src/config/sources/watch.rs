@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{SourceMatcher, Survey};
 use crate::config::DevConfig;
-use crate::config::watch::targets::{Fingerprint, remote};
-use crate::config::watch::{WatchMode, is_change};
+use crate::deck::watch::targets::{Fingerprint, remote};
+use crate::deck::watch::{WatchMode, is_change};
 
 /// Reports that may wait.
 const REPORTS: usize = 1024;

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// Decided once: answered or withdrawn, never both.
 #[derive(Debug, Default)]

@@ -18,13 +18,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::{oneshot, watch};
 
+use crate::base::Timestamp;
 use crate::config::{OutsideCalls, ServerName};
 use crate::host::approvals::desk::rules::Rules;
 use crate::host::approvals::{Answer, Drafter, PendingRequest, RequestHandler};
 use crate::host::deck::Deck;
 use crate::host::projector::Facts;
-use crate::host::server::session::{Desk, DeskRequest};
-use crate::host::{ApprovalId, Error, ErrorCode, Fact, Timestamp};
+use crate::host::{ApprovalId, Error, ErrorCode, Fact};
+use crate::mcp::session::{Desk, DeskRequest};
 
 /// Decides requests of all servers of one host.
 pub struct ApprovalDesk {

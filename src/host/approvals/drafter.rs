@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use crate::base::text::SafeText;
 use crate::host::approvals::PendingRequest;
-use crate::text::SafeText;
 
 /// Something that drafts answers: a model, a script, another program.
 ///

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::CacheConfig;
 use crate::host::cache::{CacheEntryView, CacheKey, Kept};
-use crate::host::{Payload, Timestamp};
-use crate::text::SafeText;
+use crate::mcp::Payload;
 
 /// One answer.
 pub(super) struct Entry {

@@ -8,14 +8,14 @@ use indexmap::IndexMap;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::base::Clock;
+use crate::base::logs::{LogRecord, LogSource};
+use crate::base::ring::Ring;
+use crate::base::secret::Redactor;
+use crate::base::text::SafeText;
 use crate::config::{ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
-use crate::host::Clock;
 use crate::host::dev::BuildEnd;
-use crate::host::logs::{LogRecord, LogSource};
-use crate::host::ring::Ring;
-use crate::host::server::process::{self, Grace, ProcessContext, ServerProcess};
-use crate::secret::Redactor;
-use crate::text::SafeText;
+use crate::process::{self, Grace, ProcessContext, ServerProcess};
 
 /// From SIGTERM to SIGKILL for a build that is not wanted any more.
 const GRACE: Grace = Grace { stdin: Duration::ZERO, term: Duration::from_millis(700) };

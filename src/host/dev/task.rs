@@ -11,10 +11,12 @@ use tokio_util::sync::CancellationToken;
 use super::DevView;
 use super::build::{Build, Ended};
 use super::echo::{Echo, Verdict};
+use crate::base::text::SafeText;
 use crate::config::sources::Watched;
 use crate::config::{
-    DevConfig, ServerConfig, SourceChange, SourceOptions, SourceWatch, TransportConfig, WatchMode,
+    DevConfig, ServerConfig, SourceChange, SourceOptions, SourceWatch, TransportConfig,
 };
+use crate::deck::WatchMode;
 use crate::host::deck::Deck;
 use crate::host::dev::BuildEnd;
 use crate::host::operation::forgive;
@@ -22,7 +24,6 @@ use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::Input;
 use crate::host::server::slot::Slot;
 use crate::host::{Fact, ServerState};
-use crate::text::SafeText;
 
 /// A change this soon after a restart may be the server's own doing.
 const ECHO: Duration = Duration::from_millis(1_500);

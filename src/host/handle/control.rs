@@ -7,6 +7,8 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::{Diagnostic, McpConfig, ServerName};
 use crate::host::approvals::{Answer, Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
 use crate::host::handle::builder::settled;
@@ -16,8 +18,7 @@ use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
 use crate::host::supervisor::{Order, ReloadPlan};
-use crate::host::{ApprovalId, Error, ErrorCode, Fact, Timestamp};
-use crate::text::SafeText;
+use crate::host::{ApprovalId, Error, ErrorCode, Fact};
 
 /// A configuration that is in use while servers it has no more are still ending. Dropping it waits
 /// for nothing and takes nothing back.

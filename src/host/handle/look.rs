@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
+use crate::base::Clock;
+use crate::base::logs::LogRecord;
+use crate::base::ring::Ring;
+use crate::base::text::SafeText;
 use crate::config::{RootConfig, ServerConfig, ServerName};
 use crate::host::cache::{CacheKey, CacheView};
 use crate::host::call::CallView;
-use crate::host::capabilities::Capabilities;
 use crate::host::handle::Host;
-use crate::host::logs::LogRecord;
 use crate::host::metrics::ServerMetrics;
-use crate::host::ring::Ring;
-use crate::host::server::process::Usage;
-use crate::host::traffic::TrafficRecord;
-use crate::host::{Clock, HostView, Record};
-use crate::text::SafeText;
+use crate::host::{HostView, Record};
+use crate::mcp::capabilities::Capabilities;
+use crate::mcp::traffic::TrafficRecord;
+use crate::process::Usage;
 
 impl Host {
     /// All servers that can be called, with all their capabilities (requirements K2, H1). Servers
@@ -76,7 +77,7 @@ impl Host {
     }
 
     /// The content of a cache entry.
-    pub fn cache_content(&self, key: &CacheKey) -> Option<crate::host::Payload> {
+    pub fn cache_content(&self, key: &CacheKey) -> Option<crate::mcp::Payload> {
         self.inner.deck.cache.content(key)
     }
 
@@ -125,7 +126,7 @@ impl Host {
         self.inner.deck.logs.clone()
     }
 
-    /// The host's time, in which every [`crate::host::Timestamp`] is given.
+    /// The host's time, in which every [`crate::base::Timestamp`] is given.
     pub fn clock(&self) -> Clock {
         self.inner.deck.clock
     }

@@ -10,10 +10,10 @@ use crate::host::handle::Host;
 use crate::host::operation::Operation;
 use crate::host::router::Route;
 use crate::host::server::actor::steps::quiet;
-use crate::host::server::session::Request;
 use crate::host::server::slot::Wanted;
 use crate::host::view::SessionView;
 use crate::host::{CallId, Error, ErrorCode};
+use crate::mcp::session::Request;
 
 impl Host {
     /// Calls a tool with the server's defaults.

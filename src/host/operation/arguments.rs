@@ -8,14 +8,14 @@ use tokio_util::sync::CancellationToken;
 use crate::config::GuardMode;
 use crate::host::approvals::{Answer, RequestKind};
 use crate::host::call::Validation;
-use crate::host::capabilities::{Prompt, Tool};
 use crate::host::guard;
 use crate::host::operation::Operation;
 use crate::host::operation::flight::Flight;
-use crate::host::server::session::{Desk, DeskRequest, Request};
 use crate::host::server::slot::Live;
 use crate::host::validate::{Limits, Verdict};
 use crate::host::{Error, ErrorCode, Violation};
+use crate::mcp::capabilities::{Prompt, Tool};
+use crate::mcp::session::{Desk, DeskRequest, Request};
 
 /// Arguments that may go.
 #[derive(Default)]

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::base::text::SafeText;
+use crate::base::{Clock, Timestamp};
 use crate::config::OnTimeout;
 use crate::host::breaker::{Admission, Breaker, BreakerView};
 use crate::host::operation::Operation;
-use crate::host::server::session::Request;
 use crate::host::server::slot::{Ledger, Live, Slot};
-use crate::host::{Clock, Error, ErrorCode, Fact, Timestamp};
-use crate::text::SafeText;
+use crate::host::{Error, ErrorCode, Fact};
+use crate::mcp::session::Request;
 
 /// A call that was let through; its end must be reported. Dropping it without a report frees the
 /// place of a probe.

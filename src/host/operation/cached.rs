@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::base::text::SafeText;
 use crate::host::cache::{CacheKey, Keep, Kept};
 use crate::host::call::{AnswerSource, CallOutcome};
 use crate::host::operation::{Answered, Operation};
-use crate::host::server::session::Request;
 use crate::host::server::slot::Live;
 use crate::host::{Error, ErrorCode};
-use crate::text::SafeText;
+use crate::mcp::session::Request;
 
 impl Operation {
     pub(super) fn fresh_answer(&self, live: &Live) -> Option<CallOutcome> {

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::base::Clock;
+use crate::base::text::SafeText;
 use crate::host::call::CallView;
 use crate::host::metrics::Ending;
 use crate::host::operation::Operation;
-use crate::host::server::session::{HeldTime, ProgressSink, Waiting};
 use crate::host::server::slot::{InFlight, Slot};
-use crate::host::{CallId, Clock, ErrorCode, Progress};
-use crate::text::SafeText;
+use crate::host::{CallId, ErrorCode, Progress};
+use crate::mcp::session::{HeldTime, ProgressSink, Waiting};
 
 /// See the module.
 pub(super) struct Flight {

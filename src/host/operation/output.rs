@@ -1,11 +1,12 @@
 //! Structured results after they came, against `outputSchema` (requirement R3).
 
-use crate::host::capabilities::Tool;
+use crate::host::Violation;
 use crate::host::operation::Operation;
-use crate::host::payload::{Cut, Node};
 use crate::host::server::slot::Live;
 use crate::host::validate::{Limits, Verdict};
-use crate::host::{Payload, Violation};
+use crate::mcp::Payload;
+use crate::mcp::capabilities::Tool;
+use crate::mcp::payload::{Cut, Node};
 
 /// Values that are checked of content that is kept as text.
 const CHECKED: usize = 20_000;

@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::text::SafeText;
 use crate::config::ServerConfig;
-use crate::host::capabilities::{Capabilities, ListKind};
 use crate::host::deck::Deck;
 use crate::host::server::actor::lists::Refreshes;
 use crate::host::server::actor::opening::Opening;
@@ -27,10 +27,10 @@ use crate::host::server::actor::steps::introduction;
 use crate::host::server::connect::{ExitReport, OpenError, Opened};
 use crate::host::server::keeper::{Commands, Wish};
 use crate::host::server::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
-use crate::host::server::session::{FetchedList, SessionEvent};
 use crate::host::server::slot::Slot;
 use crate::host::{Error, Fact};
-use crate::text::SafeText;
+use crate::mcp::capabilities::{Capabilities, ListKind};
+use crate::mcp::session::{FetchedList, SessionEvent};
 
 /// What may be asked of an actor.
 #[derive(Debug)]

@@ -10,13 +10,13 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::text::SafeText;
 use crate::config::{ServerConfig, ServerName};
 use crate::host::projector::Facts;
-use crate::host::server::process::Usage;
-use crate::host::server::session::{SessionContext, SessionHandle};
 use crate::host::view::{Era, ExitView, StartStep, StepStatus};
 use crate::host::{Error, Fact};
-use crate::text::SafeText;
+use crate::mcp::session::{SessionContext, SessionHandle};
+use crate::process::Usage;
 
 /// Opens servers. One value serves every server of a host.
 pub trait Connector: Send + Sync + 'static {

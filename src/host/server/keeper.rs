@@ -12,12 +12,12 @@ use futures::FutureExt;
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::time::Instant;
 
+use crate::base::text::SafeText;
 use crate::host::approvals::desk::panic_text;
 use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, Command};
 use crate::host::server::slot::Slot;
 use crate::host::{Fact, ServerState};
-use crate::text::SafeText;
 
 /// Pauses before an actor is begun anew; when they are used up, its server stays down.
 const PAUSES: [Duration; 3] =

@@ -8,10 +8,10 @@ mod words;
 
 use std::time::Duration;
 
+use crate::base::text::SafeText;
 use crate::config::RestartPolicy;
 use crate::host::ServerState;
 use crate::host::backoff::{RestartBudget, restart_delay, retry_delay};
-use crate::text::SafeText;
 
 pub use words::{Input, Loss, Next, Phase, Step, Surroundings};
 

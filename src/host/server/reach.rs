@@ -10,21 +10,19 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
+use crate::base::logs::LogSource;
 use crate::config::{StdioConfig, TransportConfig};
-use crate::host::logs::LogSource;
 use crate::host::server::actor::EXIT_FOLLOWS;
 use crate::host::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
 };
-use crate::host::server::process::{
-    self, Grace, Launch, ProcessContext, ServerProcess, Spawned, Usage,
-};
 use crate::host::server::remedy::{self, Words};
-use crate::host::server::session::{
-    self, Attempt, ConnectError, Connected, Endpoint, SessionContext, attempts,
-};
 use crate::host::view::StartStep;
 use crate::host::{Error, ErrorCode};
+use crate::mcp::session::{
+    self, Attempt, ConnectError, Connected, Endpoint, SessionContext, attempts,
+};
+use crate::process::{self, Grace, Launch, ProcessContext, ServerProcess, Spawned, Usage};
 
 /// Starts processes and connects to URLs.
 #[derive(Clone, Copy, Debug, Default)]

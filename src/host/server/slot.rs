@@ -12,18 +12,19 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use crate::base::Timestamp;
+use crate::base::ring::Ring;
+use crate::base::text::SafeText;
 use crate::config::{LogLevel, ServerConfig, ServerName};
 use crate::host::breaker::Breaker;
 use crate::host::call::CallView;
-use crate::host::capabilities::{Capabilities, Tool};
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
-use crate::host::ring::Ring;
 use crate::host::server::actor::Command;
 use crate::host::server::connect::{Opened, Process};
-use crate::host::server::session::{ByteCount, SessionHandle};
-use crate::host::traffic::TrafficRecord;
-use crate::host::{CallId, Error, ErrorCode, ServerState, Timestamp};
-use crate::text::SafeText;
+use crate::host::{CallId, Error, ErrorCode, ServerState};
+use crate::mcp::capabilities::{Capabilities, Tool};
+use crate::mcp::session::{ByteCount, SessionHandle};
+use crate::mcp::traffic::TrafficRecord;
 
 /// One server's published side. Lives as long as the server is in the deck.
 pub struct Slot {
@@ -102,7 +103,7 @@ pub struct InFlight {
     /// What does not change.
     pub view: CallView,
     /// Time a person holds it; written by the session.
-    pub waiting: crate::host::server::session::HeldTime,
+    pub waiting: crate::mcp::session::HeldTime,
     /// Last progress.
     pub progress: Mutex<Option<crate::host::Progress>>,
     /// The caller, who wants to see it too.

@@ -1,9 +1,9 @@
 //! What a changed configuration means for each server (requirement C8). Pure.
 
+use crate::base::text::SafeText;
 use crate::config::change::ConfigChange;
 use crate::config::{McpConfig, ServerName};
 use crate::host::supervisor::graph;
-use crate::text::SafeText;
 
 /// What a reload does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,9 +72,9 @@ pub(super) fn restart_reason(fields: &[String]) -> SafeText {
 mod tests {
     use super::ReloadPlan as Plan;
     use super::*;
+    use crate::base::secret::Secret;
     use crate::config::TransportConfig;
     use crate::host::supervisor::graph::tests::config;
-    use crate::secret::Secret;
 
     fn names(names: &[&str]) -> Vec<ServerName> {
         names.iter().map(|name| ServerName::new(name)).collect()

@@ -5,8 +5,8 @@ use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
 use super::{Validator, Verdict};
+use crate::base::text::SafeText;
 use crate::host::Violation;
-use crate::text::SafeText;
 
 /// Longest piece of a value or name quoted in a message, in characters.
 const QUOTE: usize = 48;

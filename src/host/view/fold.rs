@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{ServerState, ServerView, StepView};
+use crate::base::Timestamp;
+use crate::host::Fact;
 use crate::host::dev::DevView;
-use crate::host::{Fact, Timestamp};
 
 impl ServerView {
     pub(super) fn apply(&mut self, at: Timestamp, fact: &Fact) {

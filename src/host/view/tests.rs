@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::host::approvals::{Decider, RequestKind, Settlement};
-use crate::host::capabilities::{FieldChange, ListKind, RejectedEntry, Tool, ToolHints};
+use crate::mcp::capabilities::{FieldChange, ListKind, RejectedEntry, Tool, ToolHints};
 
 fn server() -> ServerName {
     ServerName::new("git")

@@ -15,11 +15,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
+use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
-use crate::config::answers::Answers as KeptAnswers;
+use crate::deck::answers::Answers as KeptAnswers;
 use crate::host::approvals::PendingRequest;
 use crate::host::{Answer, ApprovalId, RuleKind, SessionRule};
-use crate::text::SafeText;
 use crate::tui::action::Action;
 use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Drafting, Outcome, Stage};
 use crate::tui::approval::draw;

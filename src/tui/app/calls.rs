@@ -9,10 +9,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
-use crate::config::history::History;
-use crate::config::saved::SavedCalls;
-use crate::host::capabilities::ListKind;
-use crate::host::{CallId, ServerView, Timestamp};
+use crate::base::Timestamp;
+use crate::deck::history::History;
+use crate::deck::saved::SavedCalls;
+use crate::host::{CallId, ServerView};
+use crate::mcp::capabilities::ListKind;
 use crate::tui::action::Action;
 use crate::tui::call::screen::Subscription;
 use crate::tui::call::{CallScreen, Intent, Subject, SubjectKind};

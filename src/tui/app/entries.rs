@@ -8,10 +8,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
+use crate::base::text::SafeText;
 use crate::config::ServerName;
 use crate::config::edit::entry::ShownEntry;
 use crate::config::import::templates;
-use crate::text::SafeText;
 use crate::tui::action::Action;
 use crate::tui::call::CallCommand;
 use crate::tui::call::keys::Where;

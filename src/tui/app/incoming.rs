@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
+use crate::base::text::SafeText;
 use crate::host::{Error, HostView};
-use crate::text::SafeText;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
@@ -150,7 +150,7 @@ impl App {
         }
     }
 
-    fn now(&mut self, now: crate::host::Timestamp) {
+    fn now(&mut self, now: crate::base::Timestamp) {
         self.model.now = now;
         if self.wake().is_some_and(|wake| now >= wake) {
             self.mark(Redraw::Soon);

@@ -238,7 +238,7 @@ impl App {
 
     fn badge(&self, pane: PaneId) -> Ink {
         let view = &self.model.view;
-        let sum = |count: fn(&crate::host::Capabilities) -> usize| {
+        let sum = |count: fn(&crate::mcp::Capabilities) -> usize| {
             self.model.servers().map(|server| count(&server.capabilities)).sum::<usize>()
         };
         let count = match pane {

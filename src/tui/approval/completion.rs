@@ -76,7 +76,7 @@ impl SamplingDraft {
     /// Changes to editing the result as JSON, starting from what is written so far.
     pub fn edit_raw(&mut self) {
         if self.raw.is_none() {
-            self.raw = Some(crate::text::json::pretty(&self.compose()));
+            self.raw = Some(crate::base::text::json::pretty(&self.compose()));
         }
     }
 

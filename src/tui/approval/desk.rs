@@ -19,9 +19,9 @@ use std::sync::Arc;
 use ratatui_textarea::TextArea;
 use serde_json::Value;
 
+use crate::base::text::SafeText;
 use crate::host::approvals::{PendingRequest, RequestKind};
 use crate::host::{Answer, ApprovalId};
-use crate::text::SafeText;
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{self, Asks, ElicitAction, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
@@ -387,7 +387,7 @@ const SEARCHED: usize = 64 << 10;
 fn hidden_characters(value: &Value) -> usize {
     match value {
         Value::String(text) if text.len() <= SEARCHED => {
-            crate::text::inspect(text).iter().map(|hidden| hidden.count).sum()
+            crate::base::text::inspect(text).iter().map(|hidden| hidden.count).sum()
         }
         Value::Array(items) => items.iter().map(hidden_characters).sum(),
         Value::Object(map) => map.values().map(hidden_characters).sum(),

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::approval::url::{self, UrlReading};
 
 /// An `elicitation/create` request, taken apart for reading.

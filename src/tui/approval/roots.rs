@@ -3,8 +3,8 @@
 
 use crossterm::event::KeyEvent;
 
+use crate::base::text::SafeText;
 use crate::config::{RootConfig, ServerName};
-use crate::text::SafeText;
 use crate::tui::widget::TextInput;
 
 /// What a person wants.

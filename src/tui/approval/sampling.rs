@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// A `sampling/createMessage` request, taken apart for reading.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 
 use url::{Host, Url};
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// Longest URL that may be opened, in bytes.
 pub const LONGEST: usize = 2_048;

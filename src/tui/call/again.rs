@@ -3,8 +3,9 @@
 
 use super::run::{Difference, Run};
 use super::screen::{CallScreen, Focus, Intent};
-use crate::host::{Timestamp, Validation};
-use crate::text::SafeText;
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
+use crate::host::Validation;
 use crate::tui::result::{CompareJob, Compared, Purpose, ResultView, Stage};
 
 impl CallScreen {

@@ -8,10 +8,11 @@ use super::run::Run;
 use super::screen::{CallScreen, Focus, Intent};
 use super::subject::SubjectKind;
 use super::template;
-use crate::config::history::HistoryEntry;
-use crate::config::saved::{SavedCall, SavedTarget};
-use crate::host::{Timestamp, Validation};
-use crate::text::SafeText;
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
+use crate::deck::history::HistoryEntry;
+use crate::deck::saved::{SavedCall, SavedTarget};
+use crate::host::Validation;
 use crate::tui::form::FormCommand;
 use crate::tui::form::problem::Weight;
 

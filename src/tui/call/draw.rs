@@ -7,8 +7,8 @@ use super::ask::{Ask, Line, Pick};
 use super::failure;
 use super::run::{Difference, FORCED, Run, RunState, spell};
 use super::screen::{CallScreen, Focus};
-use crate::host::Timestamp;
-use crate::text::SafeText;
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::tui::form::draw::{Look, form, popup_frame, put};
 use crate::tui::keymap::Scope;
 

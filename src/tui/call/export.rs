@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::subject::{Subject, SubjectKind};
+use crate::base::text::shell::quoted;
 use crate::host::Validation;
-use crate::text::shell::quoted;
 
 /// The ways to copy a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

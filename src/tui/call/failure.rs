@@ -6,8 +6,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::run::Run;
+use crate::base::text::SafeText;
 use crate::host::Error;
-use crate::text::SafeText;
 use crate::tui::form::draw::{Look, put};
 use crate::tui::widget::doc::wrap;
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::state::at_home;
 
 /// Most entries of one folder that are looked at.

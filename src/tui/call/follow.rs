@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::run::Run;
 use super::screen::{CallScreen, Intent};
 use super::subject::Subject;
-use crate::config::history::HistoryRecord;
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
+use crate::deck::history::HistoryRecord;
 use crate::host::call::CallView;
-use crate::host::{CallOutcome, Error, Progress, Timestamp, Validation};
-use crate::text::SafeText;
+use crate::host::{CallOutcome, Error, Progress, Validation};
 use crate::tui::form::{CheckJob, Checked, FormState};
 
 /// Time after a key before what was typed is kept, so that a burst of keys is one write.

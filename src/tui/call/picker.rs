@@ -16,7 +16,7 @@ use super::command::{CallCommand, Clicks, PickerCommand};
 use super::folder::{Entry, EntryKind, Found, LARGEST_FILE, Looked, More};
 use super::keys::Where;
 use super::screen::{CallScreen, Intent};
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::form::FieldKind;
 use crate::tui::overlay::fuzzy;
 use crate::tui::widget::{ListState, TextInput};

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::ContentLimits;
 use crate::host::call::{AnswerSource, CallView};
-use crate::host::{CallOutcome, Error, ErrorCode, Payload, Progress, Timestamp};
-use crate::text::SafeText;
+use crate::host::{CallOutcome, Error, ErrorCode, Progress};
+use crate::mcp::Payload;
 use crate::tui::result::ResultView;
 
 /// Most log lines kept per call.

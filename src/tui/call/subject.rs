@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::template;
+use crate::base::text::SafeText;
 use crate::config::{ContentLimits, ServerName};
-use crate::host::{Prompt, Resource, ResourceTemplate, Tool};
-use crate::text::SafeText;
+use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 
 /// What kind of thing is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

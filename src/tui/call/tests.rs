@@ -12,13 +12,14 @@ use super::export::{Export, Origin, Start, Written};
 use super::screen::{CallScreen, Intent};
 use super::subject::{Subject, SubjectKind};
 use super::template::{expand, variables};
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
+use crate::base::text::shell::quoted;
 use crate::config::ServerName;
-use crate::config::history::{History, HistoryRecord};
-use crate::config::saved::SavedCalls;
+use crate::deck::history::{History, HistoryRecord};
+use crate::deck::saved::SavedCalls;
 use crate::host::call::AnswerSource;
-use crate::host::{CallId, CallOutcome, Error, ErrorCode, Progress, Timestamp, Validation};
-use crate::text::SafeText;
-use crate::text::shell::quoted;
+use crate::host::{CallId, CallOutcome, Error, ErrorCode, Progress, Validation};
 use crate::tui::form::draw::Look;
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::ask::Ask;
 use super::screen::{CallScreen, DEBOUNCE, Focus, Intent};
-use crate::host::Timestamp;
+use crate::base::Timestamp;
 use crate::tui::form::pointer;
 
 impl CallScreen {

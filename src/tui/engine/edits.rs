@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::EngineEvent;
 use super::work::Work;
+use crate::base::text::SafeText;
 use crate::config::edit::entry::{self, NAME};
 use crate::config::edit::{Edit, EditError, Undo, apply, write_with_backup};
-use crate::config::gate::Gate;
-use crate::config::trust::Verdict;
 use crate::config::{self, ServerName, load_text};
-use crate::text::SafeText;
+use crate::deck::gate::Gate;
+use crate::deck::trust::Verdict;
 use crate::tui::effect::{Change, Saving};
 
 /// Edits that can be taken back.

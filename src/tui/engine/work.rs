@@ -10,15 +10,16 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::edits::Made;
 use super::{EngineEvent, FileSource, Listeners, Source};
-use crate::config::gate::{Gate, Passed};
+use crate::base::secret::Secret;
+use crate::base::text::SafeText;
 use crate::config::overview::{SourceFile, sources, values};
 use crate::config::{
-    self, ConfigChange, Diagnostic, Environment, LoadResult, Loaded, McpConfig, ReloadMode,
-    ServerName, SourceOptions, Watch, WatchMode, WatchOptions,
+    self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode, ServerName,
+    SourceOptions,
 };
+use crate::deck::gate::{Gate, Passed};
+use crate::deck::{LoadResult, Watch, WatchMode, WatchOptions};
 use crate::host::{Error, ErrorCode, Host, HostView, ReloadPlan, Startup};
-use crate::secret::Secret;
-use crate::text::SafeText;
 use crate::tui::effect::ConfigCommand;
 use crate::tui::keyring::Keyring;
 use crate::tui::model::{FileText, Situation};
@@ -414,7 +415,7 @@ fn read_masked(path: &Path) -> Option<FileText> {
     let mut at = 0;
     for range in config::mask::hidden_ranges(&text) {
         masked.push_str(text.get(at..range.start).unwrap_or_default());
-        masked.push_str(crate::secret::MASK);
+        masked.push_str(crate::base::secret::MASK);
         // A hidden text over several lines keeps its lines, so that numbers stay right.
         let lines = text.get(range.clone()).unwrap_or_default().matches('\n').count();
         masked.extend(std::iter::repeat_n('\n', lines));

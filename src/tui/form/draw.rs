@@ -11,7 +11,7 @@ use super::input::Edits;
 use super::popup::{Chooses, Popup};
 use super::sheet::Sheet;
 use super::state::FormState;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// Styles and signs of a form; made from the theme.
 #[derive(Clone, Debug, Default, PartialEq)]

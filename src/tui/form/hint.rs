@@ -9,7 +9,7 @@ use super::input::Edits;
 use super::row::{Row, RowKind};
 use super::schema::Types;
 use super::state::FormState;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// What is shown in an empty editor.
 pub(super) fn ghost(row: &Row, edits: Edits) -> String {

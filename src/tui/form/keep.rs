@@ -6,7 +6,7 @@ use super::field::FieldKind;
 use super::input::Edits;
 use super::row::RowKind;
 use super::state::{Draft as Half, FormState};
-use crate::config::drafts::Draft;
+use crate::deck::drafts::Draft;
 
 impl FormState {
     /// The form as it may be written to disk. Of a schema with secrets only values are kept: of text

@@ -9,7 +9,7 @@ use super::field::{FieldKind, plain};
 use super::pointer;
 use super::row::RowKind;
 use super::state::FormState;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// What a popup chooses for.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use super::field::{Field, FieldKind, item_conj, type_words, variant_title};
 use super::merge::{Conj, Merged, merge};
 use super::pointer::join;
 use super::schema::{Document, Node, Types};
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// Most items or keys of one container that get rows; the rest is edited as JSON.
 pub const MAX_MEMBERS: usize = 400;

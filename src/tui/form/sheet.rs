@@ -13,7 +13,7 @@ use super::pointer;
 use super::problem::Weight;
 use super::row::{Row, RowKind};
 use super::state::FormState;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 
 /// A field that is typed in is at least this wide where there is room.
 const FIELD: u16 = 12;

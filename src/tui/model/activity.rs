@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::base::Timestamp;
 use crate::config::ServerName;
-use crate::host::Timestamp;
 
 /// Counts by server.
 #[derive(Clone, Debug, Default)]

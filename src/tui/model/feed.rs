@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::host::ring::Batch;
+use crate::base::ring::Batch;
 
 /// Records by sequence number. Bounded by the ring it mirrors.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl<T> Feed<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::ring::{Ring, Weighed};
+    use crate::base::ring::{Ring, Weighed};
 
     struct Line;
     impl Weighed for Line {

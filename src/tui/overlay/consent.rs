@@ -5,9 +5,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::Verdict;
-use crate::config::gate::Awaiting;
-use crate::config::trust::Verdict as Trust;
-use crate::config::{FieldChange, ServerName};
+use crate::config::ServerName;
+use crate::deck::FieldChange;
+use crate::deck::gate::Awaiting;
+use crate::deck::trust::Verdict as Trust;
 use crate::tui::action::Action;
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::glyph::Glyphs;

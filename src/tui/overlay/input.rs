@@ -6,8 +6,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Verdict, fuzzy};
+use crate::base::secret::Secret;
 use crate::config::InputKind;
-use crate::secret::Secret;
 use crate::tui::action::Action;
 use crate::tui::effect::{ConfigCommand, Effect, Keep};
 use crate::tui::ink::{Ink, ink};

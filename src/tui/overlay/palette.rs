@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::Verdict;
 use crate::config::{LogLevel, ServerName};
-use crate::host::capabilities::ListKind;
 use crate::host::{RuleKind, SessionRule};
+use crate::mcp::capabilities::ListKind;
 use crate::tui::action::Action;
 use crate::tui::ink::Ink;
 use crate::tui::keymap::Scope;

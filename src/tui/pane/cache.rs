@@ -188,7 +188,7 @@ fn left(entry: &CacheEntryView, model: &Model) -> (Ink, Role) {
         let left = end.since(model.now);
         if left.as_secs() >= 60 {
             let minutes = left.as_secs() / 60;
-            model.wake_when(crate::host::Timestamp(end.0 - minutes * 60_000_000 + 1));
+            model.wake_when(crate::base::Timestamp(end.0 - minutes * 60_000_000 + 1));
             (ink!("{}m", minutes), Role::Muted)
         } else {
             (model.until(end), Role::Busy)

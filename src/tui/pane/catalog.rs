@@ -7,10 +7,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
 
+use crate::base::text::SafeText;
 use crate::config::ServerName;
-use crate::host::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::host::{ServerState, ServerView};
-use crate::text::SafeText;
+use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};

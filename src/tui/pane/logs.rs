@@ -3,9 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::base::logs::LogRecord;
 use crate::config::{LogLevel, ServerName};
 use crate::host::ServerState;
-use crate::host::logs::LogRecord;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::filter::contains;

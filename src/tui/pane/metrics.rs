@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use crate::config::ServerName;
 use crate::host::ErrorCode;
 use crate::host::metrics::MetricsView;
-use crate::host::traffic::MessageKind;
+use crate::mcp::traffic::MessageKind;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::filter::contains;
@@ -387,7 +387,7 @@ fn histogram(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     }
 }
 
-fn fits(row: &Row, record: &crate::host::traffic::TrafficRecord) -> bool {
+fn fits(row: &Row, record: &crate::mcp::traffic::TrafficRecord) -> bool {
     let Some(target) = &row.target else { return true };
     let mut parts = target.splitn(2, ' ');
     let method = parts.next().unwrap_or_default();

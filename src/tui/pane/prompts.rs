@@ -4,7 +4,7 @@ use super::catalog::{Entry, Kind, description, head};
 use super::tools::tokens;
 use crate::config::ServerName;
 use crate::host::ServerView;
-use crate::host::capabilities::{Capabilities, ListKind};
+use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::tui::ink::ink;
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;

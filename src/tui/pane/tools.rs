@@ -3,7 +3,7 @@
 use super::catalog::{Entry, Kind, description, head};
 use crate::config::ServerName;
 use crate::host::ServerView;
-use crate::host::capabilities::{Capabilities, ListKind, Tool, ToolHints};
+use crate::mcp::capabilities::{Capabilities, ListKind, Tool, ToolHints};
 use crate::tui::ink::{Bytes, Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;

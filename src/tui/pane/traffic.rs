@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::host::traffic::{MessageKind, TrafficRecord};
+use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::filter::{Filter, completions};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::diff::{self, Comparison, Limits};
 use super::view::{ResultView, Tab};
-use crate::host::Payload;
+use crate::mcp::Payload;
 use crate::tui::call::run::Difference;
 
 /// Results of which this much is all are compared at once: that takes a few milliseconds.

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use super::binary::Binary;
 use super::image::Picture;
 use super::rows::Shared;
-use crate::host::Payload;
-use crate::host::payload::Node;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
+use crate::mcp::Payload;
+use crate::mcp::payload::Node;
 
 /// The blocks of a result.
 pub type Blocks = Vec<Block>;

@@ -220,7 +220,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::host::Payload;
+    use crate::mcp::Payload;
     use crate::tui::form::draw::Look;
     use crate::tui::result::{Purpose, ResultCommand as C, ResultView};
     use ratatui::buffer::Buffer;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use crate::host::payload::Node;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
+use crate::mcp::payload::Node;
 
 /// What happened to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use super::content::BlockKind;
 use super::lay::Laid;
 use super::tree::{Key, TreeRow};
 use super::view::{ResultView, Tab};
-use crate::host::payload::Kind;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
+use crate::mcp::payload::Kind;
 use crate::tui::form::draw::{Look, put};
 
 /// A block of which something is seen.

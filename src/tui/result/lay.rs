@@ -8,7 +8,7 @@ use super::content::{Block, BlockKind};
 use super::markdown;
 use super::rows::{Rows, Shared};
 use super::view::ResultView;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::form::draw::Look;
 use crate::tui::graphics::Graphics;
 

@@ -4,7 +4,7 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::form::draw::Look;
 
 /// Longest text that is read as Markdown.

@@ -44,7 +44,7 @@ impl ResultView {
             Ok(()) => {
                 if let Some((w, h)) = picture.size.filter(|_| !known) {
                     let title = format!("{} · {w} x {h}", block.title);
-                    block.title = crate::text::SafeText::line(&title);
+                    block.title = crate::base::text::SafeText::line(&title);
                 }
             }
             Err(reason) => block.undrawable(&reason),

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::host::Payload;
-use crate::host::payload::Node;
+use crate::mcp::Payload;
+use crate::mcp::payload::Node;
 
 /// Text that is shared: a string inside a result, or text of our own.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use regex::Regex;
 
 use super::tree::Path;
-use crate::host::payload::{Document, Kind, Node};
+use crate::mcp::payload::{Document, Kind, Node};
 
 /// Longer strings are not looked into; the content view searches those.
 const LOOKED_INTO: usize = 1 << 20;

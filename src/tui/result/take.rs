@@ -7,8 +7,8 @@ use super::lay::Laid;
 use super::markdown;
 use super::rows::{Shared, find};
 use super::view::{ResultView, Tab, Wants};
-use crate::host::Payload;
-use crate::host::payload::Node;
+use crate::mcp::Payload;
+use crate::mcp::payload::Node;
 
 impl ResultView {
     /// Looks for `needle` from here on.

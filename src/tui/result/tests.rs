@@ -12,8 +12,8 @@ use super::rows::Rows;
 use super::tree::Tree;
 use super::view::{ResultCommand, ResultView, Wants};
 use crate::config::ContentLimits;
-use crate::host::Payload;
-use crate::host::payload::{Bounds, Document};
+use crate::mcp::Payload;
+use crate::mcp::payload::{Bounds, Document};
 use crate::tui::form::draw::Look;
 
 fn view(result: Value) -> ResultView {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::seek;
-use crate::host::payload::{Member, Node};
+use crate::mcp::payload::{Member, Node};
 
 /// Where a row is: index of the child at each level.
 pub type Path = Vec<usize>;

@@ -11,8 +11,9 @@ use super::lay::Laid;
 use super::take::Content;
 use super::tree::Tree;
 use crate::config::ContentLimits;
-use crate::host::payload::Node;
-use crate::host::{Payload, Violation};
+use crate::host::Violation;
+use crate::mcp::Payload;
+use crate::mcp::payload::Node;
 use crate::tui::form::draw::Look;
 
 /// The ways to look at a result.

@@ -5,8 +5,8 @@ use std::io;
 use base64::Engine as _;
 
 use super::Deck;
+use crate::base::text::SafeText;
 use crate::host::{Error, ErrorCode};
-use crate::text::SafeText;
 use crate::tui::message::Message;
 
 impl Deck {

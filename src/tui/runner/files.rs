@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use super::Runner;
-use crate::config::history::History;
-use crate::config::saved::{SavedCall, SavedCalls};
+use crate::base::text::SafeText;
+use crate::deck::history::History;
+use crate::deck::saved::{SavedCall, SavedCalls};
 use crate::host::{Error, ErrorCode};
-use crate::text::SafeText;
 use crate::tui::call::folder;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::message::Message;

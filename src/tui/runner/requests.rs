@@ -5,9 +5,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::Runner;
-use crate::config::answers::{Answers, ScriptedAnswer};
+use crate::base::text::SafeText;
+use crate::deck::answers::{Answers, ScriptedAnswer};
 use crate::host::{Answer, ApprovalId, Error, ErrorCode};
-use crate::text::SafeText;
 use crate::tui::effect::Effect;
 use crate::tui::message::Message;
 

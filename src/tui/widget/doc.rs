@@ -7,7 +7,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::ink::{Drawable, Ink, Piece, ink};
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;

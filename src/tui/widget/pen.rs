@@ -188,7 +188,7 @@ impl<'a> Pen<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::SafeText;
+    use crate::base::text::SafeText;
 
     fn drawn(cells: u16, paint: impl Fn(&mut Pen<'_>)) -> String {
         let area = Rect::new(0, 0, cells, 1);

@@ -313,7 +313,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::host::ring::Batch;
+    use crate::base::ring::Batch;
 
     fn feed(n: u64) -> Feed<u64> {
         let mut feed = Feed::default();

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use crate::base::text::SafeText;
 use crate::config::{ApprovalRule, ApprovalRules};
 use crate::host::Fact;
 use crate::host::approvals::desk::open::Open;
 use crate::host::approvals::desk::{ApprovalDesk, Person};
 use crate::host::approvals::{Answer, Decider, PendingRequest, RequestHandler, RequestKind};
-use crate::host::server::session::DeskRequest;
-use crate::text::SafeText;
+use crate::mcp::session::DeskRequest;
 
 /// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
 const METHOD_NOT_FOUND: i64 = -32_601;

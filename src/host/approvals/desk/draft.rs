@@ -7,9 +7,9 @@ use futures::FutureExt;
 use serde_json::Value;
 
 use super::{ApprovalDesk, closed, panic_text};
+use crate::base::text::SafeText;
 use crate::host::approvals::{Drafted, Drafter};
 use crate::host::{ApprovalId, Error, ErrorCode};
-use crate::text::SafeText;
 
 impl ApprovalDesk {
     /// Registers what drafts answers.

@@ -11,8 +11,9 @@ use super::rules::{Flood, Full};
 use crate::config::ServerName;
 use crate::host::approvals::desk::ApprovalDesk;
 use crate::host::approvals::{Answer, Claim, Decider, PendingRequest, RequestKind, Settlement};
-use crate::host::server::session::DeskRequest;
-use crate::host::{ApprovalId, Fact, Finding, FindingKind};
+use crate::host::{ApprovalId, Fact};
+use crate::mcp::session::DeskRequest;
+use crate::mcp::{Finding, FindingKind};
 
 /// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.
 pub(super) struct Open {

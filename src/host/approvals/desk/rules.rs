@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ApprovalDesk;
+use crate::base::text::SafeText;
 use crate::config::{
     ApprovalRule, ApprovalRules, RootConfig, ServerConfig, ServerName, WireLimits,
 };
 use crate::host::approvals::{RuleKind, SessionRule};
 use crate::host::{Fact, RequestKind};
-use crate::text::SafeText;
 
 /// What holds for one server.
 pub(super) struct Rules {

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::base::Clock;
+use crate::base::ring::Ring;
 use crate::config::{
     ApprovalRule, ApprovalRules, RootConfig, ServerConfig, StdioConfig, TransportConfig,
 };
@@ -11,8 +13,7 @@ use crate::host::approvals::{
     Claim, Decider, PendingRequest, RequestKind, RuleKind, SessionRule, Settlement,
 };
 use crate::host::projector::{self, Projection};
-use crate::host::ring::Ring;
-use crate::host::{Clock, FindingKind};
+use crate::mcp::FindingKind;
 
 struct Rig {
     projection: Projection,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::text::SafeText;
 use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, EXIT_FOLLOWS, Happened};
 use crate::host::server::connect::{ExitReport, Opened, StopPlan};
@@ -14,7 +15,6 @@ use crate::host::server::remedy::{Words, remedy, telling};
 use crate::host::server::slot::Slot;
 use crate::host::view::ExitView;
 use crate::host::{Error, ErrorCode, Fact};
-use crate::text::SafeText;
 
 /// How long a session may take to say goodbye before its process is ended anyway.
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -8,13 +8,14 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::base::text::SafeText;
 use crate::config::ToolFilter;
-use crate::host::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::host::server::actor::{Actor, Happened};
-use crate::host::server::session::FetchedList;
 use crate::host::view::StartStep;
-use crate::host::{Error, ErrorCode, Fact, Finding, FindingKind};
-use crate::text::SafeText;
+use crate::host::{Error, ErrorCode, Fact};
+use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
+use crate::mcp::session::FetchedList;
+use crate::mcp::{Finding, FindingKind};
 
 /// Which fetches run, are planned, or are due again.
 #[derive(Default)]
@@ -205,10 +206,10 @@ impl Actor {
 
     /// A record of the log for a person.
     pub(super) fn note(&self, text: &str) {
-        self.deck.logs.push(Arc::new(crate::host::logs::LogRecord {
+        self.deck.logs.push(Arc::new(crate::base::logs::LogRecord {
             at: self.deck.clock.now(),
             server: Some(self.slot.name.clone()),
-            source: crate::host::logs::LogSource::Host,
+            source: crate::base::logs::LogSource::Host,
             level: crate::config::LogLevel::Info,
             logger: None,
             text: SafeText::line(text),
@@ -247,7 +248,7 @@ fn hide(capabilities: &mut Capabilities, filter: &ToolFilter) -> Arc<[Arc<str>]>
 
 fn bad_entries(
     capabilities: &Capabilities,
-    at: crate::host::Timestamp,
+    at: crate::base::Timestamp,
 ) -> impl Iterator<Item = Finding> {
     let entries = capabilities.rejected.iter().map(move |entry| Finding {
         kind: FindingKind::BadEntry,

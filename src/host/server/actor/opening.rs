@@ -7,18 +7,18 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::secret::Redactor;
+use crate::base::text::SafeText;
 use crate::config::ServerConfig;
 use crate::host::approvals::desk::DeskHandle;
-use crate::host::capabilities::{Capabilities, ListKind};
 use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, EVENTS, Happened, lists};
 use crate::host::server::connect::{OpenError, OpenRequest, Opened, Steps, StopPlan};
 use crate::host::server::lifecycle::{Input, Phase};
-use crate::host::server::session::{FetchedList, SessionContext, SessionEvent};
 use crate::host::view::StartStep;
 use crate::host::{Error, ErrorCode, Fact};
-use crate::secret::Redactor;
-use crate::text::SafeText;
+use crate::mcp::capabilities::{Capabilities, ListKind};
+use crate::mcp::session::{FetchedList, SessionContext, SessionEvent};
 
 /// What an attempt gave.
 pub(super) struct Opening {

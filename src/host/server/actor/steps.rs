@@ -8,18 +8,19 @@ use futures::future::select_all;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::base::Timestamp;
+use crate::base::secret::Redactor;
+use crate::base::text::SafeText;
 use crate::config::{ServerConfig, TransportConfig};
-use crate::host::capabilities::{Capabilities, ListKind};
 use crate::host::deck::Deck;
 use crate::host::server::actor::lists::offers;
 use crate::host::server::actor::{Actor, Happened};
 use crate::host::server::connect::Opened;
 use crate::host::server::lifecycle::Input;
-use crate::host::server::session::{HeldTime, Request, RequestContext};
 use crate::host::server::slot::Live;
-use crate::host::{Fact, ServerState, Timestamp};
-use crate::secret::Redactor;
-use crate::text::SafeText;
+use crate::host::{Fact, ServerState};
+use crate::mcp::capabilities::{Capabilities, ListKind};
+use crate::mcp::session::{HeldTime, Request, RequestContext};
 
 /// The fact that a server is in the deck, with what it is.
 pub fn introduction(config: &ServerConfig) -> Fact {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::{RestartConfig, RetryConfig};
-use crate::host::{ServerState, Timestamp};
-use crate::text::SafeText;
+use crate::host::ServerState;
 
 /// Where a server is. Finer than [`ServerState`], which is what people see.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::super::{App, Redraw};
-use crate::config::answers::Answers as KeptAnswers;
+use crate::base::text::SafeText;
+use crate::deck::answers::Answers as KeptAnswers;
 use crate::host::approvals::{Drafted, Settlement};
 use crate::host::{ApprovalId, Error, HostView};
-use crate::text::SafeText;
 use crate::tui::approval::desk::{AnswerDesk, Stage};
 use crate::tui::effect::Effect;
 use crate::tui::form::Checked;

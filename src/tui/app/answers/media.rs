@@ -1,7 +1,7 @@
 //! Pictures and sounds of a request, written to files: a terminal shows and plays few of them.
 
 use super::super::App;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::approval::media::{Media, media};
 use crate::tui::effect::Effect;
 use crate::tui::pane::catalog::file_name;

@@ -2,11 +2,11 @@
 //! question before many are denied.
 
 use super::super::App;
-use crate::config::answers::{Reply, ScriptedAnswer};
+use crate::base::text::SafeText;
 use crate::config::{ApprovalRule, ServerName};
+use crate::deck::answers::{Reply, ScriptedAnswer};
 use crate::host::approvals::RequestKind;
 use crate::host::{Answer, ApprovalId, RuleKind, SessionRule};
-use crate::text::SafeText;
 use crate::tui::approval::desk::{Offer, asked_kind, kept_offers};
 use crate::tui::approval::elicitation::ElicitAction;
 use crate::tui::approval::roots::RootsEditor;

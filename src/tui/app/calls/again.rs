@@ -4,10 +4,11 @@
 
 use std::collections::HashMap;
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::ServerName;
 use crate::host::dev::{BuildEnd, DevView};
-use crate::host::{ServerState, ServerView, Timestamp};
-use crate::text::SafeText;
+use crate::host::{ServerState, ServerView};
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::run::spell;
 use crate::tui::effect::Effect;

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use super::{Answers, subject_of};
+use crate::base::Timestamp;
+use crate::base::logs::{LogRecord, LogSource};
+use crate::base::text::SafeText;
 use crate::host::call::CallView;
-use crate::host::capabilities::ListKind;
-use crate::host::logs::{LogRecord, LogSource};
-use crate::host::{CallId, CallOutcome, Error, Progress, Timestamp};
-use crate::text::SafeText;
+use crate::host::{CallId, CallOutcome, Error, Progress};
+use crate::mcp::capabilities::ListKind;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::folder::Looked;
 use crate::tui::call::{CallScreen, SubjectKind};

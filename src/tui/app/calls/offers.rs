@@ -1,11 +1,11 @@
 //! What can be called by its name: saved calls, and whatever the servers offer. Opens their screens.
 
 use super::subject_of;
+use crate::base::text::SafeText;
 use crate::config::ServerName;
-use crate::config::saved::{SavedCall, SavedTarget};
+use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::ServerState;
-use crate::host::capabilities::ListKind;
-use crate::text::SafeText;
+use crate::mcp::capabilities::ListKind;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::Subject;
 use crate::tui::effect::Effect;

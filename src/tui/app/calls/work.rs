@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::call_area;
 use crate::config::ServerName;
-use crate::host::capabilities::ListKind;
-use crate::host::traffic::{Direction, TrafficRecord};
+use crate::mcp::capabilities::ListKind;
+use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::Subject;
 use crate::tui::call::export::Start;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::check::Awaits;
 use super::{AnswerDesk, Draft, Outcome, Part, Says};
+use crate::base::text::SafeText;
 use crate::host::{Answer, Verdict, Violation};
-use crate::text::SafeText;
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{Asks, ElicitAction, ElicitationReading};
 use crate::tui::form::problem::Weight;

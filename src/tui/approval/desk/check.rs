@@ -2,7 +2,7 @@
 //! elsewhere, as it is for calls. Does no I/O.
 
 use super::{AnswerCommand, AnswerDesk, Draft, Outcome, Stage};
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::form::{CheckJob, Checked, FormState};
 
 /// What waits until the form is checked.
@@ -108,9 +108,10 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
+    use crate::base::Timestamp;
     use crate::config::ServerName;
     use crate::host::approvals::{PendingRequest, RequestKind};
-    use crate::host::{Answer, ApprovalId, Timestamp};
+    use crate::host::{Answer, ApprovalId};
     use crate::tui::approval::desk::Part;
     use crate::tui::form::FormCommand;
 

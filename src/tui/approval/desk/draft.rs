@@ -6,7 +6,7 @@ use ratatui_textarea::{CursorMove, TextArea};
 use serde_json::{Value, json};
 
 use super::{AnswerDesk, Drafting, Part, Says, read};
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::approval::completion::{STOP_REASONS, SamplingDraft};
 use crate::tui::form::seed::Defaults;
 use crate::tui::form::{FormCommand, FormState};
@@ -252,7 +252,7 @@ fn content(result: &Value) -> &Value {
 
 /// Indented JSON; characters an eye would not see are `\u` escapes.
 pub(super) fn pretty(value: &Value) -> String {
-    crate::text::json::pretty(value)
+    crate::base::text::json::pretty(value)
 }
 
 /// Text to go on with: the cursor stands behind it.

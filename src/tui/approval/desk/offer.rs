@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::{AnswerDesk, Draft, Says};
-use crate::config::answers::{Answers, AskedKind};
 use crate::config::{ApprovalRule, ApprovalRules};
+use crate::deck::answers::{Answers, AskedKind};
 use crate::host::RequestKind;
 use crate::host::approvals::RuleKind;
 

@@ -6,8 +6,8 @@ use crossterm::event::{KeyCode, KeyEvent};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::base::Timestamp;
 use crate::config::ServerName;
-use crate::host::Timestamp;
 
 mod form;
 
@@ -300,7 +300,7 @@ fn a_draft_that_comes_too_late_or_not_at_all_changes_nothing() {
 
 #[test]
 fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
-    use crate::config::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+    use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
     let kept = |name: &str, server: Option<&str>, kind, reply| ScriptedAnswer {
         name: Some(name.into()),
         server: server.map(str::to_owned),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::draft::{area, pretty};
 use super::{AnswerDesk, Draft, Outcome, Part, Says, Stage};
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::widget::TextInput;
 
 impl AnswerDesk {

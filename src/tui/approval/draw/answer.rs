@@ -7,7 +7,7 @@ use ratatui::widgets::Widget;
 use ratatui_textarea::TextArea;
 
 use super::Spot;
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::app::calls::look;
 use crate::tui::approval::desk::{AnswerDesk, Composer, Draft, Drafting, Part, Says, Stage};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Hidden, LARGEST_FILE, Line, MAIN_SEPARATOR, More, Picker, ROWS, Take};
-use crate::text::SafeText;
+use crate::base::text::SafeText;
 use crate::tui::call::CallCommand;
 use crate::tui::call::folder::{EntryKind, MOST_ENTRIES};
 use crate::tui::call::keys::Where;

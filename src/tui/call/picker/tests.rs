@@ -8,11 +8,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::ServerName;
-use crate::config::history::History;
-use crate::config::saved::SavedCalls;
-use crate::host::Timestamp;
-use crate::text::SafeText;
+use crate::deck::history::History;
+use crate::deck::saved::SavedCalls;
 use crate::tui::call::folder::{self, Entry, EntryKind, Found, LARGEST_FILE, Looked, More};
 use crate::tui::call::{CallScreen, Intent, Subject, SubjectKind};
 use crate::tui::form::draw::Look;

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::kind_word;
 use super::rows::Row;
+use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
 use crate::host::approvals::{Decider, PendingRequest, RuleKind, Settlement};
 use crate::host::{RequestKind, ServerView, SessionRule};
-use crate::text::SafeText;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::model::Model;
 use crate::tui::theme::Role;

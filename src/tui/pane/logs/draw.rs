@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{LogsPane, level_role, level_word};
-use crate::host::logs::{LogRecord, LogSource};
+use crate::base::logs::{LogRecord, LogSource};
 use crate::tui::filter::find;
 use crate::tui::ink::{Ink, Piece, ink};
 use crate::tui::keymap::Scope;

@@ -4,8 +4,8 @@
 use super::card::{Density, breaker_line, draw as draw_card, step_word};
 use crate::config::ServerName;
 use crate::host::ServerView;
-use crate::host::traffic::{Direction, TrafficRecord};
 use crate::host::view::{Era, StepStatus};
+use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::model::Model;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::sources;
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::Hold;
 use crate::host::breaker::BreakerView;
 use crate::host::view::{Era, StartStep, StepStatus};
-use crate::host::{ServerState, ServerView, Timestamp};
-use crate::text::SafeText;
+use crate::host::{ServerState, ServerView};
 use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
 
-use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::text::SafeText;
+use crate::base::text::SafeText;
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::action::Action;
 use crate::tui::app::calls::look;
 use crate::tui::ink::{Bytes, Dur, ink};

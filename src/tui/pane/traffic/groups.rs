@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::host::CallId;
-use crate::host::traffic::{MessageKind, TrafficRecord};
+use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::tui::widget::stream::Verdict;
 
 /// Operations known before those whose messages are gone are forgotten.

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use super::groups::Group;
 use super::{Regions, TrafficPane};
-use crate::host::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;

@@ -1,0 +1,239 @@
+//! Answers to requests of servers, written down: `mcp.answers.json` beside `mcp.json`. The check
+//! answers with them (`--answers FILE`), the dashboard offers them and adds to them.
+//!
+//! ```json
+//! { "answers": [
+//!     { "name": "polite", "kind": "sampling", "text": "Certainly." },
+//!     { "name": "red", "server": "paint", "kind": "elicitation", "accept": { "colour": "red" } } ] }
+//! ```
+//! Owns the file; answers nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::base::atomic::{Readers, replace};
+use crate::config::put;
+use crate::deck::turn::alone;
+
+/// Name of the file beside `mcp.json`.
+pub const FILE_NAME: &str = "mcp.answers.json";
+
+/// The file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(title = "Scripted answers of mcpdeck")]
+pub struct Answers {
+    /// Where editors find the schema of this file.
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// Entries, the first that matches wins.
+    pub answers: Vec<ScriptedAnswer>,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ScriptedAnswer {
+    /// Its name, for a person who picks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Only requests of this server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Only requests of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<AskedKind>,
+    /// Only requests whose parameters, as JSON text, match this regular expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matches: Option<String>,
+    /// How many requests it answers; without a limit when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// What is answered.
+    #[serde(flatten)]
+    pub reply: Reply,
+}
+
+/// What a server asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AskedKind {
+    /// `sampling/createMessage`
+    Sampling,
+    /// `elicitation/create` with a form
+    Elicitation,
+    /// `elicitation/create` with a URL
+    UrlElicitation,
+    /// `roots/list`
+    Roots,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Reply {
+    /// The result exactly as it is sent.
+    Result(Value),
+    /// Text of the assistant (sampling).
+    Text(String),
+    /// Content of an accepted form (elicitation).
+    Accept(Value),
+    /// The form is declined.
+    Decline(bool),
+    /// The form is cancelled.
+    Cancel(bool),
+    /// Refused, with this reason.
+    Refuse(String),
+}
+
+impl Reply {
+    /// The result that is sent.
+    ///
+    /// # Errors
+    /// The reason when it is a refusal.
+    pub fn result(&self) -> Result<Value, String> {
+        Ok(match self {
+            Self::Result(value) => value.clone(),
+            Self::Text(text) => json!({
+                "role": "assistant",
+                "content": {"type": "text", "text": text},
+                "model": "scripted",
+                "stopReason": "endTurn",
+            }),
+            Self::Accept(content) => json!({"action": "accept", "content": content}),
+            Self::Decline(_) => json!({"action": "decline"}),
+            Self::Cancel(_) => json!({"action": "cancel"}),
+            Self::Refuse(reason) => return Err(reason.clone()),
+        })
+    }
+}
+
+impl ScriptedAnswer {
+    /// Whether it is one for requests of `kind` from `server`, whatever their content.
+    pub fn suits(&self, server: &str, kind: AskedKind) -> bool {
+        self.server.as_deref().is_none_or(|of| of == server)
+            && self.kind.is_none_or(|of| of == kind)
+    }
+}
+
+impl Answers {
+    /// The file that belongs to a configuration file.
+    pub fn path_beside(config: &Path) -> PathBuf {
+        config.with_file_name(FILE_NAME)
+    }
+
+    /// Reads a file: JSON with comments and trailing commas; one that does not exist holds nothing.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let fail = |error: String| format!("{}: {error}", path.display());
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(fail(error.to_string())),
+        };
+        let options = jsonc_parser::ParseOptions::default();
+        let root = jsonc_parser::cst::CstRootNode::parse(&text, &options)
+            .map_err(|error| fail(error.to_string()))?;
+        let Some(value) = root.to_serde_value() else { return Ok(Self::default()) };
+        serde_json::from_value(value).map_err(|error: serde_json::Error| fail(error.to_string()))
+    }
+
+    /// Adds an answer, in place of one with the same name for the same server and kind.
+    pub fn set(&mut self, answer: ScriptedAnswer) {
+        match self.place(&answer).and_then(|at| self.answers.get_mut(at)) {
+            Some(old) => *old = answer,
+            None => self.answers.push(answer),
+        }
+    }
+
+    fn place(&self, answer: &ScriptedAnswer) -> Option<usize> {
+        let of = |a: &ScriptedAnswer| (a.name.clone(), a.server.clone(), a.kind);
+        self.answers.iter().position(|old| of(old) == of(answer))
+    }
+
+    /// Puts one answer into a file, made if need be: alone, so that another window that does the
+    /// same at the moment loses nothing, and with everything else in it as it was written. Gives
+    /// what the file holds then.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it; it is then as it was.
+    pub fn put(path: &Path, answer: ScriptedAnswer) -> Result<Self, String> {
+        let fail = |error: io::Error| format!("{}: {error}", path.display());
+        alone(path, || {
+            let mut all = Self::load(path)?;
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let value = serde_json::to_value(&answer).map_err(|e| fail(e.into()))?;
+            let place = all.place(&answer);
+            all.set(answer);
+            let put = || put::element(&text, "answers", place, &value);
+            match (!text.trim().is_empty()).then(put).flatten() {
+                Some(text) => replace(path, text.as_bytes(), Readers::Owner),
+                None => all.save(path),
+            }
+            .map_err(fail)?;
+            Ok(all)
+        })
+    }
+
+    /// Writes the file whole or not at all.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        replace(path, text.as_bytes(), Readers::Owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_found_again_and_one_of_the_same_name_takes_its_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = Answers::path_beside(&folder.path().join("mcp.json"));
+        let mut answers = Answers::load(&file).expect("no file is no answers");
+        let named = |text: &str| ScriptedAnswer {
+            name: Some("polite".into()),
+            server: Some("a".into()),
+            kind: Some(AskedKind::Sampling),
+            matches: None,
+            times: None,
+            reply: Reply::Text(text.into()),
+        };
+        answers.set(named("no"));
+        answers.set(named("yes"));
+        answers.save(&file).expect("writable");
+        let text = std::fs::read_to_string(&file).expect("there");
+        std::fs::write(&file, format!("// ours\n{text}")).expect("writable");
+        let other = ScriptedAnswer { kind: Some(AskedKind::Roots), ..named("roots") };
+        let kept = Answers::put(&file, other).expect("writable");
+        assert_eq!(kept, Answers::load(&file).expect("readable"));
+        assert_eq!(Answers::put(&file, named("maybe")).expect("writable").answers.len(), 2);
+        assert_eq!(Answers::put(&file, named("yes")).expect("writable").answers.len(), 2);
+        assert!(std::fs::read_to_string(&file).expect("there").starts_with("// ours\n"));
+        let mut again = Answers::load(&file).expect("readable");
+        again.answers.pop();
+        assert_eq!(again.answers, [named("yes")]);
+        assert!(again.answers[0].suits("a", AskedKind::Sampling));
+        assert!(!again.answers[0].suits("b", AskedKind::Sampling));
+        assert!(!again.answers[0].suits("a", AskedKind::Elicitation));
+    }
+
+    #[test]
+    fn a_file_that_is_none_names_itself_and_what_is_wrong() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join(FILE_NAME);
+        std::fs::write(&file, "{\"answers\": [{\"txet\": \"x\"}]}").expect("writable");
+        let problem = Answers::load(&file).expect_err("a misspelt key");
+        assert!(problem.contains(FILE_NAME), "{problem}");
+    }
+}

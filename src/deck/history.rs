@@ -1,0 +1,314 @@
+//! The history of calls made by hand, and half-filled forms, kept across runs of the program.
+//!
+//! One JSON object per line, only ever appended while the program runs: a crash loses nothing, and
+//! a call that began and never ended is known to have an unknown outcome. Nothing here is ever sent
+//! again by itself.
+
+use std::collections::HashMap;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::drafts::Draft;
+use crate::base::atomic::{Readers, replace};
+use crate::deck::turn::alone;
+
+/// One line of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "camelCase")]
+pub enum HistoryRecord {
+    /// A call began.
+    #[serde(rename_all = "camelCase")]
+    Began {
+        /// Tells it from others; unique in the file.
+        id: u64,
+        /// Microseconds since 1970-01-01 UTC.
+        at: u64,
+        /// What was called: `server.tool`, or a URI.
+        target: String,
+        /// Its arguments.
+        arguments: Value,
+    },
+    /// A call ended.
+    #[serde(rename_all = "camelCase")]
+    Ended {
+        /// Which.
+        id: u64,
+        /// `ok`, `tool error`, or the code of the error.
+        outcome: String,
+        /// How long it took, without waiting for a person.
+        millis: u64,
+    },
+    /// A form as it is; empty when it was emptied. Kept in a file of its own, see
+    /// [`drafts`](super::drafts).
+    #[serde(rename_all = "camelCase")]
+    Draft {
+        /// What it calls.
+        target: String,
+        /// What is in it.
+        #[serde(flatten)]
+        draft: Draft,
+    },
+}
+
+/// A call of the past.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistoryEntry {
+    /// Its id.
+    pub id: u64,
+    /// Microseconds since 1970-01-01 UTC.
+    pub at: u64,
+    /// Its arguments.
+    pub arguments: Value,
+    /// How it ended; `None` when the program did not live to see it.
+    pub outcome: Option<(String, u64)>,
+}
+
+/// What is known of the past, newest first per target.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    entries: HashMap<String, Vec<HistoryEntry>>,
+    drafts: HashMap<String, Draft>,
+}
+
+impl History {
+    /// Most calls kept per target.
+    pub const PER_TARGET: usize = 50;
+    /// Longest record that is kept, in bytes; a longer one is a call without its arguments.
+    pub const LONGEST: usize = 256 << 10;
+    /// File size at which [`History::load`] writes it anew.
+    const COMPACT_AT: u64 = 4 << 20;
+
+    /// Reads the file; what cannot be read is left out, a missing file is an empty history.
+    pub fn load(path: &Path) -> Self {
+        let mut history = Self { drafts: super::drafts::load(path), ..Self::default() };
+        history.read(path);
+        if std::fs::metadata(path).is_ok_and(|m| m.len() > Self::COMPACT_AT) {
+            // Read again, alone: another window may have added to it meanwhile.
+            let _ = alone(path, || {
+                let mut all = Self::default();
+                all.read(path);
+                all.rewrite(path)
+            });
+        }
+        history
+    }
+
+    /// Folds the records of a file in. A line that is none says nothing about the others.
+    fn read(&mut self, path: &Path) {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            if let Ok(record) = serde_json::from_str(line) {
+                self.apply(&record);
+            }
+        }
+    }
+
+    /// Folds one record in.
+    pub fn apply(&mut self, record: &HistoryRecord) {
+        match record {
+            HistoryRecord::Began { id, at, target, arguments } => {
+                let entries = self.entries.entry(target.clone()).or_default();
+                let entry =
+                    HistoryEntry { id: *id, at: *at, arguments: arguments.clone(), outcome: None };
+                entries.insert(0, entry);
+                entries.truncate(Self::PER_TARGET);
+            }
+            HistoryRecord::Ended { id, outcome, millis } => {
+                let all = self.entries.values_mut().flatten();
+                if let Some(entry) = { all }.find(|entry| entry.id == *id) {
+                    entry.outcome = Some((outcome.clone(), *millis));
+                }
+            }
+            HistoryRecord::Draft { target, draft } if draft.is_empty() => {
+                self.drafts.remove(target);
+            }
+            HistoryRecord::Draft { target, draft } => {
+                self.drafts.insert(target.clone(), draft.clone());
+            }
+        }
+    }
+
+    /// Calls of a target, newest first.
+    pub fn of(&self, target: &str) -> &[HistoryEntry] {
+        self.entries.get(target).map_or(&[], Vec::as_slice)
+    }
+
+    /// The form of a target as it was left.
+    pub fn draft(&self, target: &str) -> Option<&Draft> {
+        self.drafts.get(target)
+    }
+
+    /// Appends one record to the file, which only its owner may read; a draft goes to its own.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn append(path: &Path, record: &HistoryRecord) -> io::Result<()> {
+        if let HistoryRecord::Draft { target, draft } = record {
+            return super::drafts::save(path, target, draft);
+        }
+        let mut line = serde_json::to_string(record)?;
+        if line.len() > Self::LONGEST {
+            let HistoryRecord::Began { id, at, target, .. } = record else { return Ok(()) };
+            let short = HistoryRecord::Began {
+                id: *id,
+                at: *at,
+                target: target.clone(),
+                arguments: Value::Null,
+            };
+            line = serde_json::to_string(&short)?;
+        }
+        line.push('\n');
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        alone(path, || Self::append_line(path, line))
+    }
+
+    fn append_line(path: &Path, mut line: String) -> io::Result<()> {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path)?;
+        let before = file.metadata()?.len();
+        if is_cut_short(&mut file)? {
+            line.insert(0, '\n');
+        }
+        let written = file.write_all(line.as_bytes());
+        if written.is_err() {
+            // Half a line would spoil the next one too.
+            let _ = file.set_len(before);
+        }
+        written
+    }
+
+    /// Writes what is kept: of many targets the newest calls, up to half of [`Self::COMPACT_AT`].
+    fn rewrite(&self, path: &Path) -> io::Result<()> {
+        let calls = self.entries.iter();
+        let calls = calls.flat_map(|(target, all)| all.iter().rev().map(move |e| (target, e)));
+        let mut lines: Vec<(u64, String)> =
+            calls.map(|(target, entry)| (entry.at, entry.lines(target))).collect();
+        lines.sort_by_key(|(at, _)| *at);
+        let mut room = Self::COMPACT_AT as usize / 2;
+        let fits = |(_, text): &&(u64, String)| {
+            let left = room.checked_sub(text.len());
+            room = left.unwrap_or_default();
+            left.is_some()
+        };
+        let kept = lines.iter().rev().take_while(fits).count();
+        let text: String = lines.drain(lines.len() - kept..).map(|(_, text)| text).collect();
+        replace(path, text.as_bytes(), Readers::Owner)
+    }
+}
+
+impl HistoryEntry {
+    /// Its records as they stand in the file.
+    fn lines(&self, target: &str) -> String {
+        let began = HistoryRecord::Began {
+            id: self.id,
+            at: self.at,
+            target: target.to_owned(),
+            arguments: self.arguments.clone(),
+        };
+        let ended = self.outcome.clone();
+        let ended =
+            ended.map(|(outcome, millis)| HistoryRecord::Ended { id: self.id, outcome, millis });
+        let records = std::iter::once(began).chain(ended);
+        let lines = records.filter_map(|record| serde_json::to_string(&record).ok());
+        lines.map(|line| line + "\n").collect()
+    }
+}
+
+/// Whether the last line has no end: a program died while it wrote it.
+fn is_cut_short(file: &mut std::fs::File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(io::SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn began(id: u64, arguments: Value) -> HistoryRecord {
+        HistoryRecord::Began { id, at: id, target: "a.t".into(), arguments }
+    }
+
+    #[test]
+    fn a_call_that_never_ended_has_an_unknown_outcome_after_a_crash() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("deep/history.jsonl");
+        let ended = HistoryRecord::Ended { id: 1, outcome: "ok".into(), millis: 12 };
+        let draft = HistoryRecord::Draft { target: "a.t".into(), draft: json!({"half": 1}).into() };
+        for record in [began(1, json!({"n": 1})), ended, began(2, json!({"n": 2})), draft] {
+            History::append(&path, &record).expect("writable");
+        }
+        // The crash cut the last line short.
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .and_then(|mut f| f.write_all(b"{\"record\":\"be"))
+            .expect("writable");
+        let history = History::load(&path);
+        let outcomes: Vec<_> =
+            history.of("a.t").iter().map(|e| (e.id, e.outcome.clone())).collect();
+        assert_eq!(outcomes, [(2, None), (1, Some(("ok".to_owned(), 12)))]);
+        assert_eq!(history.draft("a.t"), Some(&json!({"half": 1}).into()));
+        // The next record does not become part of the line that was cut short.
+        History::append(&path, &began(3, json!({"n": 3}))).expect("writable");
+        assert_eq!(History::load(&path).of("a.t").first().map(|e| e.id), Some(3));
+    }
+
+    #[test]
+    fn many_targets_are_bounded_together_and_the_newest_calls_stay() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("h.jsonl");
+        let long = "x".repeat(10_000);
+        let mut text = String::new();
+        for id in 1..=600_u64 {
+            let began = HistoryRecord::Began {
+                id,
+                at: id,
+                target: format!("a.t{id}"),
+                arguments: json!(long),
+            };
+            text.push_str(&serde_json::to_string(&began).expect("JSON"));
+            text.push('\n');
+        }
+        std::fs::write(&path, text).expect("writable");
+        assert_eq!(History::load(&path).of("a.t1").len(), 1);
+        let again = History::load(&path);
+        let kept = std::fs::metadata(&path).expect("there").len();
+        assert!((1 << 20..=History::COMPACT_AT / 2).contains(&kept), "{kept} bytes");
+        assert_eq!((again.of("a.t600").len(), again.of("a.t1").len()), (1, 0));
+    }
+
+    #[test]
+    fn history_is_bounded_and_survives_being_written_anew() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("h.jsonl");
+        let mut history = History::default();
+        for id in 1..=80 {
+            history.apply(&began(id, json!(id)));
+        }
+        assert_eq!(history.of("a.t").len(), History::PER_TARGET);
+        history.rewrite(&path).expect("writable");
+        assert_eq!(History::load(&path), history);
+        let mut bytes = std::fs::read(&path).expect("there");
+        bytes.extend_from_slice(b"\xff\xfe broken\n");
+        std::fs::write(&path, bytes).expect("writable");
+        assert_eq!(History::load(&path), history, "bytes that are no text spoil their line alone");
+        let huge = began(99, json!("x".repeat(History::LONGEST)));
+        History::append(&path, &huge).expect("writable");
+        assert_eq!(History::load(&path).of("a.t")[0].arguments, Value::Null);
+    }
+}

@@ -1,0 +1,332 @@
+//! Saved calls: `mcp.calls.json` beside `mcp.json`, made to be committed and run again.
+//!
+//! ```json
+//! { "version": 1,
+//!   "calls": {
+//!     "weather in Oslo": { "tool": "weather.forecast", "arguments": { "city": "Oslo" } },
+//!     "greeting":        { "prompt": "crew.greet", "arguments": { "name": "Ada" } },
+//!     "readme":          { "resource": "file:///readme.md", "server": "files" } } }
+//! ```
+//! `timeout` (seconds) and `force` (send past validation) are optional. Owns the file; makes no
+//! call.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::base::atomic::{Readers, replace};
+use crate::config::put;
+use crate::deck::turn::alone;
+
+/// Name of the file beside `mcp.json`.
+pub const FILE_NAME: &str = "mcp.calls.json";
+
+/// All saved calls of one project, in file order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedCalls {
+    /// Version of the format; 1.
+    #[serde(default = "version")]
+    pub version: u32,
+    /// The calls by name.
+    #[serde(default)]
+    pub calls: IndexMap<String, SavedCall>,
+}
+
+const fn version() -> u32 {
+    1
+}
+
+/// One saved call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedCall {
+    /// What is called.
+    #[serde(flatten)]
+    pub target: SavedTarget,
+    /// Arguments of a tool or prompt.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub arguments: Map<String, Value>,
+    /// Deadline in seconds instead of the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    /// Send it past validation, on purpose.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+}
+
+/// What a saved call calls; names as in decision D3 (`server.tool`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", untagged)]
+pub enum SavedTarget {
+    /// A tool.
+    Tool {
+        /// Its name.
+        tool: String,
+    },
+    /// A prompt.
+    Prompt {
+        /// Its name.
+        prompt: String,
+    },
+    /// A resource.
+    Resource {
+        /// Its URI.
+        resource: String,
+        /// The server that is meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        server: Option<String>,
+    },
+}
+
+impl SavedCall {
+    /// A call of a tool by its canonical name.
+    pub fn tool(name: impl Into<String>, arguments: &Value) -> Self {
+        Self {
+            target: SavedTarget::Tool { tool: name.into() },
+            arguments: arguments.as_object().cloned().unwrap_or_default(),
+            timeout: None,
+            force: false,
+        }
+    }
+
+    /// The arguments as one value.
+    pub fn arguments_value(&self) -> Value {
+        Value::Object(self.arguments.clone())
+    }
+}
+
+/// Why saved calls cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedError {
+    /// The file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is no list of calls.
+    #[error("{}:{line}:{column}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// There is no call of that name.
+    #[error("there is no saved call `{name}`{}", suggestion(.similar))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// Names that were meant perhaps.
+        similar: Vec<String>,
+    },
+}
+
+fn suggestion(similar: &[String]) -> String {
+    if similar.is_empty() {
+        return String::new();
+    }
+    format!("; did you mean {}?", similar.join(", "))
+}
+
+impl SavedCalls {
+    /// The file that belongs to a configuration file.
+    pub fn path_beside(config: &Path) -> PathBuf {
+        config.with_file_name(FILE_NAME)
+    }
+
+    /// Reads the file; one that does not exist holds no calls. Comments and trailing commas are
+    /// allowed, as in `mcp.json`.
+    ///
+    /// # Errors
+    /// [`SavedError::Io`] or [`SavedError::Syntax`].
+    pub fn load(path: &Path) -> Result<Self, SavedError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => return Err(SavedError::Io { path: path.to_owned(), source }),
+        };
+        Self::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, SavedError> {
+        let syntax = |offset: usize, message: String| {
+            let before = text.get(..offset).unwrap_or(text);
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            SavedError::Syntax { path: path.to_owned(), line, column, message }
+        };
+        let options = jsonc_parser::ParseOptions::default();
+        let root = jsonc_parser::cst::CstRootNode::parse(text, &options)
+            .map_err(|e| syntax(e.range().start, e.kind().to_string()))?;
+        let Some(value) = root.to_serde_value() else { return Ok(Self::default()) };
+        if value.get("version").is_some_and(|v| v != 1) {
+            let at = text.find("\"version\"").unwrap_or_default();
+            return Err(syntax(at, "only version 1 is known".to_owned()));
+        }
+        // Call by call, so that the message names the one that is wrong.
+        let mut out = Self { version: 1, calls: IndexMap::new() };
+        let calls = value.get("calls").and_then(Value::as_object);
+        for (name, call) in calls.into_iter().flatten() {
+            let call = serde_json::from_value(call.clone()).map_err(|_| {
+                let at = text.find(&format!("{name:?}")).unwrap_or_default();
+                syntax(at, format!("call `{name}` needs `tool`, `prompt` or `resource`, and `arguments` as an object"))
+            })?;
+            out.calls.insert(name.clone(), call);
+        }
+        Ok(out)
+    }
+
+    /// The call of this name; a leading `@` is not part of it.
+    ///
+    /// # Errors
+    /// [`SavedError::Unknown`] with similar names.
+    pub fn get(&self, name: &str) -> Result<&SavedCall, SavedError> {
+        let name = name.strip_prefix('@').unwrap_or(name);
+        self.calls.get(name).ok_or_else(|| {
+            let near = |known: &&String| strsim::jaro_winkler(known, name) > 0.75;
+            SavedError::Unknown {
+                name: name.to_owned(),
+                similar: self.calls.keys().filter(near).take(5).cloned().collect(),
+            }
+        })
+    }
+
+    /// Adds or replaces a call.
+    pub fn set(&mut self, name: impl Into<String>, call: SavedCall) {
+        self.version = 1;
+        self.calls.insert(name.into(), call);
+    }
+
+    /// Puts one call into the file, made if need be: alone, so that another window that does the
+    /// same at the moment loses nothing, and with everything else in it as it was written.
+    ///
+    /// # Errors
+    /// [`SavedError::Io`] or [`SavedError::Syntax`]; the file is then as it was.
+    pub fn put(path: &Path, name: &str, call: SavedCall) -> Result<(), SavedError> {
+        let fail = |source| SavedError::Io { path: path.to_owned(), source };
+        alone(path, || {
+            let mut all = Self::load(path)?;
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let value = serde_json::to_value(&call).map_err(|e| fail(e.into()))?;
+            let kept = (!text.trim().is_empty()).then(|| put::member(&text, "calls", name, &value));
+            if let Some(text) = kept.flatten() {
+                return replace(path, text.as_bytes(), Readers::Owner).map_err(fail);
+            }
+            all.set(name, call);
+            all.save(path)
+        })
+    }
+
+    /// Writes the file whole or not at all: a new file takes the place of the old one.
+    ///
+    /// # Errors
+    /// [`SavedError::Io`].
+    pub fn save(&self, path: &Path) -> Result<(), SavedError> {
+        let fail = |source| SavedError::Io { path: path.to_owned(), source };
+        let mut text = serde_json::to_string_pretty(self).map_err(|e| fail(e.into()))?;
+        text.push('\n');
+        // Arguments may hold what nobody else should read.
+        replace(path, text.as_bytes(), Readers::Owner).map_err(fail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_loaded_again_and_found_by_name_with_or_without_at() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = SavedCalls::path_beside(&dir.path().join("mcp.json"));
+        assert_eq!(SavedCalls::load(&path).expect("no file is no call"), SavedCalls::default());
+        let mut saved = SavedCalls::default();
+        saved.set("oslo", SavedCall::tool("weather.forecast", &json!({"city": "Oslo", "days": 3})));
+        saved.set(
+            "readme",
+            SavedCall {
+                target: SavedTarget::Resource { resource: "file:///r".into(), server: None },
+                arguments: Map::new(),
+                timeout: Some(1.5),
+                force: true,
+            },
+        );
+        saved.save(&path).expect("writable");
+        let loaded = SavedCalls::load(&path).expect("readable");
+        assert_eq!(loaded, saved);
+        assert_eq!(
+            loaded.get("@oslo").expect("there").arguments_value(),
+            json!({"city": "Oslo", "days": 3})
+        );
+        let error = loaded.get("osla").expect_err("unknown").to_string();
+        assert!(error.contains("did you mean oslo?"), "{error}");
+        assert_eq!(
+            std::fs::read_dir(dir.path()).expect("listable").count(),
+            1,
+            "no temporary file is left"
+        );
+    }
+
+    #[test]
+    fn a_call_that_is_put_into_a_file_leaves_the_rest_of_it_alone() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join(FILE_NAME);
+        let text = "{ // ours\n  \"version\": 1,\n  \"calls\": {\n    // why\n    \"a\": { \"prompt\": \"x.y\" }\n  }\n}\n";
+        std::fs::write(&path, text).expect("writable");
+        let call = |n: u32| SavedCall::tool("a.t", &json!({"n": n}));
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let path = &path;
+                scope.spawn(move || SavedCalls::put(path, &format!("n{n}"), call(n)));
+            }
+        });
+        let all = SavedCalls::load(&path).expect("readable");
+        assert_eq!(all.calls.len(), 9);
+        assert_eq!(all.get("n7").expect("there"), &call(7));
+        let text = std::fs::read_to_string(&path).expect("readable");
+        assert!(text.contains("{ // ours\n") && text.contains("    // why\n"), "{text}");
+        SavedCalls::put(&dir.path().join("new/mcp.calls.json"), "a", call(1)).expect("made");
+        std::fs::write(&path, "{\"calls\": [").expect("writable");
+        assert!(SavedCalls::put(&path, "a", call(1)).is_err());
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "{\"calls\": [");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_may_read_stays_so_and_a_new_one_is_the_owners() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join(FILE_NAME);
+        let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o777;
+        SavedCalls::default().save(&path).expect("writable");
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("set");
+        SavedCalls::default().save(&path).expect("writable");
+        assert_eq!(mode(), 0o644);
+    }
+
+    #[test]
+    fn a_broken_file_is_named_with_the_place_and_comments_are_allowed() {
+        let path = Path::new("mcp.calls.json");
+        let good = "{ // mine\n \"calls\": {\"a\": {\"prompt\": \"x.y\"},}, }";
+        assert_eq!(SavedCalls::parse(good, path).expect("comments").calls.len(), 1);
+        for (text, place) in [
+            ("{\n \"calls\": {\n  \"b\": {\"tol\": \"x\"}}}", "mcp.calls.json:3:3"),
+            ("{\n \"calls\": [", "mcp.calls.json:2:"),
+            ("{\"version\": 9}", "mcp.calls.json:1:2"),
+        ] {
+            let error = SavedCalls::parse(text, path).expect_err("broken").to_string();
+            assert!(error.starts_with(place), "{error}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! How lists differ from what they were (requirement K3): entry by entry, field by field.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::base::text::SafeText;
+use crate::mcp::capabilities::{Capabilities, FieldChange, ListChanges, ListKind};
+
+/// Most differing fields told of one entry; the rest is summed up in one line at its root.
+pub const MAX_FIELDS: usize = 64;
+
+impl ListChanges {
+    /// What has to be told to get from `before` to `after`; `None` when nothing differs. The order
+    /// of entries is no difference.
+    pub fn between(before: &Capabilities, after: &Capabilities) -> Option<Self> {
+        let mut changes = Self::default();
+        for kind in ListKind::ALL {
+            changes.compare(kind, &entries(before, kind), &entries(after, kind));
+        }
+        let none = changes.added.is_empty() && changes.removed.is_empty();
+        (!none || !changes.changed.is_empty()).then_some(changes)
+    }
+
+    fn compare(&mut self, kind: ListKind, before: &[Entry<'_>], after: &[Entry<'_>]) {
+        let old: HashMap<&str, &Entry<'_>> = before.iter().map(|e| (e.key, e)).collect();
+        let new: HashMap<&str, &Entry<'_>> = after.iter().map(|e| (e.key, e)).collect();
+        for entry in after {
+            match old.get(entry.key) {
+                None => self.added.push((kind, SafeText::line(entry.key))),
+                Some(was) if Arc::ptr_eq(was.raw, entry.raw) || was.raw == entry.raw => {}
+                Some(was) => {
+                    let fields = differences(was.raw, entry.raw);
+                    self.changed.push((kind, SafeText::line(entry.key), fields));
+                }
+            }
+        }
+        for entry in before.iter().filter(|entry| !new.contains_key(entry.key)) {
+            self.removed.push((kind, SafeText::line(entry.key)));
+        }
+    }
+}
+
+struct Entry<'a> {
+    key: &'a str,
+    raw: &'a Arc<Value>,
+}
+
+fn entries(all: &Capabilities, kind: ListKind) -> Vec<Entry<'_>> {
+    match kind {
+        ListKind::Tools => all.tools.iter().map(|t| Entry { key: &t.name, raw: &t.raw }).collect(),
+        ListKind::Prompts => {
+            all.prompts.iter().map(|p| Entry { key: &p.name, raw: &p.raw }).collect()
+        }
+        ListKind::Resources => {
+            all.resources.iter().map(|r| Entry { key: &r.uri, raw: &r.raw }).collect()
+        }
+        ListKind::ResourceTemplates => {
+            all.templates.iter().map(|t| Entry { key: &t.uri_template, raw: &t.raw }).collect()
+        }
+    }
+}
+
+/// The fields in which two JSON values differ, by JSON pointer (RFC 6901), at most
+/// [`MAX_FIELDS`]. Objects are compared by key, arrays of equal length by index, everything else
+/// as a whole.
+pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
+    let mut fields = Vec::new();
+    walk(&mut String::new(), before, after, &mut fields);
+    if fields.len() > MAX_FIELDS {
+        let rest = fields.len() - MAX_FIELDS;
+        fields.truncate(MAX_FIELDS);
+        fields.push(FieldChange {
+            pointer: String::new(),
+            before: None,
+            after: Some(Value::String(format!("... and {rest} more fields differ"))),
+        });
+    }
+    fields
+}
+
+fn walk(pointer: &mut String, before: &Value, after: &Value, fields: &mut Vec<FieldChange>) {
+    let mut child = |key: &str, old: Option<&Value>, new: Option<&Value>| {
+        let length = pointer.len();
+        pointer.push('/');
+        pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        match (old, new) {
+            (Some(old), Some(new)) => walk(pointer, old, new, fields),
+            (old, new) => fields.push(FieldChange {
+                pointer: pointer.clone(),
+                before: old.cloned(),
+                after: new.cloned(),
+            }),
+        }
+        pointer.truncate(length);
+    };
+    match (before, after) {
+        (Value::Object(old), Value::Object(new)) => {
+            for (key, value) in old {
+                if new.get(key) != Some(value) {
+                    child(key, Some(value), new.get(key));
+                }
+            }
+            for (key, value) in new.iter().filter(|(key, _)| !old.contains_key(*key)) {
+                child(key, None, Some(value));
+            }
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            for (index, (old, new)) in old.iter().zip(new).enumerate() {
+                if old != new {
+                    child(&index.to_string(), Some(old), Some(new));
+                }
+            }
+        }
+        _ if before == after => {}
+        _ => fields.push(FieldChange {
+            pointer: pointer.clone(),
+            before: Some(before.clone()),
+            after: Some(after.clone()),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::mcp::session::FetchedList;
+
+    fn capabilities(tools: &[Value]) -> Capabilities {
+        let mut all = Capabilities::default();
+        let entries = tools.iter().cloned().map(Arc::new).collect();
+        all.replace(ListKind::Tools, &FetchedList { entries, ..FetchedList::default() });
+        all
+    }
+
+    #[test]
+    fn added_removed_and_changed_entries_are_told_apart_and_order_is_no_change() {
+        let tool = |name: &str, about: &str| json!({"name": name, "description": about, "inputSchema": {}});
+        let before = capabilities(&[tool("a", "x"), tool("b", "x"), tool("c", "x")]);
+        let after = capabilities(&[tool("c", "y"), tool("d", "x"), tool("a", "x")]);
+        let changes = ListChanges::between(&before, &after).expect("there are changes");
+        assert_eq!(changes.added, [(ListKind::Tools, SafeText::line("d"))]);
+        assert_eq!(changes.removed, [(ListKind::Tools, SafeText::line("b"))]);
+        assert_eq!(changes.changed.len(), 1);
+        assert_eq!(changes.changed[0].2[0].pointer, "/description");
+        let shuffled = capabilities(&[tool("b", "x"), tool("a", "x"), tool("c", "x")]);
+        assert_eq!(ListChanges::between(&before, &shuffled), None);
+    }
+
+    #[test]
+    fn differences_point_at_the_deepest_field_that_differs() {
+        let before = json!({"s": {"a/b": [1, 2], "gone": 1}, "list": [1]});
+        let after = json!({"s": {"a/b": [1, 3], "new": null}, "list": [1, 2]});
+        let found: Vec<_> = differences(&before, &after)
+            .into_iter()
+            .map(|f| (f.pointer, f.before, f.after))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("/s/a~1b/1".into(), Some(json!(2)), Some(json!(3))),
+                ("/s/gone".into(), Some(json!(1)), None),
+                ("/s/new".into(), None, Some(json!(null))),
+                ("/list".into(), Some(json!([1])), Some(json!([1, 2]))),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_rewritten_entry_is_told_in_bounded_space() {
+        let wide = |n: usize| Value::Object((0..n).map(|k| (k.to_string(), json!(n))).collect());
+        assert_eq!(differences(&wide(5_000), &wide(5_001)).len(), MAX_FIELDS + 1);
+    }
+}

@@ -1,0 +1,345 @@
+//! A session with one server: handshake, requests, notifications, over any transport.
+//!
+//! The contract between the wire (below) and the actor (above): the actor hands over an
+//! [`Endpoint`] and a [`SessionContext`], gets a [`SessionHandle`] back and reads [`SessionEvent`]s.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::Clock;
+use crate::base::logs::LogRecord;
+use crate::base::ring::Ring;
+use crate::base::secret::Redactor;
+use crate::base::text::SafeText;
+use crate::config::{HttpConfig, LogLevel, OutsideCalls, ProtocolChoice, ServerName, WireLimits};
+use crate::host::approvals::{Answer, Claim, RequestKind};
+use crate::host::view::{Era, SessionView};
+use crate::host::{CallId, Error, Progress};
+use crate::mcp::capabilities::{ListKind, RejectedEntry};
+use crate::mcp::traffic::TrafficRecord;
+use crate::mcp::{Finding, Payload};
+
+/// Where the bytes come from and go to.
+pub enum Endpoint {
+    /// stdin and stdout of a child, or an in-memory pipe in tests.
+    Pipe {
+        /// What the server writes.
+        read: Box<dyn AsyncRead + Send + Unpin>,
+        /// What the server reads.
+        write: Box<dyn AsyncWrite + Send + Unpin>,
+    },
+    /// Streamable HTTP.
+    Http(HttpConfig),
+}
+
+/// What a session needs from its owner.
+#[derive(Clone)]
+pub struct SessionContext {
+    /// The server.
+    pub server: ServerName,
+    /// Limits on what it may send.
+    pub limits: WireLimits,
+    /// Level asked of the server's logging, when configured.
+    pub log_level: Option<LogLevel>,
+    /// Time.
+    pub clock: Clock,
+    /// Masks secrets in everything that is kept.
+    pub redactor: Redactor,
+    /// All servers' traffic.
+    pub traffic: Ring<TrafficRecord>,
+    /// This server's newest traffic, kept through restarts (the black box).
+    pub black_box: Ring<TrafficRecord>,
+    /// All servers' logs.
+    pub logs: Ring<LogRecord>,
+    /// What the owner must know. Overflow policy: what the channel cannot take is coalesced by its
+    /// kind, and repeats of findings are counted, so that nothing is lost, the amount is bounded and
+    /// answers never wait behind events.
+    pub events: mpsc::Sender<SessionEvent>,
+    /// Answers the server's requests.
+    pub desk: Arc<dyn Desk>,
+    /// Counts every byte of every message, both ways; written by the session.
+    pub bytes: Arc<ByteCount>,
+    /// What arrived so far; written by the session. [`Seen::describe`] says it in words, for the
+    /// owner whose patience with [`connect`] ends.
+    pub seen: Arc<Seen>,
+}
+
+pub use connect::{Connected, connect};
+pub use seen::Seen;
+
+mod connect;
+mod list;
+mod listen;
+mod live;
+mod mirrored;
+mod request;
+mod seen;
+mod task;
+pub mod trip;
+
+/// Bytes that passed, counted by the session and read by metrics.
+#[derive(Debug, Default)]
+pub struct ByteCount {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl ByteCount {
+    /// Notes bytes of a message from the server.
+    pub fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Notes bytes of a message to the server. For a request this is called before the first byte
+    /// is written, so that zero means: the server cannot have seen it (requirement R5).
+    pub fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes received and sent so far.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
+    }
+}
+
+/// What a session tells its owner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionEvent {
+    /// The first byte arrived.
+    FirstByte,
+    /// Something against the protocol.
+    Finding(Finding),
+    /// A list changed.
+    ListChanged(ListKind),
+    /// A subscribed resource changed.
+    ResourceUpdated(Arc<str>),
+    /// The server had forgotten the session (it was restarted), and another one was opened in its
+    /// place: what it was told is to be told again, and what it told may be another thing now.
+    Renewed,
+    /// The connection ended by itself (end of file, transport error).
+    Closed(SafeText),
+}
+
+/// Which era to try; the owner decides the order and remembers what worked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// `initialize` with this version (`None`: the newest that has it).
+    Legacy(Option<String>),
+    /// `server/discover`.
+    Modern,
+    /// `server/discover`; a JSON-RPC error to it means a legacy server and is followed by
+    /// `initialize` on the same connection.
+    Auto,
+}
+
+/// Attempts to make for a choice of the configuration, in order. After a failed attempt that is
+/// not about authorisation the endpoint must be opened anew: servers may lock to an era. The second
+/// attempt is for servers that die of an unknown method, or that lied about the era before.
+pub fn attempts(choice: &ProtocolChoice, remembered: Option<Era>) -> Vec<Attempt> {
+    match (choice, remembered) {
+        (ProtocolChoice::Legacy, _) => vec![Attempt::Legacy(None)],
+        (ProtocolChoice::Modern, _) => vec![Attempt::Modern],
+        (ProtocolChoice::Version(v), _) if v.as_str() >= "2026-07-28" => vec![Attempt::Modern],
+        (ProtocolChoice::Version(v), _) => vec![Attempt::Legacy(Some(v.clone()))],
+        (ProtocolChoice::Auto, Some(Era::Legacy)) => vec![Attempt::Legacy(None), Attempt::Auto],
+        (ProtocolChoice::Auto, _) => vec![Attempt::Auto, Attempt::Legacy(None)],
+    }
+}
+
+/// Why a handshake failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectError {
+    /// What happened, with what was seen and what was not.
+    pub error: Error,
+    /// Whether another attempt (same or other era) can help.
+    pub retryable: bool,
+    /// Whether the server asks for authorisation (HTTP 401).
+    pub unauthorized: bool,
+    /// Whether the server ended the connection, and not the host that gave up: only then is its
+    /// exit the cause.
+    pub closed: bool,
+}
+
+/// A request of the host to the server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// `tools/call`
+    CallTool {
+        /// Tool as the server spells it.
+        name: Arc<str>,
+        /// Its arguments.
+        arguments: Arc<Value>,
+    },
+    /// `tools/call` of a tool that only runs as a task (MCP 2025-11-25, tasks)
+    RunTask {
+        /// Tool as the server spells it.
+        name: Arc<str>,
+        /// Its arguments.
+        arguments: Arc<Value>,
+    },
+    /// `prompts/get`
+    GetPrompt {
+        /// Prompt as the server spells it.
+        name: Arc<str>,
+        /// Its arguments: an object of strings.
+        arguments: Arc<Value>,
+    },
+    /// `resources/read`
+    ReadResource {
+        /// URI.
+        uri: Arc<str>,
+    },
+    /// `completion/complete`
+    Complete {
+        /// `params` as the specification has them.
+        params: Value,
+    },
+    /// `resources/subscribe` (or its modern counterpart)
+    Subscribe {
+        /// URI.
+        uri: Arc<str>,
+    },
+    /// `resources/unsubscribe` (or its modern counterpart)
+    Unsubscribe {
+        /// URI.
+        uri: Arc<str>,
+    },
+    /// `logging/setLevel` (or its modern counterpart)
+    SetLogLevel(LogLevel),
+}
+
+/// What a request carries besides its content.
+#[derive(Clone, Debug)]
+pub struct RequestContext {
+    /// The operation.
+    pub call: CallId,
+    /// Deadline counted while nobody is waited for; progress starts it again.
+    pub timeout: Duration,
+    /// Longest in all, whatever the progress (without waiting for a person).
+    pub max_total: Duration,
+    /// Cancels it.
+    pub cancel: CancellationToken,
+    /// Receives progress.
+    pub progress: Option<Arc<dyn ProgressSink>>,
+    /// Time a person has held it so far, and whether one holds it now; written by the session.
+    pub waiting: HeldTime,
+    /// Bytes of this operation's requests and answers; written by the session.
+    pub bytes: Arc<ByteCount>,
+}
+
+/// Takes in the progress of a request, from where nothing may wait.
+pub trait ProgressSink: std::fmt::Debug + Send + Sync + 'static {
+    /// Takes one notification.
+    fn take(&self, progress: Progress);
+}
+
+/// Overflow policy: the newest is dropped when the channel is full.
+impl ProgressSink for mpsc::Sender<Progress> {
+    fn take(&self, progress: Progress) {
+        let _ = self.try_send(progress);
+    }
+}
+
+/// Time a call spent waiting for a person.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Ended spans.
+    pub total: Duration,
+    /// Begin of the running one.
+    pub since: Option<crate::base::Timestamp>,
+}
+
+/// The same, shared by those who hold the call and those who look. Nobody waits for its changes.
+#[derive(Clone, Debug, Default)]
+pub struct HeldTime(Arc<Mutex<Waiting>>);
+
+impl HeldTime {
+    /// As it is now.
+    pub fn so_far(&self) -> Waiting {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A span begins.
+    pub fn begin(&self, now: crate::base::Timestamp) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).since = Some(now);
+    }
+
+    /// A span ended that took this long.
+    pub fn end(&self, span: Duration) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.total += span;
+        waiting.since = None;
+    }
+}
+
+/// A fetched list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FetchedList {
+    /// Entries as sent, pages joined.
+    pub entries: Vec<Arc<Value>>,
+    /// Entries that were no objects at all.
+    pub rejected: Vec<RejectedEntry>,
+    /// Why it is not complete, when it is not.
+    pub partial: Option<SafeText>,
+}
+
+/// Answers requests of servers; implemented by the approvals desk of the host.
+pub trait Desk: Send + Sync + 'static {
+    /// Gives the answer to one request. Drop the future to withdraw the request.
+    ///
+    /// `deferred` is set for `input_required` results (2026-07-28), where nothing is open on the
+    /// wire while a person thinks.
+    fn ask(&self, request: DeskRequest) -> BoxFuture<'static, Answer>;
+
+    /// What happens to sampling and elicitation of a server that works on no call. Asked for every
+    /// such request, so it must not block.
+    fn outside_calls(&self, server: &ServerName) -> OutsideCalls;
+}
+
+/// A request of a server as the session hands it to the desk.
+#[derive(Clone, Debug)]
+pub struct DeskRequest {
+    /// Who asks.
+    pub server: ServerName,
+    /// What for.
+    pub kind: RequestKind,
+    /// The call during which it asks, when it can be told.
+    pub call: Option<CallId>,
+    /// `params` as sent.
+    pub params: Arc<Value>,
+    /// Size of the parameters in bytes.
+    pub bytes: usize,
+    /// Whether it came as `input_required`.
+    pub deferred: bool,
+    /// Fires when the server cancels the request or the session ends; holds the reason afterwards.
+    pub withdrawn: CancellationToken,
+    /// Which of answer and withdrawal was first.
+    pub claim: Arc<Claim>,
+}
+
+/// A connected session. Cheap to clone; all clones speak to the same server.
+pub trait SessionHandle: Send + Sync + 'static {
+    /// What was negotiated.
+    fn view(&self) -> Arc<SessionView>;
+    /// Sends a request and gives the result as sent. Handles progress, cancellation, deadline,
+    /// `input_required` rounds and the stopping of the clock while a person is waited for.
+    fn request(
+        &self,
+        request: Request,
+        context: RequestContext,
+    ) -> BoxFuture<'static, Result<Payload, Error>>;
+    /// Fetches a whole list with the page and entry limits.
+    fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>>;
+    /// Tells the server that the roots changed.
+    fn roots_changed(&self) -> BoxFuture<'static, ()>;
+    /// Ends the session: no new requests; running ones fail with `reason`. Closes the write half,
+    /// which is what asks a stdio server to exit.
+    fn close(&self, reason: Error) -> BoxFuture<'static, ()>;
+}

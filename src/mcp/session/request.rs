@@ -1,0 +1,223 @@
+//! Requests of the host as round trips, and the rounds of `input_required` (2026-07-28, SEP-2322).
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::live::{Core, Limits};
+use super::trip::{Params, Trip};
+use super::{DeskRequest, Request, RequestContext};
+use crate::base::text::SafeText;
+use crate::config::LogLevel;
+use crate::host::approvals::{Answer, RequestKind};
+use crate::host::view::Era;
+use crate::host::{Error, ErrorCode};
+use crate::mcp::Payload;
+use crate::mcp::client;
+use crate::mcp::wire::exchange::Operation;
+
+impl Core {
+    /// Performs a caller's request.
+    pub(super) async fn perform(
+        self: &Arc<Self>,
+        request: Request,
+        context: RequestContext,
+    ) -> Result<Payload, Error> {
+        let operation = Operation::of(&context, self.tap.context.clock);
+        let limits = Limits {
+            timeout: context.timeout,
+            max_total: context.max_total,
+            cancel: context.cancel,
+        };
+        let modern = self.era() == Era::Modern;
+        let trip = match request {
+            Request::CallTool { name, arguments } => Trip::named("tools/call", name, arguments),
+            Request::RunTask { name, arguments } if !modern && self.runs_tasks() => {
+                let task = self.run_task(name, arguments, &operation, &limits);
+                return Box::pin(task).await;
+            }
+            Request::RunTask { name, arguments } => {
+                self.mention_tasks(&name);
+                Trip::named("tools/call", name, arguments)
+            }
+            Request::GetPrompt { name, arguments } => Trip::named("prompts/get", name, arguments),
+            Request::ReadResource { uri } => {
+                Trip::new("resources/read", Some(&uri), Some(json!({"uri": &*uri})))
+            }
+            Request::Complete { params } => Trip::new("completion/complete", None, Some(params)),
+            Request::Subscribe { uri } if modern => return self.subscribe(&uri).map(Payload::from),
+            Request::Unsubscribe { uri } if modern => return Ok(self.unsubscribe(&uri).into()),
+            Request::SetLogLevel(level) if modern => {
+                *self.level() = Some(level);
+                return Ok(json!({}).into());
+            }
+            Request::Subscribe { uri } => {
+                Trip::new("resources/subscribe", Some(&uri), Some(json!({"uri": &*uri})))
+            }
+            Request::Unsubscribe { uri } => {
+                Trip::new("resources/unsubscribe", Some(&uri), Some(json!({"uri": &*uri})))
+            }
+            Request::SetLogLevel(level) => set_level(level),
+        };
+        if modern && matches!(trip.method, "tools/call" | "prompts/get" | "resources/read") {
+            return self.rounds(trip, &operation, &limits).await;
+        }
+        self.round_trip(trip, &operation, &limits).await
+    }
+
+    /// Repeats a request until it needs no more input. Nothing is open while a person thinks.
+    async fn rounds(
+        &self,
+        trip: Trip,
+        operation: &Arc<Operation>,
+        limits: &Limits,
+    ) -> Result<Payload, Error> {
+        let wire = &self.tap.context.limits;
+        let (most_rounds, most_inputs) = (wire.input_rounds, wire.inputs_per_round);
+        let mut next = trip.clone();
+        for _ in 0..=most_rounds {
+            let result = self.round_trip(next, operation, limits).await?;
+            if result.root().text("resultType").as_deref() != Some("input_required") {
+                return Ok(result);
+            }
+            let mut result = result.into_value();
+            operation.alive();
+            let about = |error: Error| self.about(error, &trip);
+            let requests = match result.get_mut("inputRequests").map(Value::take) {
+                None | Some(Value::Null) => Map::new(),
+                Some(Value::Object(requests)) if requests.len() <= most_inputs => requests,
+                Some(Value::Object(requests)) => {
+                    let message = format!(
+                        "the server asks for {} inputs at once, the limit is {most_inputs} \
+                         (`limits.inputsPerRound`)",
+                        requests.len()
+                    );
+                    return Err(about(Error::new(ErrorCode::Protocol, message)));
+                }
+                Some(_) => {
+                    let message = "`inputRequests` is no object";
+                    return Err(about(Error::new(ErrorCode::Protocol, message)));
+                }
+            };
+            let state = result.get_mut("requestState").map(Value::take);
+            if requests.is_empty() && state.is_none() {
+                let message = "`input_required` names neither inputs nor a state";
+                return Err(about(Error::new(ErrorCode::Protocol, message)));
+            }
+            let answers = self.inputs(requests, operation, limits).await.map_err(about)?;
+            next = trip.clone();
+            let params = next.params.get_or_insert_with(|| Params::Whole(Map::new()));
+            if !answers.is_empty() {
+                params.insert("inputResponses", Value::Object(answers));
+            }
+            if let Some(state) = state {
+                params.insert("requestState", state);
+            }
+        }
+        let message = format!(
+            "the server asked for input more than {most_rounds} times (`limits.inputRounds`)"
+        );
+        Err(self.about(Error::new(ErrorCode::Protocol, message), &trip))
+    }
+
+    /// Asks the desk for every input of a round, all at once.
+    async fn inputs(
+        &self,
+        requests: Map<String, Value>,
+        operation: &Arc<Operation>,
+        limits: &Limits,
+    ) -> Result<Map<String, Value>, Error> {
+        if requests.is_empty() {
+            return Ok(Map::new());
+        }
+        let withdrawn = CancellationToken::new();
+        let on_drop = withdrawn.clone().drop_guard();
+        let mut asked = Vec::new();
+        for (key, request) in requests {
+            asked.push(self.input(key, request, operation, &withdrawn)?);
+        }
+        let held = operation.hold();
+        let answers = tokio::select! {
+            biased;
+            () = limits.cancel.cancelled() => {
+                return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
+            }
+            () = self.tap.over.cancelled() => return Err(self.gone()),
+            answers = futures::future::try_join_all(asked) => answers?,
+        };
+        drop(held);
+        on_drop.disarm();
+        Ok(answers.into_iter().collect())
+    }
+
+    fn input(
+        &self,
+        key: String,
+        mut request: Value,
+        operation: &Arc<Operation>,
+        withdrawn: &CancellationToken,
+    ) -> Result<impl Future<Output = Result<(String, Value), Error>> + use<>, Error> {
+        let method = request.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let params = request.get_mut("params").map(Value::take).unwrap_or_default();
+        let kind = client::kind(&method, &params);
+        if let RequestKind::Other(method) = &kind {
+            let method = SafeText::line(method);
+            let message = format!("the server asks for the unknown input `{method}`");
+            return Err(Error::new(ErrorCode::Protocol, message));
+        }
+        let bytes = serde_json::to_vec(&params).map_or(0, |text| text.len());
+        let may_decline = matches!(kind, RequestKind::Elicitation | RequestKind::UrlElicitation);
+        let answer = self.tap.context.desk.ask(DeskRequest {
+            server: self.tap.context.server.clone(),
+            kind,
+            call: operation.call,
+            params: Arc::new(params),
+            bytes,
+            deferred: true,
+            withdrawn: withdrawn.clone(),
+            claim: Arc::default(),
+        });
+        Ok(async move {
+            match answer.await {
+                Answer::Result(value) => Ok((key, value)),
+                Answer::Refuse { .. } if may_decline => Ok((key, json!({"action": "decline"}))),
+                Answer::Refuse { message, .. } => {
+                    let message = format!("`{method}` was refused: {message}");
+                    Err(Error::new(ErrorCode::PermissionDenied, message))
+                }
+            }
+        })
+    }
+
+    fn about(&self, error: Error, trip: &Trip) -> Error {
+        let name = match &trip.target {
+            Some(target) => format!("{} {target}", trip.method),
+            None => trip.method.to_owned(),
+        };
+        error.server(&self.tap.context.server).request(name)
+    }
+
+    pub(super) fn level(&self) -> std::sync::MutexGuard<'_, Option<LogLevel>> {
+        self.log_level.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// `logging/setLevel`
+pub(super) fn set_level(level: LogLevel) -> Trip {
+    Trip::new("logging/setLevel", None, Some(json!({"level": level_name(level)})))
+}
+
+/// The level as the specification spells it; it has no `trace`.
+pub(super) const fn level_name(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Trace | LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Notice => "notice",
+        LogLevel::Warning => "warning",
+        LogLevel::Error => "error",
+        LogLevel::Critical => "critical",
+        LogLevel::Alert => "alert",
+        LogLevel::Emergency => "emergency",
+    }
+}

@@ -1,0 +1,374 @@
+//! A tool call that runs as a task (MCP 2025-11-25, tasks): begun, asked after until it is over, and
+//! its result fetched. One operation for whoever called, with one clock.
+//!
+//! A task whose result nobody fetches is cancelled, however its call ended here. Nothing the server
+//! says of a task is believed beyond what it needs: what it has to answer is asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::live::{Core, Limits};
+use super::trip::Trip;
+use crate::base::text::SafeText;
+use crate::host::{Error, ErrorCode};
+use crate::mcp::payload::Node;
+use crate::mcp::wire::exchange::{Exchange, Operation, cut};
+use crate::mcp::wire::tap::{Attended, method_name};
+use crate::mcp::{FindingKind, Payload};
+
+/// How often a task is asked after when its server does not say, and what it may say. A call may be
+/// silent for a shorter time than the longest: then half of that is what counts.
+const PAUSE: Duration = Duration::from_millis(500);
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(60);
+/// How often at most while a person holds the call: only the server's own end of it is news then.
+const WHILE_HELD: Duration = Duration::from_secs(10);
+/// How long the server may take to hear that nobody wants the result any more.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long whoever called waits for that.
+const NODDED: Duration = Duration::from_millis(250);
+/// JSON-RPC "invalid params": what a server says of a task that it does not know.
+const UNKNOWN: i64 = -32602;
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Working,
+    /// It needs something that the server asks for once the result is asked for.
+    Waits,
+    Completed,
+    Failed,
+    Cancelled,
+    /// None of the specification.
+    Strange,
+}
+
+/// A task as the server tells of it.
+#[derive(Debug)]
+struct Told {
+    stage: Stage,
+    message: Option<String>,
+    pause: Duration,
+    ttl: Option<Duration>,
+}
+
+impl Told {
+    /// One that was begun, with nothing said of how it is.
+    const UNSAID: Self = Self { stage: Stage::Working, message: None, pause: PAUSE, ttl: None };
+
+    /// `None` when it names no status.
+    fn read(task: Node<'_>, core: &Core) -> Option<Self> {
+        let millis = |key: &str| {
+            let value = task.get(key)?.to_value().as_f64()?;
+            let millis = Some(value).filter(|value| value.is_finite() && *value > 0.0)?;
+            Some(Duration::from_secs_f64(millis.min(1e12) / 1e3))
+        };
+        let stage = match &*task.text("status")? {
+            "working" | "submitted" => Stage::Working,
+            "input_required" => Stage::Waits,
+            "completed" => Stage::Completed,
+            "failed" => Stage::Failed,
+            "cancelled" => Stage::Cancelled,
+            _ => Stage::Strange,
+        };
+        let message = task.text("statusMessage");
+        let message = message.map(|text| SafeText::line(cut(&text, 1 << 10)));
+        let redactor = &core.tap.context.redactor;
+        Some(Self {
+            stage,
+            message: message.map(|text| redactor.redact(&text).into_owned()),
+            pause: millis("pollInterval").map_or(PAUSE, |pause| pause.clamp(SHORTEST, LONGEST)),
+            ttl: millis("ttl"),
+        })
+    }
+
+    /// Reports a status that is none of the specification.
+    fn wonder(&self, task: Node<'_>, core: &Core) {
+        if self.stage == Stage::Strange {
+            let status = task.text("status").unwrap_or_default();
+            let status = SafeText::line(cut(&status, 64));
+            let message = format!("a task has the unknown status `{status}`");
+            core.tap.report(FindingKind::WrongShape, &message, "", Some("tasks/get"));
+        }
+    }
+
+    const fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Completed | Stage::Failed | Stage::Cancelled)
+    }
+
+    /// What the server says of it, as the end of a sentence.
+    fn words(&self) -> String {
+        self.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default()
+    }
+}
+
+impl Core {
+    /// Whether the server can run tools as tasks; without it, none may be asked to.
+    pub(super) fn runs_tasks(&self) -> bool {
+        self.view.capabilities.pointer("/tasks/requests/tools/call").is_some()
+    }
+
+    /// A tool that only runs as a task is called without: its server did not say that it has tasks,
+    /// or speaks a version that has none of this kind.
+    pub(super) fn mention_tasks(&self, name: &str) {
+        let name = SafeText::line(cut(name, 256));
+        let message = format!(
+            "`{name}` says that it only runs as a task (`taskSupport`), but the server does not \
+             offer that (`tasks.requests.tools.call`); it is called without"
+        );
+        self.tap.report(FindingKind::WrongShape, &message, "", Some("tools/call"));
+    }
+
+    /// Calls a tool that only runs as a task. A server that answers at once is taken at its word.
+    pub(super) async fn run_task(
+        self: &Arc<Self>,
+        name: Arc<str>,
+        arguments: Arc<Value>,
+        operation: &Arc<Operation>,
+        limits: &Limits,
+    ) -> Result<Payload, Error> {
+        let attended = self.tap.attend(operation);
+        let mut trip = Trip::named("tools/call", Arc::clone(&name), arguments);
+        if let Some(params) = &mut trip.params {
+            params.insert("task", json!({}));
+        }
+        let begun = self.round_trip(trip, operation, limits).await?;
+        let Some(task) = begun.root().get("task").filter(|task| task.is_object()) else {
+            return Ok(begun);
+        };
+        let Some(id) = task.text("taskId").map(|id| Arc::<str>::from(&*id)) else {
+            let error = Error::new(ErrorCode::Protocol, "the task that was begun has no `taskId`");
+            return Err(error
+                .server(&self.tap.context.server)
+                .request(format!("tools/call {name}")));
+        };
+        let told = Told::read(task, self).unwrap_or(Told::UNSAID);
+        told.wonder(task, self);
+        let task = Task {
+            unwanted: Unwanted {
+                core: Arc::clone(self),
+                name,
+                id,
+                operation: Arc::clone(operation),
+                armed: AtomicBool::new(true),
+            },
+            attended,
+            limits,
+            began: Instant::now(),
+        };
+        let done = task.until_over(told).await;
+        match &done {
+            Ok(_) => task.unwanted.disarm(),
+            Err(_) => task.unwanted.say().await,
+        }
+        done
+    }
+}
+
+/// A task that was begun.
+struct Task<'a> {
+    unwanted: Unwanted,
+    attended: Attended,
+    limits: &'a Limits,
+    began: Instant,
+}
+
+impl Task<'_> {
+    /// Asks after it until it is over or waits for input, and fetches its result.
+    async fn until_over(&self, mut told: Told) -> Result<Payload, Error> {
+        loop {
+            self.tell(&told);
+            match told.stage {
+                Stage::Working => told = self.ask_after(&told).await?,
+                Stage::Waits | Stage::Strange => {
+                    return Box::pin(self.with_questions(told)).await;
+                }
+                Stage::Completed | Stage::Failed | Stage::Cancelled => break,
+            }
+        }
+        self.unwanted.disarm();
+        match told.stage {
+            Stage::Cancelled => Err(Self::cancelled(&told)),
+            _ => Self::concluded(&told, self.result().await),
+        }
+    }
+
+    /// Waits for the result while the task goes on: what it needs is asked meanwhile, and that it is
+    /// still at work is a sign of life.
+    async fn with_questions(&self, told: Told) -> Result<Payload, Error> {
+        let enough = CancellationToken::new();
+        let mut result = std::pin::pin!(self.result());
+        let mut news = std::pin::pin!(self.watch(told, &enough));
+        tokio::select! {
+            biased;
+            result = &mut result => {
+                // An answer to a question nobody waits for any more would look like a late one.
+                enough.cancel();
+                let _ = tokio::time::timeout(FAREWELL, news).await;
+                result
+            }
+            over = &mut news => {
+                if over.is_some() {
+                    self.unwanted.disarm();
+                }
+                match over {
+                    Some(told) if told.stage == Stage::Cancelled => Err(Self::cancelled(&told)),
+                    Some(told) => Self::concluded(&told, result.await),
+                    None => result.await,
+                }
+            }
+        }
+    }
+
+    /// Asks after it until it is over (`Some`), nothing more is to be learnt, or that is enough.
+    async fn watch(&self, mut told: Told, enough: &CancellationToken) -> Option<Told> {
+        loop {
+            tokio::select! {
+                biased;
+                () = enough.cancelled() => return None,
+                () = self.pause(&told) => {}
+            }
+            told = self.now(&told).await.ok()?;
+            self.tell(&told);
+            if told.is_over() {
+                return Some(told);
+            }
+        }
+    }
+
+    /// What the server says of it, after the pause it asked for.
+    async fn ask_after(&self, told: &Told) -> Result<Told, Error> {
+        let core = &self.unwanted.core;
+        let target = Some(SafeText::line(cut(&self.unwanted.name, 256)));
+        let operation = Arc::clone(&self.unwanted.operation);
+        let exchange = Exchange::new(operation, method_name("tasks/get"), target);
+        core.bounded(self.pause(told), &exchange, self.limits).await?;
+        self.now(told).await
+    }
+
+    async fn pause(&self, told: &Told) {
+        let mut pause = told.pause.min(self.limits.timeout / 2).max(SHORTEST);
+        if self.unwanted.operation.is_held() {
+            pause = pause.max(WHILE_HELD);
+        }
+        tokio::time::sleep(SHORTEST).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause.saturating_sub(SHORTEST)) => {}
+            () = self.attended.news() => {}
+        }
+    }
+
+    /// `tasks/get`
+    async fn now(&self, before: &Told) -> Result<Told, Error> {
+        let core = &self.unwanted.core;
+        let asked = self.unwanted.about("tasks/get");
+        let answer = core.round_trip(asked, &self.unwanted.operation, self.limits).await;
+        let answer = answer.map_err(|error| self.forgotten(error, before))?;
+        let Some(told) = Told::read(answer.root(), core) else {
+            let message = "the server was asked after its task, and its answer has no `status`";
+            return Err(Error::new(ErrorCode::Protocol, message));
+        };
+        if before.stage != Stage::Strange {
+            told.wonder(answer.root(), core);
+        }
+        Ok(told)
+    }
+
+    /// `tasks/result`; answered when the task is over.
+    async fn result(&self) -> Result<Payload, Error> {
+        let asked = self.unwanted.about("tasks/result");
+        self.unwanted.core.round_trip(asked, &self.unwanted.operation, self.limits).await
+    }
+
+    fn tell(&self, told: &Told) {
+        self.unwanted.operation.doing(told.message.as_deref());
+    }
+
+    /// The result of a task that is over; one that failed says why in two places.
+    fn concluded(told: &Told, result: Result<Payload, Error>) -> Result<Payload, Error> {
+        result.map_err(|mut error| {
+            if told.stage == Stage::Failed && error.code == ErrorCode::Protocol {
+                error.message = format!("the task failed{}; {}", told.words(), error.message);
+            }
+            error
+        })
+    }
+
+    fn cancelled(told: &Told) -> Error {
+        let message = format!("the server cancelled the task{}", told.words());
+        Error::new(ErrorCode::Protocol, message)
+            .help("somebody else ended it, or its server did: call again if it is still wanted")
+    }
+
+    /// A server that refuses to tell of a task mostly does not know it any more.
+    fn forgotten(&self, mut error: Error, before: &Told) -> Error {
+        if error.rpc.as_ref().and_then(|rpc| rpc.code) != Some(UNKNOWN) {
+            return error;
+        }
+        self.unwanted.disarm();
+        let why = match before.ttl {
+            Some(ttl) if self.began.elapsed() >= ttl => {
+                format!(", whose `ttl` of {} s is over", ttl.as_secs_f64())
+            }
+            _ => String::new(),
+        };
+        error.message =
+            format!("the server does not know its task any more{why}: {}", error.message);
+        error
+    }
+}
+
+/// Cancels the task when its call ends without a result, be it that its caller is gone.
+struct Unwanted {
+    core: Arc<Core>,
+    name: Arc<str>,
+    id: Arc<str>,
+    operation: Arc<Operation>,
+    armed: AtomicBool,
+}
+
+impl Unwanted {
+    fn about(&self, method: &'static str) -> Trip {
+        Trip::new(method, Some(&self.name), Some(json!({"taskId": &*self.id})))
+    }
+
+    /// The task is over, or its server does not know it.
+    fn disarm(&self) {
+        self.armed.store(false, Ordering::Relaxed);
+    }
+
+    /// Says so, and waits a moment until the server has heard it: a host that ends next would take
+    /// the message with it.
+    async fn say(&self) {
+        if let Some(said) = self.cancel() {
+            let _ = tokio::time::timeout(NODDED, said).await;
+        }
+    }
+
+    /// `tasks/cancel`, once. What the server says to that is its own.
+    fn cancel(&self) -> Option<tokio::task::JoinHandle<()>> {
+        self.operation.give_up();
+        if !self.armed.swap(false, Ordering::Relaxed) || self.core.tap.over.is_cancelled() {
+            return None;
+        }
+        let (core, farewell) = (Arc::clone(&self.core), self.about("tasks/cancel"));
+        let runtime = tokio::runtime::Handle::try_current().ok()?;
+        Some(runtime.spawn(async move {
+            let own = Operation::own(core.tap.context.clock);
+            let _ = core.round_trip(farewell, &own, &Limits::own(FAREWELL)).await;
+        }))
+    }
+}
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        if self.armed.load(Ordering::Relaxed) {
+            self.cancel();
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! From the wire to the owner of the session, without ever stopping the wire.
+//!
+//! Overflow policy: what waits is coalesced by its kind (a list changed or it did not; repeats of a
+//! finding are counted), so it is bounded by the number of kinds however slow the owner is and
+//! however noisy the server. Nothing is dropped.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indexmap::IndexSet;
+use tokio::sync::{Notify, mpsc};
+
+use crate::base::text::SafeText;
+use crate::mcp::capabilities::ListKind;
+use crate::mcp::session::SessionEvent;
+use crate::mcp::{Finding, FindingKind};
+
+/// Collects events and delivers them.
+#[derive(Debug)]
+pub struct Pump {
+    events: mpsc::Sender<SessionEvent>,
+    waiting: Mutex<Waiting>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    first_byte: bool,
+    findings: Vec<Finding>,
+    lists: BTreeSet<ListKind>,
+    resources: IndexSet<Arc<str>>,
+    renewed: bool,
+    closed: Option<SafeText>,
+}
+
+impl Pump {
+    /// Findings of one kind that wait side by side; more are counted into the last.
+    const PER_KIND: usize = 4;
+    /// Resources that wait; a server that updates more at once loses the names of the oldest.
+    const RESOURCES: usize = 1024;
+    /// Pause after a delivery, so that a flood becomes a few counted findings a second.
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    /// A pump into `events`.
+    pub fn new(events: mpsc::Sender<SessionEvent>) -> Arc<Self> {
+        Arc::new(Self { events, waiting: Mutex::default(), arrived: Notify::new() })
+    }
+
+    /// Adds an event.
+    pub fn push(&self, event: SessionEvent) {
+        let mut waiting = self.waiting();
+        match event {
+            SessionEvent::FirstByte => waiting.first_byte = true,
+            SessionEvent::Finding(finding) => waiting.add_finding(finding),
+            SessionEvent::ListChanged(kind) => {
+                waiting.lists.insert(kind);
+            }
+            SessionEvent::ResourceUpdated(uri) => {
+                if waiting.resources.len() == Self::RESOURCES {
+                    waiting.resources.shift_remove_index(0);
+                }
+                waiting.resources.insert(uri);
+            }
+            SessionEvent::Renewed => waiting.renewed = true,
+            SessionEvent::Closed(reason) => {
+                waiting.closed.get_or_insert(reason);
+            }
+        }
+        drop(waiting);
+        self.arrived.notify_one();
+    }
+
+    /// Delivers until the owner is gone.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            self.arrived.notified().await;
+            let events = self.waiting().drain();
+            let flood = events.iter().any(is_flood);
+            for event in events {
+                if self.events.send(event).await.is_err() {
+                    return;
+                }
+            }
+            if flood {
+                tokio::time::sleep(Self::PAUSE).await;
+            }
+        }
+    }
+
+    /// Delivers what the owner has room for, at once.
+    pub fn flush(&self) {
+        for event in self.waiting().drain() {
+            let _ = self.events.try_send(event);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_flood(event: &SessionEvent) -> bool {
+    matches!(event, SessionEvent::Finding(_) | SessionEvent::ResourceUpdated(_))
+        || matches!(event, SessionEvent::ListChanged(_))
+}
+
+impl Waiting {
+    fn add_finding(&mut self, finding: Finding) {
+        let same = |kind: FindingKind| move |other: &&mut Finding| other.kind == kind;
+        if self.findings.iter().filter(|f| f.kind == finding.kind).count() < Pump::PER_KIND {
+            self.findings.push(finding);
+        } else if let Some(last) = self.findings.iter_mut().rev().find(same(finding.kind)) {
+            last.count += finding.count;
+        }
+    }
+
+    fn drain(&mut self) -> Vec<SessionEvent> {
+        let all = std::mem::take(self);
+        let mut out = Vec::new();
+        out.extend(all.first_byte.then_some(SessionEvent::FirstByte));
+        out.extend(all.findings.into_iter().map(SessionEvent::Finding));
+        out.extend(all.renewed.then_some(SessionEvent::Renewed));
+        out.extend(all.lists.into_iter().map(SessionEvent::ListChanged));
+        out.extend(all.resources.into_iter().map(SessionEvent::ResourceUpdated));
+        out.extend(all.closed.map(SessionEvent::Closed));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Timestamp;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_bounded_and_the_counts_stay_right() {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let pump = Pump::new(sender);
+        for n in 0..1_000_000_u32 {
+            pump.push(SessionEvent::Finding(Finding::new(FindingKind::Junk, Timestamp(0), "x")));
+            if n % 1000 == 0 {
+                pump.push(SessionEvent::ListChanged(ListKind::Tools));
+            }
+        }
+        pump.push(SessionEvent::Closed(SafeText::line("end")));
+        let task = tokio::spawn(Arc::clone(&pump).run());
+        let (mut findings, mut lists, mut count) = (0, 0, 0);
+        loop {
+            match receiver.recv().await.unwrap() {
+                SessionEvent::Finding(finding) => {
+                    findings += 1;
+                    count += finding.count;
+                }
+                SessionEvent::ListChanged(_) => lists += 1,
+                SessionEvent::Closed(_) => break,
+                _ => {}
+            }
+        }
+        task.abort();
+        assert_eq!((findings, lists, count), (Pump::PER_KIND, 1, 1_000_000));
+    }
+}

@@ -1,0 +1,268 @@
+//! From a line to messages: parse, repair, split, and what to do when nothing helps.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use rmcp::model::RequestId;
+use serde_json::Value;
+
+use super::{Delivery, Tap};
+use crate::base::text::SafeText;
+use crate::mcp::wire::json::{self, Flaw};
+use crate::mcp::wire::message::{Inbound, Outcome, classify};
+use crate::mcp::wire::{large, repair, scavenge};
+use crate::mcp::{FindingKind, Payload};
+
+/// What surrounds a message that is being taken in.
+pub(super) struct Source<'a> {
+    /// The text it came in.
+    pub raw: &'a [u8],
+    /// What had to be tolerated so far.
+    pub notes: Vec<String>,
+    /// The result in it, when that is too large for a tree.
+    pub large: Option<Payload>,
+}
+
+impl Tap {
+    /// Messages that are read from one line. The specification has one; a server that forgets its
+    /// line breaks writes a few.
+    const PER_LINE: usize = 1024;
+
+    /// Takes in one line (or one event of an HTTP stream), without its line break.
+    pub fn line(&self, line: &[u8], out: &mut VecDeque<Delivery>) {
+        let line = trim(line);
+        match line.first() {
+            None => {}
+            Some(_) if self.continues(line, out) => {}
+            Some(b'{' | b'[') => self.text_line(line, Vec::new(), out),
+            Some(_) => match scavenge::find_message(line) {
+                Some(at) => {
+                    let before = self.text(&line[..at], 80);
+                    let note = format!("text in front of the message: `{before}`");
+                    self.text_line(&line[at..], vec![note], out);
+                }
+                None => self.stray(line),
+            },
+        }
+    }
+
+    /// A line longer than the limit, of which only both ends were kept.
+    pub fn oversized(&self, head: &[u8], tail: &[u8], total: u64, out: &mut VecDeque<Delivery>) {
+        let limit = self.context.limits.line_bytes;
+        let reason = format!("a line of {total} bytes, the limit is {limit} (`limits.lineBytes`)");
+        if !matches!(trim(head).first(), Some(b'{' | b'[')) {
+            self.find(FindingKind::TooLarge, &reason, head, None);
+            self.junk(head, &reason);
+            return;
+        }
+        let id = scavenge::find_id(head).or_else(|| scavenge::find_last_id(trim(tail)));
+        self.broken(head, id, FindingKind::TooLarge, &reason, out);
+    }
+
+    /// The messages of a line, one after the other: their number is the server's choice, so neither
+    /// the stack nor the time may depend on it.
+    fn text_line(&self, line: &[u8], mut notes: Vec<String>, out: &mut VecDeque<Delivery>) {
+        if let Some((envelope, result)) = large::answer(line, self.budget()) {
+            let source = Source { raw: line, notes, large: Some(result) };
+            return self.value(envelope, source, out);
+        }
+        if let Some((id, result)) = json::answer(line, self.budget()) {
+            let source = Source { raw: line, notes, large: None };
+            self.answer(Some(RequestId::Number(id)), Outcome::Result(result), source, out);
+            return self.context.seen.message();
+        }
+        let mut line = Cow::Borrowed(line);
+        let mut at = 0;
+        for _ in 0..Self::PER_LINE {
+            let parsed = match self.readable(&mut line, &mut at, &mut notes) {
+                Ok(parsed) => parsed,
+                Err(flaw) => return self.flawed(&line[at..], &flaw, out),
+            };
+            let rest = self.parsed(&line[at..], parsed, notes, out);
+            if rest.first() != Some(&b'{') {
+                return;
+            }
+            at = line.len() - rest.len();
+            notes = vec!["several messages on one line".to_owned()];
+        }
+        let rest = &line[at..];
+        let reason = format!("more than {} messages on one line", Self::PER_LINE);
+        self.broken(rest, scavenge::find_id(rest), FindingKind::Flood, &reason, out);
+    }
+
+    /// The value at `at` of a line. A line that can be repaired is replaced by what it was meant to
+    /// be from there on.
+    fn readable(
+        &self,
+        line: &mut Cow<'_, [u8]>,
+        at: &mut usize,
+        notes: &mut Vec<String>,
+    ) -> Result<json::Parsed, Flaw> {
+        let flaw = match json::parse(&line[*at..], self.budget()) {
+            Err(flaw @ (Flaw::Syntax(_) | Flaw::Incomplete)) => flaw,
+            settled => return settled,
+        };
+        let Some((text, what)) = repair::repair(&line[*at..]) else { return Err(flaw) };
+        let parsed = json::parse(text.as_bytes(), self.budget())?;
+        notes.push(format!("{what} (replaced by U+FFFD)"));
+        (*line, *at) = (Cow::Owned(text.into_bytes()), 0);
+        Ok(parsed)
+    }
+
+    /// Takes in the message at the start of a text; gives what follows it.
+    fn parsed<'l>(
+        &self,
+        line: &'l [u8],
+        parsed: json::Parsed,
+        mut notes: Vec<String>,
+        out: &mut VecDeque<Delivery>,
+    ) -> &'l [u8] {
+        if let Some(key) = parsed.repeated {
+            notes.push(format!("the key `{key}` stands twice in one object; the last counts"));
+        }
+        let (message, rest) = line.split_at(parsed.used);
+        let rest = trim(rest);
+        if !rest.is_empty() && rest[0] != b'{' {
+            notes.push("text after the message".to_owned());
+        }
+        match parsed.value {
+            Value::Array(items) => self.batch(message, items, &notes, out),
+            value => self.value(value, Source { raw: message, notes, large: None }, out),
+        }
+        rest
+    }
+
+    /// A JSON-RPC batch: part of the protocol in 2025-03-26 alone, understood everywhere.
+    fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], out: &mut VecDeque<Delivery>) {
+        let allowed = self.state().version.as_deref() == Some("2025-03-26");
+        if !items.iter().any(Value::is_object) {
+            return self.junk(raw, "a JSON array that is no batch of messages");
+        }
+        if !allowed {
+            let message =
+                format!("a batch of {} messages, which this version forbids", items.len());
+            self.find(FindingKind::NotAllowed, &message, raw, None);
+        }
+        for item in items {
+            let raw = serde_json::to_vec(&item).unwrap_or_default();
+            self.value(item, Source { raw: &raw, notes: notes.to_vec(), large: None }, out);
+        }
+    }
+
+    fn value(&self, value: Value, mut source: Source<'_>, out: &mut VecDeque<Delivery>) {
+        let classified = classify(value);
+        source.notes.extend(classified.notes);
+        match classified.inbound {
+            Inbound::Junk => return self.junk(source.raw, "JSON that is not JSON-RPC"),
+            Inbound::Answer { id, outcome } => self.answer(id, outcome, source, out),
+            Inbound::Malformed { id, reason } => {
+                self.broken(source.raw, id, FindingKind::Malformed, &reason, out);
+            }
+            Inbound::Request { id, method, params } => {
+                self.request(id, method, params, source, out);
+            }
+            Inbound::Notification { method, params } => {
+                self.notification(&method, params, source, out);
+            }
+        }
+        self.context.seen.message();
+    }
+
+    fn flawed(&self, line: &[u8], flaw: &Flaw, out: &mut VecDeque<Delivery>) {
+        if matches!(flaw, Flaw::Incomplete) && (line == b"{" || line == b"[") {
+            let mut spread = Spread::default();
+            spread.add(line);
+            self.state().spread = spread;
+            return;
+        }
+        let protocol = ["\"jsonrpc\"", "\"result\"", "\"error\"", "\"method\""];
+        if !protocol.iter().any(|key| memchr::memmem::find(line, key.as_bytes()).is_some()) {
+            return self.stray(line);
+        }
+        let kind = match flaw {
+            Flaw::TooDeep(_) | Flaw::TooMany(_) => FindingKind::TooLarge,
+            Flaw::Syntax(_) | Flaw::Incomplete => FindingKind::Malformed,
+        };
+        self.broken(line, scavenge::find_id(line), kind, &flaw.to_string(), out);
+    }
+
+    /// Collects a message that is printed over several lines. True when the line was part of one.
+    fn continues(&self, line: &[u8], out: &mut VecDeque<Delivery>) -> bool {
+        let mut state = self.state();
+        if state.spread.text.is_empty() {
+            return false;
+        }
+        let mut spread = std::mem::take(&mut state.spread);
+        drop(state);
+        // A whole message of its own means that what was collected is none.
+        let whole = line.starts_with(b"{")
+            && memchr::memmem::find(line, b"\"jsonrpc\"").is_some()
+            && json::parse(line, self.budget()).is_ok();
+        if whole || spread.text.len() + line.len() > self.context.limits.line_bytes {
+            self.stray(&spread.text);
+            return false;
+        }
+        spread.add(line);
+        if spread.depth > 0 {
+            self.state().spread = spread;
+            return true;
+        }
+        match json::parse(&spread.text, self.budget()) {
+            Ok(parsed) => {
+                let note = "one message over several lines".to_owned();
+                let rest = self.parsed(&spread.text, parsed, vec![note], out);
+                if rest.first() == Some(&b'{') {
+                    self.text_line(rest, vec!["several messages on one line".to_owned()], out);
+                }
+            }
+            Err(flaw) => self.flawed(&spread.text, &flaw, out),
+        }
+        true
+    }
+
+    /// Something that was meant as a message and is none.
+    pub(super) fn note_all(
+        &self,
+        source: &Source<'_>,
+        request: impl FnOnce() -> SafeText,
+    ) -> Option<String> {
+        if source.notes.is_empty() {
+            return None;
+        }
+        let text = source.notes.join("; ");
+        self.find(FindingKind::Malformed, &text, source.raw, Some(request()));
+        Some(text)
+    }
+}
+
+/// A message that is printed over several lines, as far as it came.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    pub(super) text: Vec<u8>,
+    depth: i64,
+}
+
+impl Spread {
+    /// Appends a line. Strings cannot run over a line break, so each line is followed by itself.
+    fn add(&mut self, line: &[u8]) {
+        let mut string = false;
+        let mut escaped = false;
+        for byte in line {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if string => escaped = true,
+                b'"' => string = !string,
+                b'{' | b'[' if !string => self.depth += 1,
+                b'}' | b']' if !string => self.depth -= 1,
+                _ => {}
+            }
+        }
+        self.text.extend_from_slice(line);
+        self.text.push(b' ');
+    }
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    line.trim_ascii()
+}

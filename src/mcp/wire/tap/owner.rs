@@ -1,0 +1,123 @@
+//! Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
+
+use std::collections::VecDeque;
+
+use rmcp::model::RequestId;
+
+use super::answers::{full_name, protocol};
+use super::inbound::Source;
+use super::record::{Passed, id_text};
+use super::{Delivery, Entry, Tap};
+use crate::base::text::SafeText;
+use crate::mcp::FindingKind;
+use crate::mcp::traffic::MessageKind;
+use crate::mcp::wire::message::Outcome;
+
+/// Whose answer it is.
+pub(super) enum Owner {
+    /// An open request.
+    Pending(i64, Entry),
+    /// Nobody's; already reported.
+    Nobody,
+}
+
+impl Tap {
+    /// Whose answer names this id; what is nobody's is told here.
+    pub(super) fn owner(
+        &self,
+        id: &RequestId,
+        source: &mut Source<'_>,
+        out: &mut VecDeque<Delivery>,
+    ) -> Owner {
+        let mut state = self.state();
+        let wanted = number(id);
+        if let Some(number) = wanted
+            && let Some(entry) = state.take(number)
+        {
+            if matches!(id, RequestId::String(_)) {
+                source.notes.push(format!("id {number} came back as a string"));
+            }
+            return Owner::Pending(number, entry);
+        }
+        if let Some(at) = wanted.and_then(|n| state.abandoned.iter().position(|a| a.id == n)) {
+            let Some(late) = state.abandoned.remove(at) else { return Owner::Nobody };
+            drop(state);
+            self.late(&late, source);
+            return Owner::Nobody;
+        }
+        let used = wanted.is_some_and(|n| (0..state.next_id).contains(&n));
+        let only = state.only_pending().filter(|_| !used);
+        let doubted = only.and_then(|n| state.pending.get(&n)?.exchange.clone());
+        let handshake = only.filter(|_| doubted.is_none());
+        let failed = handshake.and_then(|n| state.take(n).map(|entry| (n, entry)));
+        drop(state);
+        let id = id_text(id);
+        let (kind, message) = if used {
+            (FindingKind::DuplicateAnswer, format!("a second answer to request {id}"))
+        } else {
+            (FindingKind::UnknownId, format!("an answer to request {id}, which was never sent"))
+        };
+        self.find(kind, &message, source.raw, None);
+        self.record(Passed {
+            id: Some(id),
+            problem: Some(SafeText::line(&message)),
+            ..Passed::came(MessageKind::Response, source.raw)
+        });
+        if let Some(exchange) = doubted {
+            exchange.doubt(format!("the answer names the wrong request: {message}"));
+        }
+        if let Some((number, entry)) = failed {
+            self.fail(number, &entry, protocol(&message), out);
+        }
+        Owner::Nobody
+    }
+
+    fn late(&self, late: &super::Abandoned, source: &Source<'_>) {
+        if late.why == "probe" {
+            self.state().handshake.late_discover = true;
+        } else {
+            let message = format!("an answer after its request {}", late.why);
+            let name = full_name(&late.method, late.target.as_ref());
+            self.find(FindingKind::LateAnswer, &message, source.raw, Some(name));
+        }
+        let problem = format!("late: the request {}", late.why);
+        self.record(Passed {
+            method: Some(late.method.clone()),
+            target: late.target.clone(),
+            id: Some(SafeText::line(&late.id.to_string())),
+            call: late.call,
+            latency: Some(late.sent.elapsed()),
+            problem: Some(SafeText::line(&problem)),
+            ..Passed::came(MessageKind::Response, source.raw)
+        });
+    }
+
+    /// An answer that names no request: a server that could not read ours answers so.
+    pub(super) fn owner_without_id(&self, outcome: &Outcome, source: &Source<'_>) -> Owner {
+        let mut state = self.state();
+        if let Some(id) = state.only_pending()
+            && let Some(entry) = state.take(id)
+        {
+            return Owner::Pending(id, entry);
+        }
+        drop(state);
+        let message = match outcome {
+            Outcome::Error(error) => format!("an error without an id: {}", error.message),
+            _ => "an answer without an id".to_owned(),
+        };
+        self.find(FindingKind::UnknownId, &message, source.raw, None);
+        self.record(Passed {
+            problem: Some(SafeText::line(&message)),
+            ..Passed::came(MessageKind::Error, source.raw)
+        });
+        Owner::Nobody
+    }
+}
+
+/// The number that an id is, also where it came back as text.
+pub(super) fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Number(number) => Some(*number),
+        RequestId::String(text) => text.parse().ok(),
+    }
+}

@@ -1,0 +1,244 @@
+//! The child process of a stdio server: find, start, watch, stop, sweep (requirements L4 to L7).
+//!
+//! Owns everything between an entry's `command` and a dead, reaped process tree. Knows nothing of
+//! JSON-RPC, states or restarts: that is the actor's.
+//!
+//! # How to use it
+//! ```text
+//! let plan    = process::resolve(&stdio)?;                 // step "resolve": no process yet
+//! let spawned = process::spawn(plan, context).await?;      // step "spawn"
+//! Endpoint::Pipe { read: spawned.stdout, write: spawned.stdin }
+//! spawned.process.wait().await                             // ExitView, also for a crash
+//! spawned.process.stop(Grace::within(shutdown_timeout)).await
+//! ```
+//!
+//! # What is promised
+//! - The child runs in a session of its own: no controlling terminal, own process group.
+//! - [`ServerProcess::wait`] resolves once the leader is dead, its descendants are swept, stderr is
+//!   drained (with a deadline) and the leader is reaped, whoever caused it. Until then the process
+//!   id is not reused, so no signal can hit a stranger.
+//! - Dropping every handle, dropping the runtime, or the death of the host kills the whole family.
+//!   [`Containment`] says how far that goes on this machine.
+//! - stderr is always read; a flood costs bounded memory and CPU, and what was not kept is counted.
+
+mod census;
+mod containment;
+mod environment;
+mod family;
+#[cfg(unix)]
+mod guardian;
+mod ladder;
+mod pipes;
+mod resolve;
+#[cfg(unix)]
+mod spawner;
+mod stderr;
+#[cfg(unix)]
+mod unix;
+mod usage;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use unix as platform;
+#[cfg(windows)]
+use windows as platform;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use containment::{Containment, containment};
+pub use environment::is_safe_name;
+pub use pipes::{ServerStdin, ServerStdout};
+pub use resolve::{Launch, SpawnError, SpawnErrorKind, resolve};
+pub use stderr::StderrView;
+pub use usage::Usage;
+
+use crate::base::Clock;
+use crate::base::logs::{LogRecord, LogSource};
+use crate::base::ring::Ring;
+use crate::base::secret::Redactor;
+use crate::base::text::SafeText;
+use crate::config::ServerName;
+use crate::host::view::ExitView;
+
+/// What a process needs from its owner.
+#[derive(Clone)]
+pub struct ProcessContext {
+    /// The server.
+    pub server: ServerName,
+    /// Time.
+    pub clock: Clock,
+    /// Masks secrets in stderr.
+    pub redactor: Redactor,
+    /// Where stderr lines go.
+    pub logs: Ring<LogRecord>,
+    /// As what they are logged.
+    pub source: LogSource,
+    /// Longest stderr line kept, in bytes; the rest of a longer one is dropped and counted.
+    pub stderr_line_bytes: usize,
+    /// Bytes of stderr kept for [`ServerProcess::stderr_tail`].
+    pub stderr_bytes: usize,
+}
+
+/// A started process.
+pub struct Spawned {
+    /// What the server reads. Dropping it closes the server's stdin, which asks it to exit.
+    pub stdin: ServerStdin,
+    /// What the server writes.
+    pub stdout: ServerStdout,
+    /// The process itself.
+    pub process: ServerProcess,
+}
+
+/// How long a server is asked before it is made to stop (requirement L5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grace {
+    /// From closing its stdin to SIGTERM.
+    pub stdin: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub term: Duration,
+}
+
+impl Grace {
+    /// No grace: SIGKILL at once.
+    pub const NONE: Self = Self { stdin: Duration::ZERO, term: Duration::ZERO };
+
+    /// Longest time spent on one rung, however large the budget.
+    const RUNG: Duration = Duration::from_secs(3);
+
+    /// Splits a budget (`shutdownTimeout`): two fifths for each rung, at most three seconds each;
+    /// what is left is for killing, sweeping and draining.
+    pub fn within(budget: Duration) -> Self {
+        let rung = (budget * 2 / 5).min(Self::RUNG);
+        Self { stdin: rung, term: rung }
+    }
+}
+
+/// A server's process. Cheap to clone; dropping the last handle kills the process and its family.
+#[derive(Clone)]
+pub struct ServerProcess {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pid: u32,
+    orders: watch::Sender<ladder::Order>,
+    exit: watch::Receiver<Option<ExitView>>,
+    stdin: pipes::StdinGate,
+    stderr: stderr::StderrTap,
+    usage: usage::Meter,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.orders.send_modify(ladder::Order::raise_to_kill);
+    }
+}
+
+/// Starts a resolved program. The child's stdin, stdout and stderr are pipes.
+///
+/// # Errors
+/// [`SpawnError`] when the operating system refuses, with its reason in words.
+pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, SpawnError> {
+    let started = platform::start(launch, &context).await?;
+    let pid = started.leader.pid();
+    let (stdin, stdin_gate) = pipes::stdin(started.stdin);
+    let (stdout, stdout_gate) = pipes::stdout(started.stdout);
+    let tap = stderr::StderrTap::new(context.redactor.clone(), context.stderr_bytes);
+    let reader = tokio::spawn(stderr::pump(started.stderr, tap.clone(), context.clone()));
+    let (orders, order) = watch::channel(ladder::Order::default());
+    let (done, exit) = watch::channel(None);
+    let usage = usage::Meter::new(started.leader.family());
+    tokio::spawn(
+        ladder::Watchman {
+            leader: started.leader,
+            began: tokio::time::Instant::now(),
+            order,
+            stdin: stdin_gate.clone(),
+            stdout: stdout_gate,
+            stderr: reader,
+        }
+        .run(done),
+    );
+    let inner = Inner { pid, orders, exit, stdin: stdin_gate, stderr: tap, usage };
+    Ok(Spawned { stdin, stdout, process: ServerProcess { inner: Arc::new(inner) } })
+}
+
+impl ServerProcess {
+    /// Process id; on Unix also the id of its session and process group.
+    pub fn pid(&self) -> u32 {
+        self.inner.pid
+    }
+
+    /// Becomes `Some` when the process is dead, swept and reaped.
+    pub fn exit(&self) -> watch::Receiver<Option<ExitView>> {
+        self.inner.exit.clone()
+    }
+
+    /// Waits for the end, whatever causes it. Cancel-safe.
+    pub async fn wait(&self) -> ExitView {
+        let mut exit = self.exit();
+        match exit.wait_for(Option::is_some).await {
+            Ok(view) => view.clone().unwrap_or_default(),
+            // The watchman ended without a word: its runtime is gone, and its end killed the family.
+            Err(_) => ExitView::default(),
+        }
+    }
+
+    /// Says that its end is about to be asked for by other means: the session will close its stdin.
+    /// An exit that follows is then no crash, even when it comes before [`ServerProcess::stop`].
+    pub fn expect_exit(&self) {
+        self.inner.orders.send_modify(ladder::Order::raise_to_expect);
+    }
+
+    /// Stops the process: closes stdin, waits, SIGTERM to its session, waits, SIGKILL, sweeps what
+    /// is left, reaps. Calls may race and repeat; the shortest grace wins. Cancel-safe: the stop
+    /// goes on when the caller stops waiting.
+    pub async fn stop(&self, grace: Grace) -> ExitView {
+        self.inner.orders.send_modify(|order| order.raise_to_stop(grace));
+        self.wait().await
+    }
+
+    /// Skips whatever grace is left: SIGKILL now. Does not wait.
+    pub fn kill(&self) {
+        self.inner.orders.send_modify(ladder::Order::raise_to_kill);
+    }
+
+    /// Closes the server's stdin, even while a write to it is blocked.
+    pub fn close_stdin(&self) {
+        self.inner.stdin.close();
+    }
+
+    /// Whether its stdin is closed and it has not read a single byte of what was written: whatever
+    /// it died of, it was nothing that it was told. Always false where the system does not say.
+    pub fn ignored_stdin(&self) -> bool {
+        self.inner.stdin.was_ignored()
+    }
+
+    /// The last `lines` lines of stderr, oldest first, masked and safe. Exact even in a flood, when
+    /// the log itself has gaps.
+    pub fn stderr_tail(&self, lines: usize) -> Vec<SafeText> {
+        self.inner.stderr.tail(lines)
+    }
+
+    /// Logs what the process writes to stdout as if it came over stderr: for a program that speaks
+    /// to people. The task ends with the output.
+    pub fn log_stdout(&self, stdout: ServerStdout, context: ProcessContext) -> JoinHandle<()> {
+        tokio::spawn(stderr::pump(stdout, self.inner.stderr.clone(), context))
+    }
+
+    /// What stderr amounted to so far.
+    pub fn stderr(&self) -> StderrView {
+        self.inner.stderr.view()
+    }
+
+    /// Memory and CPU of the process and its descendants; `None` when it cannot be told (it is
+    /// gone, or the platform does not say). Blocks for about a millisecond at most twice a second.
+    pub fn usage(&self) -> Option<Usage> {
+        self.inner.usage.read()
+    }
+}

@@ -1,0 +1,220 @@
+//! The stop ladder and what follows every death: sweep, drain, reap, tell.
+//!
+//! One [`Watchman`] task per process. It is the only one that signals or reaps, so a stop, a crash
+//! and a second stop can never race (requirement L8).
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::Grace;
+use super::census::Row;
+use super::pipes::{StdinGate, StdoutGate};
+use super::platform::{Leader, code_and_signal};
+use crate::base::text::SafeText;
+use crate::host::view::ExitView;
+
+/// What the owner asked for so far. Only ever rises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Order {
+    wish: Wish,
+    /// Its end was being asked for by other means before; dying was no crash from then on.
+    announced: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wish {
+    #[default]
+    Run,
+    Stop(Grace),
+    Kill,
+}
+
+impl Order {
+    pub(super) fn raise_to_expect(&mut self) {
+        self.announced = true;
+    }
+
+    pub(super) fn raise_to_stop(&mut self, grace: Grace) {
+        self.wish = match self.wish {
+            Wish::Run => Wish::Stop(grace),
+            Wish::Stop(old) => Wish::Stop(Grace {
+                stdin: old.stdin.min(grace.stdin),
+                term: old.term.min(grace.term),
+            }),
+            Wish::Kill => Wish::Kill,
+        };
+    }
+
+    pub(super) fn raise_to_kill(&mut self) {
+        self.wish = Wish::Kill;
+    }
+}
+
+/// Members that end together with their leader get this long before they count as left behind.
+const SETTLE: Duration = Duration::from_millis(250);
+/// After SIGTERM to what was left behind.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(300);
+/// How long SIGKILL may take before a process is given up (uninterruptible in the kernel).
+const KILL: Duration = Duration::from_secs(2);
+/// How long pipes are drained after everybody is dead.
+const DRAIN: Duration = Duration::from_millis(500);
+/// Between two looks at the process table.
+const LOOK: Duration = Duration::from_millis(15);
+
+/// Watches one process to its end.
+pub(super) struct Watchman {
+    pub(super) leader: Leader,
+    pub(super) began: Instant,
+    pub(super) order: watch::Receiver<Order>,
+    pub(super) stdin: StdinGate,
+    pub(super) stdout: StdoutGate,
+    pub(super) stderr: JoinHandle<()>,
+}
+
+/// The last rung that was needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rung {
+    Stdin,
+    Term,
+    Kill,
+}
+
+impl Rung {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdin => "stdin",
+            Self::Term => "term",
+            Self::Kill => "kill",
+        }
+    }
+}
+
+impl Watchman {
+    pub(super) async fn run(mut self, done: watch::Sender<Option<ExitView>>) {
+        let alive = tokio::select! {
+            // A process that is already dead was not stopped by anybody.
+            biased;
+            () = self.leader.dead() => false,
+            () = ordered(&mut self.order) => true,
+        };
+        let rung = if alive {
+            Some(self.climb().await)
+        } else {
+            // Its owner closed stdin before it gave the order, if it gave one at all.
+            self.order.borrow().announced.then_some(Rung::Stdin)
+        };
+        let lived = self.began.elapsed();
+        let swept = self.sweep(rung).await;
+        self.stdin.close();
+        if timeout(DRAIN, &mut self.stderr).await.is_err() {
+            // Somebody out of reach still holds it open.
+            self.stderr.abort();
+        }
+        let status = if timeout(KILL, self.leader.dead()).await.is_ok() {
+            self.leader.reap().await
+        } else {
+            self.leader.abandon();
+            None
+        };
+        let (code, signal) = status.map_or((None, None), code_and_signal);
+        done.send_replace(Some(ExitView {
+            code,
+            signal,
+            expected: rung.is_some(),
+            ladder: rung.map(|rung| SafeText::line(rung.as_str())),
+            swept,
+            lived,
+        }));
+        self.end_stdout().await;
+    }
+
+    /// The session reads stdout to its end by itself; this ends it when an escaped process holds the
+    /// pipe open.
+    async fn end_stdout(&self) {
+        let until = Instant::now() + DRAIN;
+        while !self.stdout.is_closed() && Instant::now() < until {
+            sleep(LOOK).await;
+        }
+        self.stdout.close();
+    }
+
+    /// Closes stdin, SIGTERM, SIGKILL, each after its grace; gives the last rung needed.
+    async fn climb(&mut self) -> Rung {
+        // Remembers who belongs to the family while parents can still be told.
+        let mut members = self.leader.members().await;
+        self.stdin.close();
+        if self.dead_within(|grace| grace.stdin).await {
+            return Rung::Stdin;
+        }
+        members.extend(self.leader.members().await);
+        if !self.is_kill() {
+            self.leader.terminate(&members);
+            if self.dead_within(|grace| grace.term).await {
+                return Rung::Term;
+            }
+            members.extend(self.leader.members().await);
+        }
+        self.leader.kill(&members);
+        let _ = timeout(KILL, self.leader.dead()).await;
+        Rung::Kill
+    }
+
+    fn is_kill(&self) -> bool {
+        self.order.borrow().wish == Wish::Kill
+    }
+
+    /// Waits for death for as long as the current order grants; orders may get shorter meanwhile.
+    async fn dead_within(&mut self, part: impl Fn(Grace) -> Duration) -> bool {
+        let began = Instant::now();
+        loop {
+            let grace = match self.order.borrow_and_update().wish {
+                Wish::Run => Grace::NONE,
+                Wish::Stop(grace) => grace,
+                Wish::Kill => return false,
+            };
+            tokio::select! {
+                biased;
+                dead = timeout_at(began + part(grace), self.leader.dead()) => return dead.is_ok(),
+                changed = self.order.changed() => if changed.is_err() { return false },
+            }
+        }
+    }
+
+    /// Ends whoever outlived the leader; gives how many had to be made to.
+    async fn sweep(&mut self, rung: Option<Rung>) -> u32 {
+        let patient = rung != Some(Rung::Kill) && !self.is_kill();
+        let left = self.leader.members().await;
+        let mut left = self.gone_within(SETTLE, left).await;
+        let swept = left.len() as u32;
+        if !left.is_empty() && patient {
+            self.leader.terminate(&left);
+            left = self.gone_within(LEFTOVER_GRACE, left).await;
+        }
+        // Without a process table nothing is listed, but the group can still be killed unseen.
+        self.leader.kill(&left);
+        let until = Instant::now() + KILL;
+        while !left.is_empty() && Instant::now() < until {
+            sleep(LOOK).await;
+            left = self.leader.members().await;
+            self.leader.kill(&left);
+        }
+        swept
+    }
+
+    async fn gone_within(&self, span: Duration, mut left: Vec<Row>) -> Vec<Row> {
+        let until = Instant::now() + span;
+        while !left.is_empty() && Instant::now() < until {
+            sleep(LOOK).await;
+            left = self.leader.members().await;
+        }
+        left
+    }
+}
+
+async fn ordered(order: &mut watch::Receiver<Order>) {
+    // An error means that every handle is gone, which is an order to kill that was sent before.
+    let _ = order.wait_for(|order| order.wish != Wish::Run).await;
+}

@@ -1,0 +1,341 @@
+//! stderr of a server: always read, cut into lines, masked, made safe, counted (requirement L6).
+//!
+//! Owns the answer to a flood. Reading never stops, so a server is never blocked for good, but two
+//! budgets keep it from costing the others: lines beyond [`LINES_PER_SECOND`] are counted instead
+//! of kept, and bytes beyond their [`Allowance`] wait in the pipe. What was not kept appears as a
+//! log record of its own, at most one a second. The last bytes are always kept raw, so that the
+//! tail that explains a death is exact even then.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ProcessContext;
+use crate::base::allowance::Allowance;
+use crate::base::logs::LogRecord;
+use crate::base::secret::Redactor;
+use crate::base::text::SafeText;
+use crate::config::LogLevel;
+
+/// Lines kept per second and server in the long run.
+const LINES_PER_SECOND: f64 = 2_000.0;
+/// Lines kept at once after a quiet time.
+const LINES_AT_ONCE: f64 = 10_000.0;
+/// A line without an end is shown after this long: a prompt, a progress bar.
+const IDLE: Duration = Duration::from_millis(500);
+/// Longest line of the tail in bytes.
+const TAIL_LINE: usize = 4 << 10;
+/// Size of a read, small until the server turns out to write much.
+const CHUNK: (usize, usize) = (4 << 10, 64 << 10);
+
+/// What a server's stderr amounted to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StderrView {
+    /// Bytes read.
+    pub bytes: u64,
+    /// Lines read.
+    pub lines: u64,
+    /// Lines that were counted but not kept.
+    pub dropped: u64,
+}
+
+/// The reader's counters and its last bytes, shared with the process's owner.
+#[derive(Clone)]
+pub(super) struct StderrTap {
+    state: Arc<Mutex<State>>,
+    redactor: Redactor,
+    /// Raw bytes kept for the tail ([`crate::config::WireLimits::stderr_bytes`]).
+    kept: usize,
+}
+
+#[derive(Default)]
+struct State {
+    view: StderrView,
+    recent: Vec<u8>,
+    /// Whether bytes before `recent` were let go.
+    cut: bool,
+}
+
+impl StderrTap {
+    pub(super) fn new(redactor: Redactor, kept: usize) -> Self {
+        Self { state: Arc::default(), redactor, kept }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn view(&self) -> StderrView {
+        self.lock().view
+    }
+
+    pub(super) fn tail(&self, lines: usize) -> Vec<SafeText> {
+        let (recent, cut) = {
+            let state = self.lock();
+            (state.recent.clone(), state.cut)
+        };
+        let start = recent.len().saturating_sub(self.kept);
+        let mut bytes = &recent[start..];
+        if start > 0 || cut {
+            // The first line begins somewhere in its middle, perhaps in the middle of a secret.
+            let skip = memchr::memchr(b'\n', bytes)
+                .map_or_else(|| self.redactor.longest().min(bytes.len()), |end| end + 1);
+            bytes = &bytes[skip..];
+        }
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        if bytes.is_empty() {
+            return Vec::new();
+        }
+        let mut tail: Vec<SafeText> = bytes
+            .rsplit(|b| *b == b'\n')
+            .take(lines)
+            .map(|line| safe(line, 0, TAIL_LINE, &self.redactor))
+            .collect();
+        tail.reverse();
+        tail
+    }
+
+    fn note(&self, chunk: &[u8], lines: u64, dropped: u64) {
+        let mut state = self.lock();
+        state.view.bytes += chunk.len() as u64;
+        state.view.lines += lines;
+        state.view.dropped += dropped;
+        let keep = &chunk[chunk.len().saturating_sub(self.kept)..];
+        if keep.len() < chunk.len() {
+            state.recent.clear();
+            state.cut = true;
+        }
+        if state.recent.len() + keep.len() > self.kept + self.kept / 4 {
+            let old = state.recent.len().saturating_sub(self.kept);
+            state.recent.drain(..old);
+            state.cut = true;
+        }
+        state.recent.extend_from_slice(keep);
+    }
+}
+
+/// One line as text: masked first, cut afterwards, so that no part of a secret is left at the cut.
+fn safe(line: &[u8], more: usize, limit: usize, redactor: &Redactor) -> SafeText {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let text = String::from_utf8_lossy(line);
+    let text = redactor.redact(&text);
+    if text.len() <= limit && more == 0 {
+        return SafeText::line(&text);
+    }
+    let end = (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    SafeText::line(&format!("{} … {} bytes more", &text[..end], text.len() - end + more))
+}
+
+/// Reads stderr to its end.
+pub(super) async fn pump(
+    mut pipe: impl AsyncRead + Unpin,
+    tap: StderrTap,
+    context: ProcessContext,
+) {
+    let mut buffer = vec![0; CHUNK.0];
+    let mut cutter = Cutter::new(&context);
+    let mut bytes = Allowance::of_bytes();
+    loop {
+        let read = match cutter.wakes_after() {
+            Some(span) => timeout(span, pipe.read(&mut buffer)).await,
+            None => Ok(pipe.read(&mut buffer).await),
+        };
+        let read = match read {
+            Ok(Ok(0) | Err(_)) => break,
+            Ok(Ok(read)) => read,
+            Err(_) => {
+                cutter.idle();
+                continue;
+            }
+        };
+        let (lines, dropped) = cutter.feed(&buffer[..read]);
+        tap.note(&buffer[..read], lines, dropped);
+        if read == buffer.len() && read < CHUNK.1 {
+            buffer.resize(CHUNK.1, 0);
+        }
+        if let Some(pause) = bytes.spend(read as f64) {
+            sleep(pause).await;
+        } else if read == CHUNK.1 {
+            // A full chunk means that more is waiting; others get their turn first.
+            tokio::task::yield_now().await;
+        }
+    }
+    cutter.end();
+}
+
+/// Cuts chunks into lines and lines into log records.
+struct Cutter<'a> {
+    context: &'a ProcessContext,
+    /// Most bytes of a line that are held: the limit and the longest secret, which may begin at it.
+    hold: usize,
+    line: Vec<u8>,
+    /// Bytes of the line that were not held.
+    more: usize,
+    /// The line that is being read is not kept.
+    skipping: bool,
+    quota: Allowance,
+    dropped: Dropped,
+}
+
+#[derive(Default)]
+struct Dropped {
+    lines: u64,
+    bytes: u64,
+    told: Option<Instant>,
+}
+
+impl<'a> Cutter<'a> {
+    fn new(context: &'a ProcessContext) -> Self {
+        Self {
+            context,
+            hold: context.stderr_line_bytes + context.redactor.longest(),
+            line: Vec::new(),
+            more: 0,
+            skipping: false,
+            quota: Allowance::new(LINES_PER_SECOND, LINES_AT_ONCE),
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// How long a read may wait before [`Cutter::idle`] has something to do.
+    fn wakes_after(&self) -> Option<Duration> {
+        (!self.line.is_empty() || self.dropped.lines > 0).then_some(IDLE)
+    }
+
+    /// Takes a chunk; gives how many lines ended in it and how many of these were dropped.
+    fn feed(&mut self, chunk: &[u8]) -> (u64, u64) {
+        self.quota.refill();
+        let (mut lines, mut dropped) = (0, 0);
+        let mut rest = chunk;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            if self.skipping || !self.quota.take_one() {
+                // Beyond the quota lines are counted at the speed of memory.
+                let ends = if self.quota.has_one() {
+                    (1, end)
+                } else {
+                    let last = memchr::memrchr(b'\n', rest).unwrap_or(end);
+                    (memchr::memchr_iter(b'\n', rest).count() as u64, last)
+                };
+                self.drop_lines(ends.0, ends.1 + 1 + self.line.len() + self.more);
+                lines += ends.0;
+                dropped += ends.0;
+                rest = &rest[ends.1 + 1..];
+                continue;
+            }
+            self.hold(&rest[..end]);
+            self.emit();
+            lines += 1;
+            rest = &rest[end + 1..];
+        }
+        if !rest.is_empty() {
+            if self.skipping || !self.quota.has_one() {
+                self.skipping = true;
+                self.dropped.bytes += rest.len() as u64;
+            } else {
+                self.hold(rest);
+            }
+        }
+        self.tell_dropped();
+        (lines, dropped)
+    }
+
+    fn hold(&mut self, part: &[u8]) {
+        let room = self.hold.saturating_sub(self.line.len()).min(part.len());
+        self.line.extend_from_slice(&part[..room]);
+        self.more += part.len() - room;
+    }
+
+    fn emit(&mut self) {
+        let limit = self.context.stderr_line_bytes;
+        let text = safe(&self.line, self.more, limit, &self.context.redactor);
+        self.push(level(&self.line), text);
+        self.line.clear();
+        self.line.shrink_to(CHUNK.0);
+        self.more = 0;
+    }
+
+    fn drop_lines(&mut self, lines: u64, bytes: usize) {
+        self.dropped.lines += lines;
+        self.dropped.bytes += bytes as u64;
+        self.line.clear();
+        self.more = 0;
+        self.skipping = false;
+    }
+
+    /// Nothing came for a while: shows what has no end yet, and what was dropped.
+    fn idle(&mut self) {
+        if !self.line.is_empty() {
+            self.emit();
+        }
+        self.dropped.told = None;
+        self.tell_dropped();
+    }
+
+    fn end(&mut self) {
+        self.idle();
+    }
+
+    fn tell_dropped(&mut self) {
+        const EVERY: Duration = Duration::from_secs(1);
+        let now = Instant::now();
+        let due = self.dropped.told.is_none_or(|at| now.saturating_duration_since(at) >= EVERY);
+        if self.dropped.lines == 0 || !due {
+            return;
+        }
+        let Dropped { lines, bytes, .. } = std::mem::take(&mut self.dropped);
+        self.dropped.told = Some(now);
+        self.push(
+            LogLevel::Warning,
+            SafeText::line(&format!(
+                "stderr flood: {lines} lines ({:.1} MB) counted but not kept",
+                bytes as f64 / 1e6
+            )),
+        );
+    }
+
+    fn push(&self, level: LogLevel, text: SafeText) {
+        self.context.logs.push(Arc::new(LogRecord {
+            at: self.context.clock.now(),
+            server: Some(self.context.server.clone()),
+            source: self.context.source,
+            level,
+            logger: None,
+            text,
+        }));
+    }
+}
+
+/// Words that give a line's level away, the worst first.
+const WORDS: &[(LogLevel, &[&str])] = &[
+    (LogLevel::Critical, &["fatal", "critical", "panic", "panicked"]),
+    (LogLevel::Error, &["error", "err", "traceback", "exception", "uncaught", "unhandled"]),
+    (LogLevel::Warning, &["warn", "warning", "deprecated", "deprecationwarning"]),
+    (LogLevel::Notice, &["notice"]),
+    (LogLevel::Info, &["info"]),
+    (LogLevel::Debug, &["debug", "dbg"]),
+    (LogLevel::Trace, &["trace"]),
+];
+
+/// The level a line seems to have: the first word in its beginning that is a level's name, or a
+/// compound that ends in `error`; `info` without one.
+pub(super) fn level(line: &[u8]) -> LogLevel {
+    /// Level words stand in front: after a time, a logger name, a bracket.
+    const LOOK_AT: usize = 96;
+    let head = &line[..line.len().min(LOOK_AT)];
+    for word in head.split(|b| !b.is_ascii_alphabetic()).filter(|w| w.len() >= 3) {
+        for (level, names) in WORDS {
+            if names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())) {
+                return *level;
+            }
+        }
+        // `TypeError`, `ModuleNotFoundError`: a class name, not prose such as "terror".
+        if word.len() > 5 && word.ends_with(b"Error") {
+            return LogLevel::Error;
+        }
+    }
+    LogLevel::Info
+}
