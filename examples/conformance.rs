@@ -11,8 +11,9 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use mcpdeck::host::{Answer, CallOptions, PendingRequest, RequestKind, Validation};
+use mcpdeck::host::{CallOptions, PendingRequest, Validation};
 use mcpdeck::mcp::Tool;
+use mcpdeck::mcp::{Answer, RequestKind};
 use mcpdeck::{Host, Startup};
 use serde_json::{Map, Value, json};
 

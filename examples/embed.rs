@@ -10,7 +10,8 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use mcpdeck::host::{Answer, PendingRequest, RequestKind};
+use mcpdeck::host::PendingRequest;
+use mcpdeck::mcp::{Answer, RequestKind};
 use mcpdeck::{Host, Startup};
 use serde_json::{Value, json};
 

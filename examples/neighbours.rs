@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use mcpdeck::base::ServerName;
 use mcpdeck::config::{
-    McpConfig, OnTimeout, RestartPolicy, ServerConfig, ServerName, StdioConfig, TransportConfig,
+    McpConfig, OnTimeout, RestartPolicy, ServerConfig, StdioConfig, TransportConfig,
 };
 use mcpdeck::host::{Host, Startup};
 use serde_json::json;

@@ -21,8 +21,9 @@ use std::time::Duration;
 
 use rmcp::ServiceExt as _;
 
+use crate::base::ServerName;
 use crate::config::{
-    McpConfig, RestartConfig, RestartPolicy, ServerConfig, ServerName, StdioConfig, TransportConfig,
+    McpConfig, RestartConfig, RestartPolicy, ServerConfig, StdioConfig, TransportConfig,
 };
 use crate::mock::MockOptions;
 

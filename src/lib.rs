@@ -54,6 +54,7 @@
 pub mod base;
 pub mod config;
 pub mod deck;
+pub mod error;
 pub mod host;
 pub mod mcp;
 pub mod process;
@@ -72,4 +73,5 @@ pub mod telemetry;
 pub mod tui;
 
 pub use config::McpConfig;
-pub use host::{Error, ErrorCode, Host, HostBuilder, Startup};
+pub use error::{Error, ErrorCode};
+pub use host::{Host, HostBuilder, Startup};

@@ -24,6 +24,7 @@
 mod census;
 mod containment;
 mod environment;
+pub mod exit;
 mod family;
 #[cfg(unix)]
 mod guardian;
@@ -52,18 +53,18 @@ use tokio::task::JoinHandle;
 
 pub use containment::{Containment, containment};
 pub use environment::is_safe_name;
+pub use exit::ExitView;
 pub use pipes::{ServerStdin, ServerStdout};
 pub use resolve::{Launch, SpawnError, SpawnErrorKind, resolve};
 pub use stderr::StderrView;
 pub use usage::Usage;
 
 use crate::base::Clock;
+use crate::base::ServerName;
 use crate::base::logs::{LogRecord, LogSource};
 use crate::base::ring::Ring;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
-use crate::host::view::ExitView;
 
 /// What a process needs from its owner.
 #[derive(Clone)]

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use mcpdeck::base::ServerName;
 use mcpdeck::config::edit::{Edit, EditError, apply, save};
-use mcpdeck::config::{Environment, ServerName, load_text};
+use mcpdeck::config::{Environment, load_text};
 use serde_json::{Value, json};
 
 const FILE: &str = "\

@@ -227,7 +227,7 @@ proptest! {
                 // What was left out is told, unless nobody wants it; what is used can be printed,
                 // and keeps its secrets.
                 let unwanted = text.contains("\"disabled\"");
-                let told = |name: &config::ServerName| {
+                let told = |name: &mcpdeck::base::ServerName| {
                     loaded.diagnostics.iter().any(|d| d.server.as_ref() == Some(name))
                         || loaded.needs.iter().any(|need| need.servers.contains(name))
                 };

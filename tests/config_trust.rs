@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use mcpdeck::base::ServerName;
 use mcpdeck::base::secret::Secret;
-use mcpdeck::config::{Environment, Loaded, ServerName, load_text};
+use mcpdeck::config::{Environment, Loaded, load_text};
 use mcpdeck::deck::{TrustStore, Verdict};
 use tempfile::TempDir;
 

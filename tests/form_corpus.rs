@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use mcpdeck::base::ServerName;
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::config::ServerName;
 use mcpdeck::deck::history::History;
 use mcpdeck::deck::saved::SavedCalls;
 use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mcpdeck::ErrorCode;
-use mcpdeck::config::ServerName;
+use mcpdeck::base::ServerName;
 use mcpdeck::host::approvals::RequestHandler;
-use mcpdeck::host::view::Era;
-use mcpdeck::host::{Answer, CallOptions, Host, PendingRequest, RequestKind, ServerState, Startup};
+use mcpdeck::host::{CallOptions, Host, PendingRequest, ServerState, Startup};
+use mcpdeck::mcp::Era;
 use mcpdeck::mcp::traffic::Direction;
+use mcpdeck::mcp::{Answer, RequestKind};
 use serde_json::{Value, json};
 use support::{Bench, Guarded, MARK, published, real_servers, repo, wait_for};
 use tokio_util::sync::CancellationToken;

@@ -20,8 +20,9 @@ mod torture;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mcpdeck::base::WatchMode;
 use mcpdeck::config::{self, ConfigChange, Environment, McpConfig};
-use mcpdeck::deck::{LoadResult, Watch, WatchMode, WatchOptions, WatchTiming};
+use mcpdeck::deck::{LoadResult, Watch, WatchOptions, WatchTiming};
 use tempfile::TempDir;
 
 /// Long enough for any machine; reached only when something is wrong.

@@ -10,8 +10,9 @@ mod web;
 use std::time::Duration;
 
 use mcpdeck::base::secret::Secret;
-use mcpdeck::host::view::Era;
-use mcpdeck::host::{CallId, Error, ErrorCode};
+use mcpdeck::error::{Error, ErrorCode};
+use mcpdeck::mcp::CallId;
+use mcpdeck::mcp::Era;
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::session::{Attempt, ConnectError, Connected, Endpoint, SessionEvent, connect};
 use peer::{Rig, call, echo, http, rig, rig_with, start, text};
@@ -88,7 +89,7 @@ async fn headers_session_and_the_standalone_stream_are_as_they_should_be() {
 async fn what_comes_on_the_stream_of_a_call_belongs_to_it_in_order() {
     let script = |request: mcpdeck::mcp::session::DeskRequest| {
         use futures::FutureExt;
-        async move { mcpdeck::host::Answer::Result(json!({"got": request.params["vendor"]})) }
+        async move { mcpdeck::mcp::Answer::Result(json!({"got": request.params["vendor"]})) }
             .boxed()
     };
     let mut rig = rig_with(|_| {}, Some(Box::new(script)));

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use mcpdeck::base::ServerName;
 use mcpdeck::base::secret::Secret;
-use mcpdeck::config::{McpConfig, ServerConfig, ServerName, StdioConfig, TransportConfig};
+use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
 use serde_json::{Value, json};
 
 /// How many servers there are.

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::Timestamp;
 use crate::base::ring::Weighed;
 use crate::base::text::SafeText;
-use crate::config::{LogLevel, ServerName};
+use crate::base::{ServerName, Timestamp};
 
 /// Where a log line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,4 +41,28 @@ impl Weighed for LogRecord {
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.text.len()
     }
+}
+
+/// Log levels of the specification (RFC 5424 names).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Finest; not in RFC 5424, used for the host's own trace records.
+    Trace,
+    /// `debug`
+    Debug,
+    /// `info`
+    Info,
+    /// `notice`
+    Notice,
+    /// `warning`
+    Warning,
+    /// `error`
+    Error,
+    /// `critical`
+    Critical,
+    /// `alert`
+    Alert,
+    /// `emergency`
+    Emergency,
 }

@@ -10,8 +10,9 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::host::PendingRequest;
 use crate::host::approvals::RequestHandler;
-use crate::host::{Answer, PendingRequest, RequestKind};
+use crate::mcp::{Answer, RequestKind};
 
 pub use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
 

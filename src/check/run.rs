@@ -27,7 +27,8 @@ use crate::check::rules::{self, Measure};
 use crate::check::settings::Settings;
 use crate::check::subject::Subject;
 use crate::config::{McpConfig, Position, Severity};
-use crate::host::{Error, ErrorCode, Host, HostView, ServerState, Startup};
+use crate::error::{Error, ErrorCode};
+use crate::host::{Host, HostView, ServerState, Startup};
 
 /// Exit code of a run that a person ended early, as shells count Ctrl-C.
 pub const INTERRUPTED: u8 = 130;

@@ -9,10 +9,12 @@ use serde_json::Value;
 
 use crate::base::text::SafeText;
 use crate::config::ContentLimits;
-use crate::host::view::{Era, ExitView, StartStep, StepStatus};
+use crate::host::view::{StartStep, StepStatus};
 use crate::host::{ServerState, ServerView};
+use crate::mcp::Era;
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::{Finding, FindingKind};
+use crate::process::ExitView;
 
 /// One server as the rules see it.
 #[derive(Clone, Debug, Default, Deserialize)]

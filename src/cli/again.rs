@@ -1,8 +1,8 @@
 //! The command line that would ask the same servers something else: advice that can be pasted.
 
 use super::args::{Common, OneServer};
+use crate::base::ServerName;
 use crate::base::text::shell::quoted;
-use crate::config::ServerName;
 
 /// Where the servers of this command come from.
 #[derive(Clone, Copy)]

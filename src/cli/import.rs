@@ -10,10 +10,11 @@ use super::args::ImportArgs;
 use super::configuration::problems;
 use super::exit::Exit;
 use super::output;
+use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::edit::write_with_backup;
 use crate::config::import::{Conflict, Host, Imported, merged, places, preview, read};
-use crate::config::{Diagnostic, Environment, ServerName, mask};
+use crate::config::{Diagnostic, Environment, mask};
 
 /// A file without servers.
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";

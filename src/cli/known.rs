@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use self::offers::{Offer, Offers};
+use crate::base::ServerName;
 use crate::base::atomic::{Readers, replace};
-use crate::config::{Environment, McpConfig, ServerConfig, ServerName};
-use crate::deck::trust::file_key;
+use crate::base::hash::file_key;
+use crate::config::{Environment, McpConfig, ServerConfig};
 use crate::host::{HostView, ServerState, ServerView};
 
 /// How long the lists of a server count for choosing it.

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::args::{Common, OneServer};
+use crate::base::ServerName;
 use crate::base::secret::{Redactor, Secret};
-use crate::config::{
-    Diagnostic, Environment, Loaded, McpConfig, ServerName, Severity, discover, load,
-};
+use crate::config::{Diagnostic, Environment, Loaded, McpConfig, Severity, discover, load};
 use crate::deck::trust::TrustStore;
 
 /// Servers of the files that cannot be used, and why.

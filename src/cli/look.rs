@@ -41,7 +41,7 @@ pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
 }
 
 /// A command that could not begin, in the form that was asked for.
-fn failure(error: &crate::host::Error, json: bool) -> Exit {
+fn failure(error: &crate::error::Error, json: bool) -> Exit {
     if !json {
         deck::complain(error);
         return deck::exit_of(error);

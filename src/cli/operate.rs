@@ -13,12 +13,13 @@ use super::exit::Exit;
 use super::known::Kind;
 use super::told::{Aside, Form, Told};
 use super::{content, output, saved, signature, values};
+use crate::base::ServerName;
 use crate::check::answers::Script;
 use crate::check::jsonc;
-use crate::config::ServerName;
 use crate::deck::SavedTarget;
+use crate::error::{Error, ErrorCode};
 use crate::host::naming::{self, Resolved};
-use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin, Validation};
+use crate::host::{CallOptions, CallOutcome, Host, Origin, Validation};
 use crate::telemetry::Telemetry;
 
 /// What every operation has.

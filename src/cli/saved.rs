@@ -11,7 +11,7 @@ use super::{load, output};
 use crate::base::text::{SafeText, json as safe};
 use crate::deck::saved::FILE_NAME;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
 
 /// The file of saved calls that belongs to a configuration; the one in this folder without one.
 pub fn path(config: Option<&Path>) -> PathBuf {

@@ -10,11 +10,12 @@ use serde_json::Value;
 use super::args::Common;
 use super::exit::Exit;
 use super::{content, deck, output};
+use crate::base::ServerName;
 use crate::base::secret::Redactor;
 use crate::base::text::{SafeText, json as safe};
 use crate::check::answers::Script;
-use crate::config::ServerName;
-use crate::host::{CallOutcome, Error, Host};
+use crate::error::Error;
+use crate::host::{CallOutcome, Host};
 use crate::mcp::Payload;
 
 /// How an operation is told.

@@ -9,8 +9,9 @@ use super::args::{Common, TrustArgs, TrustVerb};
 use super::configuration::problems;
 use super::exit::Exit;
 use super::{load, output};
+use crate::base::ServerName;
 use crate::base::text::{SafeText, json as safe};
-use crate::config::{Environment, ServerName};
+use crate::config::Environment;
 use crate::deck::gate::{Gate, Passed};
 use crate::deck::trust::{Review, TrustStore, Verdict};
 

@@ -3,10 +3,9 @@
 
 use indexmap::IndexMap;
 
+use crate::base::ServerName;
 use crate::base::secret::Secret;
-use crate::config::{
-    HttpConfig, McpConfig, ServerConfig, ServerName, StdioConfig, TransportConfig,
-};
+use crate::config::{HttpConfig, McpConfig, ServerConfig, StdioConfig, TransportConfig};
 
 /// The difference of two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::base::ServerName;
+use crate::config::Diagnostic;
 use crate::config::source::Source;
 use crate::config::syntax::{Node, parse};
-use crate::config::{Diagnostic, ServerName};
 
 pub mod entry;
 mod save;

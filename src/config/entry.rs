@@ -6,12 +6,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::base::ServerName;
 use crate::base::secret::Secret;
 use crate::config::expand::{Cause, Expanded, Scope, expand, has_reference};
 use crate::config::origin::{Origin, Origins};
 use crate::config::problems::{Problems, child};
 use crate::config::syntax::{Node, NodeKind};
-use crate::config::{Diagnostic, ServerConfig, ServerName, TransportConfig};
+use crate::config::{Diagnostic, ServerConfig, TransportConfig};
 
 pub(crate) mod settings;
 pub(crate) mod transport;

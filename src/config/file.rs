@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::base::ServerName;
 use crate::config::entry::{self, Entry, Reader};
 use crate::config::environment::project_of;
 use crate::config::expand::Scope;
@@ -15,8 +16,7 @@ use crate::config::shape::{Shape, check};
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind, parse};
 use crate::config::{
-    Diagnostic, Environment, InputConfig, InputKind, ReloadMode, ServerConfig, ServerName,
-    Severity, names,
+    Diagnostic, Environment, InputConfig, InputKind, ReloadMode, ServerConfig, Severity, names,
 };
 
 /// What one file says.

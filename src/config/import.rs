@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::base::ServerName;
 use crate::config::edit::{Edit, EditError, apply};
 use crate::config::source::Source;
 use crate::config::syntax::parse;
-use crate::config::{Diagnostic, Environment, ServerName, Severity};
+use crate::config::{Diagnostic, Environment, Severity};
 
 mod dialect;
 mod host;

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use crate::base::ServerName;
 use crate::config::source::Source;
-use crate::config::{Diagnostic, ServerName, Severity};
+use crate::config::{Diagnostic, Severity};
 
 /// Problems that are shown with their line; later ones are told by their place alone.
 const EXCERPTS: usize = 1_000;

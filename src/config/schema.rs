@@ -1,14 +1,16 @@
 //! The effective configuration: what is left of an `mcp.json` after parsing, defaults and
 //! expansion. Plain data; every duration is a [`Duration`], every hidden value a [`Secret`].
 
+use crate::base::LogLevel;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::ServerName;
 use crate::base::secret::Secret;
-use crate::config::{Diagnostic, Hold, Position, ServerName};
+use crate::config::{Diagnostic, Hold, Position};
 
 mod policy;
 
@@ -265,30 +267,6 @@ pub enum ProtocolChoice {
     Modern,
     /// One dated version, for example `2025-06-18`.
     Version(String),
-}
-
-/// Log levels of the specification (RFC 5424 names).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    /// Finest; not in RFC 5424, used for the host's own trace records.
-    Trace,
-    /// `debug`
-    Debug,
-    /// `info`
-    Info,
-    /// `notice`
-    Notice,
-    /// `warning`
-    Warning,
-    /// `error`
-    Error,
-    /// `critical`
-    Critical,
-    /// `alert`
-    Alert,
-    /// `emergency`
-    Emergency,
 }
 
 impl FromIterator<ServerConfig> for McpConfig {

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::base::atomic::{Readers, replace};
+use crate::base::turn::alone;
 use crate::config::put;
-use crate::deck::turn::alone;
 
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.answers.json";

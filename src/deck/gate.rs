@@ -7,10 +7,10 @@
 
 use std::path::PathBuf;
 
+use crate::base::ServerName;
 use crate::base::secret::Secret;
 use crate::config::{
-    Environment, Hold, InputNeed, Loaded, McpConfig, ServerConfig, ServerName, Severity,
-    TransportConfig, load,
+    Environment, Hold, InputNeed, Loaded, McpConfig, ServerConfig, Severity, TransportConfig, load,
 };
 use crate::deck::trust::{Review, TrustStore};
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::drafts::Draft;
 use crate::base::atomic::{Readers, replace};
-use crate::deck::turn::alone;
+use crate::base::turn::alone;
 
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,12 +10,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use crate::base::ServerName;
 use crate::base::atomic::{Readers, replace};
+use crate::base::hash::{file_key, hex};
 use crate::base::text::path::spelled;
-use crate::config::{Diagnostic, Environment, Loaded, ServerConfig, ServerName, Severity};
-use crate::deck::turn::alone;
+use crate::base::turn::alone;
+use crate::config::{Diagnostic, Environment, Loaded, ServerConfig, Severity};
 
 mod content;
 mod review;
@@ -224,13 +225,6 @@ impl Approvals {
     }
 }
 
-/// A short name for a path, for files that remember something about it.
-pub(crate) fn file_key(file: impl AsRef<Path>) -> String {
-    let mut name = hex(&Sha256::digest(file.as_ref().as_os_str().as_encoded_bytes()));
-    name.truncate(32);
-    name
-}
-
 fn has_file(server: &ServerConfig) -> bool {
     !server.at.file.as_os_str().is_empty()
 }
@@ -242,12 +236,4 @@ fn random_bytes() -> [u8; 32] {
         chunk.copy_from_slice(&fastrand::u64(..).to_le_bytes());
     }
     out
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }

@@ -15,17 +15,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use notify::event::{AccessKind, AccessMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Diagnostic, Environment, Loaded, load};
 
-pub mod targets;
-
-use targets::{Fingerprint, Targets};
+use crate::base::watch::{Fingerprint, Targets, WatchMode, is_change};
 
 /// What was loaded: a state of the files.
 pub type LoadResult = Result<Loaded, Vec<Diagnostic>>;
@@ -61,15 +58,6 @@ impl Default for WatchTiming {
             poll: Duration::from_millis(250),
         }
     }
-}
-
-/// How changes are noticed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchMode {
-    /// The file system reports them.
-    Events,
-    /// The files are looked at by the clock, for this reason.
-    Polling(String),
 }
 
 /// How to start watching.
@@ -205,16 +193,6 @@ impl Eyes {
     }
 }
 
-/// Whether an event can mean another content. Reading a file is reported too, and our own
-/// reading must not wake us.
-pub(crate) fn is_change(event: &Event) -> bool {
-    match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
-        EventKind::Access(_) => false,
-        _ => true,
-    }
-}
-
 fn concerns(event: &Event, targets: &Mutex<Targets>) -> bool {
     let targets = targets.lock().unwrap_or_else(PoisonError::into_inner);
     event.need_rescan()
@@ -275,7 +253,7 @@ impl Work {
                 () = self.wake.notified() => return,
                 () = sleep(period) => {
                     let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
-                    let now = blocking(move || targets::fingerprints(&paths)).await;
+                    let now = blocking(move || crate::base::watch::fingerprints(&paths)).await;
                     if now.is_some_and(|now| now != self.seen) {
                         return;
                     }
@@ -297,7 +275,7 @@ impl Work {
             }
             let state = self.load().await?;
             let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
-            if blocking(move || targets::fingerprints(&paths)).await? != self.seen {
+            if blocking(move || crate::base::watch::fingerprints(&paths)).await? != self.seen {
                 patient = false;
                 continue;
             }
@@ -327,7 +305,7 @@ impl Work {
         paths.sort();
         paths.dedup();
         let (prints, state, wanted) = blocking(move || {
-            let before = targets::fingerprints(&paths);
+            let before = crate::base::watch::fingerprints(&paths);
             let state = load(&files, &env);
             let mut all: Vec<PathBuf> = files.iter().map(|file| env.absolute(file)).collect();
             match &state {

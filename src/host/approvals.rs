@@ -1,10 +1,8 @@
 //! Requests of servers to their host (requirements S1, S2): what waits, who answers, and how.
 
-mod claim;
 pub mod desk;
 mod drafter;
 
-pub use claim::Claim;
 pub use drafter::{Drafted, Drafter};
 
 use std::fmt;
@@ -15,43 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{ApprovalRule, ServerName};
-use crate::host::{ApprovalId, CallId};
-
-/// What a server asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum RequestKind {
-    /// `sampling/createMessage`
-    Sampling,
-    /// `elicitation/create`, form mode
-    Elicitation,
-    /// `elicitation/create`, URL mode
-    UrlElicitation,
-    /// `roots/list`
-    Roots,
-    /// Asked by the host itself: may this call with suspicious arguments go out (requirement R9)?
-    /// `params` holds `tool`, `arguments` and `violations`; the answer is `{"action": "accept"}`
-    /// or anything else, which refuses.
-    Guard,
-    /// Any other method.
-    Other(String),
-}
-
-impl RequestKind {
-    /// The method of the specification.
-    pub fn method(&self) -> &str {
-        match self {
-            Self::Sampling => "sampling/createMessage",
-            Self::Elicitation | Self::UrlElicitation => "elicitation/create",
-            Self::Roots => "roots/list",
-            Self::Guard => "mcpdeck/guard",
-            Self::Other(method) => method,
-        }
-    }
-}
+use crate::config::ApprovalRule;
+use crate::mcp::{Answer, RequestKind};
+use crate::mcp::{ApprovalId, CallId};
 
 /// A request of a server that is open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,22 +43,6 @@ pub struct PendingRequest {
     pub deadline: Timestamp,
     /// Whether it came as `input_required` (2026-07-28 and later) and nothing is open meanwhile.
     pub deferred: bool,
-}
-
-/// How a request is answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Answer {
-    /// The `result` to send: a `CreateMessageResult`, an `ElicitResult` (action `accept`,
-    /// `decline` or `cancel`), a `ListRootsResult`.
-    Result(Value),
-    /// Refused, with the reason the server is told.
-    Refuse {
-        /// JSON-RPC error code; -1 is what the specification shows for a user's refusal.
-        code: i64,
-        /// The reason.
-        message: String,
-    },
 }
 
 /// Who or what decided.

@@ -12,9 +12,10 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{CacheConfig, ServerName};
+use crate::config::CacheConfig;
 use crate::host::cache::store::{Entry, Store};
 use crate::mcp::Payload;
 

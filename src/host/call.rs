@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
-use crate::host::CallId;
-use crate::host::error::Violation;
+use crate::error::Violation;
 use crate::mcp::Payload;
 use crate::mcp::payload::Node;
+use crate::mcp::{CallId, Progress};
 
 /// Who calls; permissions and limits are decided on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,19 +62,6 @@ pub struct CallOptions {
     pub server: Option<ServerName>,
     /// Use this id, reserved before with [`crate::Host::next_call_id`].
     pub id: Option<CallId>,
-}
-
-/// One progress notification (MCP, basic, utilities, progress), clamped to finite numbers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
-    /// The call.
-    pub call: CallId,
-    /// Progress so far; never decreases.
-    pub progress: f64,
-    /// Total, when known.
-    pub total: Option<f64>,
-    /// What is being done.
-    pub message: Option<SafeText>,
 }
 
 /// A call in flight, as a table shows it.

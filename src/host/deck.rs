@@ -11,10 +11,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::Clock;
+use crate::base::ServerName;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Ring;
-use crate::config::{ServerConfig, ServerName};
-use crate::host::CallId;
+use crate::config::ServerConfig;
 use crate::host::approvals::desk::ApprovalDesk;
 use crate::host::cache::Cache;
 use crate::host::projector::Facts;
@@ -22,7 +22,8 @@ use crate::host::router::Routes;
 use crate::host::server::connect::Connector;
 use crate::host::server::slot::Slot;
 use crate::host::validate::Validators;
-use crate::host::view::Era;
+use crate::mcp::CallId;
+use crate::mcp::Era;
 use crate::mcp::traffic::TrafficRecord;
 
 /// The servers of a host by name, in file order.

@@ -6,6 +6,7 @@
 
 mod build;
 mod echo;
+pub mod sources;
 mod task;
 
 use std::collections::HashMap;
@@ -18,12 +19,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{LogLevel, ServerConfig, ServerName, SourceOptions, changed_settings};
+use crate::base::{LogLevel, ServerName};
+use crate::config::{ServerConfig, changed_settings};
 use crate::host::Fact;
 use crate::host::deck::Deck;
+use crate::host::dev::sources::SourceOptions;
 use crate::host::dev::task::Follower;
 use crate::host::server::slot::Slot;
-use crate::host::view::ExitView;
+use crate::process::ExitView;
 
 /// How a build ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

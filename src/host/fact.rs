@@ -7,16 +7,19 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{ContentLimits, Diagnostic, RootConfig, ServerName, TransportKind};
-use crate::host::ApprovalId;
+use crate::config::{ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
 use crate::host::dev::BuildEnd;
-use crate::host::view::{ExitView, ServerState, SessionView, StartStep, StepStatus};
+use crate::host::view::{ServerState, StartStep, StepStatus};
+use crate::mcp::ApprovalId;
 use crate::mcp::Finding;
+use crate::mcp::SessionView;
 use crate::mcp::capabilities::{Capabilities, ListChanges};
+use crate::process::ExitView;
 
 /// A fact with its place in the order of all facts of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

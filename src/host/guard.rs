@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use crate::config::RootConfig;
-use crate::host::Violation;
+use crate::error::Violation;
 
 /// Most warnings of one call.
 const MAX_WARNINGS: usize = 50;

@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::HostView;
 use crate::host::deck::Deck;
 use crate::host::journal::Journal;
 use crate::host::supervisor::Order;
-use crate::host::view::ExitView;
+use crate::process::ExitView;
 
 pub use builder::HostBuilder;
 pub use control::Reloading;

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::base::Timestamp;
-use crate::host::ErrorCode;
+use crate::error::ErrorCode;
 
 /// Counters of one server or one tool. The owner keeps it behind its own lock.
 #[derive(Clone, Debug, Default)]

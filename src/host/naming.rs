@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::config::ServerName;
-use crate::host::{Error, ErrorCode};
+use crate::base::ServerName;
+use crate::error::{Error, ErrorCode};
 
 /// A tool and its server.
 #[derive(Clone, Debug, PartialEq, Eq)]

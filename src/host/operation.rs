@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use crate::base::text::SafeText;
 use crate::config::OnTimeout;
+use crate::error::{Error, ErrorCode};
+use crate::host::ServerState;
 use crate::host::backoff::retry_delay;
 use crate::host::call::{AnswerSource, CallOptions, CallOutcome};
 use crate::host::deck::Deck;
@@ -20,7 +22,7 @@ use crate::host::operation::arguments::Checked;
 use crate::host::operation::flight::Flight;
 use crate::host::server::actor::Command;
 use crate::host::server::slot::{Live, Slot};
-use crate::host::{CallId, Error, ErrorCode, ServerState};
+use crate::mcp::CallId;
 use crate::mcp::Payload;
 use crate::mcp::capabilities::Tool;
 use crate::mcp::payload::Node;

@@ -13,7 +13,7 @@ use crate::base::logs::{LogRecord, LogSource};
 use crate::base::ring::Ring;
 use crate::base::text::SafeText;
 use crate::base::{Clock, Timestamp};
-use crate::config::{LogLevel, ServerName};
+use crate::base::{LogLevel, ServerName};
 use crate::host::journal::Journal;
 use crate::host::{Fact, HostView, Record, ServerState};
 

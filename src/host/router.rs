@@ -9,12 +9,12 @@ pub mod template;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::ServerName;
+use crate::base::ServerName;
+use crate::error::{Error, ErrorCode};
 use crate::host::deck::Slots;
 use crate::host::naming::{canonical, resolve};
 use crate::host::router::template::UriTemplate;
 use crate::host::server::slot::Slot;
-use crate::host::{Error, ErrorCode};
 
 /// A server and what is meant of it, as the server spells it.
 pub type Route = (Arc<Slot>, Arc<str>);

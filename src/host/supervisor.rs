@@ -15,8 +15,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::{McpConfig, ServerConfig, ServerName};
+use crate::config::{McpConfig, ServerConfig};
+use crate::error::Error;
 use crate::host::approvals::desk::panic_text;
 use crate::host::deck::{Deck, Slots};
 use crate::host::dev::Crew;
@@ -26,7 +28,7 @@ use crate::host::server::keeper::keep;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
 use crate::host::supervisor::leaving::Leaving;
-use crate::host::{Error, Fact, ServerState};
+use crate::host::{Fact, ServerState};
 
 pub use graph::check;
 pub use plan::ReloadPlan;
@@ -59,7 +61,7 @@ impl Supervisor {
     /// A supervisor with an actor for every server of `config`; they start when this runs.
     ///
     /// # Errors
-    /// [`crate::host::ErrorCode::Configuration`] when the dependencies are unknown or go in a
+    /// [`crate::error::ErrorCode::Configuration`] when the dependencies are unknown or go in a
     /// circle.
     pub fn new(deck: Arc<Deck>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;

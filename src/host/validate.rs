@@ -18,7 +18,7 @@ use serde_json::Value;
 pub use cache::Validators;
 
 use crate::config::ContentLimits;
-use crate::host::Violation;
+use crate::error::Violation;
 
 /// Bounds on a schema and on the time spent with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,15 +13,19 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{ContentLimits, Diagnostic, RootConfig, ServerName, TransportKind};
+use crate::config::{ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule};
 use crate::host::breaker::BreakerView;
 use crate::host::dev::DevView;
-use crate::host::{ApprovalId, Fact, Record};
+use crate::host::{Fact, Record};
+use crate::mcp::ApprovalId;
+use crate::mcp::SessionView;
 use crate::mcp::capabilities::{Capabilities, ListChanges};
 use crate::mcp::{Finding, FindingKind};
+use crate::process::ExitView;
 
 /// State of a server (requirement L1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -107,82 +111,6 @@ pub struct StepView {
     pub took: Option<Duration>,
     /// What was found.
     pub detail: Option<SafeText>,
-}
-
-/// Protocol era.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Era {
-    /// `initialize`, up to 2025-11-25.
-    Legacy,
-    /// `server/discover`, from 2026-07-28.
-    Modern,
-}
-
-/// What the handshake gave.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SessionView {
-    /// Era.
-    pub era: Era,
-    /// Negotiated version.
-    pub protocol_version: SafeText,
-    /// `serverInfo.name`.
-    pub name: SafeText,
-    /// `serverInfo.version`.
-    pub version: SafeText,
-    /// `serverInfo.title`.
-    pub title: Option<SafeText>,
-    /// `instructions`.
-    pub instructions: Option<SafeText>,
-    /// `capabilities` exactly as sent.
-    pub capabilities: Arc<serde_json::Value>,
-    /// `serverInfo` exactly as sent.
-    pub server_info: Arc<serde_json::Value>,
-}
-
-/// How a process ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExitView {
-    /// Exit code.
-    pub code: Option<i32>,
-    /// Signal number.
-    pub signal: Option<i32>,
-    /// Whether the host asked for it.
-    pub expected: bool,
-    /// How far the stop had to go, when the host asked: `stdin`, `term`, `kill`.
-    pub ladder: Option<SafeText>,
-    /// Processes that outlived the leader and were swept.
-    pub swept: u32,
-    /// How long it had lived.
-    pub lived: Duration,
-}
-
-impl ExitView {
-    /// `exit code 1`, `killed by SIGSEGV`, ...
-    pub fn describe(&self) -> String {
-        match (self.code, self.signal) {
-            (Some(code), _) => format!("exit code {code}"),
-            (None, Some(signal)) => format!("killed by {}", signal_name(signal)),
-            (None, None) => "exit status unknown".to_owned(),
-        }
-    }
-}
-
-fn signal_name(signal: i32) -> String {
-    match signal {
-        1 => "SIGHUP".into(),
-        2 => "SIGINT".into(),
-        4 => "SIGILL".into(),
-        6 => "SIGABRT".into(),
-        7 => "SIGBUS".into(),
-        8 => "SIGFPE".into(),
-        9 => "SIGKILL".into(),
-        11 => "SIGSEGV".into(),
-        13 => "SIGPIPE".into(),
-        15 => "SIGTERM".into(),
-        24 => "SIGXCPU".into(),
-        other => format!("signal {other}"),
-    }
 }
 
 /// Everything about one server.

@@ -13,10 +13,10 @@ use rmcp::service::{InboundStreamOrigin, RequestContext};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::host::approvals::{Answer, RequestKind};
 use crate::mcp::session::DeskRequest;
 use crate::mcp::wire::exchange::Operation;
 use crate::mcp::wire::tap::{Asked, Refusal, Tap};
+use crate::mcp::{Answer, RequestKind};
 
 /// rmcp's view of the host.
 pub struct Client {

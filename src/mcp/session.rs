@@ -18,12 +18,15 @@ use crate::base::logs::LogRecord;
 use crate::base::ring::Ring;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
-use crate::config::{HttpConfig, LogLevel, OutsideCalls, ProtocolChoice, ServerName, WireLimits};
-use crate::host::approvals::{Answer, Claim, RequestKind};
-use crate::host::view::{Era, SessionView};
-use crate::host::{CallId, Error, Progress};
+use crate::base::{LogLevel, ServerName};
+use crate::config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
+use crate::error::Error;
+use crate::mcp::CallId;
+use crate::mcp::Progress;
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::traffic::TrafficRecord;
+use crate::mcp::{Answer, Claim, RequestKind};
+use crate::mcp::{Era, SessionView};
 use crate::mcp::{Finding, Payload};
 
 /// Where the bytes come from and go to.

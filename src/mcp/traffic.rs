@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::ring::Weighed;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
-use crate::host::CallId;
+use crate::mcp::CallId;
 
 /// Which way a message went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use super::census::Row;
 use super::pipes::{StdinGate, StdoutGate};
 use super::platform::{Leader, code_and_signal};
 use crate::base::text::SafeText;
-use crate::host::view::ExitView;
+use crate::process::ExitView;
 
 /// What the owner asked for so far. Only ever rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub(super) use refused::refused;
 
 use crate::base::text::SafeText;
 use crate::config::{ProcessLimits, StdioConfig};
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
 use crate::process::environment;
 
 /// Why a process could not be started.

@@ -8,13 +8,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::base::secret::Secret;
+use crate::base::{LogLevel, ServerName};
+use crate::config::RootConfig;
 use crate::config::edit::entry::ShownEntry;
-use crate::config::{LogLevel, RootConfig, ServerName};
 use crate::deck::answers::ScriptedAnswer;
 use crate::deck::history::HistoryRecord;
 use crate::deck::saved::SavedCall;
 use crate::host::cache::CacheKey;
-use crate::host::{Answer, ApprovalId, RuleKind, SessionRule, Validation};
+use crate::host::{RuleKind, SessionRule, Validation};
+use crate::mcp::{Answer, ApprovalId};
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, EditToken, FormToken, ViewToken};
 use crate::tui::prefs::Prefs;

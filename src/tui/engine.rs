@@ -11,7 +11,8 @@ use crate::base::text::SafeText;
 use crate::config::edit::entry::ShownEntry;
 use crate::config::{Environment, McpConfig};
 use crate::deck::gate::Gate;
-use crate::host::{Error, Host, HostView};
+use crate::error::Error;
+use crate::host::{Host, HostView};
 use crate::tui::effect::ConfigCommand;
 use crate::tui::model::{FileText, Situation};
 

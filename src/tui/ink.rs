@@ -117,7 +117,7 @@ macro_rules! safe_parts {
     ($($t:ty),*) => { $(impl SafePart for $t {})* };
 }
 safe_parts!(u8, u16, u32, u64, usize, i32, i64, f32, f64, bool, char, SafeText, Ink, Dur, Bytes);
-safe_parts!(crate::host::CallId, crate::host::ApprovalId, crate::host::ErrorCode);
+safe_parts!(crate::mcp::CallId, crate::mcp::ApprovalId, crate::error::ErrorCode);
 impl SafePart for &'static str {}
 impl SafePart for Piece<'_> {}
 impl<T: SafePart> SafePart for &T {}

@@ -5,20 +5,24 @@ use std::sync::Arc;
 
 use crossterm::event::Event;
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
 use crate::base::text::SafeText;
+use crate::config::McpConfig;
 use crate::config::edit::entry::ShownEntry;
-use crate::config::{McpConfig, ServerName};
 use crate::deck::answers::Answers;
+use crate::error::Error;
 use crate::host::approvals::Drafted;
 use crate::host::cache::{CacheKey, CacheView};
 use crate::host::call::CallView;
 use crate::host::metrics::ServerMetrics;
-use crate::host::{ApprovalId, CallId, CallOutcome, Error, HostView, Progress};
+use crate::host::{CallOutcome, HostView};
 use crate::mcp::Payload;
+use crate::mcp::Progress;
 use crate::mcp::traffic::TrafficRecord;
+use crate::mcp::{ApprovalId, CallId};
 use crate::tui::call::folder::Looked;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;

@@ -7,15 +7,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::logs::LogRecord;
 use crate::base::text::SafeText;
-use crate::config::{McpConfig, ServerName};
+use crate::config::McpConfig;
 use crate::host::approvals::PendingRequest;
 use crate::host::cache::CacheView;
 use crate::host::call::CallView;
 use crate::host::metrics::ServerMetrics;
-use crate::host::{CallId, HostView, ServerView};
+use crate::host::{HostView, ServerView};
+use crate::mcp::CallId;
 use crate::mcp::traffic::TrafficRecord;
 use crate::tui::ink::{Dur, Ink, ink};
 

@@ -62,7 +62,7 @@ pub enum Subject {
     /// Keys.
     Help,
     /// A server's black box.
-    BlackBox(crate::config::ServerName),
+    BlackBox(crate::base::ServerName),
     /// The tour, at a page.
     Tour(usize),
 }

@@ -194,11 +194,11 @@ pub struct Out {
     /// To be told, with keys named in braces.
     pub hint: Option<(&'static str, Role)>,
     /// A request of a server to answer.
-    pub answer: Option<crate::host::ApprovalId>,
+    pub answer: Option<crate::mcp::ApprovalId>,
     /// Requests that are to be denied together.
     pub deny_all: Option<DenyAll>,
     /// An entry of a server's list to call, get or read.
-    pub call: Option<(crate::config::ServerName, crate::mcp::capabilities::ListKind, String)>,
+    pub call: Option<(crate::base::ServerName, crate::mcp::capabilities::ListKind, String)>,
     /// Another pane to show.
     pub goto: Option<PaneId>,
     /// Preferences changed.
@@ -209,9 +209,9 @@ pub struct Out {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenyAll {
     /// Whose.
-    pub server: crate::config::ServerName,
+    pub server: crate::base::ServerName,
     /// Which.
-    pub ids: Vec<crate::host::ApprovalId>,
+    pub ids: Vec<crate::mcp::ApprovalId>,
 }
 
 impl Out {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::base::ServerName;
 use crate::base::ring::{Ring, Weighed};
-use crate::config::ServerName;
 use crate::host::{Host, HostView};
 use crate::tui::message::Message;
 use crate::tui::model::Usage;

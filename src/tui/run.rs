@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::base::LogLevel;
 use crate::base::clock::Clock;
-use crate::config::LogLevel;
 use crate::deck::answers::Answers;
 use crate::deck::history::History;
 use crate::deck::saved::SavedCalls;
+use crate::error::{Error, ErrorCode};
 use crate::host::approvals::Drafter;
-use crate::host::{Error, ErrorCode};
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::export::Origin;

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ServerName;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
-use crate::host::{CallOptions, CallOutcome, Error, ErrorCode, Host, Origin};
+use crate::error::{Error, ErrorCode};
+use crate::host::{CallOptions, CallOutcome, Host, Origin};
 use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
 use crate::tui::message::{CallToken, Message, ViewToken};
 use crate::tui::result::{CompareJob, PictureJob};

@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use mcpdeck::base::ServerName;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::config::{ContentLimits, ServerName};
+use mcpdeck::config::ContentLimits;
 use mcpdeck::host::{Host, Validation};
 use mcpdeck::tui::Origin;
 use mcpdeck::tui::call::export::{Export, Written};

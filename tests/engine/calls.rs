@@ -7,9 +7,11 @@ use std::time::Duration;
 use mcpdeck::config::{CacheConfig, GuardMode, McpConfig, OnTimeout};
 use mcpdeck::host::breaker::BreakerView;
 use mcpdeck::host::call::AnswerSource;
-use mcpdeck::host::{Answer, CallOptions, Host, Progress, RequestKind, ServerState, Validation};
+use mcpdeck::host::{CallOptions, Host, ServerState, Validation};
+use mcpdeck::mcp::Progress;
 use mcpdeck::mcp::capabilities::ListKind;
 use mcpdeck::mcp::session::{Request, RequestContext, SessionEvent};
+use mcpdeck::mcp::{Answer, RequestKind};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -109,7 +111,7 @@ async fn errors_a_server_answers_with_do_not_open_its_breaker() {
     let host = start(&world, |_| {}).await;
     world.server("a").answers(|_, _| async {
         let mut error = Error::new(ErrorCode::Protocol, "no such thing");
-        error.rpc = Some(mcpdeck::host::RpcError {
+        error.rpc = Some(mcpdeck::error::RpcError {
             code: Some(-32_602),
             message: "no such thing".into(),
             data: None,

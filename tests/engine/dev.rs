@@ -7,7 +7,8 @@ use std::time::Duration;
 use mcpdeck::McpConfig;
 use mcpdeck::base::logs::LogSource;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::config::{DevConfig, SourceOptions, StdioConfig, TransportConfig};
+use mcpdeck::config::{DevConfig, StdioConfig, TransportConfig};
+use mcpdeck::host::dev::sources::SourceOptions;
 use mcpdeck::host::{BuildEnd, DevView, Host, HostView, ServerState, Startup};
 use tempfile::TempDir;
 

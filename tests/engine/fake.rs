@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use mcpdeck::base::ServerName;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::config::{McpConfig, ServerConfig, ServerName, StdioConfig, TransportConfig};
+use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
 use mcpdeck::host::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
 };
-use mcpdeck::host::view::{Era, ExitView, SessionView};
 use mcpdeck::host::{Host, HostBuilder, ServerState};
 use mcpdeck::mcp::Payload;
 use mcpdeck::mcp::capabilities::ListKind;
 use mcpdeck::mcp::session::{
     FetchedList, Request, RequestContext, SessionContext, SessionEvent, SessionHandle,
 };
+use mcpdeck::mcp::{Era, SessionView};
+use mcpdeck::process::ExitView;
 use mcpdeck::process::Usage;
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};

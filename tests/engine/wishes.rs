@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use mcpdeck::config::{LogLevel, RootConfig, TransportConfig};
+use mcpdeck::base::LogLevel;
+use mcpdeck::config::{RootConfig, TransportConfig};
 use mcpdeck::host::approvals::{Decider, RequestHandler, Settlement};
-use mcpdeck::host::{Answer, PendingRequest, RequestKind, ServerState};
+use mcpdeck::host::{PendingRequest, ServerState};
 use mcpdeck::mcp::capabilities::ListKind;
 use mcpdeck::mcp::session::{DeskRequest, Request, SessionEvent};
+use mcpdeck::mcp::{Answer, RequestKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mcpdeck::config::ServerName;
+use mcpdeck::base::ServerName;
 use mcpdeck::host::{Host, HostView, Startup};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! stderr of real servers: lines, secrets, floods.
 
-use mcpdeck::config::LogLevel::{self, Error, Info, Warning};
+use mcpdeck::base::LogLevel::{self, Error, Info, Warning};
 
 use crate::support::{deck, masking, shell, until};
 

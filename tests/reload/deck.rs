@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpdeck::Host;
-use mcpdeck::config::{Environment, ServerName, TransportConfig};
+use mcpdeck::base::ServerName;
+use mcpdeck::config::{Environment, TransportConfig};
 use mcpdeck::deck::gate::Gate;
 use mcpdeck::host::{HostView, ServerState};
 use mcpdeck::tui::effect::ConfigCommand;

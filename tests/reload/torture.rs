@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use mcpdeck::config::ServerName;
+use mcpdeck::base::ServerName;
 use mcpdeck::host::{Fact, ServerState};
 use serde_json::{Value, json};
 

@@ -10,7 +10,8 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::history::{History, HistoryRecord};
 use mcpdeck::deck::saved::{SavedCall, SavedCalls};
 use mcpdeck::host::call::CallView;
-use mcpdeck::host::{CallId, ServerState, Validation};
+use mcpdeck::host::{ServerState, Validation};
+use mcpdeck::mcp::CallId;
 use mcpdeck::tui::app::calls::Calls;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::{CallRequest, CallTarget, Effect};
@@ -161,7 +162,7 @@ fn a_snapshot_from_before_the_end_of_a_call_does_not_make_leaving_ask() {
     let id = CallId(7);
     app.update(Message::CallBegan(token, id));
     app.update(Message::Calls(vec![in_flight(id)]));
-    let error = mcpdeck::Error::new(mcpdeck::host::ErrorCode::Internal, "it failed");
+    let error = mcpdeck::Error::new(mcpdeck::error::ErrorCode::Internal, "it failed");
     app.update(Message::CallEnded(token, Box::new(Err(error))));
     app.update(Message::Calls(vec![in_flight(id)]));
     press(&mut app, KeyCode::Esc, NONE);

@@ -2,7 +2,7 @@
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use mcpdeck::base::Timestamp;
-use mcpdeck::host::approvals::RequestKind;
+use mcpdeck::mcp::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mcpdeck::base::text::SafeText;
-use mcpdeck::host::ApprovalId;
-use mcpdeck::host::approvals::{Decider, RequestKind, Settlement};
+use mcpdeck::host::approvals::{Decider, Settlement};
+use mcpdeck::mcp::ApprovalId;
+use mcpdeck::mcp::RequestKind;
 use mcpdeck::tui::effect::Effect;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcpdeck::host::ErrorCode;
+use mcpdeck::error::ErrorCode;
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::session::SessionEvent;
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::config::{ApprovalRule, McpConfig, ServerConfig};
+use mcpdeck::error::ErrorCode;
 use mcpdeck::host::approvals::{Decider, RuleKind, SessionRule, Settlement};
-use mcpdeck::host::{
-    Answer, ApprovalId, CallOptions, ErrorCode, Fact, Host, HostView, Origin, PendingRequest,
-};
+use mcpdeck::host::{CallOptions, Fact, Host, HostView, Origin, PendingRequest};
+use mcpdeck::mcp::{Answer, ApprovalId};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

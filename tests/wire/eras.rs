@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mcpdeck::config::LogLevel;
-use mcpdeck::host::ErrorCode;
-use mcpdeck::host::view::Era;
+use mcpdeck::base::LogLevel;
+use mcpdeck::error::ErrorCode;
+use mcpdeck::mcp::Era;
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::session::{Attempt, Request, SessionEvent, connect};
 use serde_json::json;
@@ -221,7 +221,7 @@ async fn handshake_answers_that_are_broken_fail_at_once() {
         let error = result.unwrap_err();
         assert!(error.error.message.contains(says), "{}", error.error);
         assert_eq!(
-            error.error.server.as_ref().map(mcpdeck::config::ServerName::as_str),
+            error.error.server.as_ref().map(mcpdeck::base::ServerName::as_str),
             Some("peer")
         );
         assert_eq!(began.elapsed(), Duration::ZERO);

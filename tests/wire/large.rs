@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use mcpdeck::config::{HttpConfig, McpConfig, ServerConfig, TransportConfig};
-use mcpdeck::host::ErrorCode;
+use mcpdeck::error::ErrorCode;
 use mcpdeck::host::server::connect::{Connector, OpenError, OpenRequest, Opened};
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::Payload;

@@ -14,9 +14,12 @@ use mcpdeck::base::Clock;
 use mcpdeck::base::logs::LogRecord;
 use mcpdeck::base::ring::Ring;
 use mcpdeck::base::secret::{Redactor, Secret};
-use mcpdeck::config::{HttpConfig, LogLevel, OutsideCalls, ServerName, WireLimits};
-use mcpdeck::host::approvals::Answer;
-use mcpdeck::host::{CallId, Error, Progress};
+use mcpdeck::base::{LogLevel, ServerName};
+use mcpdeck::config::{HttpConfig, OutsideCalls, WireLimits};
+use mcpdeck::error::Error;
+use mcpdeck::mcp::Answer;
+use mcpdeck::mcp::CallId;
+use mcpdeck::mcp::Progress;
 use mcpdeck::mcp::session::{
     Attempt, ByteCount, ConnectError, Connected, Desk, DeskRequest, Endpoint, HeldTime, Request,
     RequestContext, Seen, SessionContext, SessionEvent, connect,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpdeck::host::{CallId, Error, ErrorCode};
+use mcpdeck::error::{Error, ErrorCode};
+use mcpdeck::mcp::CallId;
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::capabilities::ListKind;
 use mcpdeck::mcp::session::{Attempt, Request, SessionEvent, connect};
@@ -322,7 +323,7 @@ async fn every_request_goes_out_as_the_specification_spells_it() {
             json!({"uri": "a:b"}),
         ),
         (
-            Request::SetLogLevel(mcpdeck::config::LogLevel::Trace),
+            Request::SetLogLevel(mcpdeck::base::LogLevel::Trace),
             "logging/setLevel",
             json!({"level": "debug"}),
         ),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use mcpdeck::host::approvals::{Answer, RequestKind};
-use mcpdeck::host::{CallId, ErrorCode};
+use mcpdeck::error::ErrorCode;
+use mcpdeck::mcp::CallId;
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::capabilities::ListKind;
 use mcpdeck::mcp::session::Request;
+use mcpdeck::mcp::{Answer, RequestKind};
 use serde_json::{Value, json};
 
 use crate::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text};

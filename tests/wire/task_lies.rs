@@ -1,7 +1,7 @@
 //! Servers that lie about the tasks they run: none is left behind, and no call waits for longer than
 //! its patience.
 
-use mcpdeck::host::ErrorCode;
+use mcpdeck::error::ErrorCode;
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::session::Attempt;
 use serde_json::json;

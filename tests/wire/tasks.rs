@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
-use mcpdeck::host::approvals::{Answer, RequestKind};
-use mcpdeck::host::{CallId, ErrorCode};
+use mcpdeck::error::ErrorCode;
+use mcpdeck::mcp::CallId;
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::session::{Attempt, Connected, DeskRequest, Request};
+use mcpdeck::mcp::{Answer, RequestKind};
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 use tokio::time::Instant;

@@ -8,7 +8,8 @@ use crate::check::Finding;
 use crate::check::rule::finding;
 use crate::check::subject::{Subject, brief};
 use crate::host::ServerState;
-use crate::host::view::{Era, StartStep, StepStatus};
+use crate::host::view::{StartStep, StepStatus};
+use crate::mcp::Era;
 use crate::mcp::FindingKind;
 
 /// Versions the specification has published.

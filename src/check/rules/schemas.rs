@@ -7,7 +7,7 @@ use crate::check::Finding;
 use crate::check::rule::finding;
 use crate::check::subject::{Entry, Subject, brief};
 use crate::host::validate::{Limits, SchemaProblem, SchemaProblemKind, schema_problems};
-use crate::host::view::Era;
+use crate::mcp::Era;
 
 /// Problems of one schema that are named; more of the same add nothing.
 const MOST: usize = 5;

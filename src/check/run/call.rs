@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::base::ServerName;
 use crate::check::Finding;
 use crate::check::calls::PlannedCall;
 use crate::check::expect::Target;
 use crate::check::expect::sample::sample;
 use crate::check::subject::brief;
-use crate::config::ServerName;
-use crate::host::{CallOptions, CallOutcome, Error, Host, Origin, Validation};
+use crate::error::Error;
+use crate::host::{CallOptions, CallOutcome, Host, Origin, Validation};
 
 /// A call that was made.
 #[derive(Clone, Debug)]

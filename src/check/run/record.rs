@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::stage::Seen;
 use super::{doctor, first_verdict};
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::check::model::{Counts, Exit, ServerReport, Verdict};
 use crate::check::subject::Subject;
-use crate::config::ServerName;
 use crate::host::{Fact, Host, ServerState, ServerView};
 use crate::mcp::traffic::{Direction, MessageKind};
 
@@ -109,8 +109,8 @@ fn report(
         transport: last.transport.as_str(),
         protocol_version: session.map(|s| s.protocol_version.to_string()),
         era: session.map(|s| match s.era {
-            crate::host::view::Era::Legacy => "legacy",
-            crate::host::view::Era::Modern => "modern",
+            crate::mcp::Era::Legacy => "legacy",
+            crate::mcp::Era::Modern => "modern",
         }),
         server_info: session.map(|s| s.server_info.as_ref().clone()),
         took: moments.whole(),

@@ -10,8 +10,8 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use super::call::{Called, make};
 use super::doctor::name_of;
 use super::{Plan, Signals, is_settled};
+use crate::base::ServerName;
 use crate::check::calls::PlannedCall;
-use crate::config::ServerName;
 use crate::host::view::StepStatus;
 use crate::host::{Host, HostView, ServerState, ServerView};
 

@@ -1,6 +1,6 @@
 //! When nothing more will happen to a server that is being started. Pure.
 
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::{HostView, ServerState};
 
 /// Whether a server is ready, has failed for good, or waits for one that has.

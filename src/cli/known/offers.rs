@@ -5,10 +5,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::Kind;
+use crate::base::hash::hex;
 use crate::base::text::SafeText;
 use crate::cli::values::{follow, properties, types};
 use crate::config::{ServerConfig, TransportConfig};
-use crate::deck::trust::hex;
 use crate::mcp::Capabilities;
 
 /// Format; a file of another one says nothing.

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{EditError, find, parsed};
+use crate::base::ServerName;
 use crate::base::secret::MASK;
+use crate::config::json_schema;
 use crate::config::mask::{masked_address, masked_arguments};
-use crate::config::{ServerName, json_schema};
 
 /// An entry as it may be shown.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::base::atomic::{Readers, replace};
+use crate::base::turn::alone;
 use crate::config::Environment;
 use crate::config::edit::write::backup;
 use crate::config::edit::{Edit, EditError, apply};
-use crate::deck::turn::alone;
 
 /// What takes an edit back.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,13 +3,14 @@
 use globset::Glob;
 use indexmap::IndexSet;
 
+use crate::base::{LogLevel, ServerName};
 use crate::config::entry::{Entry, Reader, number};
 use crate::config::problems::child;
 use crate::config::shape::parse_bytes;
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{
-    ApprovalRule, DevConfig, GuardMode, LogLevel, OnTimeout, OutsideCalls, ProtocolChoice,
-    RestartPolicy, RootConfig, ServerConfig, ServerName,
+    ApprovalRule, DevConfig, GuardMode, OnTimeout, OutsideCalls, ProtocolChoice, RestartPolicy,
+    RootConfig, ServerConfig,
 };
 
 /// Reads every setting into `out`.

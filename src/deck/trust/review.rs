@@ -1,7 +1,8 @@
 //! What a person is shown before a server may run: the whole command line, nothing hidden.
 
+use crate::base::ServerName;
 use crate::config::hazards::{dangers, is_hidden};
-use crate::config::{Position, ServerConfig, ServerName};
+use crate::config::{Position, ServerConfig};
 use crate::deck::trust::Content;
 
 /// One server to decide on.

@@ -18,13 +18,17 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::{oneshot, watch};
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
-use crate::config::{OutsideCalls, ServerName};
+use crate::config::OutsideCalls;
+use crate::error::{Error, ErrorCode};
+use crate::host::Fact;
 use crate::host::approvals::desk::rules::Rules;
-use crate::host::approvals::{Answer, Drafter, PendingRequest, RequestHandler};
+use crate::host::approvals::{Drafter, PendingRequest, RequestHandler};
 use crate::host::deck::Deck;
 use crate::host::projector::Facts;
-use crate::host::{ApprovalId, Error, ErrorCode, Fact};
+use crate::mcp::Answer;
+use crate::mcp::ApprovalId;
 use crate::mcp::session::{Desk, DeskRequest};
 
 /// Decides requests of all servers of one host.

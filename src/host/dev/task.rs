@@ -11,14 +11,13 @@ use tokio_util::sync::CancellationToken;
 use super::DevView;
 use super::build::{Build, Ended};
 use super::echo::{Echo, Verdict};
+use crate::base::WatchMode;
 use crate::base::text::SafeText;
-use crate::config::sources::Watched;
-use crate::config::{
-    DevConfig, ServerConfig, SourceChange, SourceOptions, SourceWatch, TransportConfig,
-};
-use crate::deck::WatchMode;
+use crate::config::{DevConfig, ServerConfig, TransportConfig};
 use crate::host::deck::Deck;
 use crate::host::dev::BuildEnd;
+use crate::host::dev::sources::Watched;
+use crate::host::dev::sources::{SourceChange, SourceOptions, SourceWatch};
 use crate::host::operation::forgive;
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::Input;
@@ -281,7 +280,7 @@ fn root_of(config: &ServerConfig) -> PathBuf {
 /// Tells what is being watched, now and whenever that changes in a way a person should know.
 async fn tell(
     deck: Arc<Deck>,
-    server: crate::config::ServerName,
+    server: crate::base::ServerName,
     mut watched: watch::Receiver<Watched>,
 ) {
     let mut told = None;

@@ -10,18 +10,20 @@ use tokio_util::sync::CancellationToken;
 use crate::base::Clock;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Ring;
-use crate::config::{Diagnostic, Environment, McpConfig, SourceOptions};
+use crate::config::{Diagnostic, Environment, McpConfig};
+use crate::error::{Error, ErrorCode};
+use crate::host::ServerState;
 use crate::host::approvals::desk::{ApprovalDesk, Person};
 use crate::host::approvals::{Drafter, RequestHandler};
 use crate::host::deck::{Deck, DeckParts};
 use crate::host::dev::Crew;
+use crate::host::dev::sources::SourceOptions;
 use crate::host::handle::{Host, Inner, Startup};
 use crate::host::projector;
 use crate::host::server::connect::Connector;
 use crate::host::server::reach::Reach;
 use crate::host::server::slot::Slot;
 use crate::host::supervisor::{ORDERS, Supervisor};
-use crate::host::{Error, ErrorCode, ServerState};
 
 /// Where the configuration comes from.
 enum Source {

@@ -7,10 +7,13 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{Diagnostic, McpConfig, ServerName};
-use crate::host::approvals::{Answer, Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
+use crate::config::{Diagnostic, McpConfig};
+use crate::error::{Error, ErrorCode};
+use crate::host::Fact;
+use crate::host::approvals::{Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
 use crate::host::handle::builder::settled;
 use crate::host::handle::{Host, ShutdownReport};
 use crate::host::operation::{forgive, reset};
@@ -18,7 +21,8 @@ use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
 use crate::host::supervisor::{Order, ReloadPlan};
-use crate::host::{ApprovalId, Error, ErrorCode, Fact};
+use crate::mcp::Answer;
+use crate::mcp::ApprovalId;
 
 /// A configuration that is in use while servers it has no more are still ending. Dropping it waits
 /// for nothing and takes nothing back.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use crate::base::Clock;
+use crate::base::ServerName;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Ring;
 use crate::base::text::SafeText;
-use crate::config::{RootConfig, ServerConfig, ServerName};
+use crate::config::{RootConfig, ServerConfig};
 use crate::host::cache::{CacheKey, CacheView};
 use crate::host::call::CallView;
 use crate::host::handle::Host;

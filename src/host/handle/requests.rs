@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::config::{LogLevel, RootConfig, ServerName};
+use crate::base::{LogLevel, ServerName};
+use crate::config::RootConfig;
+use crate::error::{Error, ErrorCode};
 use crate::host::call::{CallOptions, CallOutcome};
 use crate::host::handle::Host;
 use crate::host::operation::Operation;
 use crate::host::router::Route;
 use crate::host::server::actor::steps::quiet;
 use crate::host::server::slot::Wanted;
-use crate::host::view::SessionView;
-use crate::host::{CallId, Error, ErrorCode};
+use crate::mcp::CallId;
+use crate::mcp::SessionView;
 use crate::mcp::session::Request;
 
 impl Host {

@@ -6,16 +6,16 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::GuardMode;
-use crate::host::approvals::{Answer, RequestKind};
+use crate::error::{Error, ErrorCode, Violation};
 use crate::host::call::Validation;
 use crate::host::guard;
 use crate::host::operation::Operation;
 use crate::host::operation::flight::Flight;
 use crate::host::server::slot::Live;
 use crate::host::validate::{Limits, Verdict};
-use crate::host::{Error, ErrorCode, Violation};
 use crate::mcp::capabilities::{Prompt, Tool};
 use crate::mcp::session::{Desk, DeskRequest, Request};
+use crate::mcp::{Answer, RequestKind};
 
 /// Arguments that may go.
 #[derive(Default)]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crate::base::text::SafeText;
 use crate::base::{Clock, Timestamp};
 use crate::config::OnTimeout;
+use crate::error::{Error, ErrorCode};
+use crate::host::Fact;
 use crate::host::breaker::{Admission, Breaker, BreakerView};
 use crate::host::operation::Operation;
 use crate::host::server::slot::{Ledger, Live, Slot};
-use crate::host::{Error, ErrorCode, Fact};
 use crate::mcp::session::Request;
 
 /// A call that was let through; its end must be reported. Dropping it without a report frees the

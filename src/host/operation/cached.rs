@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::base::text::SafeText;
+use crate::error::{Error, ErrorCode};
 use crate::host::cache::{CacheKey, Keep, Kept};
 use crate::host::call::{AnswerSource, CallOutcome};
 use crate::host::operation::{Answered, Operation};
 use crate::host::server::slot::Live;
-use crate::host::{Error, ErrorCode};
 use crate::mcp::session::Request;
 
 impl Operation {

@@ -9,11 +9,13 @@ use tokio::time::Instant;
 
 use crate::base::Clock;
 use crate::base::text::SafeText;
+use crate::error::ErrorCode;
 use crate::host::call::CallView;
 use crate::host::metrics::Ending;
 use crate::host::operation::Operation;
 use crate::host::server::slot::{InFlight, Slot};
-use crate::host::{CallId, ErrorCode, Progress};
+use crate::mcp::CallId;
+use crate::mcp::Progress;
 use crate::mcp::session::{HeldTime, ProgressSink, Waiting};
 
 /// See the module.

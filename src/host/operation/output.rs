@@ -1,6 +1,6 @@
 //! Structured results after they came, against `outputSchema` (requirement R3).
 
-use crate::host::Violation;
+use crate::error::Violation;
 use crate::host::operation::Operation;
 use crate::host::server::slot::Live;
 use crate::host::validate::{Limits, Verdict};

@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::text::SafeText;
 use crate::config::ServerConfig;
+use crate::error::Error;
+use crate::host::Fact;
 use crate::host::deck::Deck;
 use crate::host::server::actor::lists::Refreshes;
 use crate::host::server::actor::opening::Opening;
@@ -28,7 +30,6 @@ use crate::host::server::connect::{ExitReport, OpenError, Opened};
 use crate::host::server::keeper::{Commands, Wish};
 use crate::host::server::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
 use crate::host::server::slot::Slot;
-use crate::host::{Error, Fact};
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::mcp::session::{FetchedList, SessionEvent};
 

@@ -10,12 +10,16 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::{ServerConfig, ServerName};
+use crate::config::ServerConfig;
+use crate::error::Error;
+use crate::host::Fact;
 use crate::host::projector::Facts;
-use crate::host::view::{Era, ExitView, StartStep, StepStatus};
-use crate::host::{Error, Fact};
+use crate::host::view::{StartStep, StepStatus};
+use crate::mcp::Era;
 use crate::mcp::session::{SessionContext, SessionHandle};
+use crate::process::ExitView;
 use crate::process::Usage;
 
 /// Opens servers. One value serves every server of a host.

@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 use crate::base::logs::LogSource;
 use crate::config::{StdioConfig, TransportConfig};
+use crate::error::{Error, ErrorCode};
 use crate::host::server::actor::EXIT_FOLLOWS;
 use crate::host::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
 };
 use crate::host::server::remedy::{self, Words};
 use crate::host::view::StartStep;
-use crate::host::{Error, ErrorCode};
 use crate::mcp::session::{
     self, Attempt, ConnectError, Connected, Endpoint, SessionContext, attempts,
 };

@@ -7,7 +7,7 @@ mod tables;
 
 use self::tables::{ENDED, NOISE, Rule, SAYS, SAYS_WHY};
 use crate::base::text::SafeText;
-use crate::host::view::ExitView;
+use crate::process::ExitView;
 
 /// What a server left behind that did not become ready, or did not stay so.
 #[derive(Clone, Copy, Debug)]

@@ -15,13 +15,16 @@ use tokio::sync::{mpsc, watch};
 use crate::base::Timestamp;
 use crate::base::ring::Ring;
 use crate::base::text::SafeText;
-use crate::config::{LogLevel, ServerConfig, ServerName};
+use crate::base::{LogLevel, ServerName};
+use crate::config::ServerConfig;
+use crate::error::{Error, ErrorCode};
+use crate::host::ServerState;
 use crate::host::breaker::Breaker;
 use crate::host::call::CallView;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
 use crate::host::server::actor::Command;
 use crate::host::server::connect::{Opened, Process};
-use crate::host::{CallId, Error, ErrorCode, ServerState};
+use crate::mcp::CallId;
 use crate::mcp::capabilities::{Capabilities, Tool};
 use crate::mcp::session::{ByteCount, SessionHandle};
 use crate::mcp::traffic::TrafficRecord;
@@ -105,9 +108,9 @@ pub struct InFlight {
     /// Time a person holds it; written by the session.
     pub waiting: crate::mcp::session::HeldTime,
     /// Last progress.
-    pub progress: Mutex<Option<crate::host::Progress>>,
+    pub progress: Mutex<Option<crate::mcp::Progress>>,
     /// The caller, who wants to see it too.
-    pub caller: Option<mpsc::Sender<crate::host::Progress>>,
+    pub caller: Option<mpsc::Sender<crate::mcp::Progress>>,
 }
 
 /// What the host wants of every session of this server; outlives each of them.

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
+use crate::base::ServerName;
+use crate::config::McpConfig;
 use crate::config::graph::{cycles, in_words};
-use crate::config::{McpConfig, ServerName};
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
 
 /// Checks that every dependency exists, is not disabled, and that none goes in a circle. A
 /// configuration that was loaded from a file has been checked before, with positions.

@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::reload::Fresh;
-use crate::config::{ServerConfig, ServerName, TransportConfig};
+use crate::base::ServerName;
+use crate::config::{ServerConfig, TransportConfig};
 
 /// Tells whoever waits for a reload that it is done, once the last of what belongs to it is dropped.
 pub(super) type Told = Arc<DropGuard>;

@@ -1,8 +1,9 @@
 //! What a changed configuration means for each server (requirement C8). Pure.
 
+use crate::base::ServerName;
 use crate::base::text::SafeText;
+use crate::config::McpConfig;
 use crate::config::change::ConfigChange;
-use crate::config::{McpConfig, ServerName};
 use crate::host::supervisor::graph;
 
 /// What a reload does.

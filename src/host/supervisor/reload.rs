@@ -12,13 +12,15 @@ use tokio_util::sync::CancellationToken;
 use super::leaving::{Gone, Told};
 use super::plan::{ReloadPlan, restart_reason};
 use super::{Supervisor, check, loaded, new_slot};
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::{McpConfig, ServerName};
+use crate::config::McpConfig;
+use crate::error::Error;
 use crate::host::deck::Slots;
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
-use crate::host::{Error, Fact, ServerState};
+use crate::host::{Fact, ServerState};
 
 /// Settings that decide whether and how a server comes up.
 const STARTING: [&str; 4] = ["timeout", "startupTimeout", "restart", "retry"];

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Validator, Verdict};
 use crate::base::text::SafeText;
-use crate::host::Violation;
+use crate::error::Violation;
 
 /// Longest piece of a value or name quoted in a message, in characters.
 const QUOTE: usize = 48;

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::host::approvals::{Decider, RequestKind, Settlement};
+use crate::host::approvals::{Decider, Settlement};
+use crate::mcp::RequestKind;
 use crate::mcp::capabilities::{FieldChange, ListKind, RejectedEntry, Tool, ToolHints};
 
 fn server() -> ServerName {
@@ -152,7 +153,7 @@ fn every_fact() -> Vec<Fact> {
         changed: vec![(ListKind::Tools, SafeText::line("a"), vec![change])],
     });
     let session = Arc::new(SessionView {
-        era: Era::Modern,
+        era: crate::mcp::Era::Modern,
         protocol_version: SafeText::line("2026-07-28"),
         name: SafeText::line("git"),
         version: SafeText::line("1"),
@@ -165,7 +166,7 @@ fn every_fact() -> Vec<Fact> {
         id: ApprovalId(3),
         server: server(),
         kind: RequestKind::Other("x/y".into()),
-        call: Some(crate::host::CallId(9)),
+        call: Some(crate::mcp::CallId(9)),
         during: None,
         params: Arc::new(json!({"deep": [1, 2.5, null]})),
         bytes: 20,

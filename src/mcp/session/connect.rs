@@ -15,8 +15,7 @@ use super::live::{Core, Limits, Live, TaskGuards};
 use super::request::set_level;
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
 use crate::base::text::SafeText;
-use crate::host::view::{Era, SessionView};
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
 use crate::mcp::FindingKind;
 use crate::mcp::client::Client;
 use crate::mcp::transport::http::{Http, describe};
@@ -24,6 +23,7 @@ use crate::mcp::transport::outbox::{Outbox, SendError};
 use crate::mcp::transport::pipe::Pipe;
 use crate::mcp::wire::exchange::Operation;
 use crate::mcp::wire::tap::{Handshake, Tap};
+use crate::mcp::{Era, SessionView};
 
 /// A session that is open.
 #[derive(Clone)]

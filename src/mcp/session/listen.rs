@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::live::{Core, Limits};
 use super::trip::Trip;
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
 use crate::mcp::wire::exchange::Operation;
 
 /// What the host wants to hear of.

@@ -17,9 +17,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::{FetchedList, Request, RequestContext, SessionHandle};
-use crate::config::LogLevel;
-use crate::host::view::{Era, SessionView};
-use crate::host::{Error, ErrorCode};
+use crate::base::LogLevel;
+use crate::error::{Error, ErrorCode};
 use crate::mcp::Payload;
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::client::Client;
@@ -29,6 +28,7 @@ use crate::mcp::transport::http::describe;
 use crate::mcp::transport::outbox::{Outbox, SendError};
 use crate::mcp::wire::exchange::{Exchange, Operation, Patience};
 use crate::mcp::wire::tap::{Tap, method_name};
+use crate::mcp::{Era, SessionView};
 
 /// The session as its owner holds it: when it is dropped, the session's own tasks end.
 pub struct Live {

@@ -8,14 +8,14 @@ use tokio_util::sync::CancellationToken;
 use super::live::{Core, Limits};
 use super::trip::{Params, Trip};
 use super::{DeskRequest, Request, RequestContext};
+use crate::base::LogLevel;
 use crate::base::text::SafeText;
-use crate::config::LogLevel;
-use crate::host::approvals::{Answer, RequestKind};
-use crate::host::view::Era;
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
+use crate::mcp::Era;
 use crate::mcp::Payload;
 use crate::mcp::client;
 use crate::mcp::wire::exchange::Operation;
+use crate::mcp::{Answer, RequestKind};
 
 impl Core {
     /// Performs a caller's request.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::live::{Core, Limits};
 use super::trip::Trip;
 use crate::base::text::SafeText;
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
 use crate::mcp::payload::Node;
 use crate::mcp::wire::exchange::{Exchange, Operation, cut};
 use crate::mcp::wire::tap::{Attended, method_name};

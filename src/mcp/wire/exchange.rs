@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::base::Clock;
 use crate::base::text::SafeText;
-use crate::host::{CallId, Error};
+use crate::error::Error;
+use crate::mcp::CallId;
 use crate::mcp::Payload;
 use crate::mcp::session::{self, ByteCount, ProgressSink, RequestContext};
 use crate::mcp::wire::progress::Gate;

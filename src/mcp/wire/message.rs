@@ -5,7 +5,7 @@ use rmcp::model::RequestId;
 use serde_json::{Map, Value};
 
 use crate::base::text::SafeText;
-use crate::host::RpcError;
+use crate::error::RpcError;
 
 /// A message of the server.
 #[derive(Debug, PartialEq)]

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::exchange::{Operation, cut};
 use crate::base::text::SafeText;
-use crate::host::{CallId, Progress};
+use crate::mcp::CallId;
+use crate::mcp::Progress;
 use crate::mcp::session::ProgressSink;
 
 /// Clamps and thins out progress. Overflow policy: between two that are passed on at least

@@ -25,8 +25,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::text::SafeText;
-use crate::host::approvals::Claim;
-use crate::host::{CallId, Error};
+use crate::error::Error;
+use crate::mcp::CallId;
+use crate::mcp::Claim;
 use crate::mcp::session::{SessionContext, SessionEvent};
 use crate::mcp::wire::exchange::{Exchange, Operation};
 use crate::mcp::wire::ids::ById;

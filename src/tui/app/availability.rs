@@ -256,7 +256,7 @@ impl App {
         self.push_overlay(Overlay::Reader(reader));
     }
 
-    pub(super) fn open_black_box(&mut self, server: crate::config::ServerName) {
+    pub(super) fn open_black_box(&mut self, server: crate::base::ServerName) {
         // One is enough: esc leads out of it at once.
         self.overlays.retain(|overlay| match overlay {
             Overlay::Reader(reader) => !matches!(reader.subject, Subject::BlackBox(_)),
@@ -332,7 +332,7 @@ impl App {
         if let Some(pane) = prefs.pane.as_deref().and_then(PaneId::by_title) {
             self.pane = pane;
         }
-        self.model.scope = prefs.scope.as_deref().map(crate::config::ServerName::new);
+        self.model.scope = prefs.scope.as_deref().map(crate::base::ServerName::new);
         for id in PaneId::ALL {
             if let Some(text) = prefs.filters.get(&id.title().to_lowercase()) {
                 self.panes.get_mut(id).set_filter(text);

@@ -2,7 +2,7 @@
 //! everywhere.
 
 use super::{App, Focus, Redraw};
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::effect::{Effect, ServerCommand};

@@ -8,8 +8,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
 use crate::config::edit::entry::ShownEntry;
 use crate::config::import::templates;
 use crate::tui::action::Action;

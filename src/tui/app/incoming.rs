@@ -6,7 +6,8 @@ use ratatui::layout::Rect;
 
 use super::{App, Redraw};
 use crate::base::text::SafeText;
-use crate::host::{Error, HostView};
+use crate::error::Error;
+use crate::host::HostView;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::ServerState;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::model::Model;

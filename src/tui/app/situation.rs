@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::{App, Redraw};
-use crate::config::{Hold, ServerName};
+use crate::base::ServerName;
+use crate::config::Hold;
 use crate::host::ReloadPlan;
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::ink::{Ink, Piece, ink};

@@ -1,6 +1,6 @@
 //! Words and small drawings that several parts share.
 
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::ServerState;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::host::Violation;
+use crate::error::Violation;
 
 /// Stop reasons of the specification, in the order in which a key steps through them.
 pub const STOP_REASONS: &[&str] = &["endTurn", "stopSequence", "maxTokens", "toolUse"];

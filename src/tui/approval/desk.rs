@@ -20,8 +20,9 @@ use ratatui_textarea::TextArea;
 use serde_json::Value;
 
 use crate::base::text::SafeText;
-use crate::host::approvals::{PendingRequest, RequestKind};
-use crate::host::{Answer, ApprovalId};
+use crate::host::approvals::PendingRequest;
+use crate::mcp::RequestKind;
+use crate::mcp::{Answer, ApprovalId};
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{self, Asks, ElicitAction, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};

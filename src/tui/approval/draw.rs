@@ -8,7 +8,8 @@ use ratatui::layout::{Position, Rect};
 
 pub use roots::{render as render_roots, roots_spot};
 
-use crate::host::approvals::{PendingRequest, RequestKind};
+use crate::host::approvals::PendingRequest;
+use crate::mcp::RequestKind;
 use crate::tui::approval::desk::{AnswerDesk, Draft, Part, Says, Stage};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::approval::sampling::{OfferedTool, PartContent, SamplingReading};

@@ -3,8 +3,9 @@
 
 use crossterm::event::KeyEvent;
 
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::{RootConfig, ServerName};
+use crate::config::RootConfig;
 use crate::tui::widget::TextInput;
 
 /// What a person wants.

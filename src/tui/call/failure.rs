@@ -7,7 +7,7 @@ use ratatui::style::Style;
 
 use super::run::Run;
 use crate::base::text::SafeText;
-use crate::host::Error;
+use crate::error::Error;
 use crate::tui::form::draw::{Look, put};
 use crate::tui::widget::doc::wrap;
 

@@ -11,8 +11,10 @@ use super::subject::Subject;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::deck::history::HistoryRecord;
+use crate::error::Error;
 use crate::host::call::CallView;
-use crate::host::{CallOutcome, Error, Progress, Validation};
+use crate::host::{CallOutcome, Validation};
+use crate::mcp::Progress;
 use crate::tui::form::{CheckJob, Checked, FormState};
 
 /// Time after a key before what was typed is kept, so that a burst of keys is one write.

@@ -7,9 +7,11 @@ use serde_json::Value;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::config::ContentLimits;
+use crate::error::{Error, ErrorCode};
+use crate::host::CallOutcome;
 use crate::host::call::{AnswerSource, CallView};
-use crate::host::{CallOutcome, Error, ErrorCode, Progress};
 use crate::mcp::Payload;
+use crate::mcp::Progress;
 use crate::tui::result::ResultView;
 
 /// Most log lines kept per call.

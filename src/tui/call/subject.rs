@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::template;
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::{ContentLimits, ServerName};
+use crate::config::ContentLimits;
 use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 
 /// What kind of thing is called.

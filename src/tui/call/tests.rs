@@ -12,14 +12,17 @@ use super::export::{Export, Origin, Start, Written};
 use super::screen::{CallScreen, Intent};
 use super::subject::{Subject, SubjectKind};
 use super::template::{expand, variables};
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::base::text::shell::quoted;
-use crate::config::ServerName;
 use crate::deck::history::{History, HistoryRecord};
 use crate::deck::saved::SavedCalls;
+use crate::error::{Error, ErrorCode};
 use crate::host::call::AnswerSource;
-use crate::host::{CallId, CallOutcome, Error, ErrorCode, Progress, Validation};
+use crate::host::{CallOutcome, Validation};
+use crate::mcp::CallId;
+use crate::mcp::Progress;
 use crate::tui::form::draw::Look;
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {
@@ -200,7 +203,7 @@ fn several_calls_run_at_once_and_each_can_be_cancelled() {
 fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_told() {
     let mut error = Error::new(ErrorCode::Protocol, "the server answered with error 7: no paper");
     let data: Vec<String> = (0..90).map(|tray| format!("tray {tray} is empty")).collect();
-    error.rpc = Some(crate::host::RpcError {
+    error.rpc = Some(crate::error::RpcError {
         code: Some(7),
         message: "no paper".to_owned(),
         data: Some(json!(data)),
@@ -217,7 +220,7 @@ fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_told() {
 #[test]
 fn structured_content_that_is_missing_is_told_where_its_tab_would_be() {
     let mut outcome = outcome(json!({"content": [{"type": "text", "text": "warm"}]}), false);
-    outcome.output_violations = vec![crate::host::Violation {
+    outcome.output_violations = vec![crate::error::Violation {
         pointer: String::new(),
         message: "no `structuredContent`".to_owned(),
         keyword: "required".to_owned(),

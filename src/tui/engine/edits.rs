@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::EngineEvent;
 use super::work::Work;
+use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::edit::entry::{self, NAME};
 use crate::config::edit::{Edit, EditError, Undo, apply, write_with_backup};
-use crate::config::{self, ServerName, load_text};
+use crate::config::{self, load_text};
 use crate::deck::gate::Gate;
 use crate::deck::trust::Verdict;
 use crate::tui::effect::{Change, Saving};

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::work::{Heard, Work};
+use crate::base::ServerName;
 use crate::base::atomic::{Readers, replace};
 use crate::base::secret::Secret;
-use crate::config::{Hold, ServerName};
-use crate::deck::turn::alone;
+use crate::base::turn::alone;
+use crate::config::Hold;
 use crate::tui::effect::Keep;
 use crate::tui::keyring::{Keyring, Place};
 use crate::tui::model::{InputState, InputView};
@@ -142,7 +143,7 @@ impl Work {
     fn kept_file(&self) -> Option<PathBuf> {
         let state = self.files.environment.state_dir.as_ref()?;
         let file = self.place("").file;
-        Some(state.join("inputs").join(format!("{}.json", crate::deck::trust::file_key(&file))))
+        Some(state.join("inputs").join(format!("{}.json", crate::base::hash::file_key(&file))))
     }
 
     /// Whether this one is kept. The others in the file may be another window's.

@@ -10,16 +10,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::edits::Made;
 use super::{EngineEvent, FileSource, Listeners, Source};
+use crate::base::ServerName;
+use crate::base::WatchMode;
 use crate::base::secret::Secret;
 use crate::base::text::SafeText;
 use crate::config::overview::{SourceFile, sources, values};
-use crate::config::{
-    self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode, ServerName,
-    SourceOptions,
-};
+use crate::config::{self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode};
 use crate::deck::gate::{Gate, Passed};
-use crate::deck::{LoadResult, Watch, WatchMode, WatchOptions};
-use crate::host::{Error, ErrorCode, Host, HostView, ReloadPlan, Startup};
+use crate::deck::{LoadResult, Watch, WatchOptions};
+use crate::error::{Error, ErrorCode};
+use crate::host::dev::sources::SourceOptions;
+use crate::host::{Host, HostView, ReloadPlan, Startup};
 use crate::tui::effect::ConfigCommand;
 use crate::tui::keyring::Keyring;
 use crate::tui::model::{FileText, Situation};

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::schema::Document;
+use crate::error::Violation;
 use crate::host::validate::{Formats, Limits, SchemaProblem};
-use crate::host::{Validator, Verdict, Violation};
+use crate::host::{Validator, Verdict};
 
 /// Schemas with at most this many sub-schemas are compiled where the form is built: that takes less
 /// than a millisecond. Larger ones are compiled by the first job.

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::pointer;
 use super::row::{Row, RowKind};
 use crate::base::text::SafeText;
-use crate::host::{Verdict, Violation};
+use crate::error::Violation;
+use crate::host::Verdict;
 
 /// How grave a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
-use crate::config::ServerName;
 
 /// Counts by server.
 #[derive(Clone, Debug, Default)]

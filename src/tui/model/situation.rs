@@ -1,9 +1,10 @@
 //! How the configuration stands beyond what runs: what awaits approval, what waits for an input, a
 //! changed file that is not used yet. Built by the engine thread, read by the screen.
 
+use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::overview::{ServerValues, SourceFile};
-use crate::config::{Diagnostic, InputConfig, ServerName};
+use crate::config::{Diagnostic, InputConfig};
 use crate::deck::gate::Awaiting;
 use crate::host::ReloadPlan;
 use crate::tui::model::Model;

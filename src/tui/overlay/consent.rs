@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::Verdict;
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::deck::FieldChange;
 use crate::deck::gate::Awaiting;
 use crate::deck::trust::Verdict as Trust;

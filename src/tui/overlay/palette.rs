@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 use serde_json::Value;
 
 use super::Verdict;
-use crate::config::{LogLevel, ServerName};
+use crate::base::{LogLevel, ServerName};
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::capabilities::ListKind;
 use crate::tui::action::Action;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::config::ServerName;
-use crate::host::{ApprovalId, RequestKind};
+use crate::base::ServerName;
+use crate::mcp::{ApprovalId, RequestKind};
 use crate::tui::action::Action;
 use crate::tui::ink::{Bytes, Ink, ink};
 use crate::tui::keymap::Scope;

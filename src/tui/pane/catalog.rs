@@ -7,8 +7,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
 
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
 use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::tui::action::Action;

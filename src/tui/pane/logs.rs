@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::base::logs::LogRecord;
-use crate::config::{LogLevel, ServerName};
+use crate::base::{LogLevel, ServerName};
 use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::config::ServerName;
-use crate::host::ErrorCode;
+use crate::base::ServerName;
+use crate::error::ErrorCode;
 use crate::host::metrics::MetricsView;
 use crate::mcp::traffic::MessageKind;
 use crate::tui::action::Action;

@@ -2,7 +2,7 @@
 
 use super::catalog::{Entry, Kind, description, head};
 use super::tools::tokens;
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::ServerView;
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::tui::ink::ink;

@@ -1,7 +1,7 @@
 //! Resources and resource templates of all servers or of one.
 
 use super::catalog::{Entry, Kind, description, head};
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::ServerView;
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::tui::ink::{Bytes, Ink, ink};

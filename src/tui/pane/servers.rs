@@ -7,7 +7,7 @@ use std::ops::Range;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::tui::action::Action;
 use crate::tui::ink::ink;
 use crate::tui::keymap::Scope;

@@ -1,7 +1,7 @@
 //! The tools of all servers or of one: signature, schema, hints, what they cost, what changed.
 
 use super::catalog::{Entry, Kind, description, head};
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::ServerView;
 use crate::mcp::capabilities::{Capabilities, ListKind, Tool, ToolHints};
 use crate::tui::ink::{Bytes, Ink, ink};

@@ -37,7 +37,7 @@ pub struct TrafficPane {
     filter: Filter,
     problem: Option<String>,
     /// What the index was built for: filter text and scope.
-    built_for: Option<(String, Option<crate::config::ServerName>)>,
+    built_for: Option<(String, Option<crate::base::ServerName>)>,
     progress: Option<stream::Progress>,
     /// The saved filters.
     pub saved: SavedFilters,
@@ -123,7 +123,7 @@ impl TrafficPane {
     }
 
     fn complete(&mut self, model: &Model) {
-        let servers = model.view.servers.keys().map(crate::config::ServerName::as_str);
+        let servers = model.view.servers.keys().map(crate::base::ServerName::as_str);
         if let Some(best) = completions(self.input.text(), servers).first() {
             let text = self.input.text();
             let word = text.rsplit(char::is_whitespace).next().unwrap_or_default().len();

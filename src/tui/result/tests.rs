@@ -257,7 +257,7 @@ fn a_million_elements_cost_what_is_visible() {
 
 #[test]
 fn the_cursor_stays_in_sight_below_what_is_said_of_the_schema() {
-    let said = |n: usize| crate::host::Violation {
+    let said = |n: usize| crate::error::Violation {
         pointer: format!("/items/{n}"),
         message: "wrong".to_owned(),
         keyword: "type".to_owned(),

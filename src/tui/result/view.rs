@@ -11,7 +11,7 @@ use super::lay::Laid;
 use super::take::Content;
 use super::tree::Tree;
 use crate::config::ContentLimits;
-use crate::host::Violation;
+use crate::error::Violation;
 use crate::mcp::Payload;
 use crate::mcp::payload::Node;
 use crate::tui::form::draw::Look;

@@ -6,7 +6,7 @@ use base64::Engine as _;
 
 use super::Deck;
 use crate::base::text::SafeText;
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
 use crate::tui::message::Message;
 
 impl Deck {

@@ -7,7 +7,7 @@ use super::Runner;
 use crate::base::text::SafeText;
 use crate::deck::history::History;
 use crate::deck::saved::{SavedCall, SavedCalls};
-use crate::host::{Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
 use crate::tui::call::folder;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::message::Message;

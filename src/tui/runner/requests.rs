@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::Runner;
 use crate::base::text::SafeText;
 use crate::deck::answers::{Answers, ScriptedAnswer};
-use crate::host::{Answer, ApprovalId, Error, ErrorCode};
+use crate::error::{Error, ErrorCode};
+use crate::mcp::{Answer, ApprovalId};
 use crate::tui::effect::Effect;
 use crate::tui::message::Message;
 

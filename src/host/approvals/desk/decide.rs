@@ -15,8 +15,9 @@ use crate::config::{ApprovalRule, ApprovalRules};
 use crate::host::Fact;
 use crate::host::approvals::desk::open::Open;
 use crate::host::approvals::desk::{ApprovalDesk, Person};
-use crate::host::approvals::{Answer, Decider, PendingRequest, RequestHandler, RequestKind};
+use crate::host::approvals::{Decider, PendingRequest, RequestHandler};
 use crate::mcp::session::DeskRequest;
+use crate::mcp::{Answer, RequestKind};
 
 /// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
 const METHOD_NOT_FOUND: i64 = -32_601;

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::{ApprovalDesk, closed, panic_text};
 use crate::base::text::SafeText;
+use crate::error::{Error, ErrorCode};
 use crate::host::approvals::{Drafted, Drafter};
-use crate::host::{ApprovalId, Error, ErrorCode};
+use crate::mcp::ApprovalId;
 
 impl ApprovalDesk {
     /// Registers what drafts answers.

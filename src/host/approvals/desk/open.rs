@@ -8,11 +8,13 @@ use tokio::time::Instant;
 
 use super::Waiting;
 use super::rules::{Flood, Full};
-use crate::config::ServerName;
+use crate::base::ServerName;
+use crate::host::Fact;
 use crate::host::approvals::desk::ApprovalDesk;
-use crate::host::approvals::{Answer, Claim, Decider, PendingRequest, RequestKind, Settlement};
-use crate::host::{ApprovalId, Fact};
+use crate::host::approvals::{Decider, PendingRequest, Settlement};
+use crate::mcp::ApprovalId;
 use crate::mcp::session::DeskRequest;
+use crate::mcp::{Answer, Claim, RequestKind};
 use crate::mcp::{Finding, FindingKind};
 
 /// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.

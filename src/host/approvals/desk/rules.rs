@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ApprovalDesk;
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::{
-    ApprovalRule, ApprovalRules, RootConfig, ServerConfig, ServerName, WireLimits,
-};
+use crate::config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, WireLimits};
+use crate::host::Fact;
 use crate::host::approvals::{RuleKind, SessionRule};
-use crate::host::{Fact, RequestKind};
+use crate::mcp::RequestKind;
 
 /// What holds for one server.
 pub(super) struct Rules {

@@ -9,11 +9,10 @@ use crate::base::ring::Ring;
 use crate::config::{
     ApprovalRule, ApprovalRules, RootConfig, ServerConfig, StdioConfig, TransportConfig,
 };
-use crate::host::approvals::{
-    Claim, Decider, PendingRequest, RequestKind, RuleKind, SessionRule, Settlement,
-};
+use crate::host::approvals::{Decider, PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::projector::{self, Projection};
 use crate::mcp::FindingKind;
+use crate::mcp::{Claim, RequestKind};
 
 struct Rig {
     projection: Projection,

@@ -7,14 +7,15 @@ use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::text::SafeText;
+use crate::error::{Error, ErrorCode};
+use crate::host::Fact;
 use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, EXIT_FOLLOWS, Happened};
 use crate::host::server::connect::{ExitReport, Opened, StopPlan};
 use crate::host::server::lifecycle::{Input, Loss, Phase};
 use crate::host::server::remedy::{Words, remedy, telling};
 use crate::host::server::slot::Slot;
-use crate::host::view::ExitView;
-use crate::host::{Error, ErrorCode, Fact};
+use crate::process::ExitView;
 
 /// How long a session may take to say goodbye before its process is ended anyway.
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -10,9 +10,10 @@ use tokio::time::Instant;
 
 use crate::base::text::SafeText;
 use crate::config::ToolFilter;
+use crate::error::{Error, ErrorCode};
+use crate::host::Fact;
 use crate::host::server::actor::{Actor, Happened};
 use crate::host::view::StartStep;
-use crate::host::{Error, ErrorCode, Fact};
 use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::mcp::session::FetchedList;
 use crate::mcp::{Finding, FindingKind};
@@ -210,7 +211,7 @@ impl Actor {
             at: self.deck.clock.now(),
             server: Some(self.slot.name.clone()),
             source: crate::base::logs::LogSource::Host,
-            level: crate::config::LogLevel::Info,
+            level: crate::base::LogLevel::Info,
             logger: None,
             text: SafeText::line(text),
         }));

@@ -10,13 +10,14 @@ use tokio_util::sync::CancellationToken;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::config::ServerConfig;
+use crate::error::{Error, ErrorCode};
+use crate::host::Fact;
 use crate::host::approvals::desk::DeskHandle;
 use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, EVENTS, Happened, lists};
 use crate::host::server::connect::{OpenError, OpenRequest, Opened, Steps, StopPlan};
 use crate::host::server::lifecycle::{Input, Phase};
 use crate::host::view::StartStep;
-use crate::host::{Error, ErrorCode, Fact};
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::mcp::session::{FetchedList, SessionContext, SessionEvent};
 

@@ -13,7 +13,7 @@ use super::owner::{Owner, number};
 use super::record::{Passed, id_text};
 use super::{Delivery, Entry, Expects, Tap};
 use crate::base::text::SafeText;
-use crate::host::{Error, ErrorCode, RpcError};
+use crate::error::{Error, ErrorCode, RpcError};
 use crate::mcp::session::SessionEvent;
 use crate::mcp::traffic::MessageKind;
 use crate::mcp::wire::json::{self, Flaw};

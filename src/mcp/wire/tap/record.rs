@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::Tap;
 use crate::base::text::SafeText;
-use crate::host::CallId;
+use crate::mcp::CallId;
 use crate::mcp::FindingKind;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::mcp::wire::exchange::cut;

@@ -12,7 +12,7 @@ use super::record::{Passed, id_text, method_name};
 use super::{Delivery, Expects, Open, Tap};
 use crate::base::text::SafeText;
 use crate::config::OutsideCalls;
-use crate::host::approvals::Claim;
+use crate::mcp::Claim;
 use crate::mcp::FindingKind;
 use crate::mcp::traffic::MessageKind;
 use crate::mcp::wire::exchange::Operation;

@@ -2,11 +2,13 @@
 //! question before many are denied.
 
 use super::super::App;
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::{ApprovalRule, ServerName};
+use crate::config::ApprovalRule;
 use crate::deck::answers::{Reply, ScriptedAnswer};
-use crate::host::approvals::RequestKind;
-use crate::host::{Answer, ApprovalId, RuleKind, SessionRule};
+use crate::host::{RuleKind, SessionRule};
+use crate::mcp::RequestKind;
+use crate::mcp::{Answer, ApprovalId};
 use crate::tui::approval::desk::{Offer, asked_kind, kept_offers};
 use crate::tui::approval::elicitation::ElicitAction;
 use crate::tui::approval::roots::RootsEditor;

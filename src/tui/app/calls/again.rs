@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
 use crate::host::dev::{BuildEnd, DevView};
 use crate::host::{ServerState, ServerView};
 use crate::tui::app::{App, Redraw};

@@ -1,8 +1,8 @@
 //! What can be called by its name: saved calls, and whatever the servers offer. Opens their screens.
 
 use super::subject_of;
+use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::ServerState;
 use crate::mcp::capabilities::ListKind;

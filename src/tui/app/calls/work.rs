@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::call_area;
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::tui::app::{App, Redraw};

@@ -108,10 +108,11 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
+    use crate::base::ServerName;
     use crate::base::Timestamp;
-    use crate::config::ServerName;
-    use crate::host::approvals::{PendingRequest, RequestKind};
-    use crate::host::{Answer, ApprovalId};
+    use crate::host::approvals::PendingRequest;
+    use crate::mcp::RequestKind;
+    use crate::mcp::{Answer, ApprovalId};
     use crate::tui::approval::desk::Part;
     use crate::tui::form::FormCommand;
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{AnswerDesk, Draft, Says};
 use crate::config::{ApprovalRule, ApprovalRules};
 use crate::deck::answers::{Answers, AskedKind};
-use crate::host::RequestKind;
 use crate::host::approvals::RuleKind;
+use crate::mcp::RequestKind;
 
 /// An answer that lies ready.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use crossterm::event::{KeyCode, KeyEvent};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::base::ServerName;
 use crate::base::Timestamp;
-use crate::config::ServerName;
 
 mod form;
 

@@ -8,9 +8,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
 use crate::deck::history::History;
 use crate::deck::saved::SavedCalls;
 use crate::tui::call::folder::{self, Entry, EntryKind, Found, LARGEST_FILE, Looked, More};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::ServerName;
 use crate::host::approvals::PendingRequest;
-use crate::host::{ApprovalId, RequestKind};
+use crate::mcp::{ApprovalId, RequestKind};
 
 /// So many requests of one kind from one server are a storm: shown as one row.
 pub const STORM: usize = 6;

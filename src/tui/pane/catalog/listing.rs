@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Build, Catalog, Detail};
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::tui::action::Action;
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;

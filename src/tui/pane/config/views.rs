@@ -1,9 +1,10 @@
 //! The views of the configuration that are no file: sources, values in effect, reloads. Pure: model
 //! in, text out.
 
+use crate::base::ServerName;
+use crate::config::Hold;
 use crate::config::discover::Scope;
 use crate::config::overview::{EffectiveValue, SourceFile};
-use crate::config::{Hold, ServerName};
 use crate::host::{Fact, ReloadPlan};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::model::{InputState, InputView, Model};

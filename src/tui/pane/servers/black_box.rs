@@ -2,9 +2,10 @@
 //! about itself. One page, everything that is known.
 
 use super::card::{Density, breaker_line, draw as draw_card, step_word};
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::host::ServerView;
-use crate::host::view::{Era, StepStatus};
+use crate::host::view::StepStatus;
+use crate::mcp::Era;
 use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};

@@ -7,8 +7,9 @@ use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::config::Hold;
 use crate::host::breaker::BreakerView;
-use crate::host::view::{Era, StartStep, StepStatus};
+use crate::host::view::{StartStep, StepStatus};
 use crate::host::{ServerState, ServerView};
+use crate::mcp::Era;
 use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
@@ -328,7 +329,7 @@ fn is_said(reason: &str, exit: &str) -> bool {
 
 fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     // The title has the exit; the reason is shown when it says more.
-    let exit = server.exit.as_ref().map_or_else(String::new, crate::host::view::ExitView::describe);
+    let exit = server.exit.as_ref().map_or_else(String::new, crate::process::ExitView::describe);
     if let Some(reason) = server.reason.as_ref().filter(|r| !is_said(r, &exit)) {
         doc.text(2, reason, Role::Error);
     }

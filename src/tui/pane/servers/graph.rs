@@ -1,6 +1,6 @@
 //! The order in which servers start, as a tree with their states.
 
-use crate::config::ServerName;
+use crate::base::ServerName;
 use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::ink;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use crate::host::CallId;
+use crate::mcp::CallId;
 use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::tui::widget::stream::Verdict;
 

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind};
+
 /// Symbolic links followed for one file.
 const MAX_LINKS: usize = 40;
 
@@ -210,5 +213,24 @@ mod tests {
         std::fs::write(dir.path().join("g"), "2").expect("written");
         std::fs::rename(dir.path().join("g"), &file).expect("renamed");
         assert_ne!(Fingerprint::of(&file), before);
+    }
+}
+
+/// How changes are noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchMode {
+    /// The file system reports them.
+    Events,
+    /// The files are looked at by the clock, for this reason.
+    Polling(String),
+}
+
+/// Whether an event can mean another content. Reading a file is reported too, and our own
+/// reading must not wake us.
+pub(crate) fn is_change(event: &Event) -> bool {
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
+        EventKind::Access(_) => false,
+        _ => true,
     }
 }

@@ -19,9 +19,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{SourceMatcher, Survey};
+use crate::base::WatchMode;
+use crate::base::watch::is_change;
+use crate::base::watch::{Fingerprint, remote};
 use crate::config::DevConfig;
-use crate::deck::watch::targets::{Fingerprint, remote};
-use crate::deck::watch::{WatchMode, is_change};
 
 /// Reports that may wait.
 const REPORTS: usize = 1024;
@@ -344,7 +345,7 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::sources::tests::dev;
+    use crate::host::dev::sources::tests::dev;
 
     struct Tree {
         root: PathBuf,

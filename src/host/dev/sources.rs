@@ -14,9 +14,9 @@ use std::path::{Component, Path, PathBuf};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::gitignore::Gitignore;
 
+use crate::base::watch::Fingerprint;
 use crate::config::DevConfig;
 use crate::config::environment::clean;
-use crate::deck::watch::targets::Fingerprint;
 
 pub mod watch;
 

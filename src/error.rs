@@ -6,7 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::{Diagnostic, ServerName};
+use crate::base::ServerName;
+use crate::config::Diagnostic;
 
 /// Stable code of an error; the spelling is part of every machine-readable output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

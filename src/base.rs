@@ -1,0 +1,18 @@
+//! Leaves that every layer may use: safe text, secrets, clock, ring, allowance, files replaced whole.
+
+pub mod allowance;
+pub mod atomic;
+pub mod clock;
+pub mod hash;
+pub mod logs;
+pub mod name;
+pub mod ring;
+pub mod secret;
+pub mod text;
+pub mod turn;
+pub mod watch;
+
+pub use clock::{Clock, Timestamp};
+pub use logs::LogLevel;
+pub use name::ServerName;
+pub use watch::WatchMode;

@@ -1,0 +1,24 @@
+//! An MCP client session: JSON-RPC over pipes and Streamable HTTP, both eras, the tap. Knows no host.
+
+pub mod capabilities;
+pub mod claim;
+pub mod client;
+pub mod era;
+pub mod finding;
+pub mod id;
+pub mod payload;
+pub mod progress;
+pub mod server_request;
+pub mod session;
+pub mod traffic;
+pub mod transport;
+pub mod wire;
+
+pub use capabilities::{Capabilities, Prompt, Resource, ResourceTemplate, Tool};
+pub use claim::Claim;
+pub use era::{Era, SessionView};
+pub use finding::{Finding, FindingKind};
+pub use id::{ApprovalId, CallId};
+pub use payload::Payload;
+pub use progress::Progress;
+pub use server_request::{Answer, RequestKind};

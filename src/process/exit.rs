@@ -1,0 +1,52 @@
+//! How a process ended, in numbers and in words.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::text::SafeText;
+
+/// How a process ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitView {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Signal number.
+    pub signal: Option<i32>,
+    /// Whether the host asked for it.
+    pub expected: bool,
+    /// How far the stop had to go, when the host asked: `stdin`, `term`, `kill`.
+    pub ladder: Option<SafeText>,
+    /// Processes that outlived the leader and were swept.
+    pub swept: u32,
+    /// How long it had lived.
+    pub lived: Duration,
+}
+
+impl ExitView {
+    /// `exit code 1`, `killed by SIGSEGV`, ...
+    pub fn describe(&self) -> String {
+        match (self.code, self.signal) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("killed by {}", signal_name(signal)),
+            (None, None) => "exit status unknown".to_owned(),
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        1 => "SIGHUP".into(),
+        2 => "SIGINT".into(),
+        4 => "SIGILL".into(),
+        6 => "SIGABRT".into(),
+        7 => "SIGBUS".into(),
+        8 => "SIGFPE".into(),
+        9 => "SIGKILL".into(),
+        11 => "SIGSEGV".into(),
+        13 => "SIGPIPE".into(),
+        15 => "SIGTERM".into(),
+        24 => "SIGXCPU".into(),
+        other => format!("signal {other}"),
+    }
+}
