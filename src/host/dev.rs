@@ -22,10 +22,10 @@ use crate::base::text::SafeText;
 use crate::base::{LogLevel, ServerName};
 use crate::config::{ServerConfig, changed_settings};
 use crate::host::Fact;
-use crate::host::deck::Deck;
 use crate::host::dev::sources::SourceOptions;
 use crate::host::dev::task::Follower;
 use crate::host::server::slot::Slot;
+use crate::host::shared::Shared;
 use crate::process::ExitView;
 
 /// How a build ended.
@@ -208,7 +208,7 @@ impl Crew {
 
     /// Follows the sources of the servers there are now, as far as they are `there`. A task whose
     /// server did not change goes on; one whose server did ends, and its build with it.
-    pub fn follow(&mut self, deck: &Arc<Deck>, there: impl Fn(&ServerName) -> bool) {
+    pub fn follow(&mut self, deck: &Arc<Shared>, there: impl Fn(&ServerName) -> bool) {
         let Some(options) = self.options else { return };
         while self.tasks.try_join_next().is_some() {}
         let slots = deck.slots();

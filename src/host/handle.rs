@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::ServerName;
 use crate::host::HostView;
-use crate::host::deck::Deck;
 use crate::host::journal::Journal;
+use crate::host::shared::Shared;
 use crate::host::supervisor::Order;
 use crate::process::ExitView;
 
@@ -42,7 +42,7 @@ pub struct Host {
 }
 
 struct Inner {
-    deck: Arc<Deck>,
+    deck: Arc<Shared>,
     view: watch::Receiver<Arc<HostView>>,
     journal: Arc<Journal>,
     orders: mpsc::Sender<Order>,

@@ -16,12 +16,12 @@ use crate::error::{Error, ErrorCode};
 use crate::host::ServerState;
 use crate::host::backoff::retry_delay;
 use crate::host::call::{AnswerSource, CallOptions, CallOutcome};
-use crate::host::deck::Deck;
 use crate::host::metrics::Ending;
 use crate::host::operation::arguments::Checked;
 use crate::host::operation::flight::Flight;
 use crate::host::server::actor::Command;
 use crate::host::server::slot::{Live, Slot};
+use crate::host::shared::Shared;
 use crate::mcp::CallId;
 use crate::mcp::Payload;
 use crate::mcp::capabilities::Tool;
@@ -34,7 +34,7 @@ pub use cached::resource_params;
 /// An operation that is about to run.
 pub struct Operation {
     /// What the host shares.
-    pub deck: Arc<Deck>,
+    pub deck: Arc<Shared>,
     /// The server it goes to.
     pub slot: Arc<Slot>,
     /// What is asked.

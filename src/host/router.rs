@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
-use crate::host::deck::Slots;
 use crate::host::naming::{canonical, resolve};
 use crate::host::router::template::UriTemplate;
 use crate::host::server::slot::Slot;
+use crate::host::shared::Slots;
 
 /// A server and what is meant of it, as the server spells it.
 pub type Route = (Arc<Slot>, Arc<str>);

@@ -20,13 +20,13 @@ use crate::base::text::SafeText;
 use crate::config::{McpConfig, ServerConfig};
 use crate::error::Error;
 use crate::host::approvals::desk::panic_text;
-use crate::host::deck::{Deck, Slots};
 use crate::host::dev::Crew;
 use crate::host::server::actor::steps::introduction;
 use crate::host::server::actor::{COMMANDS, Command};
 use crate::host::server::keeper::keep;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
+use crate::host::shared::{Shared, Slots};
 use crate::host::supervisor::leaving::Leaving;
 use crate::host::{Fact, ServerState};
 
@@ -49,7 +49,7 @@ pub const ORDERS: usize = 8;
 
 /// The task's state.
 pub struct Supervisor {
-    deck: Arc<Deck>,
+    deck: Arc<Shared>,
     config: McpConfig,
     actors: JoinSet<()>,
     names: HashMap<Id, ServerName>,
@@ -63,7 +63,7 @@ impl Supervisor {
     /// # Errors
     /// [`crate::error::ErrorCode::Configuration`] when the dependencies are unknown or go in a
     /// circle.
-    pub fn new(deck: Arc<Deck>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
+    pub fn new(deck: Arc<Shared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
         Ok(Self {
             deck,

@@ -85,13 +85,13 @@ pub fn run(options: Options) -> io::Result<ExitCode> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(Deck::run(options));
+    let outcome = runtime.block_on(Dashboard::run(options));
     runtime.shutdown_background();
     outcome
 }
 
 /// Everything the loop holds.
-struct Deck {
+struct Dashboard {
     app: App,
     session: Session,
     signals: Signals,
@@ -123,7 +123,7 @@ enum Event {
     Time,
 }
 
-impl Deck {
+impl Dashboard {
     async fn run(options: Options) -> io::Result<ExitCode> {
         let clock = Clock::system();
         crate::tui::model::use_local_time();

@@ -25,8 +25,8 @@ use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::approvals::desk::rules::Rules;
 use crate::host::approvals::{Drafter, PendingRequest, RequestHandler};
-use crate::host::deck::Deck;
 use crate::host::projector::Facts;
+use crate::host::shared::Shared;
 use crate::mcp::Answer;
 use crate::mcp::ApprovalId;
 use crate::mcp::session::{Desk, DeskRequest};
@@ -39,7 +39,7 @@ pub struct ApprovalDesk {
     person: Person,
     ids: AtomicU64,
     inner: Mutex<Inner>,
-    deck: OnceLock<Weak<Deck>>,
+    deck: OnceLock<Weak<Shared>>,
 }
 
 /// Whether somebody answers through [`crate::Host::answer`].
@@ -84,7 +84,7 @@ impl ApprovalDesk {
     }
 
     /// Tells the desk where it can look up what a call is about.
-    pub fn attach(&self, deck: &Arc<Deck>) {
+    pub fn attach(&self, deck: &Arc<Shared>) {
         let _ = self.deck.set(Arc::downgrade(deck));
     }
 

@@ -14,7 +14,6 @@ use super::echo::{Echo, Verdict};
 use crate::base::WatchMode;
 use crate::base::text::SafeText;
 use crate::config::{DevConfig, ServerConfig, TransportConfig};
-use crate::host::deck::Deck;
 use crate::host::dev::BuildEnd;
 use crate::host::dev::sources::Watched;
 use crate::host::dev::sources::{SourceChange, SourceOptions, SourceWatch};
@@ -22,6 +21,7 @@ use crate::host::operation::forgive;
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::Input;
 use crate::host::server::slot::Slot;
+use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
 
 /// A change this soon after a restart may be the server's own doing.
@@ -40,7 +40,7 @@ enum Built {
 
 /// See the module.
 pub(super) struct Follower {
-    deck: Arc<Deck>,
+    deck: Arc<Shared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     dev: DevConfig,
@@ -55,7 +55,7 @@ pub(super) struct Follower {
 impl Follower {
     /// For a server as it is now; ends when `stop` is cancelled.
     pub(super) fn new(
-        deck: &Arc<Deck>,
+        deck: &Arc<Shared>,
         slot: &Arc<Slot>,
         options: SourceOptions,
         stop: CancellationToken,
@@ -279,7 +279,7 @@ fn root_of(config: &ServerConfig) -> PathBuf {
 
 /// Tells what is being watched, now and whenever that changes in a way a person should know.
 async fn tell(
-    deck: Arc<Deck>,
+    deck: Arc<Shared>,
     server: crate::base::ServerName,
     mut watched: watch::Receiver<Watched>,
 ) {

@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorCode};
 use crate::host::ServerState;
 use crate::host::approvals::desk::{ApprovalDesk, Person};
 use crate::host::approvals::{Drafter, RequestHandler};
-use crate::host::deck::{Deck, DeckParts};
 use crate::host::dev::Crew;
 use crate::host::dev::sources::SourceOptions;
 use crate::host::handle::{Host, Inner, Startup};
@@ -23,6 +22,7 @@ use crate::host::projector;
 use crate::host::server::connect::Connector;
 use crate::host::server::reach::Reach;
 use crate::host::server::slot::Slot;
+use crate::host::shared::{Shared, SharedParts};
 use crate::host::supervisor::{ORDERS, Supervisor};
 
 /// Where the configuration comes from.
@@ -138,8 +138,8 @@ impl HostBuilder {
         let facts = projection.facts.clone();
         let desk = Arc::new(ApprovalDesk::new(facts.clone(), self.handler, self.person));
         desk.set_drafter(self.drafter);
-        let parts = DeckParts { facts, logs, desk: Arc::clone(&desk), connector };
-        let deck = Arc::new(Deck::new(parts));
+        let parts = SharedParts { facts, logs, desk: Arc::clone(&desk), connector };
+        let deck = Arc::new(Shared::new(parts));
         desk.attach(&deck);
         let mut supervisor = Supervisor::new(Arc::clone(&deck), config, Crew::new(self.sources))?;
         let (orders, ordered) = mpsc::channel(ORDERS);

@@ -22,7 +22,6 @@ use crate::base::text::SafeText;
 use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::host::Fact;
-use crate::host::deck::Deck;
 use crate::host::server::actor::lists::Refreshes;
 use crate::host::server::actor::opening::Opening;
 use crate::host::server::actor::steps::introduction;
@@ -30,6 +29,7 @@ use crate::host::server::connect::{ExitReport, OpenError, Opened};
 use crate::host::server::keeper::{Commands, Wish};
 use crate::host::server::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
 use crate::host::server::slot::Slot;
+use crate::host::shared::Shared;
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::mcp::session::{FetchedList, SessionEvent};
 
@@ -76,7 +76,7 @@ enum Happened {
 
 /// The task's state.
 pub struct Actor {
-    deck: Arc<Deck>,
+    deck: Arc<Shared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     machine: Lifecycle,
@@ -111,7 +111,7 @@ pub struct Actor {
 
 impl Actor {
     /// An actor for a server that rests. Goes on from what is published of it.
-    pub fn new(deck: Arc<Deck>, slot: Arc<Slot>, commands: Commands, wish: Arc<Wish>) -> Self {
+    pub fn new(deck: Arc<Shared>, slot: Arc<Slot>, commands: Commands, wish: Arc<Wish>) -> Self {
         let live = slot.live();
         let config = Arc::clone(&live.config);
         let phase = if config.disabled { Phase::Disabled } else { Phase::Stopped };

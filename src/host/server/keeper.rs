@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::base::text::SafeText;
 use crate::host::approvals::desk::panic_text;
-use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, Command};
 use crate::host::server::slot::Slot;
+use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
 
 /// Pauses before an actor is begun anew; when they are used up, its server stays down.
@@ -63,7 +63,7 @@ impl Wish {
 pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
 
 /// Runs the actor of `slot` until its server has left the deck, or until it has failed too often.
-pub async fn keep(deck: Arc<Deck>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
+pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
     let commands = Arc::new(Mutex::new(commands));
     let wish = Arc::new(Wish::default());
     let mut pauses = PAUSES.iter();
@@ -88,7 +88,7 @@ pub async fn keep(deck: Arc<Deck>, slot: Arc<Slot>, commands: mpsc::Receiver<Com
 }
 
 /// The server is down, and everything else goes on.
-async fn tell(deck: &Deck, slot: &Slot, panic: &str, pause: Option<Duration>) {
+async fn tell(deck: &Shared, slot: &Slot, panic: &str, pause: Option<Duration>) {
     let server = slot.name.clone();
     let task = SafeText::line(&format!("actor of {server}"));
     deck.facts.record(Fact::TaskFailed { task, message: SafeText::line(panic) }).await;

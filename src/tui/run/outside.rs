@@ -4,12 +4,12 @@ use std::io;
 
 use base64::Engine as _;
 
-use super::Deck;
+use super::Dashboard;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::tui::message::Message;
 
-impl Deck {
+impl Dashboard {
     /// OSC 52: the terminal puts it on the clipboard, also through ssh. The text is base64, so
     /// nothing in it can reach the terminal as a sequence.
     pub(super) fn copy(&mut self, text: &str) -> io::Result<()> {

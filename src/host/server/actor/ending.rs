@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, EXIT_FOLLOWS, Happened};
 use crate::host::server::connect::{ExitReport, Opened, StopPlan};
 use crate::host::server::lifecycle::{Input, Loss, Phase};
 use crate::host::server::remedy::{Words, remedy, telling};
 use crate::host::server::slot::Slot;
+use crate::host::shared::Shared;
 use crate::process::ExitView;
 
 /// How long a session may take to say goodbye before its process is ended anyway.
@@ -178,7 +178,7 @@ impl Actor {
 
 /// Waits for the calls in flight; gives what those are told that did not finish in time.
 async fn drained(
-    deck: &Deck,
+    deck: &Shared,
     slot: &Slot,
     grace: Duration,
     hurry: &CancellationToken,

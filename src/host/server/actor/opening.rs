@@ -13,10 +13,10 @@ use crate::config::ServerConfig;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::approvals::desk::DeskHandle;
-use crate::host::deck::Deck;
 use crate::host::server::actor::{Actor, EVENTS, Happened, lists};
 use crate::host::server::connect::{OpenError, OpenRequest, Opened, Steps, StopPlan};
 use crate::host::server::lifecycle::{Input, Phase};
+use crate::host::shared::Shared;
 use crate::host::view::StartStep;
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::mcp::session::{FetchedList, SessionContext, SessionEvent};
@@ -29,7 +29,7 @@ pub(super) struct Opening {
 
 /// Everything one attempt needs.
 struct Attempt {
-    deck: Arc<Deck>,
+    deck: Arc<Shared>,
     config: Arc<ServerConfig>,
     context: SessionContext,
     cancel: CancellationToken,

@@ -12,12 +12,12 @@ use crate::base::Timestamp;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::config::{ServerConfig, TransportConfig};
-use crate::host::deck::Deck;
 use crate::host::server::actor::lists::offers;
 use crate::host::server::actor::{Actor, Happened};
 use crate::host::server::connect::Opened;
 use crate::host::server::lifecycle::Input;
 use crate::host::server::slot::Live;
+use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::mcp::session::{HeldTime, Request, RequestContext};
@@ -207,7 +207,7 @@ impl Actor {
 }
 
 /// The context of a request that the host makes for itself.
-pub fn quiet(deck: &Deck, timeout: Duration) -> RequestContext {
+pub fn quiet(deck: &Shared, timeout: Duration) -> RequestContext {
     RequestContext {
         call: deck.next_call_id(),
         timeout,

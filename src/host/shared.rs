@@ -30,7 +30,7 @@ use crate::mcp::traffic::TrafficRecord;
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;
 
 /// Shared state of a host.
-pub struct Deck {
+pub struct Shared {
     /// Time.
     pub clock: Clock,
     /// Where facts go.
@@ -47,7 +47,7 @@ pub struct Deck {
     pub validators: Validators,
     /// How servers are reached.
     pub connector: Arc<dyn Connector>,
-    /// Places for servers that start at once ([`Deck::STARTING`]).
+    /// Places for servers that start at once ([`Shared::STARTING`]).
     pub starting: Arc<Semaphore>,
     /// Skips every grace: the second Ctrl-C.
     pub force: CancellationToken,
@@ -60,8 +60,8 @@ pub struct Deck {
     calls: AtomicU64,
 }
 
-/// What a deck is made of.
-pub struct DeckParts {
+/// What they are made of.
+pub struct SharedParts {
     /// Where facts go.
     pub facts: Facts,
     /// All logs.
@@ -72,14 +72,14 @@ pub struct DeckParts {
     pub connector: Arc<dyn Connector>,
 }
 
-impl Deck {
+impl Shared {
     /// Servers that may start at the same time.
     pub const STARTING: usize = 16;
     /// Messages and bytes of traffic that are kept.
     const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
 
-    /// A deck without servers.
-    pub fn new(parts: DeckParts) -> Self {
+    /// Nothing but what every host has: no servers yet.
+    pub fn new(parts: SharedParts) -> Self {
         let force = CancellationToken::new();
         Self {
             hurry: force.child_token(),
