@@ -7,8 +7,9 @@ mod file;
 mod format;
 
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
@@ -76,9 +77,7 @@ pub struct LogMasks(Arc<RwLock<Redactor>>);
 impl LogMasks {
     /// Masks these values, and no others, in every later line.
     pub fn set(&self, redactor: Redactor) {
-        if let Ok(mut current) = self.0.write() {
-            *current = redactor;
-        }
+        *self.0.write() = redactor;
     }
 }
 
@@ -136,9 +135,7 @@ impl Telemetry {
 
     /// Masks these values in every later line.
     pub fn mask(&self, redactor: Redactor) {
-        if let Ok(mut current) = self.redactor.write() {
-            *current = redactor;
-        }
+        *self.redactor.write() = redactor;
     }
 
     /// The same for those who learn of secrets later, such as the ones of a changed configuration.

@@ -3,10 +3,11 @@
 //! What nothing matches is denied, counted and reported.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +70,7 @@ impl Script {
         }
         // Roots are answered from the configuration and are nobody's decision.
         if *kind != RequestKind::Roots {
-            let mut denied = self.inner.denied.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut denied = self.inner.denied.lock();
             denied.push((server.to_owned(), kind.method().to_owned()));
         }
         None
@@ -77,7 +78,7 @@ impl Script {
 
     /// Server and method of every request that was denied, in the order they came.
     pub fn denied(&self) -> Vec<(String, String)> {
-        self.inner.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.denied.lock().clone()
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::args::{Cli, ColorChoice, OneServer};
 use super::exit::Exit;
@@ -148,7 +150,7 @@ fn masks(telemetry: &Telemetry) -> Masks {
     let masks = telemetry.masks();
     let known: Mutex<Vec<Secret>> = Mutex::default();
     Arc::new(move |config: &McpConfig| {
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = known.lock();
         // A server that is being replaced may still speak of the values it was given.
         for secret in config.servers.values().flat_map(ServerConfig::secrets) {
             if !known.contains(&secret) {

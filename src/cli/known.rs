@@ -9,8 +9,10 @@ mod offers;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 pub use self::offers::{Offer, Offers};
 use crate::base::ServerName;
@@ -173,7 +175,7 @@ pub fn notebook() -> impl Fn(&McpConfig, &HostView) + Send + Sync {
     type Seen = HashMap<ServerName, (Arc<crate::mcp::Capabilities>, ServerState)>;
     let seen: Mutex<Seen> = Mutex::default();
     move |config, view| {
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = seen.lock();
         let news = view.servers.values().any(|server| {
             seen.get(&server.name).is_none_or(|(lists, state)| {
                 !Arc::ptr_eq(lists, &server.capabilities) || *state != server.state

@@ -12,10 +12,11 @@
 //! otherwise, the files are looked at by the clock.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -165,7 +166,7 @@ impl Eyes {
         // The lock is given back before the watcher is spoken to: it answers from the thread
         // that also asks for this lock to judge an event.
         let before = {
-            let mut current = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = self.targets.lock();
             std::mem::replace(&mut *current, wanted.clone())
         };
         let Some(watcher) = &mut self.watcher else { return };
@@ -194,7 +195,7 @@ impl Eyes {
 }
 
 fn concerns(event: &Event, targets: &Mutex<Targets>) -> bool {
-    let targets = targets.lock().unwrap_or_else(PoisonError::into_inner);
+    let targets = targets.lock();
     event.need_rescan()
         || event.paths.is_empty()
         || event.paths.iter().any(|path| {

@@ -2,8 +2,8 @@
 //! prompts with completion, resources and templates. Speaks through rmcp's server side.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -41,8 +41,8 @@ impl Atlas {
         }
     }
 
-    fn logbook(&self) -> std::sync::MutexGuard<'_, Vec<Value>> {
-        self.logbook.lock().unwrap_or_else(PoisonError::into_inner)
+    fn logbook(&self) -> parking_lot::MutexGuard<'_, Vec<Value>> {
+        self.logbook.lock()
     }
 
     fn list<T: DeserializeOwned>(&self, key: &str) -> Result<T, ErrorData> {
@@ -53,7 +53,7 @@ impl Atlas {
     async fn logbook_changed(&self, context: &Context) {
         const URI: &str = "atlas://logbook";
         let wanted = {
-            let subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
+            let subscribed = self.subscribed.lock();
             subscribed.iter().any(|uri| uri == URI)
         };
         if wanted {
@@ -188,7 +188,7 @@ impl ServerHandler for Atlas {
         request: SubscribeRequestParams,
         _: Context,
     ) -> Result<(), ErrorData> {
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).push(request.uri);
+        self.subscribed.lock().push(request.uri);
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl ServerHandler for Atlas {
         request: UnsubscribeRequestParams,
         _: Context,
     ) -> Result<(), ErrorData> {
-        let mut subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut subscribed = self.subscribed.lock();
         subscribed.retain(|uri| *uri != request.uri);
         Ok(())
     }

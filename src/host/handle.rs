@@ -6,9 +6,9 @@ mod look;
 mod requests;
 
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 

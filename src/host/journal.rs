@@ -3,8 +3,9 @@
 //! Written by the projector alone; read by anybody. Never slows the projector down.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 use crate::host::Record;
@@ -59,7 +60,7 @@ impl Journal {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -3,10 +3,11 @@
 //! Held by the handle, the supervisor and every actor. Owns no task; knows no front end.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use indexmap::IndexMap;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -103,37 +104,37 @@ impl Shared {
 
     /// The servers.
     pub fn slots(&self) -> Arc<Slots> {
-        Arc::clone(&self.slots.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.slots.read())
     }
 
     /// Puts other servers in place. For the supervisor.
     pub fn set_slots(&self, slots: Slots) {
-        *self.slots.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(slots);
+        *self.slots.write() = Arc::new(slots);
         self.reroute();
     }
 
     /// Where names and URIs lead.
     pub fn routes(&self) -> Arc<Routes> {
-        Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.routes.read())
     }
 
     /// Builds the routes anew, after the lists of a server changed.
     pub fn reroute(&self) {
         // One builder at a time, so that of two changes at once the later one is not overwritten;
         // callers go on with the old routes meanwhile.
-        let _builder = self.rerouting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _builder = self.rerouting.lock();
         let routes = Arc::new(Routes::build(&self.slots()));
-        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = routes;
+        *self.routes.write() = routes;
     }
 
     /// The era that worked with this configuration before.
     pub fn era(&self, config: &ServerConfig) -> Option<Era> {
-        self.eras.lock().unwrap_or_else(PoisonError::into_inner).get(&era_key(config)).copied()
+        self.eras.lock().get(&era_key(config)).copied()
     }
 
     /// Remembers the era that worked.
     pub fn remember_era(&self, config: &ServerConfig, era: Era) {
-        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut eras = self.eras.lock();
         eras.insert(era_key(config), era);
     }
 

@@ -3,11 +3,12 @@
 //! The contract between the wire (below) and the actor (above): the actor hands over an
 //! [`Endpoint`] and a [`SessionContext`], gets a [`SessionHandle`] back and reads [`SessionEvent`]s.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -266,17 +267,17 @@ pub struct HeldTime(Arc<Mutex<Waiting>>);
 impl HeldTime {
     /// As it is now.
     pub fn so_far(&self) -> Waiting {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     /// A span begins.
     pub fn begin(&self, now: crate::base::Timestamp) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).since = Some(now);
+        self.0.lock().since = Some(now);
     }
 
     /// A span ended that took this long.
     pub fn end(&self, span: Duration) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         waiting.total += span;
         waiting.since = None;
     }

@@ -4,12 +4,12 @@
 //! microseconds per process of the machine. So requests that arrive during a reading wait for the
 //! next one and share it. On Windows the table holds the processes of our jobs; elsewhere it is empty.
 
+#[cfg(unix)]
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::sync::OnceLock;
-#[cfg(unix)]
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(unix)]
 use tokio::sync::oneshot;
@@ -68,7 +68,7 @@ static WAITING: Mutex<Option<Vec<oneshot::Sender<Arc<Table>>>>> = Mutex::new(Non
 
 #[cfg(unix)]
 fn waiting() -> MutexGuard<'static, Option<Vec<oneshot::Sender<Arc<Table>>>>> {
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+    WAITING.lock()
 }
 
 /// A reading that begins after this call. Empty when no thread can be had for it.
@@ -122,7 +122,7 @@ static MARKS: Mutex<Option<HashMap<Process, Arc<str>>>> = Mutex::new(None);
 #[cfg(target_os = "linux")]
 pub(super) fn read() -> Table {
     let Ok(dir) = std::fs::read_dir("/proc") else { return Table::default() };
-    let mut known = MARKS.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+    let mut known = MARKS.lock().take().unwrap_or_default();
     let mut seen = HashMap::new();
     let mut rows = HashMap::new();
     let pids = dir.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -135,7 +135,7 @@ pub(super) fn read() -> Table {
         }
         rows.insert(row.process.pid, row);
     }
-    *MARKS.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+    *MARKS.lock() = Some(seen);
     Table(rows)
 }
 

@@ -8,7 +8,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use super::census::{self, Process, Row, Table};
 use super::environment::MARK;
@@ -51,7 +53,7 @@ impl Family {
 
     /// The living members, without the leader. Remembers them.
     pub(super) fn members(&self, table: &Table) -> Vec<Row> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.retain(|pid, started| {
             table.get(*pid).is_some_and(|row| row.process.started == *started)
         });

@@ -6,9 +6,10 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -50,7 +51,7 @@ impl End for ChildStdout {
 type Shared<T> = Arc<Mutex<Slot<T>>>;
 
 fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, Slot<T>> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock()
 }
 
 fn close<T: End>(shared: &Shared<T>) {

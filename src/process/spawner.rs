@@ -6,9 +6,9 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::guardian::Guardian;
@@ -39,7 +39,7 @@ pub(super) async fn run<T: Send + 'static>(
 
 /// The same without waiting, for a place that cannot await.
 pub(super) fn post(job: Job) -> io::Result<()> {
-    let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut jobs = JOBS.lock();
     let sender = match &*jobs {
         Some(sender) => sender,
         none => {

@@ -6,9 +6,10 @@
 //! log record of its own, at most one a second. The last bytes are always kept raw, so that the
 //! tail that explains a death is exact even then.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep, timeout};
@@ -66,7 +67,7 @@ impl StderrTap {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn view(&self) -> StderrView {

@@ -3,9 +3,10 @@
 //! Linux reads `/proc`; one reading of the table serves every server asked about within half a
 //! second; so does Windows, whose jobs are asked. macOS says nothing yet (it would need `libproc`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -43,7 +44,7 @@ const FRESH: Duration = Duration::from_millis(500);
 static TABLE: Mutex<Option<(Instant, Arc<Table>)>> = Mutex::new(None);
 
 fn table(now: Instant) -> Arc<Table> {
-    let mut cached = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cached = TABLE.lock();
     match &*cached {
         // A reading from the future belongs to another (test) clock.
         Some((at, table)) if *at <= now && now.duration_since(*at) < FRESH => Arc::clone(table),
@@ -62,7 +63,7 @@ impl Meter {
 
     pub(super) fn read(&self) -> Option<Usage> {
         let now = Instant::now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some(last) = *last
             && now.saturating_duration_since(last.at) < FRESH
         {

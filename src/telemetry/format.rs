@@ -2,8 +2,9 @@
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -56,9 +57,7 @@ impl JsonLines {
         }
         line.extend(fields);
         let mut value = Value::Object(line);
-        if let Ok(redactor) = self.redactor.read() {
-            mask(&mut value, &redactor);
-        }
+        mask(&mut value, &self.redactor.read());
         let mut text = crate::base::text::json::compact(&value);
         text.push('\n');
         text

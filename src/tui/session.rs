@@ -4,8 +4,8 @@
 //! safe to call from a panic hook; a panic on any other thread does not touch the terminal.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
 use crossterm::cursor::{Hide, Show};
@@ -18,6 +18,7 @@ use crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
+use parking_lot::Mutex;
 use ratatui::Terminal;
 use ratatui::layout::{Position, Rect};
 use tokio::sync::mpsc;
@@ -192,7 +193,7 @@ impl Drop for PanicGuard {
         // The hook cannot be changed while its thread panics; the program ends then anyway.
         if !std::thread::panicking() {
             let _ = std::panic::take_hook();
-            let previous = self.previous.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let previous = self.previous.lock().take();
             if let Some(previous) = previous {
                 std::panic::set_hook(previous);
             }
@@ -210,7 +211,7 @@ fn panicked(
     let in_task = tokio::task::try_id().is_some();
     if std::thread::current().id() == ui && !in_task {
         restore();
-        if let Some(previous) = &*previous.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(previous) = &*previous.lock() {
             previous(info);
         }
         return;

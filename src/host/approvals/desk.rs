@@ -12,10 +12,11 @@ pub(crate) use decide::panic_text;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{oneshot, watch};
 
 use crate::base::ServerName;
@@ -90,7 +91,7 @@ impl ApprovalDesk {
 
     /// Registers another callback; requests that are open stay with the one before.
     pub fn set_handler(&self, handler: Option<Arc<dyn RequestHandler>>) {
-        *self.handler.write().unwrap_or_else(PoisonError::into_inner) = handler;
+        *self.handler.write() = handler;
     }
 
     /// Answers a request that waits for a person.
@@ -123,7 +124,7 @@ impl ApprovalDesk {
     }
 
     fn handler(&self) -> Option<Arc<dyn RequestHandler>> {
-        self.handler.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.handler.read().clone()
     }
 
     fn next_id(&self) -> ApprovalId {
@@ -131,7 +132,7 @@ impl ApprovalDesk {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

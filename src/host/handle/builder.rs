@@ -2,7 +2,9 @@
 //! means.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! Control: servers started, stopped, restarted; configurations applied; the end.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -50,7 +50,7 @@ impl Host {
         if self.inner.orders.send(Order::Shutdown(done)).await.is_ok() {
             let _ = wait.await;
         }
-        let mut kept = self.inner.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.inner.report.lock();
         let report = kept.get_or_insert_with(|| {
             let view = self.inner.view.borrow();
             let exits = view.servers.values().filter_map(|server| {

@@ -2,9 +2,10 @@
 //!
 //! Dropping it unfinished, because the caller dropped the call, counts it as cancelled.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::base::Clock;
@@ -143,7 +144,7 @@ impl ProgressSink for InFlight {
         if let Some(caller) = &self.caller {
             let _ = caller.try_send(progress.clone());
         }
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        *self.progress.lock() = Some(progress);
     }
 }
 
@@ -154,7 +155,7 @@ impl InFlight {
         CallView {
             waiting: waited(waiting, clock),
             is_waiting: waiting.since.is_some(),
-            progress: self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            progress: self.progress.lock().clone(),
             ..self.view.clone()
         }
     }

@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::Included;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 
 use crate::base::Timestamp;
@@ -218,12 +219,12 @@ impl Slot {
 
     /// Counters and breakers. Never hold it across an await.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock()
     }
 
     /// Calls in flight. Never hold it across an await.
     pub fn calls(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<InFlight>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock()
     }
 
     /// Resources the host is subscribed to.
@@ -251,7 +252,7 @@ impl Slot {
     }
 
     fn wishes(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wishes.lock()
     }
 
     /// What a call in flight is about.

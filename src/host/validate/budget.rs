@@ -10,11 +10,12 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Condvar, Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, Keyword, PatternOptions, Retrieve, Uri, ValidationError};
+use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 
 use super::explain;
@@ -62,10 +63,8 @@ struct Place;
 impl Place {
     /// Takes a place, waiting for one no longer than a run may take.
     fn take(time: Duration) -> Result<Self, Stopped> {
-        let runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut runs, waited) = FREED
-            .wait_timeout_while(runs, time * PATIENCE, |runs| *runs >= MAX_RUNS)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut runs = RUNS.lock();
+        let waited = FREED.wait_while_for(&mut runs, |runs| *runs >= MAX_RUNS, time * PATIENCE);
         if waited.timed_out() && *runs >= MAX_RUNS {
             return Err(Stopped::Busy);
         }
@@ -76,7 +75,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        *RUNS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *RUNS.lock() -= 1;
         FREED.notify_one();
     }
 }

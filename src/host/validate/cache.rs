@@ -1,8 +1,9 @@
 //! Compiled validators by schema, so that a tool's schema is compiled once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -41,7 +42,7 @@ impl Validators {
         }
         // Compiled outside the lock: a slow schema must not hold up the others.
         let compiled = Arc::new(Validator::compile_with(schema, Formats::Dialect, limits));
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         if entries.len() >= Self::SWEEP_AT && entries.len().is_power_of_two() {
             entries.retain(|_, (schema, ..)| schema.strong_count() > 0);
         }
@@ -67,7 +68,7 @@ impl Validators {
     }
 
     fn find(&self, schema: &Arc<Value>, limits: Limits) -> Option<Compiled> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock();
         let (weak, compiled_for, compiled) = entries.get(&(Arc::as_ptr(schema) as usize))?;
         // An address is reused after the schema is gone; the weak reference tells.
         let alive = weak.upgrade()?;

@@ -216,7 +216,7 @@ async fn run(
     };
     let core = Arc::new(Core {
         request_meta,
-        log_level: std::sync::Mutex::new(tap.context.log_level),
+        log_level: parking_lot::Mutex::new(tap.context.log_level),
         view: Arc::clone(&view),
         peer,
         outbox,

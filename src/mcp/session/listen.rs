@@ -2,9 +2,10 @@
 //! the host wants to hear of, opened anew when the wish changes or the server ends it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -52,7 +53,7 @@ impl Core {
     }
 
     fn uris(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.subscriptions.uris.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscriptions.uris.lock()
     }
 
     /// Keeps the subscription open as long as the session lives. Ends when the server has none.

@@ -46,25 +46,25 @@ pub struct Core {
     pub(super) subscriptions: Subscriptions,
     /// What `_meta` of every request holds (2026-07-28, SEP-2575); empty in the legacy era.
     pub(super) request_meta: Map<String, Value>,
-    pub(super) log_level: std::sync::Mutex<Option<LogLevel>>,
+    pub(super) log_level: parking_lot::Mutex<Option<LogLevel>>,
     pub(super) closing: OnceLock<Error>,
     pub(super) service: tokio::sync::Mutex<Option<RunningService<RoleClient, Client>>>,
 }
 
 /// Tasks that end when they are dropped.
 #[derive(Default)]
-pub struct TaskGuards(std::sync::Mutex<Vec<tokio::task::AbortHandle>>);
+pub struct TaskGuards(parking_lot::Mutex<Vec<tokio::task::AbortHandle>>);
 
 impl TaskGuards {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let handle = tokio::spawn(task).abort_handle();
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(handle);
+        self.0.lock().push(handle);
     }
 }
 
 impl Drop for TaskGuards {
     fn drop(&mut self) {
-        for task in self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        for task in self.0.get_mut() {
             task.abort();
         }
     }

@@ -198,8 +198,8 @@ impl Core {
         error.server(&self.tap.context.server).request(name)
     }
 
-    pub(super) fn level(&self) -> std::sync::MutexGuard<'_, Option<LogLevel>> {
-        self.log_level.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(super) fn level(&self) -> parking_lot::MutexGuard<'_, Option<LogLevel>> {
+        self.log_level.lock()
     }
 }
 

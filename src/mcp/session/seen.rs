@@ -2,8 +2,8 @@
 //! session decides when its patience ends and asks here what to say.
 
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::base::text::SafeText;
@@ -88,7 +88,7 @@ impl Seen {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.0.lock())
     }
 }
 

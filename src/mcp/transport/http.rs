@@ -10,10 +10,11 @@ mod post;
 mod tls;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientJsonRpcMessage, CustomRequest, GetExtensions, ListToolsResult, RequestId,
@@ -189,7 +190,7 @@ impl Held {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 //! several wait. Never blocks the reader, and lets go of a stuck pipe at once when it is shut.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::ClientJsonRpcMessage;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -227,6 +228,6 @@ impl Outbox {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }

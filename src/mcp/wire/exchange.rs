@@ -1,10 +1,11 @@
 //! One operation on the wire: its clock, its progress, its round trips. Written by the tap while it
 //! reads, read by the request that waits.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -179,7 +180,7 @@ impl Operation {
     pub fn progressed(self: &Arc<Self>, progress: f64, total: Option<f64>, message: Option<&str>) {
         self.alive();
         if let (Some(gate), Some(call)) = (&self.progress, self.call) {
-            let mut gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut gate = gate.lock();
             gate.take(call, progress, total, message);
             if gate.kept.is_some() && !gate.armed {
                 gate.armed = true;
@@ -195,7 +196,7 @@ impl Operation {
     /// A sign of life that is no step: what is being done, as the server words it.
     pub fn doing(self: &Arc<Self>, message: Option<&str>) {
         let at = self.progress.as_ref().map(|gate| {
-            let gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+            let gate = gate.lock();
             (gate.highest, gate.total)
         });
         let (progress, total) = at.unwrap_or_default();
@@ -205,12 +206,12 @@ impl Operation {
     /// The answer is here: what the rate limit held back goes out before it.
     pub fn flush_progress(&self) {
         if let Some(gate) = &self.progress {
-            gate.lock().unwrap_or_else(PoisonError::into_inner).flush();
+            gate.lock().flush();
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn active(&self, state: &State) -> Duration {
@@ -283,23 +284,23 @@ impl Exchange {
     /// Asks for the answer to be given here, without rmcp's service loop in between.
     pub fn wait_directly(&self) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        *self.waiting.lock() = Some(sender);
         receiver
     }
 
     /// The one who waits directly, once.
     pub fn waiting(&self) -> Option<oneshot::Sender<Answer>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.waiting.lock().take()
     }
 
     /// Keeps an answer; the one that wakes whoever waits is only a stand-in.
     pub fn keep(&self, answer: Payload) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        *self.held.lock() = Some(answer);
     }
 
     /// The answer that was kept.
     pub fn kept(&self) -> Option<Payload> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.held.lock().take()
     }
 
     /// `tools/call echo`
@@ -322,17 +323,17 @@ impl Exchange {
 
     /// Says why it fails; the answer that wakes it is only a stand-in.
     pub fn fail(&self, error: Error) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *self.failure.lock() = Some(error);
     }
 
     /// Why it failed.
     pub fn failure(&self) -> Option<Error> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.failure.lock().take()
     }
 
     /// An answer came that is probably meant for it but names another id.
     pub fn doubt(&self, reason: String) {
-        let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut doubt = self.doubt.lock();
         doubt.get_or_insert_with(|| (Instant::now() + Self::GRACE, reason));
         drop(doubt);
         self.operation.changed.notify_one();
@@ -340,12 +341,12 @@ impl Exchange {
 
     /// When the doubt becomes a failure.
     pub fn doubted_until(&self) -> Option<Instant> {
-        self.doubt.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(at, _)| *at)
+        self.doubt.lock().as_ref().map(|(at, _)| *at)
     }
 
     /// The reason of a doubt whose time is over.
     pub fn confirmed_doubt(&self) -> Option<String> {
-        let doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        let doubt = self.doubt.lock();
         doubt.as_ref().filter(|(at, _)| *at <= Instant::now()).map(|(_, reason)| reason.clone())
     }
 }

@@ -6,8 +6,9 @@
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle, RawHandle};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use windows::Win32::Foundation::{FILETIME, HANDLE};
 use windows::Win32::System::JobObjects::{
     AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION,
@@ -86,7 +87,7 @@ impl Job {
 
     /// Lets [`rows`] know of it.
     pub(super) fn register(self: &Arc<Self>, leader: u32) {
-        let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = JOBS.lock();
         jobs.retain(|(_, job)| job.strong_count() > 0);
         jobs.push((leader, Arc::downgrade(self)));
     }
@@ -128,7 +129,7 @@ impl Job {
 
 /// The processes of all jobs.
 pub(in crate::process) fn rows() -> Vec<Row> {
-    let jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let jobs = JOBS.lock().clone();
     jobs.iter()
         .filter_map(|(leader, job)| Some((leader, job.upgrade()?)))
         .flat_map(|(leader, job)| job.rows(*leader))

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
@@ -59,11 +60,7 @@ impl InputThread {
         *gate = Gate::Closing;
         self.poke();
         while *gate == Gate::Closing && self.thread.as_ref().is_some_and(|t| !t.is_finished()) {
-            gate = self
-                .shared
-                .changed
-                .wait_timeout(gate, Duration::from_millis(100))
-                .map_or_else(|e| e.into_inner().0, |(gate, _)| gate);
+            self.shared.changed.wait_for(&mut gate, Duration::from_millis(100));
         }
     }
 
@@ -73,8 +70,8 @@ impl InputThread {
         self.shared.changed.notify_all();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Gate> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Gate> {
+        self.shared.state.lock()
     }
 
     fn poke(&self) {
@@ -146,10 +143,10 @@ fn report_gone(events: &mpsc::Sender<Input>) {
 }
 
 fn pass_gate(shared: &Shared) {
-    let mut gate = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut gate = shared.state.lock();
     while *gate != Gate::Open {
         *gate = Gate::Closed;
         shared.changed.notify_all();
-        gate = shared.changed.wait(gate).unwrap_or_else(PoisonError::into_inner);
+        shared.changed.wait(&mut gate);
     }
 }

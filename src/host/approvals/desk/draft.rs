@@ -1,7 +1,7 @@
 //! Drafts of a registered model: asked for by a person, given to that person, sent to nobody.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::mcp::ApprovalId;
 impl ApprovalDesk {
     /// Registers what drafts answers.
     pub fn set_drafter(&self, drafter: Option<Arc<dyn Drafter>>) {
-        *self.drafter.write().unwrap_or_else(PoisonError::into_inner) = drafter;
+        *self.drafter.write() = drafter;
     }
 
     /// The name of what drafts answers, when something does.
@@ -24,7 +24,7 @@ impl ApprovalDesk {
     }
 
     fn drafter(&self) -> Option<Arc<dyn Drafter>> {
-        self.drafter.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.drafter.read().clone()
     }
 
     /// Asks for a draft of the answer to a request that waits for a person.

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures::stream::BoxStream;
 use http::header::{ACCEPT, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::redirect::Policy;
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::streamable_http_client::{
@@ -132,7 +133,7 @@ impl HttpClient {
     }
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pace.lock()
     }
 
     /// Sends a request and notes its status.
