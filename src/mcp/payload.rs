@@ -61,11 +61,11 @@ impl Payload {
         }
     }
 
-    /// How many values it holds, where it is kept as text.
-    pub fn text_nodes(&self) -> Option<usize> {
+    /// Its text, where it is kept as one.
+    pub fn document(&self) -> Option<&Document> {
         match &*self.0 {
             Form::Tree(_) => None,
-            Form::Text { document, .. } => Some(document.nodes()),
+            Form::Text { document, .. } => Some(document),
         }
     }
 

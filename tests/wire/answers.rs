@@ -215,6 +215,22 @@ async fn the_first_valid_answer_wins_and_the_rest_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_result_that_names_no_request_completes_none_and_the_real_answer_arrives() {
+    let ids = ["null", "[7]", "{\"a\":1}", "true", "3.5", "-0.25"];
+    let named = ids.iter().map(|id| format!("\"id\":{id},"));
+    for id in named.chain([String::new()]) {
+        let mut rig = rig();
+        let (connected, mut peer) = rig.legacy().await;
+        let pending = start(&connected, echo("a"), call(1).context);
+        let request = peer.recv().await;
+        peer.line(format!("{{\"jsonrpc\":\"2.0\",{id}\"result\":{{\"content\":[]}}}}")).await;
+        peer.reply(&request, text("real")).await;
+        assert_eq!(*pending.await.unwrap().unwrap(), text("real"), "{id}");
+        assert_eq!(rig.kinds().await, [FindingKind::UnknownId], "{id}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_several_calls_open_an_answer_without_an_id_hurts_none() {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;

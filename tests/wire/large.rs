@@ -152,6 +152,34 @@ fn wide(key: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_in_lists_are_read_as_far_as_the_depth_allows_and_what_they_take_is_bounded() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    for depth in [3, 20, 57, 83, 110] {
+        let one = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let many = vec![one.as_str(); (3 << 20) / (one.len() + 1)].join(",");
+        let result = format!("{{\"content\":[],\"structuredContent\":{{\"x\":[{many}]}}}}");
+        let pending = start(&connected, echo("a"), call(1).context);
+        let id = peer.expect("tools/call").await["id"].clone();
+        peer.line(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)).await;
+        let payload = pending.await.unwrap().unwrap_or_else(|error| panic!("{depth}: {error}"));
+        assert!(!payload.has_tree(), "{depth}");
+    }
+    assert_eq!(rig.kinds().await, []);
+    // What must become a tree is refused by the memory it takes, before its values are too many.
+    let asking = connected.session.list(mcpdeck::mcp::capabilities::ListKind::Tools);
+    let answering = async {
+        let id = peer.expect("tools/list").await["id"].clone();
+        let tools = vec![r#"{"":{"":{}}}"#; 160_000].join(",");
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{tools}]}}}}"#);
+        peer.line(line).await;
+    };
+    let (list, ()) = tokio::join!(asking, answering);
+    let error = list.expect_err("too large");
+    assert!(error.message.contains("more than 96 MiB in memory"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_must_become_a_tree_is_refused_beyond_the_limit() {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;

@@ -13,6 +13,7 @@ pub struct Document {
     spans: Vec<Span>,
     marks: Vec<u32>,
     nodes: usize,
+    tree: usize,
 }
 
 /// A value that is long enough to be remembered. Ordered by `start`.
@@ -40,14 +41,19 @@ impl Document {
     /// `text` must be valid JSON; what is not gives nothing or a document with nonsense in it, never
     /// a panic.
     pub fn new(text: &str, bounds: Bounds) -> Option<Self> {
-        Self::new_if(text, bounds, |_| true)
+        Self::new_if(text, bounds, |_, _| true)
     }
 
-    /// The same, unless `wanted` declines the number of values in it: then nothing was copied.
-    pub fn new_if(text: &str, bounds: Bounds, wanted: impl FnOnce(usize) -> bool) -> Option<Self> {
+    /// The same, unless `wanted` declines the number of values in it and the bytes that a tree of
+    /// them takes: then nothing was copied.
+    pub fn new_if(
+        text: &str,
+        bounds: Bounds,
+        wanted: impl FnOnce(usize, usize) -> bool,
+    ) -> Option<Self> {
         let text = text.trim_ascii();
-        let scan::Index { spans, marks, nodes } = scan::index(text.as_bytes(), bounds)?;
-        wanted(nodes).then(|| Self { text: text.into(), spans, marks, nodes })
+        let scan::Index { spans, marks, nodes, tree } = scan::index(text.as_bytes(), bounds)?;
+        wanted(nodes, tree).then(|| Self { text: text.into(), spans, marks, nodes, tree })
     }
 
     /// The text.
@@ -63,6 +69,11 @@ impl Document {
     /// How many values it holds.
     pub const fn nodes(&self) -> usize {
         self.nodes
+    }
+
+    /// How many bytes a tree of it takes besides its texts.
+    pub const fn tree(&self) -> usize {
+        self.tree
     }
 
     /// The value.

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::document::{Document, Span};
+use crate::mcp::wire::json::Budget;
 
 /// What a text may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(super) struct Index {
     pub(super) spans: Vec<Span>,
     pub(super) marks: Vec<u32>,
     pub(super) nodes: usize,
+    /// Bytes that a tree takes besides its texts.
+    pub(super) tree: usize,
 }
 
 /// Containers and strings shorter than this are looked through when they are needed.
@@ -50,7 +53,7 @@ struct Pass<'a> {
 /// The index of a valid text; `None` when something in it is odd or over the bounds.
 pub(super) fn index(text: &[u8], bounds: Bounds) -> Option<Index> {
     u32::try_from(text.len()).ok()?;
-    let index = Index { spans: Vec::new(), marks: Vec::new(), nodes: 0 };
+    let index = Index { spans: Vec::new(), marks: Vec::new(), nodes: 0, tree: 0 };
     let mut pass = Pass { text, bounds, at: 0, index, open: Vec::new(), keys: Vec::new() };
     pass.value()?;
     while let Some(open) = pass.open.last() {
@@ -158,6 +161,7 @@ impl Pass<'_> {
 
     fn close(&mut self) -> Option<()> {
         let open = self.open.pop()?;
+        self.index.tree += Budget::children(open.object, open.count as usize);
         self.keys.truncate(open.keys);
         self.at += 1;
         if self.at - open.start < LONG {

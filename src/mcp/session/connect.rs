@@ -60,6 +60,7 @@ pub async fn connect(
     let opened = match endpoint {
         Endpoint::Pipe { read, write } => {
             let outbox = Outbox::new(write, &tap.context.limits);
+            tasks.spawn(Arc::clone(&outbox).run());
             let pipe = Pipe::new(Arc::clone(&tap), read, Arc::clone(&outbox));
             shake_hands(pipe, attempt, &tap).await.map(|service| (service, Some(outbox)))
         }

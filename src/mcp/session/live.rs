@@ -308,11 +308,8 @@ impl Core {
         if let Some(outbox) = &self.outbox {
             let message = ClientJsonRpcMessage::notification(notification);
             // A broken pipe is told to the next request; here nobody waits for it.
-            if outbox.push(&self.tap, &message).is_ok()
-                && let Ok(runtime) = tokio::runtime::Handle::try_current()
-            {
-                let outbox = Arc::clone(outbox);
-                runtime.spawn(async move { outbox.flush().await });
+            if outbox.push(&self.tap, &message).is_ok() {
+                outbox.flush_later();
             }
             return;
         }

@@ -28,6 +28,9 @@ pub enum SendError {
     /// The pipe is broken.
     #[error("the server's stdin cannot be written: {0}")]
     Broken(Arc<io::Error>),
+    /// The server reads less than it asks for.
+    #[error("the server does not read the answers to what it asks: {0} messages wait for it")]
+    Unread(usize),
     /// The message has no JSON form.
     #[error("the message cannot be serialised: {0}")]
     Unserialisable(Arc<serde_json::Error>),
@@ -52,6 +55,8 @@ pub struct Outbox {
     writer: tokio::sync::Mutex<Option<Writing>>,
     shut: CancellationToken,
     room: Notify,
+    /// Wakes the task that writes what nobody waits for.
+    idle: Notify,
 }
 
 /// What is being written.
@@ -84,6 +89,7 @@ impl Outbox {
             writer: tokio::sync::Mutex::new(Some(Writing { writer, bytes: Vec::new(), done: 0 })),
             shut: CancellationToken::new(),
             room: Notify::new(),
+            idle: Notify::new(),
         })
     }
 
@@ -92,6 +98,12 @@ impl Outbox {
         let mut queue = self.queue();
         if let Some(broken) = &queue.broken {
             return Err(broken.clone());
+        }
+        if self.is_full(&queue) {
+            let unread = SendError::Unread(queue.messages);
+            queue.broken = Some(unread.clone());
+            queue.bytes = Vec::new();
+            return Err(unread);
         }
         let start = queue.bytes.len();
         if let Err(error) = serde_json::to_writer(&mut queue.bytes, message) {
@@ -130,6 +142,23 @@ impl Outbox {
         queue.bytes.push(b'\n');
         queue.messages += 1;
         Ok(id)
+    }
+
+    /// Writes answers and notifications, for which nobody waits, until the pipe breaks or is shut. One
+    /// task for all of them: with one for each, a server that asks faster than it reads could have
+    /// any number of them wait.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            self.idle.notified().await;
+            if self.flush().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Has what is queued written by [`Outbox::run`].
+    pub fn flush_later(&self) {
+        self.idle.notify_one();
     }
 
     /// Writes what is queued; returns when everything queued before the call is written.
@@ -213,8 +242,7 @@ impl Outbox {
 
     /// Whether answers pile up unread. New requests are held back long before, so that what waits
     /// are answers; what is being written does not count, as one long message may take its time.
-    pub fn is_hopeless(&self) -> bool {
-        let queue = self.queue();
+    fn is_full(&self, queue: &Queue) -> bool {
         queue.messages > 8 * self.messages || queue.bytes.len() > 8 * self.bytes
     }
 

@@ -105,15 +105,12 @@ impl Transport<RoleClient> for Pipe {
         &mut self,
         item: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), SendError>> + Send + 'static {
-        let answer =
-            matches!(item, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_));
-        let dropped = answer && self.outbox.is_hopeless();
-        let queued = if dropped {
-            self.tap.unread(&item);
-            Ok(())
-        } else {
-            self.outbox.push(&self.tap, &item)
-        };
+        let request = matches!(item, ClientJsonRpcMessage::Request(_));
+        let queued = self.outbox.push(&self.tap, &item);
+        if let Err(error @ SendError::Unread(_)) = &queued {
+            self.ended = true;
+            self.tap.unread(&error.to_string());
+        }
         let id = match &item {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
@@ -122,8 +119,11 @@ impl Transport<RoleClient> for Pipe {
         let tap = Arc::clone(&self.tap);
         async move {
             let sent = match queued {
-                Ok(()) if dropped => Ok(()),
-                Ok(()) => outbox.flush().await,
+                Ok(()) if request => outbox.flush().await,
+                Ok(()) => {
+                    outbox.flush_later();
+                    Ok(())
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = &sent {

@@ -1,7 +1,7 @@
 //! JSON under a budget: one pass that builds the value and enforces depth and node count.
 //!
-//! A line limit is not a memory limit (15 MiB of `{"":0},` take gigabytes as a tree), so nodes are
-//! counted while they are made. Notices repeated keys, which JSON leaves undefined.
+//! A line limit is not a memory limit (15 MiB of `{"":0},` take gigabytes as a tree), so nodes and
+//! the bytes they take are counted while they are made. Notices repeated keys, which JSON leaves undefined.
 
 use std::fmt;
 
@@ -15,11 +15,32 @@ pub struct Budget {
     pub depth: usize,
     /// Most values and keys.
     pub nodes: usize,
+    /// Most bytes that the tree takes in memory.
+    pub bytes: usize,
 }
 
 impl Budget {
     /// Nesting that is safe on a worker thread's stack, whatever a configuration says.
     pub const MAX_DEPTH: usize = 512;
+    /// Bytes a tree may take for each byte a message may have: twice what lists of small objects do.
+    pub const PER_BYTE: usize = 24;
+    /// Bytes of a value in its list.
+    const ITEM: usize = size_of::<Value>();
+    /// Bytes of a value in its object, with its key and its place in the table.
+    const ENTRY: usize = size_of::<(String, Value)>() + 4 * size_of::<usize>();
+    /// Entries that the smallest object has room for.
+    const FEWEST: usize = 3;
+
+    /// Bytes that the children of a list or an object take in a tree, besides their own children
+    /// and texts.
+    pub const fn children(object: bool, count: usize) -> usize {
+        match (object, count) {
+            (_, 0) => 0,
+            (false, _) => count * Self::ITEM,
+            (true, 1..=Self::FEWEST) => Self::FEWEST * Self::ENTRY,
+            (true, _) => 2 * count * Self::ENTRY,
+        }
+    }
 }
 
 /// A value and what was odd about it.
@@ -44,6 +65,8 @@ pub enum Flaw {
     TooDeep(usize),
     /// More values than the budget.
     TooMany(usize),
+    /// More memory than the budget, in bytes.
+    TooBig(usize),
 }
 
 impl fmt::Display for Flaw {
@@ -53,6 +76,9 @@ impl fmt::Display for Flaw {
             Self::Incomplete => f.write_str("not valid JSON: it ends in the middle"),
             Self::TooDeep(limit) => write!(f, "nested deeper than {limit} levels"),
             Self::TooMany(limit) => write!(f, "more than {limit} JSON values"),
+            Self::TooBig(limit) => {
+                write!(f, "more than {} MiB in memory as JSON values", limit >> 20)
+            }
         }
     }
 }
@@ -64,6 +90,7 @@ impl fmt::Display for Flaw {
 pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
     let mut state = State {
         nodes: budget.nodes,
+        bytes: budget.bytes,
         limits: Budget { depth: budget.depth.min(Budget::MAX_DEPTH), ..budget },
         repeated: None,
         flaw: None,
@@ -95,6 +122,7 @@ pub fn answer(bytes: &[u8], budget: Budget) -> Option<(i64, Value)> {
     let mut state = State {
         // The message around the result is a level and three values.
         nodes: budget.nodes.checked_sub(3)?,
+        bytes: budget.bytes,
         limits: Budget { depth, ..budget },
         repeated: None,
         flaw: None,
@@ -157,6 +185,7 @@ impl<'de> Visitor<'de> for Answer<'_> {
 
 struct State {
     nodes: usize,
+    bytes: usize,
     limits: Budget,
     repeated: Option<String>,
     flaw: Option<Flaw>,
@@ -175,6 +204,22 @@ impl Node<'_> {
                 Ok(())
             }
             None => self.fail(Flaw::TooMany(self.state.limits.nodes)),
+        }
+    }
+
+    /// Charges for the children that a container has now.
+    fn grown<E: serde::de::Error>(&mut self, object: bool, count: usize) -> Result<(), E> {
+        let more = Budget::children(object, count) - Budget::children(object, count - 1);
+        self.take(more)
+    }
+
+    fn take<E: serde::de::Error>(&mut self, bytes: usize) -> Result<(), E> {
+        match self.state.bytes.checked_sub(bytes) {
+            Some(left) => {
+                self.state.bytes = left;
+                Ok(())
+            }
+            None => self.fail(Flaw::TooBig(self.state.limits.bytes)),
         }
     }
 
@@ -240,7 +285,10 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut out = Vec::new();
         while let Some(item) = items.next_element_seed(Node { state: &mut *self.state, depth })? {
             out.push(item);
+            self.grown(false, out.len())?;
         }
+        // A list of one takes the room of four, and lists of one lists of one.
+        out.shrink_to_fit();
         Ok(Value::Array(out))
     }
 
@@ -249,9 +297,11 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut out = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(Node { state: &mut *self.state, depth })?;
+            let count = out.len() + 1;
             match out.entry(key) {
                 serde_json::map::Entry::Vacant(slot) => {
                     slot.insert(value);
+                    self.grown(true, count)?;
                 }
                 serde_json::map::Entry::Occupied(mut slot) => {
                     self.state.repeated.get_or_insert_with(|| slot.key().clone());
@@ -268,7 +318,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const BUDGET: Budget = Budget { depth: 128, nodes: 1000 };
+    const BUDGET: Budget = Budget { depth: 128, nodes: 1000, bytes: usize::MAX };
 
     #[test]
     fn builds_the_same_value_as_the_plain_parser() {
@@ -311,7 +361,7 @@ mod tests {
         let line = r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1,2]}}"#.as_bytes();
         for nodes in 0..10 {
             for depth in 0..5 {
-                let budget = Budget { depth, nodes };
+                let budget = Budget { depth, nodes, ..BUDGET };
                 let whole = parse(line, budget).is_ok();
                 assert_eq!(answer(line, budget).is_some(), whole, "{budget:?}");
             }
@@ -327,6 +377,16 @@ mod tests {
         assert_eq!(parse(nest(100_000).as_bytes(), deep).unwrap_err(), Flaw::TooDeep(512));
         let wide = format!("[{}0]", "0,".repeat(999));
         assert_eq!(parse(wide.as_bytes(), BUDGET).unwrap_err(), Flaw::TooMany(1000));
+    }
+
+    #[test]
+    fn what_is_built_is_counted_in_bytes_however_few_its_values_are() {
+        let budget = Budget { bytes: 64 << 10, ..BUDGET };
+        let lists = format!("[{}]", vec!["[[]]"; 300].join(","));
+        assert!(parse(lists.as_bytes(), budget).is_ok());
+        let objects = format!("[{}]", vec![r#"{"":{}}"#; 300].join(","));
+        assert_eq!(parse(objects.as_bytes(), budget).unwrap_err(), Flaw::TooBig(64 << 10));
+        assert!(parse(objects.as_bytes(), BUDGET).is_ok());
     }
 
     #[test]
@@ -379,13 +439,13 @@ mod tests {
         fn a_value_is_built_as_it_was_written_within_exactly_its_own_size(value in any_json()) {
             let text = serde_json::to_vec(&value).unwrap();
             let (nodes, depth) = measure(&value);
-            let parsed = parse(&text, Budget { depth, nodes }).unwrap();
+            let parsed = parse(&text, Budget { depth, nodes, ..BUDGET }).unwrap();
             prop_assert_eq!(&parsed.value, &serde_json::from_slice::<Value>(&text).unwrap());
             prop_assert_eq!((parsed.used, parsed.repeated), (text.len(), None));
-            let few = parse(&text, Budget { depth, nodes: nodes - 1 }).unwrap_err();
+            let few = parse(&text, Budget { depth, nodes: nodes - 1, ..BUDGET }).unwrap_err();
             prop_assert_eq!(few, Flaw::TooMany(nodes - 1));
             if depth > 0 {
-                let flat = parse(&text, Budget { depth: depth - 1, nodes }).unwrap_err();
+                let flat = parse(&text, Budget { depth: depth - 1, nodes, ..BUDGET }).unwrap_err();
                 prop_assert_eq!(flat, Flaw::TooDeep(depth - 1));
             }
         }
@@ -399,7 +459,7 @@ mod tests {
             if cut { text.truncate(at) } else { text[at] = byte }
             text.retain(|byte| *byte != b'\n');
             let plain = serde_json::from_slice::<Value>(&text);
-            let big = Budget { depth: 512, nodes: 100_000 };
+            let big = Budget { depth: 512, nodes: 100_000, ..BUDGET };
             match (plain, parse(&text, big)) {
                 (Ok(plain), Ok(own)) => {
                     prop_assert_eq!(own.used, text.len());

@@ -1,7 +1,7 @@
 //! Large answers of many small values, told before a tree of them is built.
 //!
-//! What is kept as text costs its bytes, so it may hold more values than a tree of a message may:
-//! `limits.lineBytes` bounds it, `limits.nodes` does not.
+//! What is kept as text costs its bytes, so it may hold more values than a tree of a message may, and
+//! such as would take more memory: `limits.lineBytes` bounds it, `limits.nodes` does not.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -32,9 +32,9 @@ pub(super) fn answer(line: &[u8], budget: Budget) -> Option<(Value, Payload)> {
     if line.len() < LONG {
         return None;
     }
-    // Nearly every value but the innermost of a chain of lists has a comma beside it.
-    let commas = memchr::memchr_iter(b',', line).count();
-    if line.len() / NODE > commas && commas.saturating_mul(4) < budget.nodes {
+    // Every value has a comma in front of it, or the bracket of what it is in.
+    let values = memchr::memchr3_iter(b',', b'[', b'{', line).count();
+    if line.len() / NODE > values && values < budget.nodes {
         return None;
     }
     let Envelope { jsonrpc, id, result } = serde_json::from_slice(line).ok()?;
@@ -45,8 +45,10 @@ pub(super) fn answer(line: &[u8], budget: Budget) -> Option<(Value, Payload)> {
     let depth = budget.depth.min(Budget::MAX_DEPTH) - 1;
     let bounds = Bounds { depth, nodes: usize::MAX };
     let size = result.get().len();
-    let document = Document::new_if(result.get(), bounds, |nodes| {
-        nodes.saturating_mul(NODE) > size || nodes.saturating_add(3) > budget.nodes
+    let document = Document::new_if(result.get(), bounds, |nodes, tree| {
+        nodes.saturating_mul(NODE) > size
+            || nodes.saturating_add(3) > budget.nodes
+            || tree > budget.bytes
     })?;
     Some((json!({"jsonrpc": "2.0", "id": id, "result": null}), Payload::text(document)))
 }
@@ -55,7 +57,7 @@ pub(super) fn answer(line: &[u8], budget: Budget) -> Option<(Value, Payload)> {
 mod tests {
     use super::*;
 
-    const BUDGET: Budget = Budget { depth: 64, nodes: 1_000_000 };
+    const BUDGET: Budget = Budget { depth: 64, nodes: 1_000_000, bytes: usize::MAX };
 
     fn line(result: &str) -> Vec<u8> {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{result}}}").into_bytes()
@@ -100,7 +102,7 @@ mod tests {
     fn what_is_kept_as_text_may_hold_more_values_than_a_tree() {
         let good = line(&many());
         // Two values of each element, the list, two objects, and what is around.
-        let exact = Budget { nodes: 80_000 + 3 + 3, depth: 5 };
+        let exact = Budget { nodes: 80_000 + 3 + 3, depth: 5, bytes: usize::MAX };
         let few = Budget { nodes: exact.nodes - 1, ..exact };
         for budget in [exact, few, Budget { nodes: 10, ..exact }] {
             assert!(answer(&good, budget).is_some_and(|(_, result)| result.is_text()));

@@ -77,6 +77,9 @@ fn value_after(text: &[u8]) -> Option<(RequestId, usize)> {
         return Some((RequestId::String(id.into()), end));
     }
     let len = text[start..].iter().position(|b| !b.is_ascii_digit() && *b != b'-')?;
+    if matches!(text[start + len], b'.' | b'e' | b'E') {
+        return None;
+    }
     let id = std::str::from_utf8(&text[start..start + len]).ok()?.parse().ok()?;
     Some((RequestId::Number(id), start + len))
 }
@@ -99,6 +102,7 @@ mod tests {
         );
         assert_eq!(found(r#"{"result":{"id":1"#), None);
         assert_eq!(found(r#"{"id":12"#), None, "a cut number may be another number");
+        assert_eq!(found(r#"{"id":1e400,"result":{}}"#), None, "nor is it what it begins with");
         assert_eq!(find_last_id(br#"xx"}]},"id":9 }"#), Some(RequestId::Number(9)));
         assert_eq!(find_last_id(br#"xx","id":9,"more":{"#), None);
     }

@@ -162,7 +162,8 @@ impl Tap {
     /// Limits of one message.
     pub fn budget(&self) -> Budget {
         let limits = &self.context.limits;
-        Budget { depth: limits.depth, nodes: limits.nodes }
+        let bytes = limits.line_bytes.saturating_mul(Budget::PER_BYTE);
+        Budget { depth: limits.depth, nodes: limits.nodes, bytes }
     }
 
     /// Bytes arrived, whatever they are.

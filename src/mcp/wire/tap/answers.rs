@@ -16,7 +16,7 @@ use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode, RpcError};
 use crate::mcp::session::SessionEvent;
 use crate::mcp::traffic::MessageKind;
-use crate::mcp::wire::json::{self, Flaw};
+use crate::mcp::wire::json::{self, Budget, Flaw};
 use crate::mcp::wire::message::{Inbound, Outcome, classify};
 use crate::mcp::wire::shape::{self, Misfit};
 use crate::mcp::{FindingKind, Payload};
@@ -74,11 +74,18 @@ impl Tap {
     /// and what a server wants to know. Answers that are read in place cost no more than their bytes.
     fn too_many(&self, entry: &Entry, result: &Payload) -> Option<Flaw> {
         // The message around it is three values.
-        let limit = self.context.limits.nodes;
-        result.text_nodes().filter(|nodes| nodes.saturating_add(3) > limit)?;
+        let Budget { nodes, bytes, .. } = self.budget();
+        let document = result.document()?;
+        let flaw = if document.nodes().saturating_add(3) > nodes {
+            Flaw::TooMany(nodes)
+        } else if document.tree() > bytes {
+            Flaw::TooBig(bytes)
+        } else {
+            return None;
+        };
         let in_place = ["tools/call", "tasks/result", "prompts/get", "resources/read"];
         let asks = result.root().text("resultType").as_deref() == Some("input_required");
-        (asks || !in_place.contains(&&*entry.method)).then_some(Flaw::TooMany(limit))
+        (asks || !in_place.contains(&&*entry.method)).then_some(flaw)
     }
 
     fn result(

@@ -180,7 +180,7 @@ impl Tap {
             return self.stray(line);
         }
         let kind = match flaw {
-            Flaw::TooDeep(_) | Flaw::TooMany(_) => FindingKind::TooLarge,
+            Flaw::TooDeep(_) | Flaw::TooMany(_) | Flaw::TooBig(_) => FindingKind::TooLarge,
             Flaw::Syntax(_) | Flaw::Incomplete => FindingKind::Malformed,
         };
         self.broken(line, scavenge::find_id(line), kind, &flaw.to_string(), out);

@@ -134,16 +134,12 @@ impl Tap {
         });
     }
 
-    /// An answer that is not sent: the server asks and asks, and reads no answer.
-    pub fn unread(&self, answer: &ClientJsonRpcMessage) {
-        let id = match answer {
-            ClientJsonRpcMessage::Response(response) => Some(&response.id),
-            ClientJsonRpcMessage::Error(error) => error.id.as_ref(),
-            _ => None,
-        };
-        let open = id.and_then(|id| self.state().open.remove(id));
-        let message = "the server asks without reading its answers; this request gets none";
-        self.find(FindingKind::Flood, message, b"", open.map(|open| open.method));
+    /// The server asks and asks, and reads no answer: it is cut off.
+    pub fn unread(&self, reason: &str) {
+        if !self.over.is_cancelled() {
+            self.find(FindingKind::Flood, reason, b"", None);
+            self.ended(reason);
+        }
     }
 
     fn close_open(&self, id: Option<&RequestId>, passed: &mut Passed<'_>) {

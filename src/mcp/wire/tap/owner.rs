@@ -92,15 +92,20 @@ impl Tap {
         });
     }
 
-    /// An answer that names no request: a server that could not read ours answers so.
+    /// An answer that names no request. A server that could not read ours answers with such an error;
+    /// a result is nobody's, and only doubted to be that of the one request that waits.
     pub(super) fn owner_without_id(&self, outcome: &Outcome, source: &Source<'_>) -> Owner {
+        let is_error = matches!(outcome, Outcome::Error(_));
         let mut state = self.state();
-        if let Some(id) = state.only_pending()
-            && let Some(entry) = state.take(id)
-        {
+        let only = state.only_pending();
+        if is_error && let Some((id, entry)) = only.and_then(|id| Some((id, state.take(id)?))) {
             return Owner::Pending(id, entry);
         }
+        let doubted = only.and_then(|id| state.pending.get(&id)?.exchange.clone());
         drop(state);
+        if let Some(exchange) = doubted {
+            exchange.doubt("the answer names no request".to_owned());
+        }
         let message = match outcome {
             Outcome::Error(error) => format!("an error without an id: {}", error.message),
             _ => "an answer without an id".to_owned(),
@@ -108,7 +113,10 @@ impl Tap {
         self.find(FindingKind::UnknownId, &message, source.raw, None);
         self.record(Passed {
             problem: Some(SafeText::line(&message)),
-            ..Passed::came(MessageKind::Error, source.raw)
+            ..Passed::came(
+                if is_error { MessageKind::Error } else { MessageKind::Response },
+                source.raw,
+            )
         });
         Owner::Nobody
     }
