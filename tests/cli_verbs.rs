@@ -11,6 +11,8 @@ mod copied;
 #[path = "cli_verbs/copied_calls.rs"]
 #[expect(clippy::unreadable_literal, reason = "numbers are copied as they are sent")]
 mod copied_calls;
+#[path = "cli_verbs/findings.rs"]
+mod findings;
 #[path = "cli_verbs/limits.rs"]
 mod limits;
 #[path = "cli_verbs/mistakes.rs"]
@@ -73,7 +75,18 @@ fn a_call_types_its_arguments_by_the_schema_and_prints_one_object() {
     assert_eq!(done.code, Some(0), "{done:?}");
     let object = done.json();
     let keys: Vec<&String> = object.as_object().expect("an object").keys().collect();
-    assert_eq!(keys, ["server", "tool", "result", "error", "durationMs", "waitingMs", "denied"]);
+    let expected = [
+        "server",
+        "tool",
+        "result",
+        "error",
+        "findings",
+        "guardWarnings",
+        "durationMs",
+        "waitingMs",
+        "denied",
+    ];
+    assert_eq!(keys, expected);
     let text = object["result"]["content"][0]["text"].as_str().expect("text");
     let sent: Value = serde_json::from_str(text).expect("JSON");
     assert_eq!(sent, json!({"a": 1, "b": 2.5, "note": "7"}));

@@ -59,28 +59,37 @@ fn resource_text(content: &Value, hint: &str) -> String {
     format!("[{kind} {uri}, about {bytes} bytes; {hint}]")
 }
 
-/// The bytes of a resource: all its contents, one after the other.
+/// The bytes of a result, for a file: all its contents or blocks decoded, one after the other, text
+/// blocks on lines of their own; `structuredContent` where there is nothing else.
 ///
 /// # Errors
 /// When a blob is not valid base64, or there is nothing.
 pub fn bytes(result: &Value) -> Result<Vec<u8>, String> {
-    let contents = list(result, "contents");
-    if contents.is_empty() {
-        return Err("the resource has no content".to_owned());
-    }
+    let messages = list(result, "messages").iter().filter_map(|message| message.get("content"));
+    let blocks: Vec<&Value> = list(result, "content").iter().chain(messages).collect();
     let mut out = Vec::new();
-    for content in contents {
-        let field = |key: &str| content.get(key).and_then(Value::as_str);
-        match (field("text"), field("blob")) {
-            (Some(text), _) => out.extend_from_slice(text.as_bytes()),
+    for block in list(result, "contents").iter().chain(blocks.iter().copied()) {
+        let body = block.get("resource").unwrap_or(block);
+        let field = |key: &str| body.get(key).and_then(Value::as_str);
+        match (field("text"), field("blob").or_else(|| field("data"))) {
+            (Some(text), _) => {
+                if !out.is_empty() && !blocks.is_empty() {
+                    out.push(b'\n');
+                }
+                out.extend_from_slice(text.as_bytes());
+            }
             (None, Some(blob)) => {
                 let decoded = base64::engine::general_purpose::STANDARD.decode(blob);
                 out.extend(decoded.map_err(|e| format!("the content is not valid base64: {e}"))?);
             }
-            (None, None) => return Err("the content is neither text nor blob".to_owned()),
+            (None, None) => out.extend(block_text(block).into_bytes()),
         }
     }
-    Ok(out)
+    if let Some(structured) = result.get("structuredContent").filter(|_| out.is_empty()) {
+        out = format!("{structured:#}").into_bytes();
+    }
+    let nothing = out.is_empty() && blocks.is_empty() && list(result, "contents").is_empty();
+    if nothing { Err("the result has no content".to_owned()) } else { Ok(out) }
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use crate::config::{Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostView, ServerState, Startup};
 use crate::telemetry::Telemetry;
-use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -59,7 +58,7 @@ impl Scene<'_> {
     /// When the host is stopping.
     pub async fn widen(&self) -> Result<bool, Error> {
         let Some(all) = self.rest else { return Ok(false) };
-        output::complain("it has that no more: starting the other servers too");
+        output::note("it has that no more: starting the other servers too");
         self.host.reload(all.clone()).await?;
         started(self.host, all).await;
         self.remember(all);
@@ -136,7 +135,7 @@ fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, b
         return (Vec::new(), false);
     };
     let (server, ago) = (SafeText::line(owner.server.as_str()), words(owner.age));
-    output::complain(&format!("asking `{server}` alone: no other server had that {ago} ago"));
+    output::note(&format!("asking `{server}` alone: no other server had that {ago} ago"));
     (vec![owner.server.as_str().to_owned()], true)
 }
 
@@ -234,22 +233,6 @@ pub fn complain(error: &Error) {
     }
     let text = crate::config::render_all(&error.diagnostics, crate::config::Colour::Never);
     output::complain(&format!("{}\n{}", error.message, text.trim_end()));
-}
-
-/// An error as the `--json` of every command shows it: code, message, server and next step.
-pub fn error_json(error: &Error) -> Value {
-    let mut message = error.message.clone();
-    for violation in &error.violations {
-        let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-        let _ = write!(message, "; {at}: {}", violation.message);
-    }
-    for diagnostic in &error.diagnostics {
-        let _ = write!(message, "; {}: {}", diagnostic.at, diagnostic.message);
-    }
-    json!({
-        "code": error.code, "message": message, "server": error.server,
-        "help": error.clone().advised().help,
-    })
 }
 
 /// The servers of a view that are not ready, in words; what stands between a name and its tool.

@@ -8,14 +8,18 @@ use super::args::{Common, ListArgs, Listing, StatusArgs};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
 use super::load::{self, LeftOut};
-use super::output;
 use super::signature::{self, Parameter};
+use super::{outcome, output};
 use crate::base::text::{SafeText, json as safe};
 use crate::check::answers::Script;
 use crate::config::TransportKind;
 use crate::host::{Host, HostView, ServerState, ServerView};
+use crate::mcp::FindingKind;
 use crate::process::containment;
 use crate::telemetry::Telemetry;
+
+/// Most findings of one server that are named on stderr; the JSON has all.
+const MOST_FINDINGS: usize = 8;
 
 /// `mcpdeck list`
 pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
@@ -23,6 +27,7 @@ pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
     let done = deck::run(job, async |scene| {
         let (view, left_out) = (view(scene.host), scene.left_out);
+        complain_of_lists(&view);
         let text = if args.json {
             let mut object = list_json(&view, args);
             add_left_out(&mut object, left_out);
@@ -46,7 +51,7 @@ fn failure(error: &crate::error::Error, json: bool) -> Exit {
         deck::complain(error);
         return deck::exit_of(error);
     }
-    let object = json!({"servers": [], "error": deck::error_json(error)});
+    let object = json!({"servers": [], "error": outcome::error_json(error)});
     output::print(&(safe::compact(&object) + "\n"), deck::exit_of(error))
 }
 
@@ -68,7 +73,27 @@ fn exit_of(view: &HostView, left_out: &LeftOut) -> Exit {
         return Exit::Usage;
     }
     let up = |s: &ServerView| matches!(s.state, ServerState::Ready | ServerState::Disabled);
-    if view.servers.values().all(|s| up(s)) { Exit::Ok } else { Exit::Unavailable }
+    if !view.servers.values().all(|s| up(s)) {
+        return Exit::Unavailable;
+    }
+    let whole = |s: &ServerView| s.capabilities.partial.is_empty();
+    if view.servers.values().all(|s| whole(s)) { Exit::Ok } else { Exit::Failed }
+}
+
+/// Names on stderr what servers did wrong as they told their lists: an empty list reads like any
+/// other.
+fn complain_of_lists(view: &HostView) {
+    for server in view.servers.values() {
+        for (list, why) in &server.capabilities.partial {
+            let method = list.method();
+            output::complain(&format!("{}: `{method}` is not complete: {why}", server.name));
+        }
+        let found = outcome::list_findings(server);
+        let shape = found.iter().filter(|found| found.kind == FindingKind::WrongShape);
+        for finding in shape.take(MOST_FINDINGS) {
+            output::complain(&format!("{}: {}", server.name, finding.message));
+        }
+    }
 }
 
 fn shows(args: &ListArgs, kind: Listing) -> bool {
@@ -193,6 +218,7 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
     let done = deck::run(job, async |scene| {
         let (view, left_out) = (view(scene.host), scene.left_out);
+        complain_of_lists(&view);
         let text = if args.json {
             let servers: Vec<Value> = view.servers.values().map(|s| status_json(s)).collect();
             let mut object = json!({"servers": servers, "containment": containment()});
@@ -209,6 +235,7 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
 fn status_json(server: &ServerView) -> Value {
     let session = server.session.as_deref();
     let all = &server.capabilities;
+    let findings = outcome::list_findings(server);
     json!({
         "name": server.name,
         "state": server.state.as_str(),
@@ -224,6 +251,7 @@ fn status_json(server: &ServerView) -> Value {
             "resources": all.resources.len(),
             "resourceTemplates": all.templates.len(),
         },
+        "findings": findings.iter().map(outcome::finding_json).collect::<Vec<_>>(),
     })
 }
 

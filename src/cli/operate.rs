@@ -1,8 +1,9 @@
 //! `call`, `read` and `prompt`: one operation of one server.
 
+use std::fmt::Write as _;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -11,15 +12,15 @@ use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs};
 use super::deck::{self, Job, Need, Scene};
 use super::exit::Exit;
 use super::known::Kind;
-use super::told::{Aside, Form, Told};
-use super::{content, output, saved, signature, values};
+use super::outcome::{Aside, Format, Printer};
+use super::{saved, signature, values};
 use crate::base::ServerName;
 use crate::check::answers::Script;
 use crate::check::jsonc;
 use crate::deck::SavedTarget;
 use crate::error::{Error, ErrorCode};
-use crate::host::naming::{self, Resolved};
-use crate::host::{CallOptions, CallOutcome, Host, Origin, Validation};
+use crate::host::{CallOptions, CallOutcome, Host, Origin, Validation, naming};
+use crate::mcp::capabilities::ListKind;
 use crate::telemetry::Telemetry;
 
 /// What every operation has.
@@ -27,7 +28,9 @@ struct Operation<'a> {
     common: &'a Common,
     one: &'a OneServer,
     telemetry: &'a Telemetry,
-    form: Form,
+    format: Format,
+    /// Where a result goes instead of stdout.
+    file: Option<&'a Path>,
     answers: Script,
     /// Deadline instead of the server's.
     timeout: Option<Duration>,
@@ -40,24 +43,21 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
         return saved::list(common, args);
     }
     let name = args.name.as_deref().unwrap_or_default();
-    let told = Told { noun: "tool", target: name, form: args.json.into() };
+    let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
+    operation.file = args.output.as_deref();
+    operation.validation = if args.force { Validation::Force } else { Validation::Enforce };
+    let printer = operation.printer("tool", name);
     let prepared =
         words(&args.arguments).and_then(|words| Ok((words, scripted(args.answers.as_deref())?)));
-    let (words, answers) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return told.failure(&error),
-    };
-    let operation = Operation {
-        common,
-        one: &args.one,
-        telemetry,
-        form: told.form,
-        answers,
-        timeout: None,
-        validation: if args.force { Validation::Force } else { Validation::Enforce },
+    let words = match prepared {
+        Ok((words, answers)) => {
+            operation.answers = answers;
+            words
+        }
+        Err(error) => return printer.failure(&error),
     };
     if name.starts_with('@') {
-        return again(operation, name, words).unwrap_or_else(|error| told.failure(&error));
+        return again(operation, name, words).unwrap_or_else(|error| printer.failure(&error));
     }
     tool(operation, name, words)
 }
@@ -86,29 +86,37 @@ fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Result<E
             return Err(invalid("a saved resource takes no arguments"));
         }
         SavedTarget::Resource { resource, server } => {
-            resource_of(operation, resource, server.as_deref(), None)
+            resource_of(operation, resource, server.as_deref())
         }
     })
 }
 
 fn tool(operation: Operation<'_>, name: &str, words: Words) -> Exit {
-    let told = Told { noun: "tool", target: name, form: operation.form };
+    let printer = operation.printer("tool", name);
     let options = operation.options();
     let again = operation.again();
-    operation.run(&told, Need::Owner(Kind::Tool, name.to_owned()), async |host| {
+    operation.run(printer, Need::Owner(Kind::Tool, name.to_owned()), async |host| {
         call_on(host, again, (name, &words), options.clone()).await
     })
 }
 
 impl<'a> Operation<'a> {
     /// Without answers, deadline and force.
-    fn plain(common: &'a Common, one: &'a OneServer, telemetry: &'a Telemetry, form: Form) -> Self {
-        let (answers, timeout) = (Script::default(), None);
-        Self { common, one, telemetry, form, answers, timeout, validation: Validation::Enforce }
+    fn new(
+        common: &'a Common,
+        one: &'a OneServer,
+        telemetry: &'a Telemetry,
+        format: Format,
+    ) -> Self {
+        let (answers, validation) = (Script::default(), Validation::Enforce);
+        Self { common, one, telemetry, format, file: None, answers, timeout: None, validation }
     }
 
-    fn answering(self, answers: Script) -> Self {
-        Self { answers, ..self }
+    const fn printer<'b>(&self, noun: &'static str, target: &'b str) -> Printer<'b>
+    where
+        'a: 'b,
+    {
+        Printer { noun, target, format: self.format, file: self.file }
     }
 
     const fn again(&self) -> Again<'a> {
@@ -127,23 +135,23 @@ impl<'a> Operation<'a> {
     /// Does `work` over a host with the servers that are needed, and tells how it went.
     fn run(
         self,
-        told: &Told<'_>,
+        printer: Printer<'_>,
         need: Need,
         work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>,
     ) -> Exit {
         let Self { common, one, telemetry, answers, .. } = self;
         let job = Job { common, one, need, answers: answers.clone(), telemetry };
         let done = deck::run(job, async |scene| {
-            let host = scene.host;
+            let (host, began) = (scene.host, Instant::now());
             let outcome = match attempt(scene, &work).await {
                 Err(error) if error.code == ErrorCode::ServerUnavailable => {
                     Err(deck::with_last_words(host, error).await)
                 }
                 outcome => outcome,
             };
-            told.finish(outcome, &Aside::of(host, common, &answers))
+            printer.finish(outcome, &Aside::of(host, common, &answers, began.elapsed()))
         });
-        done.unwrap_or_else(|error| told.failure(&error))
+        done.unwrap_or_else(|error| printer.failure(&error))
     }
 }
 
@@ -166,27 +174,16 @@ async fn call_on(
     (name, words): (&str, &Words),
     options: CallOptions,
 ) -> Result<CallOutcome, Error> {
-    let offers = host.get_tools();
-    let names: Vec<(&ServerName, &std::sync::Arc<str>)> = offers
-        .iter()
-        .flat_map(|(server, all)| all.tools.iter().map(move |tool| (server, &tool.name)))
-        .collect();
-    let found = found((host, again), name, naming::resolve(name, names.iter().copied()))?;
-    let schema = offers
-        .iter()
-        .filter(|(server, _)| *server == found.server)
-        .flat_map(|(_, all)| &all.tools)
-        .find(|tool| tool.name == found.name)
-        .map(|tool| tool.input_schema.as_ref().clone())
-        .unwrap_or_default();
-    let canonical = naming::canonical(&found.server, &found.name);
+    let (server, tool) = found((host, again), ListKind::Tools, name, host.find_tool(name))?;
+    let schema = tool.input_schema.as_ref();
+    let canonical = naming::canonical(&server, &tool.name);
     let takes = || {
-        let usage = signature::usage(&canonical, &schema);
-        format!("it takes: {usage}\n`{}` says more", again.list(&found.server))
+        let usage = signature::usage(&canonical, schema);
+        format!("it takes: {usage}\n`{}` says more", again.list(&server))
     };
-    let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
-        .map_err(|wrong| invalid(wrong.join("\n  ")).server(&found.server).help(takes()))?;
-    let options = CallOptions { server: Some(found.server.clone()), ..options };
+    let arguments = values::arguments(words.base.clone(), &words.pairs, schema)
+        .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server).help(takes()))?;
+    let options = CallOptions { server: Some(server.clone()), ..options };
     let outcome = host.call_tool_with(&canonical, arguments, options).await;
     outcome.map_err(|error| match error.code {
         ErrorCode::Validation => error.help(takes() + "\n--force sends them all the same"),
@@ -194,20 +191,33 @@ async fn call_on(
     })
 }
 
-/// A name that nobody has may belong to a server that did not start; then that is told with it.
-fn found(
+/// A name that nobody has may belong to a server that did not start, or whose list failed or was
+/// cut; then the error says that with it.
+fn found<T>(
     (host, again): (&Host, Again<'_>),
+    list: ListKind,
     name: &str,
-    resolved: Result<Resolved, Error>,
-) -> Result<Resolved, Error> {
-    resolved.map_err(|error| {
-        if error.code != ErrorCode::ToolNotFound {
+    found: Result<T, Error>,
+) -> Result<T, Error> {
+    found.map_err(|mut error| {
+        if !matches!(error.code, ErrorCode::ToolNotFound | ErrorCode::ServerUnavailable) {
             return error;
         }
-        let Some(mut down) = deck::unready(&host.view().borrow(), again) else { return error };
+        let view = host.view().borrow().clone();
+        for server in view.servers.values() {
+            let partial = server.capabilities.partial.iter();
+            for (_, why) in partial.filter(|(kind, _)| *kind == list) {
+                let method = list.method();
+                let name = &server.name;
+                let _ = write!(error.message, "; `{method}` of {name} is not complete: {why}");
+            }
+        }
+        let Some(mut down) = deck::unready(&view, again) else { return error };
         let server = down.server.as_ref().map_or("", ServerName::as_str);
         if !name.starts_with(server) {
+            error.help = None;
             down.message = format!("{error}, and {server} cannot be asked: {}", down.message);
+            down.candidates.clone_from(&error.candidates);
         }
         down
     })
@@ -215,87 +225,48 @@ fn found(
 
 /// `mcpdeck read`
 pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Exit {
-    let operation = Operation::plain(common, &args.one, telemetry, args.json.into());
-    let operation = match scripted(args.answers.as_deref()) {
-        Ok(answers) => operation.answering(answers),
-        Err(error) => {
-            let told = Told { noun: "uri", target: &args.uri, form: operation.form };
-            return told.failure(&error);
-        }
-    };
-    resource_of(operation, &args.uri, args.server.as_deref(), args.output.as_ref())
+    let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
+    operation.file = args.output.as_deref();
+    match scripted(args.answers.as_deref()) {
+        Ok(answers) => operation.answers = answers,
+        Err(error) => return operation.printer("uri", &args.uri).failure(&error),
+    }
+    resource_of(operation, &args.uri, args.server.as_deref())
 }
 
-fn resource_of(
-    operation: Operation<'_>,
-    uri: &str,
-    server: Option<&str>,
-    output: Option<&PathBuf>,
-) -> Exit {
-    let told = Told { noun: "uri", target: uri, form: operation.form };
+fn resource_of(operation: Operation<'_>, uri: &str, server: Option<&str>) -> Exit {
+    let printer = operation.printer("uri", uri);
     let need = match server {
         Some(server) => Need::Servers(vec![server.to_owned()]),
         None => Need::Owner(Kind::Resource, uri.to_owned()),
     };
     let options = CallOptions { server: server.map(ServerName::new), ..operation.options() };
     let again = operation.again();
-    let Operation { common, one, telemetry, answers, .. } = operation;
-    let job = Job { common, one, need, answers: answers.clone(), telemetry };
-    let done = deck::run(job, async |scene| {
-        let host = scene.host;
-        let read = async |host: &Host| host.get_resource_with(uri, options.clone()).await;
-        let outcome = match attempt(scene, read).await {
-            Err(error) if error.code == ErrorCode::ToolNotFound => {
-                Err(deck::unready(&host.view().borrow(), again).unwrap_or(error))
-            }
-            other => other,
-        };
-        let aside = Aside::of(host, common, &answers);
-        match (output, outcome) {
-            (Some(path), Ok(outcome)) if told.form == Form::Text => {
-                aside.complain();
-                save(path, &outcome)
-            }
-            (_, outcome) => told.finish(outcome, &aside),
-        }
-    });
-    done.unwrap_or_else(|error| told.failure(&error))
-}
-
-fn save(path: &Path, outcome: &CallOutcome) -> Exit {
-    let bytes = match content::bytes(&outcome.result) {
-        Ok(bytes) => bytes,
-        Err(message) => {
-            output::complain(&message);
-            return Exit::Failed;
-        }
-    };
-    match std::fs::write(path, &bytes) {
-        Ok(()) => {
-            output::complain(&format!("wrote {} bytes to {}", bytes.len(), path.display()));
-            Exit::Ok
-        }
-        Err(error) => output::refuse(&format!("{}: {error}", path.display())),
-    }
+    operation.run(printer, need, async |host| {
+        let outcome = host.get_resource_with(uri, options.clone()).await;
+        let missing = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::ToolNotFound);
+        if missing { found((host, again), ListKind::Resources, uri, outcome) } else { outcome }
+    })
 }
 
 /// `mcpdeck prompt`
 pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit {
-    let operation = Operation::plain(common, &args.one, telemetry, args.json.into());
+    let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
     let prepared =
         words(&args.arguments).and_then(|words| Ok((words, scripted(args.answers.as_deref())?)));
     match prepared {
-        Ok((words, answers)) => prompt_of(operation.answering(answers), &args.name, words),
-        Err(error) => {
-            Told { noun: "prompt", target: &args.name, form: operation.form }.failure(&error)
+        Ok((words, answers)) => {
+            operation.answers = answers;
+            prompt_of(operation, &args.name, words)
         }
+        Err(error) => operation.printer("prompt", &args.name).failure(&error),
     }
 }
 
 fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
-    let told = Told { noun: "prompt", target: name, form: operation.form };
+    let printer = operation.printer("prompt", name);
     let (options, again) = (operation.options(), operation.again());
-    operation.run(&told, Need::Owner(Kind::Prompt, name.to_owned()), async |host| {
+    operation.run(printer, Need::Owner(Kind::Prompt, name.to_owned()), async |host| {
         prompt_on(host, again, (name, &words), options.clone()).await
     })
 }
@@ -306,30 +277,20 @@ async fn prompt_on(
     (name, words): (&str, &Words),
     options: CallOptions,
 ) -> Result<CallOutcome, Error> {
-    let offers = host.get_tools();
-    let names: Vec<(&ServerName, &std::sync::Arc<str>)> = offers
-        .iter()
-        .flat_map(|(server, all)| all.prompts.iter().map(move |prompt| (server, &prompt.name)))
-        .collect();
-    let found = found((host, again), name, naming::resolve(name, names.iter().copied()))?;
-    let prompt = offers
-        .iter()
-        .filter(|(server, _)| *server == found.server)
-        .flat_map(|(_, all)| &all.prompts)
-        .find(|prompt| prompt.name == found.name);
+    let (server, prompt) = found((host, again), ListKind::Prompts, name, host.find_prompt(name))?;
     // Arguments of prompts are strings; a schema says so to the typed words.
     let properties: serde_json::Map<String, Value> = prompt
+        .arguments
         .iter()
-        .flat_map(|prompt| &prompt.arguments)
         .map(|argument| (argument.name.to_string(), json!({"type": "string"})))
         .collect();
     let schema = json!({"properties": properties, "additionalProperties": false});
     let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
-        .map_err(|wrong| invalid(wrong.join("\n  ")).server(&found.server))?;
+        .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server))?;
     let given = |name: &str| arguments.get(name).is_some();
     let missing: Vec<&str> = prompt
+        .arguments
         .iter()
-        .flat_map(|prompt| &prompt.arguments)
         .filter(|argument| argument.required && !given(&argument.name))
         .map(|argument| argument.name.as_ref())
         .collect();
@@ -337,10 +298,10 @@ async fn prompt_on(
         let message = format!("the prompt needs {}", missing.join(", "));
         let words: Vec<String> = missing.iter().map(|name| format!("{name}=TEXT")).collect();
         let help = format!("write {}", words.join(" "));
-        return Err(invalid(message).server(&found.server).help(help));
+        return Err(invalid(message).server(&server).help(help));
     }
-    let options = CallOptions { server: Some(found.server.clone()), ..options };
-    host.get_prompt_with(&naming::canonical(&found.server, &found.name), arguments, options).await
+    let options = CallOptions { server: Some(server.clone()), ..options };
+    host.get_prompt_with(&naming::canonical(&server, &prompt.name), arguments, options).await
 }
 
 /// The answers of `--answers FILE`; none deny everything.

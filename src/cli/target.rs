@@ -5,26 +5,55 @@ use std::path::Path;
 
 use clap::{CommandFactory, Parser};
 
-use super::args::Cli;
+use super::args::{Cli, Verb};
 
 /// Makes the word what it is: a file joins the configurations, an address stays where it is.
 ///
 /// # Errors
 /// Says what was meant perhaps.
 pub fn settle(cli: &mut Cli) -> Result<(), String> {
-    let Some(word) = cli.url.take_if(|word| !word.contains("://")) else { return Ok(()) };
+    if let Some(verb) = &mut cli.verb {
+        return settle_verb(verb);
+    }
+    let Some(word) = cli.url.take_if(|word| !word.contains("://")) else {
+        let lost = cli.url.is_none() && !cli.given.header.is_empty();
+        return if lost { Err(HEADER.to_owned()) } else { Ok(()) };
+    };
     let path = Path::new(&word);
     let named = path.extension().is_some_and(|e| e == "json" || e == "jsonc" || e == "json5");
     if (path.is_file() || named) && !cli.given.header.is_empty() {
-        return Err(
-            "--header goes with the address of a server; headers of a file stand in it".to_owned()
-        );
+        return Err(HEADER.to_owned());
     }
     if path.is_file() || named {
         cli.common.config.push(path.to_path_buf());
         return Ok(());
     }
     Err(format!("`{word}` is no command, file or URL; {}", meant(&word)))
+}
+
+const HEADER: &str = "--header goes with the address of a server; headers of a file stand in it";
+
+/// `list URL` and `status URL` mean the server there. A header needs such an address.
+fn settle_verb(verb: &mut Verb) -> Result<(), String> {
+    let no_words = &mut Vec::new();
+    let (words, one) = match verb {
+        Verb::List(args) => (&mut args.servers, &mut args.one),
+        Verb::Status(args) => (&mut args.servers, &mut args.one),
+        Verb::Call(args) => (no_words, &mut args.one),
+        Verb::Read(args) => (no_words, &mut args.one),
+        Verb::Prompt(args) => (no_words, &mut args.one),
+        _ => return Ok(()),
+    };
+    if one.url.is_none() && words.first().is_some_and(|word| word.contains("://")) {
+        one.url = Some(words.remove(0));
+        if !words.is_empty() {
+            return Err("one URL is one server: names of servers do not go with it".to_owned());
+        }
+    }
+    if one.url.is_none() && !one.given.header.is_empty() {
+        return Err("--header goes with the address of a server: --url URL".to_owned());
+    }
+    Ok(())
 }
 
 /// Programs that people start servers with.

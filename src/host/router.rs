@@ -129,17 +129,17 @@ impl Routes {
         let strip = |name: &ServerName| -> Option<&str> {
             asked.strip_prefix(name.as_str())?.strip_prefix(['.', ':', '/'])
         };
-        let slot = match server {
-            Some(server) => self.slots.get(server)?,
-            None => self
-                .slots
-                .values()
-                .filter(|slot| strip(&slot.name).is_some())
-                .max_by_key(|slot| slot.name.as_str().len())?,
+        let hides = |slot: &Slot, name: &str| slot.live().hidden.iter().any(|h| &**h == name);
+        let slot = if let Some(server) = server {
+            self.slots.get(server)?
+        } else {
+            let named = self.slots.values().filter(|slot| strip(&slot.name).is_some());
+            let named = named.max_by_key(|slot| slot.name.as_str().len());
+            named.or_else(|| self.slots.values().find(|slot| hides(slot, asked)))?
         };
         let live = slot.live();
         let name = strip(&slot.name).unwrap_or(asked);
-        if live.hidden.iter().any(|hidden| &**hidden == name) {
+        if hides(slot, name) {
             let message = format!("the tool `{name}` is hidden by the entry's `tools` filter");
             return Some(
                 Error::new(ErrorCode::PermissionDenied, message)

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::check::Finding;
 use crate::check::rule::finding;
 use crate::check::subject::{Subject, brief};
+use crate::check::{Finding, Severity};
 use crate::host::ServerState;
 use crate::host::view::{StartStep, StepStatus};
 use crate::mcp::Era;
 use crate::mcp::FindingKind;
+use crate::mcp::capabilities::ListKind;
 
 /// Versions the specification has published.
 const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
@@ -164,6 +165,19 @@ fn lists(subject: &Subject, findings: &mut Vec<Finding>) {
     for (list, reason) in &subject.partial {
         let message = format!("{} is not complete: {}", list.method(), brief(reason, 300));
         findings.push(finding("list/partial", list.key(), message));
+    }
+    // A server that declares `resources` need not have templates.
+    let method = ListKind::ResourceTemplates.method();
+    let templates = |f: &&crate::mcp::Finding| {
+        f.kind == FindingKind::PartialList && f.request.as_deref() == Some(method)
+    };
+    if let Some(told) = subject.protocol.iter().find(templates)
+        && !subject.partial.iter().any(|(list, _)| *list == ListKind::ResourceTemplates)
+    {
+        let place = ListKind::ResourceTemplates.key();
+        let mut found = finding("list/partial", place, told.message.to_string());
+        found.severity = Severity::Note;
+        findings.push(found);
     }
 }
 

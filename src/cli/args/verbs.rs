@@ -96,7 +96,7 @@ pub struct OneServer {
 #[derive(Clone, Debug, Default, Args)]
 pub struct Given {
     /// Header for the requests to the URL; ${VARIABLE} in it is expanded.
-    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = parse_header, requires = "url")]
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = parse_header)]
     pub header: Vec<(String, String)>,
 
     /// Variable for the command's environment; NAME alone passes yours on.
@@ -146,8 +146,8 @@ impl OneServer {
 /// `mcpdeck list`
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only these servers.
-    #[arg(value_name = "SERVER", add = ArgValueCompleter::new(names::servers))]
+    /// Only these servers; or the URL of one server without a file.
+    #[arg(value_name = "SERVER|URL", add = ArgValueCompleter::new(names::servers))]
     pub servers: Vec<String>,
     /// Only this kind.
     #[arg(long, value_name = "KIND")]
@@ -195,6 +195,9 @@ pub struct CallArgs {
     /// Scripted answers to requests of the server; without it they are denied.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub answers: Option<PathBuf>,
+    /// Write the result, decoded, to this file; with --json the JSON object.
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -212,7 +215,7 @@ pub struct ReadArgs {
     /// The server to ask, when several could be meant.
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(names::servers))]
     pub server: Option<String>,
-    /// Write the content, decoded, to this file.
+    /// Write the content, decoded, to this file; with --json the JSON object.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// Scripted answers to requests of the server; without it they are denied.
@@ -249,8 +252,8 @@ pub struct PromptArgs {
 /// `mcpdeck status`
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Only these servers, and what they depend on.
-    #[arg(value_name = "SERVER", add = ArgValueCompleter::new(names::servers))]
+    /// Only these servers, and what they depend on; or the URL of one server without a file.
+    #[arg(value_name = "SERVER|URL", add = ArgValueCompleter::new(names::servers))]
     pub servers: Vec<String>,
     /// Print one JSON object.
     #[arg(long)]

@@ -15,6 +15,7 @@ use crate::host::server::actor::steps::quiet;
 use crate::host::server::slot::Wanted;
 use crate::mcp::CallId;
 use crate::mcp::SessionView;
+use crate::mcp::capabilities::{Prompt, Tool};
 use crate::mcp::session::Request;
 
 impl Host {
@@ -162,6 +163,31 @@ impl Host {
             tokio::spawn(session.roots_changed());
         }
         Ok(())
+    }
+
+    /// The tool that `name` means and its server; nothing is sent.
+    ///
+    /// # Errors
+    /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `PermissionDenied` or `ServerUnavailable`.
+    pub fn find_tool(&self, name: &str) -> Result<(ServerName, Arc<Tool>), Error> {
+        let route = self.inner.deck.routes().tool(name, None);
+        let (slot, name) = routed("tools/call", name, route)?;
+        let live = slot.live();
+        let tool = live.tool(&name).cloned().ok_or_else(|| live.unavailable())?;
+        live.session().map(|_| (slot.name.clone(), tool))
+    }
+
+    /// The prompt that `name` means and its server; nothing is sent.
+    ///
+    /// # Errors
+    /// As [`Host::find_tool`].
+    pub fn find_prompt(&self, name: &str) -> Result<(ServerName, Arc<Prompt>), Error> {
+        let route = self.inner.deck.routes().prompt(name, None);
+        let (slot, name) = routed("prompts/get", name, route)?;
+        let live = slot.live();
+        let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == name);
+        let prompt = prompt.cloned().ok_or_else(|| live.unavailable())?;
+        live.session().map(|_| (slot.name.clone(), prompt))
     }
 
     /// Reserves an id for a call that is about to be made.

@@ -28,6 +28,15 @@ impl Core {
         for page in 1.. {
             let (next, whole) = match self.page(kind, cursor.take(), &mut list).await {
                 Ok(page) => page,
+                // Whoever declares `resources` need not have templates.
+                Err(error)
+                    if kind == ListKind::ResourceTemplates
+                        && error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(-32601)) =>
+                {
+                    let message = format!("the server does not know `{}`", kind.method());
+                    self.tap.report(FindingKind::PartialList, &message, "", Some(kind.method()));
+                    return Ok(list);
+                }
                 Err(error) if page == 1 => return Err(error),
                 Err(error) => {
                     let reason = format!("page {page} failed: {}", error.message);

@@ -1,0 +1,285 @@
+//! The outcome of one operation as text or as one JSON object, secrets masked.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::args::Common;
+use super::exit::Exit;
+use super::{content, deck, output};
+use crate::base::ServerName;
+use crate::base::secret::Redactor;
+use crate::base::text::{SafeText, json as safe};
+use crate::check::answers::Script;
+use crate::error::{Error, Violation};
+use crate::host::{CallOutcome, Host, ServerView};
+use crate::mcp::{Finding, FindingKind, Payload};
+
+/// What was asked for, and how its outcome is printed.
+#[derive(Clone, Copy)]
+pub struct Printer<'a> {
+    /// Key of the JSON object that holds `target`: `tool`, `prompt` or `uri`.
+    pub noun: &'static str,
+    /// What was asked for.
+    pub target: &'a str,
+    /// Text or JSON.
+    pub format: Format,
+    /// The file to write a result to instead of stdout.
+    pub file: Option<&'a Path>,
+}
+
+/// Text or JSON.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+impl From<bool> for Format {
+    fn from(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// What is known beside the outcome when it is printed.
+#[derive(Default)]
+pub struct Aside {
+    /// Values of the configuration that a server may print back and nobody should see by accident.
+    hidden: Redactor,
+    /// Server and method of every request that was denied.
+    denied: Vec<(String, String)>,
+    /// Time since the operation was asked for.
+    took: Duration,
+}
+
+impl Aside {
+    /// What a host knows once the work is done; `answers` is what it answered its servers with,
+    /// `took` the time the work took.
+    pub fn of(host: &Host, common: &Common, answers: &Script, took: Duration) -> Self {
+        let denied = answers.denied();
+        if common.reveal {
+            return Self { hidden: Redactor::default(), denied, took };
+        }
+        let view = host.view().borrow().clone();
+        let configs = view.servers.keys().filter_map(|server| host.server_config(server));
+        Self { hidden: Redactor::new(configs.flat_map(|config| config.secrets())), denied, took }
+    }
+
+    /// Names on stderr every request that was refused: a result made without it reads like any
+    /// other.
+    fn complain(&self) {
+        let mut told: Vec<((&str, &str), usize)> = Vec::new();
+        for (server, method) in &self.denied {
+            match told.iter_mut().find(|(one, _)| *one == (server, method)) {
+                Some((_, times)) => *times += 1,
+                None => told.push(((server, method), 1)),
+            }
+        }
+        for ((server, method), times) in told {
+            let method = SafeText::cut(method, 60);
+            let times = if times == 1 { String::new() } else { format!(" {times} times") };
+            output::complain(&format!(
+                "{server} asked for {method}{times} and was refused: no answer of --answers fits"
+            ));
+        }
+    }
+}
+
+/// The text without those values; says so when there were some.
+fn masked(text: &str, hidden: &Redactor) -> String {
+    let masked = hidden.redact(text);
+    if masked != text {
+        output::complain(
+            "values of the configuration are masked in the answer; --reveal shows them",
+        );
+    }
+    masked.into_owned()
+}
+
+impl Printer<'_> {
+    /// Prints how it went.
+    pub fn finish(&self, outcome: Result<CallOutcome, Error>, aside: &Aside) -> Exit {
+        aside.complain();
+        match outcome {
+            Ok(outcome) => self.success(&outcome, aside),
+            Err(error) => self.failed(&error, aside),
+        }
+    }
+
+    fn success(&self, outcome: &CallOutcome, aside: &Aside) -> Exit {
+        let hidden = &aside.hidden;
+        let exit = if outcome.is_error { Exit::Failed } else { Exit::Ok };
+        for (what, all) in [
+            ("structuredContent ", &outcome.output_violations),
+            ("argument ", &outcome.guard_warnings),
+        ] {
+            for violation in all {
+                output::complain(&format!("{what}{}: {}", place(violation), violation.message));
+            }
+        }
+        if self.format == Format::Json {
+            let object = Object {
+                printer: self,
+                server: Some(&outcome.server),
+                result: Some(&outcome.result),
+                error: None,
+                findings: findings_of(outcome),
+                warnings: &outcome.guard_warnings,
+                times: (outcome.duration, outcome.waiting),
+                denied: &aside.denied,
+            };
+            let text = masked(&(safe::compact(&object) + "\n"), hidden);
+            return self.write(text.as_bytes(), exit);
+        }
+        if outcome.is_error {
+            output::complain("the tool failed:");
+        } else if self.file.is_some() {
+            return match content::bytes(&outcome.result) {
+                Ok(bytes) => self.write(&bytes, exit),
+                Err(message) => {
+                    output::complain(&message);
+                    Exit::Failed
+                }
+            };
+        }
+        let text = masked(&content::text(&outcome.result), hidden);
+        // A terminal gets safe text; a file or a program gets what was sent.
+        let text = if std::io::stdout().is_terminal() {
+            SafeText::block(&text).as_str().to_owned()
+        } else {
+            text
+        };
+        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        output::print(&format!("{text}{end}"), exit)
+    }
+
+    /// To the file that was asked for, else to stdout.
+    fn write(&self, bytes: &[u8], exit: Exit) -> Exit {
+        let Some(path) = self.file else { return output::print_bytes(bytes, exit) };
+        match std::fs::write(path, bytes) {
+            Ok(()) => {
+                output::note(&format!("wrote {} bytes to {}", bytes.len(), path.display()));
+                exit
+            }
+            Err(error) => output::refuse(&format!("{}: {error}", path.display())),
+        }
+    }
+
+    /// Prints what went wrong before a server could ask for anything.
+    pub fn failure(&self, error: &Error) -> Exit {
+        self.failed(error, &Aside::default())
+    }
+
+    fn failed(&self, error: &Error, aside: &Aside) -> Exit {
+        let exit = deck::exit_of(error);
+        if self.format == Format::Text {
+            deck::complain(error);
+            return exit;
+        }
+        let object = Object {
+            printer: self,
+            server: error.server.as_ref(),
+            result: None,
+            error: Some(error_json(error)),
+            findings: Vec::new(),
+            warnings: &[],
+            times: (aside.took, Duration::ZERO),
+            denied: &aside.denied,
+        };
+        output::print(&(safe::compact(&object) + "\n"), exit)
+    }
+}
+
+/// What is printed as JSON. The result is written as it lies there: an answer of millions of values
+/// that is kept as text never becomes a tree, which would take fifty times as much memory.
+struct Object<'a> {
+    printer: &'a Printer<'a>,
+    server: Option<&'a ServerName>,
+    result: Option<&'a Payload>,
+    error: Option<Value>,
+    findings: Vec<Value>,
+    warnings: &'a [Violation],
+    /// In all, and of that waiting for a person.
+    times: (Duration, Duration),
+    denied: &'a [(String, String)],
+}
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(9))?;
+        map.serialize_entry("server", &self.server)?;
+        map.serialize_entry(self.printer.noun, self.printer.target)?;
+        map.serialize_entry("result", &self.result)?;
+        map.serialize_entry("error", &self.error)?;
+        map.serialize_entry("findings", &self.findings)?;
+        map.serialize_entry("guardWarnings", &self.warnings)?;
+        map.serialize_entry("durationMs", &(self.times.0.as_millis() as u64))?;
+        map.serialize_entry("waitingMs", &(self.times.1.as_millis() as u64))?;
+        map.serialize_entry("denied", &methods(self.denied))?;
+        map.end()
+    }
+}
+
+/// What was asked for and refused, in the order it came.
+fn methods(denied: &[(String, String)]) -> Value {
+    denied.iter().map(|(_, method)| SafeText::cut(method, 60).as_str().to_owned()).collect()
+}
+
+/// What was found about one call.
+fn findings_of(outcome: &CallOutcome) -> Vec<Value> {
+    let schema = outcome.output_violations.iter().map(|violation| {
+        let message = format!("structuredContent {}: {}", place(violation), violation.message);
+        json!({"kind": "output-schema", "message": message, "pointer": violation.pointer})
+    });
+    schema.collect()
+}
+
+fn place(violation: &Violation) -> &str {
+    if violation.pointer.is_empty() { "/" } else { &violation.pointer }
+}
+
+/// A finding as the JSON of every command shows it.
+pub fn finding_json(finding: &Finding) -> Value {
+    json!({
+        "kind": finding.kind, "message": finding.message,
+        "request": finding.request, "count": finding.count,
+    })
+}
+
+/// What a server did wrong while it told what it offers: lists that failed or were cut, entries
+/// that were set aside, messages of the wrong shape.
+pub fn list_findings(server: &ServerView) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    for finding in &server.findings {
+        if !found.iter().any(|other| other.message == finding.message) {
+            found.push(finding.clone());
+        }
+    }
+    if let Some(session) = server.session.as_deref().filter(|s| !s.capabilities.is_object()) {
+        let what = if session.capabilities.is_null() { "is missing" } else { "is not an object" };
+        let message = format!("`capabilities` {what} in its handshake: nothing was listed");
+        found.push(Finding::new(FindingKind::WrongShape, server.since, message));
+    }
+    found
+}
+
+/// An error as the `--json` of every command shows it.
+pub fn error_json(error: &Error) -> Value {
+    let mut message = error.message.clone();
+    for diagnostic in &error.diagnostics {
+        let _ = write!(message, "; {}: {}", diagnostic.at, diagnostic.message);
+    }
+    json!({
+        "code": error.code, "message": message, "server": error.server,
+        "request": error.request, "candidates": error.candidates,
+        "violations": error.violations, "rpc": error.rpc,
+        "help": error.clone().advised().help,
+    })
+}

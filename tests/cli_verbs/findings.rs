@@ -1,0 +1,140 @@
+//! What the engine knows reaches the caller: failed lists, candidates, violations, RPC errors,
+//! guard warnings, hidden tools, true durations.
+
+use serde_json::{Value, json};
+
+use super::run;
+use super::support::Bench;
+
+fn tool(name: &str) -> Value {
+    json!({"name": name, "description": "Does something.", "inputSchema": {"type": "object",
+        "properties": {"path": {"type": "string"}, "days": {"type": "integer"}}}})
+}
+
+#[test]
+fn a_list_that_failed_is_told_and_is_no_success() {
+    let bench = Bench::new();
+    let broken = json!({"capabilities": {"tools": {}, "prompts": {}},
+        "on": {"tools/list": {"error": {"code": -32603, "message": "no database"}},
+            "prompts/list": {"answer": {"prompts": "none"}}}});
+    bench.servers(&json!({"half": bench.mock("half", &broken, &json!({}))}));
+    for verb in ["list", "status"] {
+        let done = run(&bench, &[verb, "--json"]);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        let told = "mcpdeck: half: `tools/list` is not complete: ";
+        assert!(done.stderr.contains(told) && done.stderr.contains("no database"), "{done:?}");
+        let findings = done.json()["servers"][0]["findings"].clone();
+        let kinds: Vec<&str> = findings
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|finding| finding["kind"].as_str().expect("a kind"))
+            .collect();
+        assert!(kinds.contains(&"partial-list") && kinds.contains(&"wrong-shape"), "{findings}");
+    }
+    let done = run(&bench, &["call", "half.anything", "--json"]);
+    let message = done.json()["error"]["message"].to_string();
+    assert!(message.contains("`tools/list` of half is not complete"), "{message}");
+}
+
+#[test]
+fn a_server_without_templates_has_a_whole_list() {
+    let bench = Bench::new();
+    let plain = json!({"resources": [{"uri": "note://one", "name": "one"}],
+        "on": {"resources/templates/list": {"error": {"code": -32601, "message": "nope"}}}});
+    bench.servers(&json!({"plain": bench.mock("plain", &plain, &json!({}))}));
+    let done = run(&bench, &["list"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{done:?}");
+    let check = run(&bench, &["--check", "--format", "json"]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    let findings = check.json()["servers"][0]["findings"].to_string();
+    assert!(findings.contains("list/partial") && findings.contains("note"), "{findings}");
+}
+
+#[test]
+fn json_holds_candidates_violations_and_the_rpc_error() {
+    let bench = Bench::new();
+    let one = json!({"tools": [tool("same"), tool("refuse")], "calls": {
+        "refuse": {"error": {"code": -32099, "message": "full", "data": {"retryAfter": 7}}}}});
+    let two = json!({"tools": [tool("same")]});
+    bench.servers(&json!({
+        "one": bench.mock("one", &one, &json!({})), "two": bench.mock("two", &two, &json!({})),
+    }));
+    let error = |args: &[&str]| {
+        run(&bench, &[&["call"], args, &["--json"]].concat()).json()["error"].clone()
+    };
+    let ambiguous = error(&["same"]);
+    assert_eq!(ambiguous["candidates"], json!(["one.same", "two.same"]), "{ambiguous}");
+    let invalid = error(&["one.same", r#"{"path": 3, "days": "x"}"#]);
+    let pointers: Vec<&Value> = invalid["violations"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|violation| &violation["pointer"])
+        .collect();
+    assert!(
+        pointers.contains(&&json!("/path")) && pointers.contains(&&json!("/days")),
+        "{invalid}"
+    );
+    let refused = error(&["one.refuse"]);
+    assert_eq!(refused["rpc"]["code"], -32099, "{refused}");
+    assert_eq!(refused["rpc"]["data"], json!({"retryAfter": 7}), "{refused}");
+    assert_eq!(refused["request"], "tools/call refuse", "{refused}");
+}
+
+#[test]
+fn a_tool_that_a_filter_hides_is_denied_and_suspicious_arguments_are_told() {
+    let bench = Bench::new();
+    let script = json!({"tools": [tool("read"), tool("write")], "calls": {"read": {"text": "ok"}}});
+    let entry = json!({"tools": {"deny": ["write"]}});
+    bench.servers(&json!({"files": bench.mock("files", &script, &entry)}));
+    for name in ["files.write", "write"] {
+        let done = run(&bench, &["call", name, "--json"]);
+        assert_eq!(done.json()["error"]["code"], "PermissionDenied", "{name}: {done:?}");
+        assert_eq!(done.code, Some(1), "{done:?}");
+    }
+    let done = run(&bench, &["call", "files.read", "path=$(id)", "--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.json()["guardWarnings"][0]["pointer"], "/path", "{done:?}");
+    assert!(done.stderr.contains("argument /path: "), "{done:?}");
+}
+
+#[test]
+fn a_call_that_ran_out_of_time_tells_how_long_it_took() {
+    let bench = Bench::new();
+    let script =
+        json!({"tools": [tool("slow")], "calls": {"slow": [{"delay": 30_000}, {"text": "late"}]}});
+    bench.servers(&json!({"s": bench.mock("s", &script, &json!({"timeout": 0.4}))}));
+    let object = run(&bench, &["call", "s.slow", "--json"]).json();
+    assert_eq!(object["error"]["code"], "Timeout", "{object}");
+    assert!(object["durationMs"].as_u64().is_some_and(|took| took >= 400), "{object}");
+}
+
+#[test]
+fn a_result_goes_to_a_file_decoded_or_as_json() {
+    let bench = Bench::new();
+    let picture = json!({"answer": {"content": [{"type": "image", "mimeType": "image/png", "data": "aGkA"}]}});
+    let script = json!({"tools": [tool("draw"), tool("fail")],
+        "calls": {"draw": picture, "fail": {"toolError": "it broke"}}});
+    bench.servers(&json!({"s": bench.mock("s", &script, &json!({}))}));
+    let done = run(&bench, &["call", "s.draw", "--output", "a.png"]);
+    assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (Some(0), "", ""));
+    assert_eq!(std::fs::read(bench.path().join("a.png")).expect("written"), b"hi\0");
+    assert_eq!(run(&bench, &["call", "s.draw", "--json", "-o", "a.json"]).code, Some(0));
+    let text = std::fs::read_to_string(bench.path().join("a.json")).expect("written");
+    let object: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(object["result"]["content"][0]["data"], "aGkA");
+    assert_eq!(run(&bench, &["call", "s.fail", "-o", "none.txt"]).code, Some(1));
+    assert!(!bench.path().join("none.txt").exists(), "a failed tool gave no result");
+}
+
+#[test]
+fn a_url_in_place_of_servers_is_one_server() {
+    let bench = Bench::new();
+    for verb in ["list", "status"] {
+        let done = run(&bench, &[verb, "http://127.0.0.1:9/mcp", "--json", "-H", "A: b"]);
+        assert_eq!(done.code, Some(3), "{done:?}");
+        assert_eq!(done.json()["servers"][0]["transport"], "http", "{done:?}");
+        assert_eq!(run(&bench, &[verb, "http://127.0.0.1:9/mcp", "other"]).code, Some(2));
+    }
+}
