@@ -2,6 +2,7 @@
 //! and what to do next.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -138,6 +139,24 @@ pub struct ErrorBody {
     pub diagnostics: Vec<Diagnostic>,
     /// The server's own JSON-RPC error: code and data as sent.
     pub rpc: Option<RpcError>,
+    /// When it is worth asking again ([`ErrorCode::RateLimited`], [`ErrorCode::CircuitOpen`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Duration>,
+    /// What was not granted ([`ErrorCode::PermissionDenied`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denial: Option<Denial>,
+}
+
+/// What was not granted to a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Denial {
+    /// Anything.
+    NotGranted,
+    /// A scope.
+    Scope,
+    /// The tool.
+    Tool,
 }
 
 /// A JSON-RPC error object as the server sent it (JSON-RPC 2.0, section 5.1).
@@ -176,6 +195,8 @@ impl Error {
             violations: Vec::new(),
             diagnostics: Vec::new(),
             rpc: None,
+            retry_after: None,
+            denial: None,
         }))
     }
 

@@ -15,6 +15,7 @@ pub mod journal;
 pub mod metrics;
 pub mod naming;
 pub mod operation;
+pub mod policy;
 pub mod projector;
 pub mod router;
 pub mod server;

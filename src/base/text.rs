@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub mod inspect;
 pub mod json;
 mod names;
 pub mod path;

@@ -4,12 +4,11 @@ mod across;
 mod conduct;
 mod context;
 mod hints;
-mod inspect;
 mod names;
 mod schemas;
 mod texts;
 
-pub use inspect::{hidden, instructions, urls};
+pub use crate::base::text::inspect::{hidden, instructions, urls};
 
 use crate::check::Finding;
 use crate::check::expect::Expectations;

@@ -1,5 +1,7 @@
 //! One operation of a caller: its options, its progress and its outcome (requirement R1).
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::error::Violation;
+use crate::host::policy::{DEFAULT_PROFILE, Principal};
 use crate::mcp::Payload;
 use crate::mcp::payload::Node;
 use crate::mcp::{CallId, Progress};
@@ -27,8 +30,51 @@ pub enum Origin {
     Check,
     /// A command-line verb.
     Cli,
-    /// A later front end, by name.
-    Other(String),
+    /// A client of the gateway, by the id of its token.
+    Gateway(String),
+    /// A page in a browser, by its origin (`https://example.com`).
+    Browser(String),
+    /// A chat session, by its id.
+    Chat(String),
+}
+
+impl Origin {
+    /// Whether it is the person: nothing is decided for others then.
+    pub const fn is_person(&self) -> bool {
+        matches!(self, Self::Library | Self::Dashboard | Self::Check | Self::Cli)
+    }
+
+    /// The origin that [`fmt::Display`] spells so.
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "library" => Self::Library,
+            "dashboard" => Self::Dashboard,
+            "check" => Self::Check,
+            "cli" => Self::Cli,
+            _ => match text.split_once(':')? {
+                (_, "") => return None,
+                ("gateway", id) => Self::Gateway(id.to_owned()),
+                ("browser", id) => Self::Browser(id.to_owned()),
+                ("chat", id) => Self::Chat(id.to_owned()),
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// `cli`, `gateway:ID`: the spelling in files and on the command line.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library => f.write_str("library"),
+            Self::Dashboard => f.write_str("dashboard"),
+            Self::Check => f.write_str("check"),
+            Self::Cli => f.write_str("cli"),
+            Self::Gateway(id) => write!(f, "gateway:{id}"),
+            Self::Browser(id) => write!(f, "browser:{id}"),
+            Self::Chat(id) => write!(f, "chat:{id}"),
+        }
+    }
 }
 
 /// Whether arguments must fit the schema before they are sent.
@@ -56,12 +102,26 @@ pub struct CallOptions {
     pub bypass_cache: bool,
     /// Who calls.
     pub origin: Origin,
+    /// The caller's profile; [`crate::host::policy::DEFAULT_PROFILE`] when it names none.
+    pub profile: Option<Arc<str>>,
+    /// The tab or session of the caller, to which a grant may be limited.
+    pub session: Option<Arc<str>>,
+    /// The run the call belongs to: its calls share a budget, and what it has read is remembered.
+    pub run: Option<Arc<str>>,
     /// Whether arguments are checked.
     pub validation: Validation,
     /// Only this server is meant (`server=` of requirement R2).
     pub server: Option<ServerName>,
     /// Use this id, reserved before with [`crate::Host::next_call_id`].
     pub id: Option<CallId>,
+}
+
+impl CallOptions {
+    /// Who calls, as decisions see it.
+    pub fn principal(&self) -> Principal {
+        let profile = self.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.into());
+        Principal { origin: self.origin.clone(), profile, session: self.session.clone() }
+    }
 }
 
 /// A call in flight, as a table shows it.

@@ -200,6 +200,7 @@ impl Runner {
                 validation: request.validation,
                 server: Some(request.server.clone()),
                 id: Some(id),
+                ..CallOptions::default()
             };
             let forward = messages.clone();
             let watcher = tokio::spawn(async move {

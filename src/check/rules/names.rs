@@ -87,7 +87,7 @@ fn loose_shape(name: &str) -> String {
 
 /// A name with every character replaced by the ASCII one it looks like.
 pub(super) fn shape(name: &str) -> String {
-    name.chars().filter(|c| !super::inspect::is_hidden(*c)).map(look).collect()
+    name.chars().filter(|c| !crate::base::text::inspect::is_hidden(*c)).map(look).collect()
 }
 
 /// The ASCII letter a character is mistaken for; the common ones, not the whole of Unicode.

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::fmt::Write as _;
 
-use super::inspect;
+use crate::base::text::inspect;
 use crate::check::Finding;
 use crate::check::rule::finding;
 use crate::check::settings::Budgets;

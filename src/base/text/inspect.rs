@@ -1,5 +1,5 @@
-//! What a text hides, instructs or points at. Pure; used by the rules and by the lock file, so that
-//! both mean the same.
+//! What a text hides, instructs or points at. Pure; used by the rules of the check, by the lock file
+//! and by the review of definitions, so that all mean the same.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -54,7 +54,7 @@ fn is_control(c: char) -> bool {
 }
 
 /// Whether a character shows nothing by itself.
-pub(super) const fn is_hidden(c: char) -> bool {
+pub(crate) const fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -1,0 +1,26 @@
+//! Who may do what: one pure decision for lists, calls, reads, prompts, completions, subscriptions
+//! and connections (invariant 11), and the check point that every operation of a caller who is not
+//! the person goes through. Knows no file: rules, grants and pins come from the deck.
+
+mod codes;
+mod config;
+mod decide;
+mod grants;
+mod limits;
+mod pins;
+mod principal;
+mod rules;
+mod uri;
+
+pub use codes::{OutsideCode, OutsideError};
+pub use config::{
+    HookConfig, LimitsConfig, Patterns, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch,
+    TrifectaConfig,
+};
+pub use decide::{Decision, Effect, Policy, Reason};
+pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
+pub use limits::{Budget, LimitRefusal, Limiter, Limits, Permit};
+pub use pins::{Definition, Digest, Held, HeldTool, PinnedServer, PinnedTool, Pins};
+pub use principal::{Action, DEFAULT_PROFILE, Principal, Scope, ServerDigests, Target, TargetKind};
+pub use rules::{Rules, Unmatched};
+pub use uri::normalised as normalised_uri;

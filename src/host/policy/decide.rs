@@ -1,0 +1,246 @@
+//! The one decision (invariant 11): pure, over rules, grants and pins as they are now.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::Timestamp;
+use crate::error::{Denial, Error, ErrorCode};
+use crate::host::policy::grants::{Grants, Standing};
+use crate::host::policy::pins::{Held, Pins};
+use crate::host::policy::principal::{Action, Principal, Scope, Target, TargetKind};
+use crate::host::policy::rules::{Layer, Rules, Word};
+use crate::host::policy::uri;
+
+/// Everything that decides.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Rules of the configuration.
+    pub rules: Arc<Rules>,
+    /// What was granted.
+    pub grants: Arc<Grants>,
+    /// What was reviewed.
+    pub pins: Arc<Pins>,
+    /// Why nothing is permitted to anybody but the person: a file that cannot be trusted.
+    pub closed: Option<Arc<str>>,
+}
+
+/// Whether it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Effect {
+    /// No; to a caller outside it is as if it were not there.
+    Deny,
+    /// A person is asked.
+    Ask,
+    /// Yes.
+    Allow,
+}
+
+/// Why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Reason {
+    /// The person may do everything.
+    Person,
+    /// A grant permits it.
+    Granted,
+    /// A rule of the configuration says so.
+    Rule,
+    /// There is a list of what is allowed, and it is not on it.
+    NotListed,
+    /// What it is has not been reviewed.
+    Held(Held),
+    /// A grant denies it.
+    DeniedByGrant,
+    /// It was granted for what the tool, or its server, was before.
+    Changed,
+    /// The grants are for other tools.
+    OtherTools,
+    /// A scope is missing.
+    Scope(Scope),
+    /// Nothing was granted.
+    NotGranted,
+    /// A file that decides cannot be trusted.
+    Closed,
+    /// Private data and untrusted content were read in this run, and it sends outside.
+    Trifecta,
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// Whether it may be.
+    pub effect: Effect,
+    /// Why.
+    pub reason: Reason,
+    /// The rule, grant or file that decided, in words.
+    pub rule: Option<Arc<str>>,
+}
+
+impl Policy {
+    /// Decides. `target` is what will be forwarded, not what was asked with; `now` decides on grants
+    /// that end.
+    pub fn decide(
+        &self,
+        principal: &Principal,
+        action: Action,
+        target: &Target<'_>,
+        now: Timestamp,
+    ) -> Decision {
+        let person = principal.is_person();
+        if person && !self.rules.applies_to_person {
+            return Decision::new(Effect::Allow, Reason::Person, None);
+        }
+        if let Some(why) = self.closed.as_ref().filter(|_| !person) {
+            return Decision::new(Effect::Deny, Reason::Closed, Some(Arc::clone(why)));
+        }
+        let full: Cow<'_, str> = match target.kind {
+            TargetKind::Tool | TargetKind::Prompt => {
+                let mut full = String::with_capacity(target.server.len() + target.name.len() + 1);
+                full.push_str(target.server);
+                full.push('.');
+                full.push_str(target.name);
+                full.into()
+            }
+            TargetKind::Resource => uri::normalised(target.name).into(),
+            TargetKind::Server => target.server.into(),
+        };
+        let own = self.rules.profiles.get(&*principal.profile);
+        let mut ask = None;
+        for layer in std::iter::once(&self.rules.all).chain(own) {
+            match layer.says(target, &full) {
+                Word::Deny(rule) => return Decision::new(Effect::Deny, Reason::Rule, Some(rule)),
+                Word::NotListed => return Decision::new(Effect::Deny, Reason::NotListed, None),
+                Word::Ask(rule) => _ = ask.get_or_insert(rule),
+                Word::Nothing => {}
+            }
+        }
+        if target.kind != TargetKind::Server
+            && action != Action::Complete
+            && let Some(held) = self.pins.held(target)
+        {
+            return Decision::new(Effect::Deny, Reason::Held(held), None);
+        }
+        let mut decision = if person {
+            Decision::new(Effect::Allow, Reason::Person, None)
+        } else {
+            self.granted(principal, action, (target, &full), own, now)
+        };
+        if decision.effect == Effect::Allow
+            && action != Action::List
+            && let Some(rule) = ask
+        {
+            decision = Decision::new(Effect::Ask, Reason::Rule, Some(rule));
+        }
+        decision
+    }
+
+    fn granted(
+        &self,
+        principal: &Principal,
+        action: Action,
+        (target, full): (&Target<'_>, &str),
+        own: Option<&Layer>,
+        now: Timestamp,
+    ) -> Decision {
+        let scopes = action.scopes(target.kind);
+        let standing = self.grants.standing(principal, scopes, (target, full), now);
+        let deny = |reason, rule| Decision::new(Effect::Deny, reason, rule);
+        match standing {
+            Standing::Denied(rule) => return deny(Reason::DeniedByGrant, Some(rule)),
+            Standing::Granted(rule) => {
+                return Decision::new(Effect::Allow, Reason::Granted, Some(rule));
+            }
+            _ => {}
+        }
+        // The page of a tab is no server's: no rule over names permits it.
+        if action != Action::ReadTab
+            && let Some(rule) = own.and_then(|layer| layer.allows(target, full))
+        {
+            return Decision::new(Effect::Allow, Reason::Rule, Some(rule));
+        }
+        let of_rules = own.is_some_and(|layer| layer.allows_any(target.kind));
+        match standing {
+            Standing::Stale(rule) => deny(Reason::Changed, Some(rule)),
+            Standing::OtherTools => deny(Reason::OtherTools, None),
+            _ if of_rules => deny(Reason::NotListed, None),
+            Standing::OtherScopes => match scopes.first() {
+                Some(scope) => deny(Reason::Scope(*scope), None),
+                None => deny(Reason::NotGranted, None),
+            },
+            _ => deny(Reason::NotGranted, None),
+        }
+    }
+}
+
+impl Decision {
+    /// A decision.
+    pub const fn new(effect: Effect, reason: Reason, rule: Option<Arc<str>>) -> Self {
+        Self { effect, reason, rule }
+    }
+
+    /// Whether it is not denied.
+    pub fn is_visible(&self) -> bool {
+        self.effect != Effect::Deny
+    }
+
+    /// What the caller is told when it is denied. `asked` is the name as the caller spelled it. What
+    /// a rule, a review or a `DENY` hides is not found, in the words for what is not there.
+    pub fn refusal(&self, asked: &str, kind: TargetKind) -> Error {
+        match self.reason {
+            Reason::NotGranted | Reason::Closed => {
+                let mut error = Error::new(ErrorCode::PermissionDenied, "nothing was granted");
+                error.denial = Some(Denial::NotGranted);
+                error
+            }
+            Reason::Scope(scope) => {
+                let message = format!("the scope `{scope}` was not granted");
+                let mut error = Error::new(ErrorCode::PermissionDenied, message);
+                error.denial = Some(Denial::Scope);
+                error
+            }
+            Reason::OtherTools | Reason::Changed => {
+                let message = format!("`{asked}` is not among the tools that were granted");
+                let mut error = Error::new(ErrorCode::PermissionDenied, message);
+                error.denial = Some(Denial::Tool);
+                error
+            }
+            _ => absent(asked, kind),
+        }
+    }
+
+    /// Why, in a sentence for the person: it names the rule.
+    pub fn words(&self) -> String {
+        let rule = self.rule.as_deref().unwrap_or_default();
+        match self.reason {
+            Reason::Person => "the person may do everything".to_owned(),
+            Reason::Granted => format!("{rule} permits it"),
+            Reason::Rule => format!("{rule} decides"),
+            Reason::NotListed => "it is not among what `allow` of the policy names".to_owned(),
+            Reason::Held(held) => format!("it is held: {}", held.words()),
+            Reason::DeniedByGrant => format!("{rule} denies it"),
+            Reason::Changed => format!("{rule} was given for what it was before"),
+            Reason::OtherTools => "what was granted is for other tools".to_owned(),
+            Reason::Scope(scope) => format!("the scope `{scope}` was not granted"),
+            Reason::NotGranted => "nothing was granted to this caller".to_owned(),
+            Reason::Closed => format!("nothing is permitted: {rule}"),
+            Reason::Trifecta => {
+                "private data and untrusted content were read in this run, and it sends outside"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// The answer for what is not there.
+pub(super) fn absent(asked: &str, kind: TargetKind) -> Error {
+    let message = match kind {
+        TargetKind::Server => format!("no server `{asked}`"),
+        TargetKind::Resource => format!("no server lists `{asked}`"),
+        TargetKind::Tool | TargetKind::Prompt => format!("no server offers `{asked}`"),
+    };
+    Error::new(ErrorCode::ToolNotFound, message)
+}

@@ -1,0 +1,282 @@
+//! What was granted: to whom, for how long, of what. Pure; the deck keeps it in a file.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
+
+use crate::base::Timestamp;
+use crate::host::policy::pins::Digest;
+use crate::host::policy::principal::{Principal, Scope, Target, TargetKind};
+
+/// Names a grant.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct GrantId(pub u64);
+
+impl fmt::Display for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// How long a grant holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum GrantKind {
+    /// `ALLOW_ONCE`: until then, or until its tab or session ends. Never written down.
+    Once {
+        /// When it ends.
+        until: Option<Timestamp>,
+        /// The tab or session it ends with.
+        session: Option<Arc<str>>,
+    },
+    /// `ALLOW_ALWAYS`: until it is revoked, for what it was given for ([`Covers`]).
+    Always,
+    /// `DENY`: wins over everything.
+    Deny,
+}
+
+/// What is to be granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewGrant {
+    /// To whom, as [`crate::host::Origin`] is spelled; `gateway:*` for all of a kind.
+    pub origin: String,
+    /// In which profile.
+    pub profile: String,
+    /// What for; nothing means everything.
+    pub scopes: BTreeSet<Scope>,
+    /// Which tools, globs over `server.tool`; all when empty.
+    pub allowed_tools: Vec<String>,
+    /// How long.
+    pub kind: GrantKind,
+}
+
+/// A grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Grant {
+    /// Its number.
+    pub id: GrantId,
+    /// To whom.
+    pub origin: String,
+    /// In which profile.
+    pub profile: String,
+    /// What for; nothing means everything.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub scopes: BTreeSet<Scope>,
+    /// Which tools; all when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_tools: Vec<String>,
+    /// How long.
+    pub effect: GrantKind,
+    /// When it was given.
+    pub given: Timestamp,
+    /// What an `ALLOW_ALWAYS` was given for, by server. A server that is not here has not been seen
+    /// since the grant was given.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub covers: BTreeMap<String, Covers>,
+}
+
+/// What of one server an `ALLOW_ALWAYS` was given for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Covers {
+    /// The command line or address.
+    pub command: Digest,
+    /// The definitions of its tools.
+    pub tools: BTreeMap<String, Digest>,
+}
+
+impl Grant {
+    /// Whether it ended with time.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        matches!(self.effect, GrantKind::Once { until: Some(until), .. } if until <= now)
+    }
+
+    /// Its words: `grant 7 (ALLOW_ALWAYS)`.
+    pub fn rule(&self) -> String {
+        let word = match self.effect {
+            GrantKind::Once { .. } => "ALLOW_ONCE",
+            GrantKind::Always => "ALLOW_ALWAYS",
+            GrantKind::Deny => "DENY",
+        };
+        format!("grant {} ({word})", self.id)
+    }
+}
+
+/// All grants, compiled.
+#[derive(Debug, Default)]
+pub struct Grants {
+    by_origin: HashMap<Box<str>, Vec<Compiled>>,
+    all: Vec<Grant>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    grant: Grant,
+    rule: Arc<str>,
+    /// `None`: all tools.
+    tools: Option<GlobSet>,
+}
+
+/// What the grants say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// One denies it.
+    Denied(Arc<str>),
+    /// One permits it.
+    Granted(Arc<str>),
+    /// One did, for what it was before.
+    Stale(Arc<str>),
+    /// The scope is there, for other tools.
+    OtherTools,
+    /// Something is granted, but not this scope.
+    OtherScopes,
+    /// Nothing is granted.
+    Nothing,
+}
+
+impl Grants {
+    /// Compiles grants. One whose globs cannot be read permits nothing; a `DENY` of that kind
+    /// denies all tools.
+    pub fn new(all: Vec<Grant>) -> Self {
+        let mut by_origin: HashMap<Box<str>, Vec<Compiled>> = HashMap::new();
+        for grant in &all {
+            let mut set = GlobSetBuilder::new();
+            let mut readable = true;
+            for glob in &grant.allowed_tools {
+                match Glob::new(glob) {
+                    Ok(glob) => _ = set.add(glob),
+                    Err(_) => readable = false,
+                }
+            }
+            let deny = grant.effect == GrantKind::Deny;
+            let every = grant.allowed_tools.is_empty() || (deny && !readable);
+            let tools = (!every).then(|| set.build().unwrap_or_else(|_| GlobSet::empty()));
+            let compiled = Compiled { rule: grant.rule().into(), grant: grant.clone(), tools };
+            by_origin.entry(grant.origin.as_str().into()).or_default().push(compiled);
+        }
+        Self { by_origin, all }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Grant] {
+        &self.all
+    }
+
+    /// What they say; `full` is `server.tool`.
+    pub(super) fn standing(
+        &self,
+        principal: &Principal,
+        scopes: &[Scope],
+        (target, full): (&Target<'_>, &str),
+        now: Timestamp,
+    ) -> Standing {
+        if self.all.is_empty() {
+            return Standing::Nothing;
+        }
+        let origin = principal.origin.to_string();
+        let kind = origin.split_once(':').map(|(kind, _)| format!("{kind}:*"));
+        let own = self.by_origin.get(origin.as_str());
+        let shared = kind.and_then(|kind| self.by_origin.get(kind.as_str()));
+        let of_profile = |compiled: &&Compiled| {
+            *compiled.grant.profile == *principal.profile && !compiled.grant.is_over(now)
+        };
+        let grants = own.into_iter().chain(shared).flatten().filter(of_profile);
+        let mut best = Standing::Nothing;
+        let better = |a: &Standing, b: &Standing| rank(a) < rank(b);
+        for compiled in grants {
+            let said = compiled.says(principal, scopes, target, full);
+            if matches!(said, Standing::Denied(_)) {
+                return said;
+            }
+            if better(&best, &said) {
+                best = said;
+            }
+        }
+        best
+    }
+}
+
+const fn rank(standing: &Standing) -> u8 {
+    match standing {
+        Standing::Nothing => 0,
+        Standing::OtherScopes => 1,
+        Standing::OtherTools => 2,
+        Standing::Stale(_) => 3,
+        Standing::Granted(_) => 4,
+        Standing::Denied(_) => 5,
+    }
+}
+
+impl Compiled {
+    fn says(
+        &self,
+        principal: &Principal,
+        scopes: &[Scope],
+        target: &Target<'_>,
+        full: &str,
+    ) -> Standing {
+        let grant = &self.grant;
+        let is_tool = target.kind == TargetKind::Tool;
+        let scoped =
+            grant.scopes.is_empty() || scopes.iter().any(|scope| grant.scopes.contains(scope));
+        let covered = !is_tool || self.tools.as_ref().is_none_or(|tools| tools.is_match(full));
+        match &grant.effect {
+            // A list of tools that are denied says nothing of what is no tool.
+            GrantKind::Deny if !is_tool && self.tools.is_some() => return Standing::Nothing,
+            GrantKind::Deny if scoped && covered => {
+                return Standing::Denied(Arc::clone(&self.rule));
+            }
+            GrantKind::Deny => return Standing::Nothing,
+            GrantKind::Once { session: Some(session), .. }
+                if principal.session.as_ref() != Some(session) =>
+            {
+                return Standing::Nothing;
+            }
+            GrantKind::Once { .. } | GrantKind::Always => {}
+        }
+        if !scoped {
+            return Standing::OtherScopes;
+        }
+        if !covered {
+            return Standing::OtherTools;
+        }
+        if grant.effect == GrantKind::Always && !grant.binds(target) {
+            return Standing::Stale(Arc::clone(&self.rule));
+        }
+        Standing::Granted(Arc::clone(&self.rule))
+    }
+}
+
+impl Grant {
+    /// Whether what it was given for is what is there now.
+    fn binds(&self, target: &Target<'_>) -> bool {
+        let Some(covers) = self.covers.get(target.server) else { return false };
+        if target.about.is_none_or(|about| about.command != covers.command) {
+            return false;
+        }
+        target.kind != TargetKind::Tool
+            || target.definition.is_some() && covers.tools.get(target.name) == target.definition
+    }
+
+    /// Binds an `ALLOW_ALWAYS` to what a server offers now, unless it is bound to that server
+    /// already; gives whether that changed it.
+    pub fn bind(
+        &mut self,
+        server: &str,
+        command: Digest,
+        tools: &BTreeMap<String, Digest>,
+    ) -> bool {
+        if self.effect != GrantKind::Always || self.covers.contains_key(server) {
+            return false;
+        }
+        self.covers.insert(server.to_owned(), Covers { command, tools: tools.clone() });
+        true
+    }
+}

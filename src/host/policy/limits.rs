@@ -1,0 +1,309 @@
+//! Limits of callers that are not the person: calls of a run, at once, in a minute, their time and
+//! the size of their arguments; and the budgets of runs.
+//!
+//! Time is tokio's, which cannot be set: a wall clock that jumps neither opens nor shuts anything.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use governor::clock::{Clock as GovernorClock, Reference};
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::keyed::HashMapStateStore;
+use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorCode};
+use crate::host::policy::config::{LimitsConfig, PolicyConfig};
+use crate::host::policy::principal::Principal;
+
+/// Limits in effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls of one run.
+    pub calls_per_run: u32,
+    /// Calls of one origin at once.
+    pub calls_at_once: u32,
+    /// Longest call, without the time a person takes.
+    pub call_timeout: Duration,
+    /// Calls of one tool by one origin in a minute.
+    pub calls_per_minute: NonZeroU32,
+    /// Largest arguments in bytes of JSON.
+    pub argument_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            calls_per_run: 5,
+            calls_at_once: 2,
+            call_timeout: Duration::from_secs(30),
+            calls_per_minute: NonZeroU32::MIN.saturating_add(59),
+            argument_bytes: 1 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// These, changed by what is configured.
+    #[must_use]
+    pub fn with(self, config: &LimitsConfig) -> Self {
+        let timeout = config.call_timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let per_minute = config.calls_per_minute.and_then(NonZeroU32::new);
+        Self {
+            calls_per_run: config.calls_per_run.unwrap_or(self.calls_per_run),
+            calls_at_once: config.calls_at_once.unwrap_or(self.calls_at_once),
+            call_timeout: timeout.unwrap_or(self.call_timeout),
+            calls_per_minute: per_minute.unwrap_or(self.calls_per_minute),
+            argument_bytes: config.argument_bytes.unwrap_or(self.argument_bytes),
+        }
+    }
+}
+
+/// A run's budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Budget {
+    /// Calls it may make.
+    pub calls: u32,
+    /// Calls it has made.
+    pub spent: u32,
+}
+
+/// Why a call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitRefusal {
+    /// So many bytes are too many.
+    Arguments(usize),
+    /// So many of the origin are under way.
+    AtOnce(u32),
+    /// Too many in a minute; when the next may go.
+    PerMinute(Duration),
+    /// The run has made its calls.
+    Run(Budget),
+    /// The tables are full; when to try again.
+    Full(Duration),
+}
+
+impl LimitRefusal {
+    /// What the caller is told.
+    pub fn error(self) -> Error {
+        let limited = |message: String, retry_after: Option<Duration>| {
+            let mut error = Error::new(ErrorCode::RateLimited, message);
+            error.retry_after = retry_after;
+            error
+        };
+        match self {
+            Self::Arguments(most) => Error::new(
+                ErrorCode::Validation,
+                format!("the arguments are larger than {most} bytes; nothing was sent"),
+            ),
+            Self::AtOnce(most) => {
+                let message =
+                    format!("{most} calls of this caller are under way, which is the most");
+                limited(message, Some(Duration::from_secs(1)))
+            }
+            Self::PerMinute(wait) => {
+                limited("too many calls of this tool in a minute".to_owned(), Some(wait))
+            }
+            Self::Run(budget) => Error::new(
+                ErrorCode::BudgetExceeded,
+                format!("the run has made its {} calls", budget.calls),
+            ),
+            Self::Full(wait) => limited("too many callers at once".to_owned(), Some(wait)),
+        }
+    }
+}
+
+/// A moment of tokio's clock, since the limiter was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment(u64);
+
+impl std::ops::Add<Nanos> for Moment {
+    type Output = Self;
+    fn add(self, other: Nanos) -> Self {
+        Self(self.0.saturating_add(other.as_u64()))
+    }
+}
+
+impl Reference for Moment {
+    fn duration_since(&self, earlier: Self) -> Nanos {
+        self.0.saturating_sub(earlier.0).into()
+    }
+
+    fn saturating_sub(&self, duration: Nanos) -> Self {
+        Self(self.0.saturating_sub(duration.as_u64()))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Ticks(Instant);
+
+impl GovernorClock for Ticks {
+    type Instant = Moment;
+    fn now(&self) -> Moment {
+        Moment(self.0.elapsed().as_nanos() as u64)
+    }
+}
+
+type Key = (Arc<str>, Arc<str>);
+type Rate = RateLimiter<Key, HashMapStateStore<Key>, Ticks, NoOpMiddleware<Moment>>;
+
+/// Counts calls and refuses what is too much.
+pub struct Limiter {
+    clock: Ticks,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// One for every quota that is configured: a few.
+    rates: HashMap<NonZeroU32, Arc<Rate>>,
+    under_way: HashMap<Arc<str>, u32>,
+    runs: HashMap<Key, (Budget, Instant)>,
+}
+
+impl Default for Limiter {
+    fn default() -> Self {
+        Self { clock: Ticks(Instant::now()), inner: Mutex::default() }
+    }
+}
+
+/// A call that may go; its place is free again when this is dropped.
+pub struct Permit {
+    limiter: Arc<Limiter>,
+    origin: Arc<str>,
+    /// Longest time the call may take.
+    pub timeout: Duration,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut inner = self.limiter.inner.lock();
+        if let Some(count) = inner.under_way.get_mut(&self.origin) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                inner.under_way.remove(&self.origin);
+            }
+        }
+    }
+}
+
+impl Limiter {
+    /// Most keys of a table.
+    pub const KEYS: usize = 10_000;
+    /// A run that nobody ended is forgotten after this time without a call.
+    const RUN: Duration = Duration::from_secs(3_600);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Lets a call through, or says why not. A call that is refused costs nothing of any limit.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub fn admit(
+        self: &Arc<Self>,
+        principal: &Principal,
+        tool: &str,
+        run: Option<&Arc<str>>,
+        (arguments, limits): (usize, &Limits),
+    ) -> Result<Permit, LimitRefusal> {
+        if arguments > limits.argument_bytes {
+            return Err(LimitRefusal::Arguments(limits.argument_bytes));
+        }
+        let origin: Arc<str> = principal.origin.to_string().into();
+        let mut inner = self.inner.lock();
+        let under_way = inner.under_way.get(&origin).copied().unwrap_or(0);
+        if under_way >= limits.calls_at_once {
+            return Err(LimitRefusal::AtOnce(limits.calls_at_once));
+        }
+        let run = run.map(|run| (Arc::clone(&origin), Arc::clone(run)));
+        if let Some(run) = &run {
+            let calls = limits.calls_per_run;
+            let budget = inner.budget(run, calls).ok_or(LimitRefusal::Full(Self::MINUTE))?;
+            if budget.spent >= budget.calls {
+                return Err(LimitRefusal::Run(*budget));
+            }
+        }
+        self.rate(&mut inner, (Arc::clone(&origin), tool.into()), limits.calls_per_minute)?;
+        if let Some((budget, used)) = run.and_then(|run| inner.runs.get_mut(&run)) {
+            budget.spent += 1;
+            *used = Instant::now();
+        }
+        *inner.under_way.entry(Arc::clone(&origin)).or_default() += 1;
+        Ok(Permit { limiter: Arc::clone(self), origin, timeout: limits.call_timeout })
+    }
+
+    fn rate(&self, inner: &mut Inner, key: Key, quota: NonZeroU32) -> Result<(), LimitRefusal> {
+        let rate = inner.rates.entry(quota).or_insert_with(|| {
+            Arc::new(RateLimiter::hashmap_with_clock(Quota::per_minute(quota), self.clock.clone()))
+        });
+        if rate.len() >= Self::KEYS {
+            // What has its whole quota again is as good as new.
+            rate.retain_recent();
+            if rate.len() >= Self::KEYS {
+                return Err(LimitRefusal::Full(Self::MINUTE));
+            }
+        }
+        rate.check_key(&key).map_err(|until| {
+            LimitRefusal::PerMinute(until.wait_time_from(GovernorClock::now(&self.clock)))
+        })
+    }
+
+    /// Gives a run of this caller so many calls instead of the default.
+    ///
+    /// # Errors
+    /// When too many runs are open.
+    pub fn create_budget(
+        &self,
+        principal: &Principal,
+        run: &str,
+        calls: u32,
+    ) -> Result<Budget, LimitRefusal> {
+        let key = (principal.origin.to_string().into(), run.into());
+        let mut inner = self.inner.lock();
+        let budget = inner.budget(&key, calls).ok_or(LimitRefusal::Full(Self::MINUTE))?;
+        budget.calls = calls;
+        Ok(*budget)
+    }
+
+    /// What a run has spent.
+    pub fn budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
+        let key = (principal.origin.to_string().into(), run.into());
+        self.inner.lock().runs.get(&key).map(|(budget, _)| *budget)
+    }
+
+    /// Ends a run; gives its final budget.
+    pub fn end_budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
+        let key = (principal.origin.to_string().into(), run.into());
+        self.inner.lock().runs.remove(&key).map(|(budget, _)| budget)
+    }
+}
+
+impl Inner {
+    /// The budget of a run, made when there is none; `None` when there is no room.
+    fn budget(&mut self, run: &Key, calls: u32) -> Option<&mut Budget> {
+        if !self.runs.contains_key(run) {
+            if self.runs.len() >= Limiter::KEYS {
+                let now = Instant::now();
+                self.runs.retain(|_, (_, used)| now - *used < Limiter::RUN);
+            }
+            if self.runs.len() >= Limiter::KEYS {
+                return None;
+            }
+            self.runs.insert(run.clone(), (Budget { calls, spent: 0 }, Instant::now()));
+        }
+        self.runs.get_mut(run).map(|(budget, _)| budget)
+    }
+}
+
+impl PolicyConfig {
+    /// The limits of a profile.
+    pub fn limits_of(&self, profile: &str) -> Limits {
+        let limits = Limits::default().with(&self.limits);
+        self.profiles.get(profile).map_or(limits, |profile| limits.with(&profile.limits))
+    }
+}

@@ -1,0 +1,323 @@
+//! Rules, compiled: for everything that is asked for, what the rules of all and of one profile say.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::host::policy::config::{Patterns, PolicyConfig, RuleConfig, RuleMatch};
+use crate::host::policy::principal::{Target, TargetKind};
+use crate::host::policy::uri;
+use crate::mcp::capabilities::{Capabilities, ToolHints};
+
+/// A policy's rules.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// Whether they hold for the person too.
+    pub(super) applies_to_person: bool,
+    pub(super) all: Layer,
+    pub(super) profiles: HashMap<Box<str>, Layer>,
+}
+
+/// The rules of all, or of one profile.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    allow: List,
+    ask: List,
+    deny: List,
+}
+
+/// What a layer says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// A rule denies it.
+    Deny(Arc<str>),
+    /// There is a list of what is allowed, and it is not on it.
+    NotListed,
+    /// A rule wants a person asked.
+    Ask(Arc<str>),
+    /// Nothing that narrows.
+    Nothing,
+}
+
+/// Rules of one effect, by the kind of what they are about.
+#[derive(Debug, Default)]
+struct List {
+    tools: Globs,
+    prompts: Globs,
+    resources: Globs,
+    servers: Globs,
+}
+
+#[derive(Debug, Default)]
+struct Globs {
+    set: GlobSet,
+    rules: Vec<Entry>,
+}
+
+/// One glob of a rule.
+#[derive(Clone, Debug)]
+struct Entry {
+    rule: Arc<str>,
+    glob: Glob,
+    hints: Hints,
+    /// For resources: only of these servers.
+    servers: Option<Arc<GlobSet>>,
+}
+
+/// What a tool must say of itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hints {
+    read_only: Option<bool>,
+    destructive: Option<bool>,
+    open_world: Option<bool>,
+}
+
+/// A rule that is about nothing there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    /// The rule, as [`crate::host::policy::Decision::rule`] names it.
+    pub rule: Arc<str>,
+    /// What was meant perhaps.
+    pub meant: Option<String>,
+}
+
+impl Rules {
+    /// Compiles a policy.
+    ///
+    /// # Errors
+    /// Every glob that is none: its rule, and what is wrong with it.
+    pub fn compile(config: &PolicyConfig) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        let lists = |allow, ask, deny| [("allow", allow), ("ask", ask), ("deny", deny)];
+        let mut layer = |at: &str, lists: [(&str, &Vec<RuleConfig>); 3]| {
+            let [allow, ask, deny] = lists
+                .map(|(key, rules)| List::compile(&format!("{at}/{key}"), rules, &mut problems));
+            Layer { allow, ask, deny }
+        };
+        let all = layer("", lists(&config.allow, &config.ask, &config.deny));
+        let profiles = config.profiles.iter().map(|(name, profile)| {
+            let at = format!("/profiles/{name}");
+            let lists = lists(&profile.allow, &profile.ask, &profile.deny);
+            (name.as_str().into(), layer(&at, lists))
+        });
+        let profiles = profiles.collect();
+        let rules = Self { applies_to_person: config.applies_to_person, all, profiles };
+        if problems.is_empty() { Ok(rules) } else { Err(problems) }
+    }
+
+    /// The rules that are about nothing of this catalogue: misspelt, or out of date.
+    pub fn unmatched<'c>(
+        &self,
+        catalogue: impl IntoIterator<Item = (&'c str, &'c Capabilities)>,
+    ) -> Vec<Unmatched> {
+        let catalogue: Vec<_> = catalogue.into_iter().collect();
+        let full = |server: &str, name: &str| format!("{server}.{name}");
+        let of = |list: fn(&Capabilities) -> Vec<&str>| -> Vec<String> {
+            let names = |(server, all): &(&str, &Capabilities)| {
+                list(all).into_iter().map(|name| full(server, name)).collect::<Vec<_>>()
+            };
+            catalogue.iter().flat_map(names).collect()
+        };
+        let tools = of(|all| all.tools.iter().map(|tool| &*tool.name).collect());
+        let prompts = of(|all| all.prompts.iter().map(|prompt| &*prompt.name).collect());
+        let servers: Vec<String> = catalogue.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut matched: HashMap<Arc<str>, (bool, String)> = HashMap::new();
+        for layer in std::iter::once(&self.all).chain(self.profiles.values()) {
+            for list in [&layer.allow, &layer.ask, &layer.deny] {
+                let kinds =
+                    [(&list.tools, &tools), (&list.prompts, &prompts), (&list.servers, &servers)];
+                for (globs, names) in kinds {
+                    for entry in &globs.rules {
+                        let glob = entry.glob.compile_matcher();
+                        let found = names.iter().any(|name| glob.is_match(name));
+                        let known = matched.entry(Arc::clone(&entry.rule)).or_default();
+                        known.0 |= found;
+                        if known.1.is_empty() {
+                            entry.glob.glob().clone_into(&mut known.1);
+                        }
+                    }
+                }
+                // A server answers for addresses that it does not list.
+                for entry in &list.resources.rules {
+                    matched.insert(Arc::clone(&entry.rule), (true, String::new()));
+                }
+            }
+        }
+        let mut out: Vec<Unmatched> = matched
+            .into_iter()
+            .filter(|(_, (found, _))| !found)
+            .map(|(rule, (_, glob))| {
+                let bare = tools
+                    .iter()
+                    .chain(&prompts)
+                    .find(|name| name.split_once('.').is_some_and(|(_, tool)| tool == glob));
+                let names = tools.iter().chain(&prompts).chain(&servers);
+                let score = |name: &&String| (strsim::jaro_winkler(name, &glob) * 1e6) as u64;
+                let near = names.filter(|name| score(name) > 800_000).max_by_key(score);
+                let meant = bare.or(near).cloned();
+                Unmatched { rule, meant }
+            })
+            .collect();
+        out.sort_by(|a, b| a.rule.cmp(&b.rule));
+        out
+    }
+}
+
+impl Layer {
+    /// What this layer says; `full` is `server.name`, or the URI in its one spelling.
+    pub(super) fn says(&self, target: &Target<'_>, full: &str) -> Word {
+        if let Some(rule) = self.deny.of(target.kind).first(target, full) {
+            return Word::Deny(rule);
+        }
+        if !self.allow.of(target.kind).rules.is_empty() && self.allows(target, full).is_none() {
+            return Word::NotListed;
+        }
+        self.ask.of(target.kind).first(target, full).map_or(Word::Nothing, Word::Ask)
+    }
+
+    /// The rule that allows it, whatever else is said.
+    pub(super) fn allows(&self, target: &Target<'_>, full: &str) -> Option<Arc<str>> {
+        self.allow.of(target.kind).first(target, full)
+    }
+
+    /// Whether it allows anything of a kind.
+    pub(super) fn allows_any(&self, kind: TargetKind) -> bool {
+        !self.allow.of(kind).rules.is_empty()
+    }
+}
+
+impl List {
+    fn of(&self, kind: TargetKind) -> &Globs {
+        match kind {
+            TargetKind::Tool => &self.tools,
+            TargetKind::Prompt => &self.prompts,
+            TargetKind::Resource => &self.resources,
+            TargetKind::Server => &self.servers,
+        }
+    }
+
+    fn compile(at: &str, rules: &[RuleConfig], problems: &mut Vec<String>) -> Self {
+        let mut entries: [Vec<Entry>; 4] = Default::default();
+        for (index, rule) in rules.iter().enumerate() {
+            let matches = match rule {
+                RuleConfig::Tools(glob) => {
+                    RuleMatch { tools: Some(Patterns::One(glob.clone())), ..RuleMatch::default() }
+                }
+                RuleConfig::Match(matches) => (**matches).clone(),
+            };
+            let place = format!("policy{at}/{index}");
+            if let Err(problem) = expand(&place, &matches, &mut entries) {
+                problems.push(format!("{place}: {problem}"));
+            }
+        }
+        let [tools, prompts, resources, servers] = entries.map(|entries| {
+            Globs::new(entries).unwrap_or_else(|problem| {
+                problems.push(format!("policy{at}: {problem}"));
+                Globs::default()
+            })
+        });
+        Self { tools, prompts, resources, servers }
+    }
+}
+
+/// Puts the globs of one rule where they belong: tools, prompts, resources, servers.
+fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<(), String> {
+    let list = |patterns: &Option<Patterns>| -> Option<Vec<String>> {
+        Some(patterns.as_ref()?.iter().map(str::to_owned).collect())
+    };
+    let (servers, tools) = (list(&rule.servers), list(&rule.tools));
+    let (prompts, resources) = (list(&rule.prompts), list(&rule.resources));
+    let hints = Hints {
+        read_only: rule.read_only,
+        destructive: rule.destructive,
+        open_world: rule.open_world,
+    };
+    let hinted = [hints.read_only, hints.destructive, hints.open_world].iter().any(Option::is_some);
+    let named = tools.is_some() || prompts.is_some() || resources.is_some();
+    if !named && !hinted && servers.is_none() {
+        return Err("it is about nothing: name `tools`, `prompts`, `resources` or `servers`".into());
+    }
+    let within = |names: Option<Vec<String>>, alone: bool| -> Vec<String> {
+        match (&servers, names) {
+            (Some(servers), Some(names)) => servers
+                .iter()
+                .flat_map(|server| names.iter().map(move |name| format!("{server}.{name}")))
+                .collect(),
+            (None, Some(names)) => names,
+            (Some(servers), None) if alone => servers.iter().map(|s| format!("{s}.*")).collect(),
+            (None, None) if alone => vec!["*".to_owned()],
+            _ => Vec::new(),
+        }
+    };
+    let whole = servers.is_some() && !named && !hinted;
+    let only = match &servers {
+        Some(servers) if resources.is_some() || whole => {
+            let mut set = GlobSetBuilder::new();
+            for server in servers {
+                set.add(Glob::new(server).map_err(|error| error.to_string())?);
+            }
+            Some(Arc::new(set.build().map_err(|error| error.to_string())?))
+        }
+        _ => None,
+    };
+    let uris = match resources {
+        Some(uris) => uris.iter().map(|uri| uri::normalised(uri)).collect(),
+        None if whole => vec!["*".to_owned()],
+        None => Vec::new(),
+    };
+    let kinds = [
+        within(tools, whole || (hinted && !named)),
+        within(prompts, whole),
+        uris,
+        if whole { servers.clone().unwrap_or_default() } else { Vec::new() },
+    ];
+    for ((kind, globs), out) in kinds.into_iter().enumerate().zip(out) {
+        for glob in globs {
+            let rule = Arc::from(format!("{place} ({glob})"));
+            let glob = Glob::new(&glob).map_err(|error| error.to_string())?;
+            let hints = if kind == 0 { hints } else { Hints::default() };
+            let servers = only.clone().filter(|_| kind == 2);
+            out.push(Entry { rule, glob, hints, servers });
+        }
+    }
+    Ok(())
+}
+
+impl Globs {
+    fn new(rules: Vec<Entry>) -> Result<Self, String> {
+        let mut set = GlobSetBuilder::new();
+        for entry in &rules {
+            set.add(entry.glob.clone());
+        }
+        Ok(Self { set: set.build().map_err(|error| error.to_string())?, rules })
+    }
+
+    /// The first rule that is about it.
+    fn first(&self, target: &Target<'_>, full: &str) -> Option<Arc<str>> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let mut found = Vec::new();
+        self.set.matches_into(full, &mut found);
+        let fits = |entry: &&Entry| {
+            entry.hints.fit(target.hints)
+                && entry.servers.as_ref().is_none_or(|servers| servers.is_match(target.server))
+        };
+        let mut entries = found.into_iter().filter_map(|at| self.rules.get(at));
+        entries.find(fits).map(|entry| Arc::clone(&entry.rule))
+    }
+}
+
+impl Hints {
+    /// Whether a tool says so; what it does not say has the specification's default (MCP, tool
+    /// annotations).
+    fn fit(self, said: ToolHints) -> bool {
+        let read_only = said.read_only.unwrap_or(false);
+        let destructive = !read_only && said.destructive.unwrap_or(true);
+        let open_world = said.open_world.unwrap_or(true);
+        self.read_only.is_none_or(|wanted| wanted == read_only)
+            && self.destructive.is_none_or(|wanted| wanted == destructive)
+            && self.open_world.is_none_or(|wanted| wanted == open_world)
+    }
+}
