@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::ServerName;
+use crate::base::text::SafeText;
 use crate::config::Diagnostic;
 
 /// Stable code of an error; the spelling is part of every machine-readable output.
@@ -145,6 +146,9 @@ pub struct ErrorBody {
     /// What was not granted ([`ErrorCode::PermissionDenied`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
+    /// What the server sent, where that is the error: its first [`Error::RAW`] bytes, secrets masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<SafeText>,
 }
 
 /// What was not granted to a caller.
@@ -197,8 +201,12 @@ impl Error {
             rpc: None,
             retry_after: None,
             denial: None,
+            raw: None,
         }))
     }
+
+    /// Most bytes of raw text that are kept.
+    pub const RAW: usize = 4 << 10;
 
     /// Names the server.
     #[must_use]

@@ -61,6 +61,90 @@ async fn results_arrive_as_sent_whether_as_json_or_as_an_event() {
 }
 
 #[tokio::test]
+async fn events_may_end_their_lines_as_the_standard_allows_and_begin_with_a_mark() {
+    for (mark, end) in [("", "\r"), ("\u{feff}", "\n"), ("", "\r\n"), ("\u{feff}", "\r")] {
+        let (result, mut rig) = one_call(move |request| {
+            let event = answer(request, &text("x"));
+            let body = format!("{mark}event: message{end}data: {event}{end}{end}");
+            Reply::raw("200 OK", &[("content-type", "text/event-stream")], &body)
+        })
+        .await;
+        assert_eq!(result.unwrap(), text("x"), "{end:?}");
+        assert_eq!(rig.kinds().await, []);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_resumed_behind_its_last_event() {
+    let rig = rig();
+    let web = Web::serve(|request| match (request.verb.as_str(), request.method()) {
+        ("GET", _) if request.header("last-event-id") == Some("e7") => {
+            let body = json!({"jsonrpc": "2.0", "id": 1, "result": text("resumed")});
+            Reply::events(&[&body.to_string()])
+        }
+        (_, "tools/call") => Reply::raw(
+            "200 OK",
+            &[("content-type", "text/event-stream")],
+            "id: e7\nretry: 20\ndata: \n\n",
+        ),
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let result = connected.session.request(echo("a"), call(1).context).await;
+    assert_eq!(*result.unwrap(), text("resumed"));
+}
+
+#[tokio::test]
+async fn a_call_given_up_is_taken_back_before_the_session_ends() {
+    let rig = rig();
+    let web = Web::serve(|request| match request.method() {
+        "tools/call" => Reply::Park,
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let one = call(1);
+    let pending = start(&connected, echo("a"), one.context);
+    let asked = web.wait_for(|r| r.method() == "tools/call").await;
+    one.cancel.cancel();
+    pending.await.unwrap().unwrap_err();
+    connected.session.close(Error::new(ErrorCode::ServerUnavailable, "leaving")).await;
+    // A verb ends its process here: what is told must be told by now.
+    let seen = web.seen();
+    let at = |verb: &str, method: &str| {
+        seen.iter().position(|r| r.verb == verb && r.method() == method).expect(method)
+    };
+    assert!(at("POST", "notifications/cancelled") < at("DELETE", ""));
+    let cancelled = &seen[at("POST", "notifications/cancelled")].message;
+    assert_eq!(cancelled["params"]["requestId"], asked.message["id"]);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_connections_is_told_to_be_gone() {
+    let mut rig = rig();
+    let web = Web::serve(|request| match request.verb.as_str() {
+        "GET" => Reply::raw("405 Method Not Allowed", &[], ""),
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    drop(web);
+    let error = connected.session.request(echo("a"), call(1).context).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::ServerUnavailable);
+    assert!(error.message.contains("cannot connect"), "{error}");
+    let told = async {
+        loop {
+            if let Some(SessionEvent::Closed(why)) = rig.events.recv().await {
+                return why;
+            }
+        }
+    };
+    let why = tokio::time::timeout(Duration::from_secs(10), told).await.expect("it is told");
+    assert!(why.contains("cannot connect"), "{why}");
+}
+
+#[tokio::test]
 async fn headers_session_and_the_standalone_stream_are_as_they_should_be() {
     let rig = rig();
     let web = Web::serve(|request| match request.method() {

@@ -13,6 +13,7 @@ use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::error::Violation;
 use crate::host::policy::{DEFAULT_PROFILE, Principal};
+use crate::mcp::Finding;
 use crate::mcp::Payload;
 use crate::mcp::payload::Node;
 use crate::mcp::{CallId, Progress};
@@ -168,6 +169,8 @@ pub struct CallOutcome {
     pub duration: Duration,
     /// Time waiting for a person.
     pub waiting: Duration,
+    /// What was found about the answer: text that was repaired, an odd shape.
+    pub findings: Vec<Finding>,
     /// Where the answer came from.
     pub source: AnswerSource,
 }
@@ -228,6 +231,7 @@ mod tests {
             forced: false,
             duration: Duration::ZERO,
             waiting: Duration::ZERO,
+            findings: Vec::new(),
             source: AnswerSource::Server,
         };
         outcome.text()

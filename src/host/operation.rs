@@ -26,7 +26,7 @@ use crate::mcp::CallId;
 use crate::mcp::Payload;
 use crate::mcp::capabilities::Tool;
 use crate::mcp::payload::Node;
-use crate::mcp::session::{ByteCount, Request, RequestContext};
+use crate::mcp::session::Request;
 
 pub use breakers::{forgive, reset};
 pub use cached::resource_params;
@@ -165,30 +165,20 @@ impl Operation {
         let never = |error| Failure { error, sent: Sent::Never };
         let session = live.session().map_err(never)?;
         let admission = self.admit(live).await.map_err(never)?;
-        let bytes = Arc::new(ByteCount::default());
-        let timeout = self.options.timeout.unwrap_or(live.config.request_timeout);
-        let context = RequestContext {
-            call: self.id,
-            timeout,
-            max_total: live.config.wire.max_call.max(timeout),
-            cancel: self.options.cancel.clone(),
-            progress: Some(flight.sink()),
-            waiting: flight.waiting.clone(),
-            bytes: Arc::clone(&bytes),
-        };
+        let pending = flight.pending();
+        let before = pending.bytes.totals().1;
         let _busy = self.slot.enter();
-        let result = session.request(self.as_sent(live), context).await;
-        let (received, sent) = bytes.totals();
-        flight.transferred(received, sent);
+        let result = session.request(self.as_sent(live), Arc::clone(pending)).await;
         match result {
             Ok(result) => {
                 admission.success().await;
-                Ok(Answered { result, waiting: flight.waited(&self.deck.clock) })
+                Ok(Answered { result, waiting: pending.waited() })
             }
             Err(error) => {
                 let error = self.consequences(live, error).await;
                 admission.failure(&error).await;
-                let sent = if sent == 0 { Sent::Never } else { Sent::Maybe };
+                let unseen = pending.bytes.totals().1 == before;
+                let sent = if unseen { Sent::Never } else { Sent::Maybe };
                 Err(Failure { error, sent })
             }
         }
@@ -250,7 +240,8 @@ impl Operation {
             output_violations,
             guard_warnings: checked.warnings,
             forced: checked.forced,
-            duration: flight.elapsed().saturating_sub(answered.waiting),
+            duration: flight.took(),
+            findings: flight.pending().take_findings(),
             waiting: answered.waiting,
             source: AnswerSource::Server,
             result: answered.result,

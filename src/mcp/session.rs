@@ -4,11 +4,8 @@
 //! [`Endpoint`] and a [`SessionContext`], gets a [`SessionHandle`] back and reads [`SessionEvent`]s.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -23,8 +20,8 @@ use crate::base::{LogLevel, ServerName};
 use crate::config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
 use crate::error::Error;
 use crate::mcp::CallId;
-use crate::mcp::Progress;
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
+use crate::mcp::pending::{ByteCount, PendingRequest};
 use crate::mcp::traffic::TrafficRecord;
 use crate::mcp::{Answer, Claim, RequestKind};
 use crate::mcp::{Era, SessionView};
@@ -82,36 +79,11 @@ mod connect;
 mod list;
 mod listen;
 mod live;
+pub mod message;
 mod mirrored;
 mod request;
 mod seen;
 mod task;
-pub mod trip;
-
-/// Bytes that passed, counted by the session and read by metrics.
-#[derive(Debug, Default)]
-pub struct ByteCount {
-    received: AtomicU64,
-    sent: AtomicU64,
-}
-
-impl ByteCount {
-    /// Notes bytes of a message from the server.
-    pub fn received(&self, bytes: usize) {
-        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Notes bytes of a message to the server. For a request this is called before the first byte
-    /// is written, so that zero means: the server cannot have seen it (requirement R5).
-    pub fn sent(&self, bytes: usize) {
-        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Bytes received and sent so far.
-    pub fn totals(&self) -> (u64, u64) {
-        (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
-    }
-}
 
 /// What a session tells its owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,70 +191,6 @@ pub enum Request {
     SetLogLevel(LogLevel),
 }
 
-/// What a request carries besides its content.
-#[derive(Clone, Debug)]
-pub struct RequestContext {
-    /// The operation.
-    pub call: CallId,
-    /// Deadline counted while nobody is waited for; progress starts it again.
-    pub timeout: Duration,
-    /// Longest in all, whatever the progress (without waiting for a person).
-    pub max_total: Duration,
-    /// Cancels it.
-    pub cancel: CancellationToken,
-    /// Receives progress.
-    pub progress: Option<Arc<dyn ProgressSink>>,
-    /// Time a person has held it so far, and whether one holds it now; written by the session.
-    pub waiting: HeldTime,
-    /// Bytes of this operation's requests and answers; written by the session.
-    pub bytes: Arc<ByteCount>,
-}
-
-/// Takes in the progress of a request, from where nothing may wait.
-pub trait ProgressSink: std::fmt::Debug + Send + Sync + 'static {
-    /// Takes one notification.
-    fn take(&self, progress: Progress);
-}
-
-/// Overflow policy: the newest is dropped when the channel is full.
-impl ProgressSink for mpsc::Sender<Progress> {
-    fn take(&self, progress: Progress) {
-        let _ = self.try_send(progress);
-    }
-}
-
-/// Time a call spent waiting for a person.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
-    /// Ended spans.
-    pub total: Duration,
-    /// Begin of the running one.
-    pub since: Option<crate::base::Timestamp>,
-}
-
-/// The same, shared by those who hold the call and those who look. Nobody waits for its changes.
-#[derive(Clone, Debug, Default)]
-pub struct HeldTime(Arc<Mutex<Waiting>>);
-
-impl HeldTime {
-    /// As it is now.
-    pub fn so_far(&self) -> Waiting {
-        *self.0.lock()
-    }
-
-    /// A span begins.
-    pub fn begin(&self, now: crate::base::Timestamp) {
-        self.0.lock().since = Some(now);
-    }
-
-    /// A span ended that took this long.
-    pub fn end(&self, span: Duration) {
-        let mut waiting = self.0.lock();
-        waiting.total += span;
-        waiting.since = None;
-    }
-}
-
 /// A fetched list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FetchedList {
@@ -337,7 +245,7 @@ pub trait SessionHandle: Send + Sync + 'static {
     fn request(
         &self,
         request: Request,
-        context: RequestContext,
+        pending: Arc<PendingRequest>,
     ) -> BoxFuture<'static, Result<Payload, Error>>;
     /// Fetches a whole list with the page and entry limits.
     fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>>;

@@ -4,14 +4,18 @@
 //! Knows nothing of pipes and HTTP (`transport`) and nothing of requests and deadlines (`session`).
 //! Everything here is synchronous: a message is understood where it is read, in wire order.
 
-pub mod exchange;
 pub mod ids;
 pub mod json;
 pub mod large;
 pub mod message;
-mod progress;
 pub mod pump;
 pub mod repair;
 pub mod scavenge;
 pub mod shape;
 pub mod tap;
+
+/// The longest prefix of at most `max` bytes that ends between characters.
+pub fn cut(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
+}

@@ -8,9 +8,9 @@ use mcpdeck::config::{CacheConfig, GuardMode, McpConfig, OnTimeout};
 use mcpdeck::host::breaker::BreakerView;
 use mcpdeck::host::call::AnswerSource;
 use mcpdeck::host::{CallOptions, Host, ServerState, Validation};
-use mcpdeck::mcp::Progress;
+use mcpdeck::mcp::PendingRequest;
 use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::{Request, RequestContext, SessionEvent};
+use mcpdeck::mcp::session::{Request, SessionEvent};
 use mcpdeck::mcp::{Answer, RequestKind};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
@@ -25,7 +25,10 @@ async fn start(world: &World, change: impl FnOnce(&mut mcpdeck::config::ServerCo
     world.host(servers).initialize().await.expect("starts")
 }
 
-fn timing_out(_: Request, context: RequestContext) -> impl Future<Output = Result<Value, Error>> {
+fn timing_out(
+    _: Request,
+    context: Arc<PendingRequest>,
+) -> impl Future<Output = Result<Value, Error>> {
     context.bytes.sent(1);
     async { Err(Error::new(ErrorCode::Timeout, "no answer")) }
 }
@@ -209,8 +212,7 @@ async fn a_call_in_flight_is_in_the_table_with_its_progress_and_a_dropped_one_is
     let world = World::default();
     let host = start(&world, |_| {}).await;
     world.server("a").answers(|_, context| async move {
-        let progress = Progress { call: context.call, progress: 0.5, total: None, message: None };
-        context.progress.as_ref().unwrap().take(progress);
+        context.progressed(0.5, None, None);
         std::future::pending().await
     });
     let (sender, mut steps) = mpsc::channel(4);

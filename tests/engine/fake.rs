@@ -15,10 +15,9 @@ use mcpdeck::host::server::connect::{
 };
 use mcpdeck::host::{Host, HostBuilder, ServerState};
 use mcpdeck::mcp::Payload;
+use mcpdeck::mcp::PendingRequest;
 use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::{
-    FetchedList, Request, RequestContext, SessionContext, SessionEvent, SessionHandle,
-};
+use mcpdeck::mcp::session::{FetchedList, Request, SessionContext, SessionEvent, SessionHandle};
 use mcpdeck::mcp::{Era, SessionView};
 use mcpdeck::process::ExitView;
 use mcpdeck::process::Usage;
@@ -26,8 +25,9 @@ use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-type Answer =
-    Arc<dyn Fn(Request, RequestContext) -> BoxFuture<'static, Result<Value, Error>> + Send + Sync>;
+type Answer = Arc<
+    dyn Fn(Request, Arc<PendingRequest>) -> BoxFuture<'static, Result<Value, Error>> + Send + Sync,
+>;
 
 /// What a fake server does. Shared, so that a test can change it while it runs.
 pub struct Server {
@@ -88,7 +88,7 @@ impl Server {
     /// Answers requests this way from now on.
     pub fn answers<F, R>(&self, answer: F)
     where
-        F: Fn(Request, RequestContext) -> R + Send + Sync + 'static,
+        F: Fn(Request, Arc<PendingRequest>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Value, Error>> + Send + 'static,
     {
         *self.answer.lock().unwrap() = Arc::new(move |r, c| answer(r, c).boxed());
@@ -277,7 +277,7 @@ impl SessionHandle for FakeSession {
     fn request(
         &self,
         request: Request,
-        context: RequestContext,
+        context: Arc<PendingRequest>,
     ) -> BoxFuture<'static, Result<Payload, Error>> {
         let answer = Arc::clone(&self.server.answer.lock().unwrap());
         let mut exit = self.server.live.lock().unwrap().as_ref().unwrap().1.subscribe();

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mcpdeck::config::{RestartConfig, RestartPolicy};
+use mcpdeck::mcp::PendingRequest;
 use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::{Request, RequestContext};
+use mcpdeck::mcp::session::Request;
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 
@@ -81,7 +82,7 @@ async fn only_what_may_run_twice_is_sent_again_after_the_server_came_back() {
         let times = Arc::new(AtomicU32::new(0));
         server.answers({
             let (server, times) = (Arc::clone(&server), Arc::clone(&times));
-            move |_: Request, context: RequestContext| {
+            move |_: Request, context: Arc<PendingRequest>| {
                 context.bytes.sent(1);
                 let dies = times.fetch_add(1, Ordering::SeqCst) == 0;
                 if dies {

@@ -1,10 +1,11 @@
 //! What servers answer instead of an answer. None of it may hang, none of it may hurt the next call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::error::ErrorCode;
 use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::session::SessionEvent;
+use mcpdeck::mcp::session::{Request, SessionEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -151,7 +152,7 @@ async fn odd_results_are_handed_on_and_labelled() {
     for odd in [
         json!({}),
         json!({"content": [{"type": "video", "url": "x"}]}),
-        json!({"content": [{"type": "text", "text": null}]}),
+        json!({"content": [], "isError": "yes"}),
         json!({"toolResult": 1}),
         json!({"content": [], "resultType": "later"}),
     ] {
@@ -161,6 +162,40 @@ async fn odd_results_are_handed_on_and_labelled() {
     }
     works(r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"tools":[],"contents":[]}}"#, &[])
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_breaks_the_specification_fails_its_call_and_what_is_odd_is_told_with_the_answer() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let get = |name: &str| Request::GetPrompt { name: name.into(), arguments: Arc::default() };
+    let read = || Request::ReadResource { uri: "a:b".into() };
+    for (asked, result) in [
+        (echo("a"), json!({"content": "x"})),
+        (echo("a"), json!({"content": [{"type": "text"}]})),
+        (get("p"), json!({"messages": "x"})),
+        (read(), json!({"contents": "x"})),
+    ] {
+        let pending = start(&connected, asked, call(1).context);
+        let request = peer.recv().await;
+        peer.reply(&request, result.clone()).await;
+        let error = pending.await.unwrap().unwrap_err();
+        assert_eq!(error.code, ErrorCode::Protocol);
+        assert!(error.message.contains("wrong shape"), "{error}");
+        let raw = error.raw.as_deref().unwrap();
+        assert!(raw.contains(&result.to_string()), "{raw}");
+    }
+    assert_eq!(rig.kinds().await, [FindingKind::WrongShape]);
+    let one = call(2);
+    let pending = start(&connected, echo("a"), one.context);
+    let id = peer.recv().await["id"].clone();
+    peer.line(format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"x":"\udc00","isError":"yes"}}}}"#
+    ))
+    .await;
+    pending.await.unwrap().unwrap();
+    let found: Vec<_> = one.seen.take_findings().iter().map(|finding| finding.kind).collect();
+    assert_eq!(found, [FindingKind::Malformed, FindingKind::WrongShape]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -164,9 +164,10 @@ async fn a_handshake_with_holes_is_taken_and_reported() {
 #[tokio::test(start_paused = true)]
 async fn versions_are_checked_against_the_pin_and_the_known_ones() {
     let cases = [
-        (Some("2025-03-26"), "2025-03-26", Ok(false)),
+        (Some("2025-03-26"), "2025-03-26", Ok(())),
         (Some("2025-03-26"), "2024-11-05", Err("the entry pins 2025-03-26")),
-        (None, "2024-10-07", Ok(true)),
+        (None, "2024-11-05", Ok(())),
+        (None, "2024-10-07", Err("unknown version `2024-10-07`")),
         (None, "2099-01-01", Err("unknown version `2099-01-01`")),
         (None, "latest", Err("unknown version `latest`")),
     ];
@@ -184,10 +185,9 @@ async fn versions_are_checked_against_the_pin_and_the_known_ones() {
                 peer
             })
             .await;
+        let expected: Result<(), &str> = expected;
         match (connected, expected) {
-            (Ok(_), Ok(found)) => {
-                assert_eq!(rig.kinds().await.contains(&FindingKind::Version), found);
-            }
+            (Ok(_), Ok(())) => assert_eq!(rig.kinds().await, []),
             (Err(error), Err(says)) => {
                 assert!(error.error.message.contains(says), "{}", error.error);
                 assert!(!error.retryable);
@@ -270,4 +270,38 @@ async fn a_modern_server_is_listened_to_as_long_as_it_offers_something() {
         events.contains(&SessionEvent::ListChanged(mcpdeck::mcp::capabilities::ListKind::Tools))
     );
     assert!(events.contains(&SessionEvent::ResourceUpdated("file:///a".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ignores_the_probe_is_asked_in_the_other_era_too_and_may_still_answer_it() {
+    for modern in [false, true] {
+        let rig = rig();
+        let (connected, mut peer) = rig
+            .try_connect(Attempt::Auto, |mut peer| async {
+                let probe = peer.expect("server/discover").await;
+                let request = peer.expect("initialize").await;
+                let info = json!({"name": "late", "version": "1"});
+                let version = request["params"]["protocolVersion"].clone();
+                let (to, result) = if modern {
+                    (&probe, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}))
+                } else {
+                    let result = json!({"protocolVersion": version, "capabilities": {},
+                        "serverInfo": info});
+                    (&request, result)
+                };
+                peer.reply(to, result).await;
+                peer
+            })
+            .await;
+        let era = if modern { Era::Modern } else { Era::Legacy };
+        let connected = connected.unwrap();
+        assert_eq!(connected.view.era, era);
+        if !modern {
+            peer.expect("notifications/initialized").await;
+        }
+        let pending = start(&connected, echo("a"), call(1).context);
+        let request = peer.expect("tools/call").await;
+        peer.reply(&request, text("x")).await;
+        assert_eq!(*pending.await.unwrap().unwrap(), text("x"));
+    }
 }

@@ -1,11 +1,11 @@
 //! Lines made to hurt the host that reads them: many messages on one line, texts of megabytes where
 //! a word belongs, secrets in places that are kept.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::mcp::session::SessionEvent;
+use mcpdeck::mcp::traffic::{Direction, MessageKind};
 use mcpdeck::mcp::wire::tap::Tap;
 use serde_json::json;
 
@@ -19,10 +19,17 @@ fn tap() -> (Arc<Tap>, Rig) {
 
 /// How many messages a line gives.
 fn messages(line: &[u8]) -> usize {
-    let (tap, _rig) = tap();
-    let mut out = VecDeque::new();
-    tap.line(line, &mut out);
-    out.len()
+    let (tap, rig) = tap();
+    tap.line(line, None);
+    asked(&rig)
+}
+
+/// How many requests came.
+fn asked(rig: &Rig) -> usize {
+    rig.traffic()
+        .iter()
+        .filter(|r| r.direction == Direction::In && r.kind == MessageKind::Request)
+        .count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,7 +46,6 @@ async fn a_line_of_a_million_objects_is_read_without_a_stack_and_only_once() {
 async fn a_word_of_any_length_is_not_kept_many_times() {
     let (tap, rig) = tap();
     let long = "x".repeat(256 << 10);
-    let mut out = VecDeque::new();
     for n in 0..10 {
         for message in [
             json!({"jsonrpc": long, "id": n, "method": "ping"}),
@@ -49,17 +55,18 @@ async fn a_word_of_any_length_is_not_kept_many_times() {
             json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",
                 "params": {"uri": format!("file:///{n}{long}")}}),
         ] {
-            tap.line(message.to_string().as_bytes(), &mut out);
+            tap.line(message.to_string().as_bytes(), None);
         }
         let twice = format!("{{\"{long}\":1,\"{long}\":2,\"id\":{n},\"method\":\"a\"}}");
-        tap.line(twice.as_bytes(), &mut out);
+        tap.line(twice.as_bytes(), None);
     }
     let problems = rig.traffic();
     let problems = problems.iter().filter_map(|record| record.problem.as_ref());
     let kept: usize = problems.map(|problem| problem.len()).sum();
     assert!(kept < 256 << 10, "{kept} bytes of remarks");
-    let ids: usize = out.iter().map(|delivery| format!("{:?}", delivery.message).len()).sum();
-    assert!(ids < 256 << 10, "{ids} bytes of requests that wait for their answer");
+    let traffic = rig.traffic();
+    let ids: usize = traffic.iter().filter_map(|r| r.id.as_ref()).map(|id| id.len()).sum();
+    assert!(ids < 256 << 10, "{ids} bytes of ids");
     let pump = tokio::spawn(Arc::clone(&tap.pump).run());
     let mut rig = rig;
     let mut held = 0;
@@ -79,14 +86,13 @@ async fn a_word_of_any_length_is_not_kept_many_times() {
 #[tokio::test(start_paused = true)]
 async fn a_secret_in_front_of_a_message_or_across_the_cut_is_masked_where_it_is_kept() {
     let (tap, mut rig) = tap();
-    let mut out = VecDeque::new();
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let across = format!("{}s3cr3t-value {ping}", "x".repeat(74));
     for line in [format!("KEY=s3cr3t-value {ping}"), across] {
-        tap.line(line.as_bytes(), &mut out);
+        tap.line(line.as_bytes(), None);
     }
     let twice = r#"{"s3cr3t-value":1,"s3cr3t-value":2,"jsonrpc":"2.0","id":2,"method":"ping"}"#;
-    tap.line(twice.as_bytes(), &mut out);
+    tap.line(twice.as_bytes(), None);
     for record in rig.traffic() {
         let shown = format!("{record:?}");
         assert!(!shown.contains("s3cr3t"), "{shown}");
@@ -121,11 +127,10 @@ async fn secrets_in_progress_and_in_the_data_of_an_error_are_masked() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_whose_text_has_line_breaks_in_it_is_cut_where_it_ends() {
-    let (tap, _rig) = tap();
-    let mut out = VecDeque::new();
+    let (tap, rig) = tap();
     let spread = "{\"jsonrpc\":\"2.0\",\n\"id\":1,\n\"method\":\"ping\"}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\nrest";
-    tap.line(spread.as_bytes(), &mut out);
-    assert_eq!(out.len(), 2, "{out:?}");
+    tap.line(spread.as_bytes(), None);
+    assert_eq!(asked(&rig), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,9 +155,9 @@ async fn what_waits_for_a_person_is_bounded_in_bytes_too() {
 #[tokio::test(start_paused = true)]
 async fn junk_is_called_by_the_way_it_came() {
     let (tap, rig) = tap();
-    tap.line(b"oops", &mut VecDeque::new());
+    tap.line(b"oops", None);
     rig.context.seen.status(200);
-    tap.line(b"oops", &mut VecDeque::new());
+    tap.line(b"oops", None);
     let told: Vec<String> =
         rig.traffic().iter().filter_map(|r| r.problem.as_ref().map(ToString::to_string)).collect();
     assert_eq!(

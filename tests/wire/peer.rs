@@ -20,9 +20,10 @@ use mcpdeck::error::Error;
 use mcpdeck::mcp::Answer;
 use mcpdeck::mcp::CallId;
 use mcpdeck::mcp::Progress;
+use mcpdeck::mcp::pending::{ByteCount, PendingRequest};
 use mcpdeck::mcp::session::{
-    Attempt, ByteCount, ConnectError, Connected, Desk, DeskRequest, Endpoint, HeldTime, Request,
-    RequestContext, Seen, SessionContext, SessionEvent, connect,
+    Attempt, ConnectError, Connected, Desk, DeskRequest, Endpoint, Request, Seen, SessionContext,
+    SessionEvent, connect,
 };
 use mcpdeck::mcp::traffic::TrafficRecord;
 use mcpdeck::mcp::{Finding, FindingKind, Payload};
@@ -268,28 +269,25 @@ impl Rig {
     }
 }
 
-/// A request's context, with the ends a test looks at.
+/// A request, with the ends a test looks at.
 pub struct Call {
-    pub context: RequestContext,
+    pub context: Arc<PendingRequest>,
     pub cancel: CancellationToken,
     pub progress: mpsc::Receiver<Progress>,
-    pub waiting: HeldTime,
+    /// The same request, for those who gave theirs away.
+    pub seen: Arc<PendingRequest>,
 }
 
 pub fn call(id: u64) -> Call {
+    call_within(id, Duration::from_secs(30))
+}
+
+pub fn call_within(id: u64, timeout: Duration) -> Call {
     let cancel = CancellationToken::new();
     let (progress_in, progress) = mpsc::channel(1000);
-    let waiting = HeldTime::default();
-    let context = RequestContext {
-        call: CallId(id),
-        timeout: Duration::from_secs(30),
-        max_total: Duration::from_secs(600),
-        cancel: cancel.clone(),
-        progress: Some(Arc::new(progress_in)),
-        waiting: waiting.clone(),
-        bytes: Arc::new(ByteCount::default()),
-    };
-    Call { context, cancel, progress, waiting }
+    let limits = (timeout, Duration::from_secs(600));
+    let context = PendingRequest::new(Some(CallId(id)), limits, cancel.clone(), Some(progress_in));
+    Call { seen: Arc::clone(&context), context, cancel, progress }
 }
 
 pub fn echo(text: &str) -> Request {
@@ -304,7 +302,7 @@ pub fn text(text: &str) -> Value {
 pub fn start(
     connected: &Connected,
     request: Request,
-    context: RequestContext,
+    context: Arc<PendingRequest>,
 ) -> oneshot::Receiver<Result<Payload, Error>> {
     let (sender, receiver) = oneshot::channel();
     let future = connected.session.request(request, context);

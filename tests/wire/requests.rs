@@ -175,7 +175,7 @@ async fn every_message_is_recorded_with_call_and_latency_and_without_secrets() {
     let rig = rig();
     let (connected, mut peer) = rig.legacy().await;
     let one = call(7);
-    let counter = std::sync::Arc::clone(&one.context.bytes);
+    let counter = Arc::clone(&one.seen);
     let pending = start(&connected, echo("s3cr3t-value"), one.context);
     let request = peer.expect("tools/call").await;
     tokio::time::sleep(Duration::from_millis(250)).await;
@@ -193,7 +193,7 @@ async fn every_message_is_recorded_with_call_and_latency_and_without_secrets() {
         assert!(record.body.contains("***"));
     }
     assert!(came.cut && came.body.len() <= 64 << 10 && came.bytes > 100_000);
-    let (received, sent) = counter.totals();
+    let (received, sent) = counter.bytes.totals();
     assert!(received > 100_000 && sent > 50 && sent < 500, "{received} {sent}");
     assert_eq!(rig.context.black_box.tail(10).last(), records.last());
 }
@@ -206,13 +206,13 @@ async fn a_request_counts_as_sent_before_the_server_has_the_whole_of_it() {
     let (connected, _) = tokio::join!(connecting, peer.initialize());
     let connected = connected.unwrap();
     let one = call(1);
-    let counter = Arc::clone(&one.context.bytes);
+    let counter = Arc::clone(&one.seen);
     let pending = start(&connected, echo(&"x".repeat(1 << 20)), one.context);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(counter.totals().1 > 1 << 20, "a part of it may be with the server");
+    assert!(counter.bytes.totals().1 > 1 << 20, "a part of it may be with the server");
     drop(peer);
     assert!(pending.await.unwrap().is_err());
-    assert!(counter.totals().1 > 0, "it must not look as if it had never left");
+    assert!(counter.bytes.totals().1 > 0, "it must not look as if it had never left");
 }
 
 #[tokio::test(start_paused = true)]

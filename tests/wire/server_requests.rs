@@ -55,8 +55,7 @@ async fn a_person_may_take_minutes_and_the_clock_of_the_call_stands_still() {
         (asked.kind, asked.call, asked.deferred),
         (RequestKind::Sampling, Some(CallId(5)), false)
     );
-    let waiting = one.waiting.so_far();
-    assert_eq!((waiting.total, waiting.since), (Duration::from_secs(300), None));
+    assert_eq!((one.seen.waited(), one.seen.is_held()), (Duration::from_secs(300), false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,16 +69,21 @@ async fn kinds_are_told_apart_and_a_refusal_keeps_its_code() {
         ("elicitation/create", json!({"mode": "url"}), RequestKind::UrlElicitation),
         ("roots/list", json!({}), RequestKind::Roots),
         ("vendor/thing", json!({"x": 1}), RequestKind::Other("vendor/thing".into())),
+        ("tools/call", json!({}), RequestKind::Other("tools/call".into())),
+        ("resources/read", json!({}), RequestKind::Other("resources/read".into())),
+        ("prompts/list", json!({}), RequestKind::Other("prompts/list".into())),
+        ("completion/complete", json!({}), RequestKind::Other("completion/complete".into())),
+        ("logging/setLevel", json!({}), RequestKind::Other("logging/setLevel".into())),
     ] {
         peer.send(ask(json!(100), method, params)).await;
         let answer = peer.recv().await;
         assert_eq!(answer["error"], json!({"code": -1, "message": "no"}));
         assert_eq!(rig.asked.recv().await.unwrap().kind, kind);
     }
-    for method in ["initialize", "tools/call", "resources/read"] {
+    for method in ["initialize", "server/discover", "subscriptions/listen"] {
         peer.send(ask(json!(102), method, json!({}))).await;
         assert_eq!(peer.recv().await["error"]["code"], -32601);
-        assert!(rig.asked.try_recv().is_err(), "nobody is asked what only servers answer");
+        assert!(rig.asked.try_recv().is_err(), "nobody is asked what only a session can answer");
     }
     peer.send(ask(json!(101), "ping", json!({}))).await;
     assert_eq!(peer.recv().await, json!({"jsonrpc": "2.0", "id": 101, "result": {}}));
@@ -187,7 +191,7 @@ async fn with_leave_a_legacy_server_asks_outside_calls_and_still_only_so_much() 
     peer.reply(&request, text("done")).await;
     pending.await.unwrap().unwrap();
     assert!(!asked.withdrawn.is_cancelled());
-    assert_eq!(one.waiting.so_far().total, Duration::ZERO, "its clock ran on");
+    assert_eq!(one.seen.waited(), Duration::ZERO, "its clock ran on");
     // A storm of them is bounded as it is within a call.
     for n in 0..39 {
         peer.send(ask(json!(n), "sampling/createMessage", json!({}))).await;
@@ -274,7 +278,7 @@ async fn input_is_asked_for_in_rounds_and_the_state_comes_back_byte_for_byte() {
     assert_eq!(*pending.await.unwrap().unwrap(), text("done"));
     let asked = rig.asked.recv().await.unwrap();
     assert_eq!((asked.deferred, asked.call), (true, Some(CallId(4))));
-    assert_eq!(one.waiting.so_far().total, Duration::from_secs(3600));
+    assert_eq!(one.seen.waited(), Duration::from_secs(3600));
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,7 +350,7 @@ async fn cancelling_during_input_withdraws_the_question() {
     let requests = json!({"k": {"method": "elicitation/create", "params": {}}});
     peer.reply(&request, json!({"resultType": "input_required", "inputRequests": requests})).await;
     let asked = rig.asked.recv().await.unwrap();
-    assert!(one.waiting.so_far().since.is_some());
+    assert!(one.seen.is_held());
     one.cancel.cancel();
     assert_eq!(pending.await.unwrap().unwrap_err().code, ErrorCode::Cancelled);
     asked.withdrawn.cancelled().await;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 use tokio::time::Instant;
 
-use crate::peer::{Peer, Rig, call, rig, rig_with, start, text};
+use crate::peer::{Peer, Rig, call, call_within, rig, rig_with, start, text};
 
 /// What the host sent, and when.
 pub type Heard = Arc<Mutex<Vec<(Duration, Value)>>>;
@@ -254,8 +254,8 @@ async fn a_person_answers_what_a_task_asks_and_the_clock_of_the_call_stands_stil
         assert_eq!(*pending.await.unwrap().unwrap(), text("six legs"), "unasked: {unasked}");
         let asked = rig.asked.recv().await.unwrap();
         assert_eq!((asked.kind, asked.call), (RequestKind::Elicitation, Some(CallId(7))));
-        let waited = one.waiting.so_far();
-        assert_eq!((waited.total, waited.since), (Duration::from_secs(300), None));
+        let waited = (one.seen.waited(), one.seen.is_held());
+        assert_eq!(waited, (Duration::from_secs(300), false));
         assert!(began.elapsed() < Duration::from_secs(360), "{:?}", began.elapsed());
         let polls = times(&heard, "tasks/get");
         let while_held = polls.iter().filter(|at| **at > 2_000 && **at < 300_000).count();
@@ -280,8 +280,7 @@ async fn after_the_answer_a_task_may_work_longer_than_a_call_may_be_silent() {
         stages(message, if polls < 90 { 0 } else { 99 })
     })
     .await;
-    let mut one = call(7);
-    one.context.timeout = Duration::from_secs(10);
+    let one = call_within(7, Duration::from_secs(10));
     let pending = start(&connected, research(), one.context);
     assert_eq!(*pending.await.unwrap().unwrap(), text("six legs"));
 }

@@ -44,7 +44,7 @@ impl Host {
             .values()
             .flat_map(|slot| slot.calls().values().cloned().collect::<Vec<_>>())
             .collect();
-        let mut calls: Vec<CallView> = rows.iter().map(|row| row.show(&deck.clock)).collect();
+        let mut calls: Vec<CallView> = rows.iter().map(|row| row.show()).collect();
         calls.sort_by_key(|call| call.id);
         calls
     }

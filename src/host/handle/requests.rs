@@ -11,9 +11,9 @@ use crate::host::call::{CallOptions, CallOutcome};
 use crate::host::handle::Host;
 use crate::host::operation::Operation;
 use crate::host::router::Route;
-use crate::host::server::actor::steps::quiet;
 use crate::host::server::slot::Wanted;
 use crate::mcp::CallId;
+use crate::mcp::PendingRequest;
 use crate::mcp::SessionView;
 use crate::mcp::capabilities::{Prompt, Tool};
 use crate::mcp::session::Request;
@@ -212,8 +212,8 @@ impl Host {
         let deck = &self.inner.deck;
         let slot = Arc::clone(deck.routes().server(server)?);
         let live = slot.live();
-        let context = quiet(deck, live.config.request_timeout);
-        live.session()?.request(request, context).await.map(|_| ()).map_err(Error::advised)
+        let own = PendingRequest::own(live.config.request_timeout);
+        live.session()?.request(request, own).await.map(|_| ()).map_err(Error::advised)
     }
 }
 

@@ -117,7 +117,7 @@ impl Operation {
             GuardMode::Off | GuardMode::Warn => true,
             GuardMode::Deny => false,
             GuardMode::Ask => {
-                let _held = flight.hold(&self.deck.clock);
+                let _held = flight.pending().hold();
                 tokio::select! {
                     biased;
                     // Dropping the question withdraws it.

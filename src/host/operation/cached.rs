@@ -62,6 +62,7 @@ impl Operation {
             guard_warnings: Vec::new(),
             forced: false,
             duration: Duration::ZERO,
+            findings: Vec::new(),
             waiting: Duration::ZERO,
             source,
         }

@@ -1,45 +1,42 @@
-//! An operation in flight: its row in the table, its clock, its place in the metrics.
+//! The row of a call in flight, and its place in the metrics.
 //!
 //! Dropping it unfinished, because the caller dropped the call, counts it as cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::base::Clock;
 use crate::base::text::SafeText;
 use crate::error::ErrorCode;
 use crate::host::call::CallView;
 use crate::host::metrics::Ending;
 use crate::host::operation::Operation;
 use crate::host::server::slot::{InFlight, Slot};
-use crate::mcp::CallId;
-use crate::mcp::Progress;
-use crate::mcp::session::{HeldTime, ProgressSink, Waiting};
+use crate::mcp::PendingRequest;
 
 /// See the module.
 pub(super) struct Flight {
     slot: Arc<Slot>,
-    id: CallId,
+    row: Arc<InFlight>,
     /// Which of the server's sessions it began on.
     session: u64,
     key: Arc<str>,
     began: Instant,
-    row: Arc<InFlight>,
-    pub(super) waiting: HeldTime,
     ended: bool,
 }
 
 impl Flight {
     pub(super) fn begin(operation: &Operation) -> Self {
-        let waiting = HeldTime::default();
+        let Operation { options, slot, id, .. } = operation;
         let started = operation.deck.clock.now();
-        let slot = Arc::clone(&operation.slot);
+        let live = slot.live();
+        let timeout = options.timeout.unwrap_or(live.config.request_timeout);
+        let limits = (timeout, live.config.wire.max_call.max(timeout));
+        let (cancel, progress) = (options.cancel.clone(), options.progress.clone());
         let row = Arc::new(InFlight {
             view: CallView {
-                id: operation.id,
+                id: *id,
                 server: slot.name.clone(),
                 method: operation.method.to_owned(),
                 target: SafeText::line(&operation.target),
@@ -48,51 +45,22 @@ impl Flight {
                 is_waiting: false,
                 progress: None,
             },
-            waiting: waiting.clone(),
-            progress: Mutex::new(None),
-            caller: operation.options.progress.clone(),
+            pending: PendingRequest::new(Some(*id), limits, cancel, progress),
         });
-        slot.calls().insert(operation.id, Arc::clone(&row));
+        slot.calls().insert(*id, Arc::clone(&row));
         let key = slot.ledger().begin(operation.method, &operation.target, started);
-        let session = slot.live().generation;
-        Self {
-            slot,
-            id: operation.id,
-            session,
-            key,
-            began: Instant::now(),
-            row,
-            waiting,
-            ended: false,
-        }
+        let (slot, session) = (Arc::clone(slot), live.generation);
+        Self { slot, row, session, key, began: Instant::now(), ended: false }
     }
 
-    pub(super) fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+    /// The request, as the session sees it.
+    pub(super) fn pending(&self) -> &Arc<PendingRequest> {
+        &self.row.pending
     }
 
-    /// Time a person has held the call.
-    pub(super) fn waited(&self, clock: &Clock) -> Duration {
-        waited(self.waiting.so_far(), clock)
-    }
-
-    /// A person is asked about it before it is sent; until the guard is dropped its clock stands
-    /// still.
-    pub(super) fn hold(&self, clock: &Clock) -> Holding<'_> {
-        self.waiting.begin(clock.now());
-        Holding { flight: self, began: Instant::now() }
-    }
-
-    /// What takes its progress in.
-    pub(super) fn sink(&self) -> Arc<dyn ProgressSink> {
-        Arc::clone(&self.row) as Arc<dyn ProgressSink>
-    }
-
-    pub(super) fn transferred(&self, received: u64, sent: u64) {
-        let mut ledger = self.slot.ledger();
-        if let Some(metrics) = ledger.targets.get_mut(&self.key) {
-            metrics.transferred(received, sent);
-        }
+    /// Time so far, without the time that a person has held it.
+    pub(super) fn took(&self) -> Duration {
+        self.began.elapsed().saturating_sub(self.row.pending.waited())
     }
 
     pub(super) fn end(mut self, ending: Ending) {
@@ -101,13 +69,19 @@ impl Flight {
 
     fn finish(&mut self, ending: Ending) {
         self.ended = true;
-        self.slot.calls().remove(&self.id);
-        let elapsed = self.began.elapsed();
-        let took = elapsed.saturating_sub(self.waiting.so_far().total);
-        self.slot.ledger().end(&self.key, ending, took);
+        let id = self.row.view.id;
+        self.slot.calls().remove(&id);
+        let took = self.took();
+        let (received, sent) = self.row.pending.bytes.totals();
+        let mut ledger = self.slot.ledger();
+        ledger.end(&self.key, ending, took);
+        if let Some(metrics) = ledger.targets.get_mut(&self.key) {
+            metrics.transferred(received, sent);
+        }
+        drop(ledger);
         let (code, server) = (ending.as_str(), self.slot.name.as_str());
         tracing::info!(
-            target: "mcpdeck::call", server, request_id = self.id.0, session_id = self.session,
+            target: "mcpdeck::call", server, request_id = id.0, session_id = self.session,
             action = &*self.key, outcome = code, duration_ms = took.as_secs_f64() * 1e3,
         );
     }
@@ -121,41 +95,13 @@ impl Drop for Flight {
     }
 }
 
-fn waited(waiting: Waiting, clock: &Clock) -> Duration {
-    let running = waiting.since.map(|since| clock.now().since(since)).unwrap_or_default();
-    waiting.total + running
-}
-
-/// Time that a person takes.
-pub(super) struct Holding<'a> {
-    flight: &'a Flight,
-    began: Instant,
-}
-
-impl Drop for Holding<'_> {
-    fn drop(&mut self) {
-        self.flight.waiting.end(self.began.elapsed());
-    }
-}
-
-/// Overflow policy of the caller's channel: the newest is dropped when it is full.
-impl ProgressSink for InFlight {
-    fn take(&self, progress: Progress) {
-        if let Some(caller) = &self.caller {
-            let _ = caller.try_send(progress.clone());
-        }
-        *self.progress.lock() = Some(progress);
-    }
-}
-
 impl InFlight {
     /// The call as a table shows it now.
-    pub fn show(&self, clock: &Clock) -> CallView {
-        let waiting = self.waiting.so_far();
+    pub fn show(&self) -> CallView {
         CallView {
-            waiting: waited(waiting, clock),
-            is_waiting: waiting.since.is_some(),
-            progress: self.progress.lock().clone(),
+            waiting: self.pending.waited(),
+            is_waiting: self.pending.is_held(),
+            progress: self.pending.progress(),
             ..self.view.clone()
         }
     }

@@ -27,7 +27,8 @@ use crate::host::server::actor::Command;
 use crate::host::server::connect::{Opened, Process};
 use crate::mcp::CallId;
 use crate::mcp::capabilities::{Capabilities, Tool};
-use crate::mcp::session::{ByteCount, SessionHandle};
+use crate::mcp::pending::{ByteCount, PendingRequest};
+use crate::mcp::session::SessionHandle;
 use crate::mcp::traffic::TrafficRecord;
 
 /// One server's published side. Lives as long as the server is in the deck.
@@ -106,12 +107,8 @@ pub enum Wanted {
 pub struct InFlight {
     /// What does not change.
     pub view: CallView,
-    /// Time a person holds it; written by the session.
-    pub waiting: crate::mcp::session::HeldTime,
-    /// Last progress.
-    pub progress: Mutex<Option<crate::mcp::Progress>>,
-    /// The caller, who wants to see it too.
-    pub caller: Option<mpsc::Sender<crate::mcp::Progress>>,
+    /// Its clock, progress and bytes; written by the session.
+    pub pending: Arc<PendingRequest>,
 }
 
 /// What the host wants of every session of this server; outlives each of them.

@@ -1,28 +1,24 @@
-//! Opening a session: transport, handshake through rmcp, and errors that say what was seen.
+//! Opening a session: transport, handshake in either era, and errors that say what was seen.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use rmcp::RoleClient;
-use rmcp::model::ProtocolVersion;
-use rmcp::service::{
-    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RunningService,
-};
-use rmcp::transport::Transport;
 use serde_json::{Map, Value};
 
-use super::listen::Subscriptions;
-use super::live::{Core, Limits, Live, TaskGuards};
+use super::live::{Core, Live};
+use super::message::RpcRequest;
 use super::request::set_level;
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::FindingKind;
-use crate::mcp::client::Client;
-use crate::mcp::transport::http::{Http, describe};
-use crate::mcp::transport::outbox::{Outbox, SendError};
+use crate::mcp::client;
+use crate::mcp::pending::PendingRequest;
+use crate::mcp::transport::http::Http;
 use crate::mcp::transport::pipe::Pipe;
-use crate::mcp::wire::exchange::Operation;
-use crate::mcp::wire::tap::{Handshake, Tap};
+use crate::mcp::transport::{Outgoing, Transport};
+use crate::mcp::wire::tap::Tap;
 use crate::mcp::{Era, SessionView};
 
 /// A session that is open.
@@ -55,38 +51,25 @@ pub async fn connect(
 ) -> Result<Connected, ConnectError> {
     context.seen.open();
     let tap = Tap::new(context);
-    let tasks = TaskGuards::default();
-    tasks.spawn(Arc::clone(&tap.pump).run());
-    let opened = match endpoint {
-        Endpoint::Pipe { read, write } => {
-            let outbox = Outbox::new(write, &tap.context.limits);
-            tasks.spawn(Arc::clone(&outbox).run());
-            let pipe = Pipe::new(Arc::clone(&tap), read, Arc::clone(&outbox));
-            shake_hands(pipe, attempt, &tap).await.map(|service| (service, Some(outbox)))
-        }
-        Endpoint::Http(config) => match Http::new(&tap, &config) {
-            Ok((http, held)) => {
-                let shaken = shake_hands(http, attempt, &tap).await;
-                held.ready().await;
-                shaken.map(|service| (service, None)).map_err(|error| ConnectError {
-                    unauthorized: error.unauthorized || held.is_unauthorized(),
-                    ..error
-                })
-            }
-            Err(failure) => Err(ConnectError {
-                error: Error::new(ErrorCode::ServerStartup, failure.to_string()),
-                retryable: false,
-                unauthorized: false,
-                closed: false,
-            }),
-        },
+    let transport: Arc<dyn Transport> = match endpoint {
+        Endpoint::Pipe { read, write } => Pipe::open(&tap, read, write),
+        Endpoint::Http(config) => Http::open(&tap, &config).map_err(|failure| ConnectError {
+            error: Error::new(ErrorCode::ServerStartup, failure.to_string())
+                .server(&tap.context.server),
+            retryable: false,
+            unauthorized: false,
+            closed: false,
+        })?,
     };
-    let opened = opened.and_then(|(service, outbox)| {
-        let view = agree(&service, attempt, &tap)?;
-        Ok((service, outbox, Arc::new(view)))
-    });
-    match opened {
-        Ok((service, outbox, view)) => Ok(run(service, outbox, view, tap, tasks).await),
+    tap.send_through(&transport);
+    let opening = Live::open(Arc::clone(&tap), transport);
+    match shake_hands(&opening.core, attempt).await {
+        Ok(view) => {
+            let view = Arc::new(view);
+            opening.core.opened(Arc::clone(&view));
+            run(&opening);
+            Ok(Connected { session: Arc::new(opening), view })
+        }
         Err(mut error) => {
             error.error.server.get_or_insert_with(|| tap.context.server.clone());
             tap.pump.flush();
@@ -95,79 +78,168 @@ pub async fn connect(
     }
 }
 
-type Service = RunningService<RoleClient, Client>;
+/// How long a probe may go unanswered before `initialize` follows it on the same connection: the
+/// server may be slow, or one that ignores methods it does not know. Whichever is answered counts.
+const PROBE_ALONE: Duration = Duration::from_secs(10);
 
-async fn shake_hands<T>(
-    transport: T,
-    attempt: &Attempt,
-    tap: &Arc<Tap>,
-) -> Result<Service, ConnectError>
-where
-    T: Transport<RoleClient> + Send + 'static,
-{
-    const LEGACY: ProtocolVersion = ProtocolVersion::LATEST_WITH_INITIALIZE;
-    let modern = vec![ProtocolVersion::V_2026_07_28];
-    let (offer, mode) = match attempt {
+async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, ConnectError> {
+    let explained = |error: Error| explain(error, core);
+    match attempt {
         Attempt::Legacy(version) => {
-            let version = version.as_deref().map_or(LEGACY, version_named);
-            (version, ClientLifecycleMode::Initialize)
+            let offer = version.as_deref().unwrap_or(client::LEGACY);
+            initialize(core, offer, version.as_deref()).await
         }
-        Attempt::Modern => (LEGACY, ClientLifecycleMode::Discover { preferred_versions: modern }),
-        Attempt::Auto => (
-            LEGACY,
-            ClientLifecycleMode::Auto { preferred_versions: modern, legacy_version: Some(LEGACY) },
-        ),
-    };
-    let client = Client::new(Arc::clone(tap), offer);
-    client
-        .serve_with_lifecycle(transport, mode)
-        .await
-        .map_err(|error| explain(error, tap.take_handshake(), tap))
+        Attempt::Modern => discovered(core, discover(core).await.map_err(explained)?),
+        Attempt::Auto => {
+            let mut probe = Box::pin(discover(core));
+            let probed = tokio::select! {
+                probed = &mut probe => probed,
+                () = tokio::time::sleep(PROBE_ALONE) => {
+                    let second = Box::pin(initialize(core, client::LEGACY, None));
+                    match futures::future::select(probe, second).await {
+                        futures::future::Either::Left((probed, second)) => match probed {
+                            Ok(result) => return discovered(core, result),
+                            Err(_) => return second.await,
+                        },
+                        futures::future::Either::Right((Ok(view), probe)) => {
+                            drop(probe);
+                            return Ok(view);
+                        }
+                        futures::future::Either::Right((Err(_), probe)) => probe.await,
+                    }
+                }
+            };
+            match probed {
+                Ok(result) => discovered(core, result),
+                Err(error) if is_of_legacy(&error) => initialize(core, client::LEGACY, None).await,
+                Err(error) => Err(explained(error)),
+            }
+        }
+    }
 }
 
-fn version_named(version: &str) -> ProtocolVersion {
-    serde_json::from_value(Value::String(version.to_owned()))
-        .unwrap_or(ProtocolVersion::LATEST_WITH_INITIALIZE)
+/// Whether an answer to the probe is what a legacy server says: any error but those that the modern
+/// era has for it (-32020 headers, -32021 capabilities, -32022 version), and what is no answer.
+fn is_of_legacy(error: &Error) -> bool {
+    let code = error.rpc.as_ref().and_then(|rpc| rpc.code);
+    error.code == ErrorCode::Protocol && !matches!(code, Some(-32022..=-32020))
 }
 
-/// What was negotiated, checked against what was wanted.
-fn agree(service: &Service, attempt: &Attempt, tap: &Tap) -> Result<SessionView, ConnectError> {
-    let result = tap.take_handshake().result.unwrap_or_default();
-    let version = service
-        .peer_info()
-        .map(|info| info.protocol_version.as_str().to_owned())
-        .unwrap_or_default();
-    let modern = result.get("supportedVersions").is_some();
-    let shown = format!("`{}`", SafeText::cut(&version, 64));
-    if let Attempt::Legacy(Some(pinned)) = attempt
-        && *pinned != version
-    {
+/// Asks for the modern era; gives the result as sent.
+async fn discover(core: &Core) -> Result<Value, Error> {
+    let rpc = RpcRequest::new("server/discover", None, None);
+    let result = core.shake(rpc, &client::request_meta()).await?;
+    let versions = result.get("supportedVersions").and_then(Value::as_array);
+    if !versions.is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_string)) {
+        let message = "the answer to `server/discover` names no `supportedVersions`";
+        core.tap.report(FindingKind::WrongShape, message, "", Some("server/discover"));
+        return Err(Error::new(ErrorCode::Protocol, message));
+    }
+    Ok(result)
+}
+
+/// The server is of the modern era.
+fn discovered(core: &Core, result: Value) -> Result<SessionView, ConnectError> {
+    let versions = result.get("supportedVersions").and_then(Value::as_array).into_iter().flatten();
+    let versions: Vec<&str> = versions.filter_map(Value::as_str).collect();
+    if !versions.contains(&client::MODERN) {
+        return Err(no_common(&versions));
+    }
+    note_gaps(core, &result, "server/discover");
+    core.agreed(client::MODERN, Era::Modern);
+    Ok(view_of(&result, client::MODERN, Era::Modern))
+}
+
+async fn initialize(
+    core: &Core,
+    offer: &str,
+    pinned: Option<&str>,
+) -> Result<SessionView, ConnectError> {
+    let result = core.initialize(offer).await.map_err(|error| explain(error, core))?;
+    let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+    let shown = format!("`{}`", SafeText::cut(version, 64));
+    if pinned.is_some_and(|pinned| pinned != version) {
+        let pinned = pinned.unwrap_or_default();
         let message = format!("the server answered with version {shown}, the entry pins {pinned}");
-        return Err(version_error(&message, "change or drop `protocol` in the entry", tap));
+        return Err(version_error(&message, "change or drop `protocol` in the entry", &core.tap));
     }
-    if !ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version) {
-        let oldest_unknown = is_date(&version) && version.as_str() < "2026-07-28";
+    // A version that the client does not support ends the connection (lifecycle, negotiation).
+    if !client::VERSIONS.contains(&version) {
         let message = format!("the server answered with the unknown version {shown}");
-        if !oldest_unknown {
-            return Err(version_error(&message, "the host cannot speak it", tap));
-        }
-        tap.report(FindingKind::Version, &message, "", None);
+        return Err(version_error(&message, "the host cannot speak it", &core.tap));
     }
-    if !modern && version == "2026-07-28" {
+    if version == client::MODERN {
         let message = "the server answered `initialize` with 2026-07-28, which has no `initialize`";
-        tap.report(FindingKind::Version, message, "", None);
+        core.tap.report(FindingKind::Version, message, "", None);
     }
-    tap.negotiated(&version, modern);
-    Ok(view_of(&result, &version, if modern { Era::Modern } else { Era::Legacy }))
+    core.agreed(version, Era::Legacy);
+    core.initialized().await.map_err(|error| explain(error, core))?;
+    Ok(view_of(&result, version, Era::Legacy))
 }
 
-fn is_date(version: &str) -> bool {
-    let bytes = version.as_bytes();
-    bytes.len() == 10
-        && bytes.iter().enumerate().all(|(at, b)| match at {
-            4 | 7 => *b == b'-',
-            _ => b.is_ascii_digit(),
-        })
+/// Tells what a handshake should have and has not. It is rarely needed, so it is done without.
+fn note_gaps(core: &Core, result: &Value, method: &str) {
+    let named = |info: &Value| info.get("name").is_some_and(Value::is_string);
+    let mut gaps = Vec::new();
+    if !result.get("capabilities").is_some_and(Value::is_object) {
+        gaps.push("`capabilities`");
+    }
+    if method == "initialize" && !result.get("serverInfo").is_some_and(named) {
+        gaps.push("`serverInfo`");
+    }
+    if !gaps.is_empty() {
+        let message = format!("the answer to `{method}` has no usable {}", gaps.join(" and "));
+        core.tap.report(FindingKind::WrongShape, &message, "", Some(method));
+    }
+}
+
+impl Core {
+    /// One round trip of a handshake.
+    async fn shake(&self, rpc: RpcRequest, meta: &Map<String, Value>) -> Result<Value, Error> {
+        let own = PendingRequest::own(Duration::MAX);
+        Ok(self.round_trip_with(&rpc, &own, meta).await?.into_value())
+    }
+
+    /// `initialize`; gives the result as sent, which names a version at least.
+    pub(super) async fn initialize(&self, offer: &str) -> Result<Value, Error> {
+        let rpc = RpcRequest::new("initialize", None, Some(client::initialize(offer)));
+        let result = self.shake(rpc, &Map::new()).await?;
+        if !result.get("protocolVersion").is_some_and(Value::is_string) {
+            let message = "the answer to `initialize` names no `protocolVersion`";
+            self.tap.report(FindingKind::WrongShape, message, "", Some("initialize"));
+            return Err(Error::new(ErrorCode::Protocol, message));
+        }
+        note_gaps(self, &result, "initialize");
+        Ok(result)
+    }
+
+    /// Ends the handshake of the legacy era.
+    pub(super) async fn initialized(&self) -> Result<(), Error> {
+        let method = "notifications/initialized";
+        let body = self.tap.notification(method, Value::Null);
+        let message = Outgoing { method, body, ..Outgoing::default() };
+        let sent = Arc::clone(&self.transport).send(message).await;
+        sent.map_err(|error| self.unsent(&error))
+    }
+
+    /// A version is agreed on.
+    pub(super) fn agreed(&self, version: &str, era: Era) {
+        self.tap.negotiated(version, era == Era::Modern);
+        self.transport.negotiated(version);
+    }
+}
+
+fn no_common(versions: &[&str]) -> ConnectError {
+    let versions = SafeText::line(&versions.join(", "));
+    // No finding: another attempt in the other era may well succeed, and if none does, this is what
+    // the start failed of.
+    let message = format!("no common protocol version: the server speaks {versions}");
+    ConnectError {
+        error: Error::new(ErrorCode::ServerStartup, message),
+        retryable: true,
+        unauthorized: false,
+        closed: false,
+    }
 }
 
 fn version_error(message: &str, help: &str, tap: &Tap) -> ConnectError {
@@ -201,101 +273,45 @@ fn view_of(result: &Value, version: &str, era: Era) -> SessionView {
     }
 }
 
-async fn run(
-    service: Service,
-    outbox: Option<Arc<Outbox>>,
-    view: Arc<SessionView>,
-    tap: Arc<Tap>,
-    tasks: TaskGuards,
-) -> Connected {
-    let peer = service.peer().clone();
-    // The host has a cache of its own, which can be looked into and never hides a dead server.
-    peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
-    let request_meta = match view.era {
-        Era::Legacy => Map::new(),
-        Era::Modern => service.service().request_meta(&view.protocol_version),
-    };
-    let core = Arc::new(Core {
-        request_meta,
-        log_level: parking_lot::Mutex::new(tap.context.log_level),
-        view: Arc::clone(&view),
-        peer,
-        outbox,
-        subscriptions: Subscriptions::default(),
-        closing: OnceLock::new(),
-        service: tokio::sync::Mutex::new(Some(service)),
-        tap,
-    });
+/// What the session does by itself from now on.
+fn run(live: &Live) {
+    let core = &live.core;
     if core.era() == Era::Modern {
-        tasks.spawn(Arc::clone(&core).keep_listening());
+        live.spawn(Arc::clone(core).keep_listening());
     } else if let Some(level) = core.tap.context.log_level
-        && core.view.capabilities.get("logging").is_some()
+        && core.view().capabilities.get("logging").is_some()
     {
-        let core = Arc::clone(&core);
-        tasks.spawn(async move {
-            let operation = Operation::own(core.tap.context.clock);
-            let limits = Limits::own(std::time::Duration::from_secs(30));
-            if let Err(error) = core.round_trip(set_level(level), &operation, &limits).await {
+        let core = Arc::clone(core);
+        live.spawn(async move {
+            let own = PendingRequest::own(Duration::from_secs(30));
+            if let Err(error) = core.round_trip(set_level(level), &own).await {
                 tracing::warn!(server = %core.tap.context.server, %error, "log level not set");
             }
         });
     }
-    Connected { session: Arc::new(Live { core, _tasks: tasks }), view }
 }
 
 /// Says what went wrong, with what was seen.
-fn explain(error: ClientInitializeError, handshake: Handshake, tap: &Tap) -> ConnectError {
-    let seen = tap.context.seen.describe();
-    // The answer to the probe only said that the server is of the older era.
-    let error = match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => *fallback,
-        other => other,
-    };
-    let unauthorized = error.is_authorization_required();
-    let closed = matches!(
-        error,
-        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
-    );
-    let mut out = match (error, handshake.failure) {
-        (ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. }, _) => {
-            let versions: Vec<&str> =
-                server_supported.iter().map(ProtocolVersion::as_str).collect();
-            let versions = SafeText::line(&versions.join(", "));
-            // No finding: another attempt in the other era may well succeed, and if none does,
-            // this is what the start failed of.
-            let message = format!("no common protocol version: the server speaks {versions}");
-            Error::new(ErrorCode::ServerStartup, message)
-        }
-        (ClientInitializeError::ConnectionClosed(_), _) => {
-            Error::new(ErrorCode::ServerStartup, format!("{}: {seen}", tap.ending()))
-        }
-        (ClientInitializeError::TransportError { error, context }, _) => {
-            let cause = describe(error.error.as_ref());
-            if error.error.is::<SendError>() {
-                Error::new(ErrorCode::ServerStartup, format!("{context}: {cause}; {seen}"))
-            } else {
-                Error::new(ErrorCode::ServerStartup, cause)
-            }
-        }
-        (_, Some(failure)) => {
-            let mut error = failure;
-            error.code = ErrorCode::ServerStartup;
-            error.message = format!("the handshake failed: {}", error.message);
-            error
-        }
-        (error, None) => {
-            let text = SafeText::line(&error.to_string());
-            Error::new(ErrorCode::ServerStartup, format!("the handshake failed: {text}; {seen}"))
-        }
-    };
+fn explain(mut error: Error, core: &Core) -> ConnectError {
+    let tap = &core.tap;
+    let closed = error.code == ErrorCode::ServerUnavailable;
+    let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
+    if let Some(rpc) = error.rpc.as_ref().filter(|rpc| rpc.code == Some(-32022)) {
+        let supported = rpc.data.as_ref().and_then(|data| data.get("supported"));
+        let supported = supported.and_then(Value::as_array).into_iter().flatten();
+        return no_common(&supported.filter_map(Value::as_str).collect::<Vec<_>>());
+    }
+    if !closed {
+        error.message = format!("the handshake failed: {}", error.message);
+    } else if !core.transport.is_http() {
+        error.message = format!("{}: {}", error.message, tap.context.seen.describe());
+    }
+    error.code = ErrorCode::ServerStartup;
     if unauthorized {
-        out.help = Some(
+        error.help = Some(
             "add an `Authorization` header to the entry's `headers`, or with -H beside an address"
                 .to_owned(),
         );
     }
-    if handshake.late_discover {
-        out.message += "; it answered `server/discover` only after `initialize` had been sent";
-    }
-    ConnectError { error: out, retryable: true, unauthorized, closed }
+    ConnectError { error, retryable: true, unauthorized, closed }
 }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::FetchedList;
-use super::live::{Core, Limits};
-use super::trip::Trip;
+use super::live::Core;
+use super::message::RpcRequest;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::Era;
 use crate::mcp::FindingKind;
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
-use crate::mcp::wire::exchange::{Operation, cut};
+use crate::mcp::pending::PendingRequest;
+use crate::mcp::wire::cut;
 
 impl Core {
     /// Fetches all pages of a list, within the limits.
@@ -75,11 +76,10 @@ impl Core {
         list: &mut FetchedList,
     ) -> Result<(Option<String>, bool), Error> {
         let params = cursor.map(|cursor| json!({"cursor": cursor}));
-        let trip = Trip::new(kind.method(), None, params);
+        let rpc = RpcRequest::new(kind.method(), None, params);
         // The caller has patience of its own with the whole.
-        let patience = Limits::own(self.tap.context.limits.max_call);
-        let operation = Operation::own(self.tap.context.clock);
-        let mut result = self.round_trip(trip, &operation, &patience).await?.into_value();
+        let own = PendingRequest::own(self.tap.context.limits.max_call);
+        let mut result = self.round_trip(rpc, &own).await?.into_value();
         let next = match result.get_mut("nextCursor").map(Value::take) {
             Some(Value::String(next)) => Some(next),
             Some(Value::Null) | None => None,
@@ -115,8 +115,15 @@ impl Core {
     /// Why calls of a tool could not be sent: over HTTP of the modern era its annotated parameters
     /// travel as headers.
     fn unsendable(&self, kind: ListKind, entry: &Value) -> Option<String> {
-        let mirrors = kind == ListKind::Tools && self.era() == Era::Modern && self.outbox.is_none();
-        mirrors.then(|| super::mirrored::problem(entry)).flatten()
+        let mirrors = self.era() == Era::Modern && self.transport.is_http();
+        if kind != ListKind::Tools || !mirrors {
+            return None;
+        }
+        let problem = super::mirrored::problem(entry);
+        if problem.is_none() {
+            self.mirrored.lock().learn(entry);
+        }
+        problem
     }
 
     fn rejected(&self, kind: ListKind, index: usize, entry: Value, why: &str) -> RejectedEntry {

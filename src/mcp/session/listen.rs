@@ -8,12 +8,11 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
-use super::live::{Core, Limits};
-use super::trip::Trip;
+use super::live::Core;
+use super::message::RpcRequest;
 use crate::error::{Error, ErrorCode};
-use crate::mcp::wire::exchange::Operation;
+use crate::mcp::pending::PendingRequest;
 
 /// What the host wants to hear of.
 #[derive(Default)]
@@ -64,15 +63,12 @@ impl Core {
                 self.subscriptions.changed.notified().await;
                 continue;
             };
-            let cancel = CancellationToken::new();
-            let limits =
-                Limits { timeout: Duration::MAX, max_total: Duration::MAX, cancel: cancel.clone() };
             let params = json!({"notifications": filter});
-            let trip = Trip::new("subscriptions/listen", None, Some(params));
-            let operation = Operation::own(self.tap.context.clock);
+            let rpc = RpcRequest::new("subscriptions/listen", None, Some(params));
+            let own = PendingRequest::own(Duration::MAX);
             let began = tokio::time::Instant::now();
             let ended = tokio::select! {
-                ended = self.round_trip(trip, &operation, &limits) => ended,
+                ended = self.round_trip(rpc, &own) => ended,
                 () = self.subscriptions.changed.notified() => continue,
             };
             // The session is over, or there is no such method: nothing will ever be told.
@@ -94,7 +90,8 @@ impl Core {
 
     /// The filter for what the server offers and the host wants; `None` when that is nothing.
     fn filter(&self) -> Option<Value> {
-        let capabilities = &self.view.capabilities;
+        let view = self.view();
+        let capabilities = &view.capabilities;
         let offers = |list: &str, what: &str| {
             capabilities.get(list).and_then(|c| c.get(what)) == Some(&Value::Bool(true))
         };

@@ -1,110 +1,97 @@
-//! An open session: requests with deadline, cancellation and progress over rmcp's peer.
+//! An open session: requests with deadline, cancellation and progress, whatever the transport.
 
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
-use rmcp::RoleClient;
-use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification,
-    ClientRequest, CustomRequest, RequestId, RequestMetaObject, RootsListChangedNotification,
-    ServerResult,
-};
-use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
-use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::task::AbortHandle;
 
-use super::{FetchedList, Request, RequestContext, SessionHandle};
+use super::listen::Subscriptions;
+use super::message::RpcRequest;
+use super::{FetchedList, Request, SessionHandle};
 use crate::base::LogLevel;
 use crate::error::{Error, ErrorCode};
-use crate::mcp::Payload;
 use crate::mcp::capabilities::ListKind;
-use crate::mcp::client::Client;
-use crate::mcp::session::listen::Subscriptions;
-use crate::mcp::session::trip::{Params, Trip};
-use crate::mcp::transport::http::describe;
-use crate::mcp::transport::outbox::{Outbox, SendError};
-use crate::mcp::wire::exchange::{Exchange, Operation, Patience};
-use crate::mcp::wire::tap::{Tap, method_name};
-use crate::mcp::{Era, SessionView};
+use crate::mcp::client;
+use crate::mcp::pending::{Patience, PendingRequest};
+use crate::mcp::session::mirrored::Mirrored;
+use crate::mcp::transport::{Outgoing, SendError, Transport};
+use crate::mcp::wire::tap::Tap;
+use crate::mcp::{Era, Payload, SessionEvent, SessionView};
 
-/// The session as its owner holds it: when it is dropped, the session's own tasks end.
+/// The session as its owner holds it: when it is dropped, the session ends with the last request that
+/// is in flight.
 pub struct Live {
     pub(super) core: Arc<Core>,
-    /// Held for its `Drop`.
-    pub(super) _tasks: TaskGuards,
+    tasks: Mutex<Vec<AbortHandle>>,
 }
 
 /// What requests need; lives as long as one of them.
 pub struct Core {
     pub(super) tap: Arc<Tap>,
-    pub(super) view: Arc<SessionView>,
-    pub(super) peer: Peer<RoleClient>,
-    pub(super) outbox: Option<Arc<Outbox>>,
+    pub(super) transport: Arc<dyn Transport>,
+    view: OnceLock<Arc<SessionView>>,
     pub(super) subscriptions: Subscriptions,
     /// What `_meta` of every request holds (2026-07-28, SEP-2575); empty in the legacy era.
-    pub(super) request_meta: Map<String, Value>,
-    pub(super) log_level: parking_lot::Mutex<Option<LogLevel>>,
-    pub(super) closing: OnceLock<Error>,
-    pub(super) service: tokio::sync::Mutex<Option<RunningService<RoleClient, Client>>>,
+    request_meta: OnceLock<Map<String, Value>>,
+    /// Arguments that travel as headers too, by tool.
+    pub(super) mirrored: Mutex<Mirrored>,
+    log_level: Mutex<Option<LogLevel>>,
+    closing: OnceLock<Error>,
+    /// How often the server has forgotten the session.
+    renewed: tokio::sync::Mutex<u64>,
 }
 
-/// Tasks that end when they are dropped.
-#[derive(Default)]
-pub struct TaskGuards(parking_lot::Mutex<Vec<tokio::task::AbortHandle>>);
+impl Live {
+    pub(super) fn open(tap: Arc<Tap>, transport: Arc<dyn Transport>) -> Self {
+        let pump = Arc::clone(&tap.pump).run();
+        let log_level = Mutex::new(tap.context.log_level);
+        let core = Core {
+            tap,
+            transport,
+            view: OnceLock::new(),
+            subscriptions: Subscriptions::default(),
+            request_meta: OnceLock::new(),
+            mirrored: Mutex::default(),
+            log_level,
+            closing: OnceLock::new(),
+            renewed: tokio::sync::Mutex::default(),
+        };
+        let live = Self { core: Arc::new(core), tasks: Mutex::default() };
+        live.spawn(pump);
+        live
+    }
 
-impl TaskGuards {
+    /// Runs a task until the session is dropped.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let handle = tokio::spawn(task).abort_handle();
-        self.0.lock().push(handle);
+        self.tasks.lock().push(handle);
     }
 }
 
-impl Drop for TaskGuards {
+impl Drop for Core {
     fn drop(&mut self) {
-        for task in self.0.get_mut() {
+        self.tap.end("the session ended");
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        for task in self.tasks.get_mut() {
             task.abort();
         }
-    }
-}
-
-/// How long a round trip may take.
-#[derive(Clone)]
-pub struct Limits {
-    /// Without a sign of life.
-    pub timeout: Duration,
-    /// In all.
-    pub max_total: Duration,
-    /// Ends it at once.
-    pub cancel: CancellationToken,
-}
-
-impl Limits {
-    /// For the session's own requests; their callers have patience of their own.
-    pub(super) fn own(timeout: Duration) -> Self {
-        Self { timeout, max_total: timeout, cancel: CancellationToken::new() }
     }
 }
 
 /// Tells the server and the tap that nobody waits any more, unless the answer came.
 struct Abandon<'a> {
     core: &'a Core,
-    exchange: &'a Exchange,
+    request: &'a PendingRequest,
     id: i64,
     why: &'static str,
     armed: bool,
-}
-
-impl Abandon<'_> {
-    fn because(&mut self, error: &Error) {
-        match error.code {
-            ErrorCode::Timeout => self.why = "timed out",
-            ErrorCode::Cancelled => self.why = "was cancelled",
-            _ => {}
-        }
-    }
 }
 
 impl Drop for Abandon<'_> {
@@ -112,131 +99,189 @@ impl Drop for Abandon<'_> {
         if !self.armed {
             return;
         }
-        self.exchange.operation.give_up();
-        if self.core.tap.abandon(self.id, self.exchange, self.why) {
-            self.core.send_cancelled(self.id, self.why);
+        let Core { tap, transport, .. } = self.core;
+        let shaking = self.core.view.get().is_none();
+        self.request.give_up();
+        let why = if shaking { Tap::OVERTAKEN } else { self.why };
+        let told = self.core.era() == Era::Modern && transport.is_http() || shaking;
+        if tap.abandon(self.id, why) && !told {
+            let reason = format!("the request {why}");
+            let params = json!({"requestId": self.id, "reason": reason});
+            tap.notify("notifications/cancelled", params);
         }
     }
 }
 
 impl Core {
+    pub(super) fn opened(&self, view: Arc<SessionView>) {
+        if view.era == Era::Modern {
+            let _ = self.request_meta.set(client::request_meta());
+        }
+        let _ = self.view.set(view);
+    }
+
+    pub(super) fn view(&self) -> Arc<SessionView> {
+        self.view.get().cloned().unwrap_or_else(|| unreachable!("requests follow the handshake"))
+    }
+
     pub(super) fn era(&self) -> Era {
-        self.view.era
+        self.view.get().map_or(Era::Legacy, |view| view.era)
     }
 
     /// Sends one request and gives its raw result.
     pub(super) async fn round_trip(
         &self,
-        trip: Trip,
-        operation: &Arc<Operation>,
-        limits: &Limits,
+        rpc: RpcRequest,
+        request: &Arc<PendingRequest>,
     ) -> Result<Payload, Error> {
-        let exchange =
-            Exchange::new(Arc::clone(operation), method_name(trip.method), trip.target.clone());
-        let named = |error: Error| self.named(error, &exchange);
-        self.ensure_open().map_err(named)?;
-        if let Some(outbox) = &self.outbox {
-            return self.over_pipe(outbox, trip, &exchange, limits).await.map_err(named);
+        let level = self.level().filter(|_| self.era() == Era::Modern);
+        let known = self.request_meta.get();
+        match (known, level) {
+            (None, _) => self.round_trip_with(&rpc, request, &Map::new()).await,
+            (Some(meta), None) => self.round_trip_with(&rpc, request, meta).await,
+            (Some(meta), Some(level)) => {
+                let mut meta = meta.clone();
+                let key = "io.modelcontextprotocol/logLevel";
+                meta.insert(key.to_owned(), super::request::level_name(level).into());
+                self.round_trip_with(&rpc, request, &meta).await
+            }
         }
-        let params = trip.params.map(Params::into_value);
-        let mut request = CustomRequest::new(trip.method, params);
-        request.extensions.insert(Arc::clone(&exchange));
-        let request = ClientRequest::CustomRequest(request);
-        let options = match self.level_meta() {
-            Some(meta) => PeerRequestOptions::no_options().with_meta(meta),
-            None => PeerRequestOptions::no_options(),
-        };
-        let sending = self.peer.send_cancellable_request(request, options);
-        let handle = self.bounded(sending, &exchange, limits).await.map_err(named)?;
-        let handle = handle.map_err(|error| named(self.failure(error)))?;
-        self.response(handle, &exchange, limits).await.map_err(named)
     }
 
-    /// A round trip over a pipe: written here, answered by the tap.
-    async fn over_pipe(
+    /// The same with what `_meta` holds.
+    pub(super) async fn round_trip_with(
         &self,
-        outbox: &Outbox,
-        trip: Trip,
-        exchange: &Arc<Exchange>,
-        limits: &Limits,
+        rpc: &RpcRequest,
+        request: &Arc<PendingRequest>,
+        meta: &Map<String, Value>,
     ) -> Result<Payload, Error> {
-        if !outbox.is_roomy() {
-            self.bounded(outbox.has_room(), exchange, limits).await?;
+        self.exchange(rpc, request, meta).await.map_err(|mut error| {
+            error.server.get_or_insert_with(|| self.tap.context.server.clone());
+            error.request.get_or_insert_with(|| rpc.name());
+            error
+        })
+    }
+
+    async fn exchange(
+        &self,
+        rpc: &RpcRequest,
+        request: &Arc<PendingRequest>,
+        meta: &Map<String, Value>,
+    ) -> Result<Payload, Error> {
+        if self.tap.over.is_cancelled() || self.closing.get().is_some() {
+            return Err(self.gone());
         }
-        let mut meta = Cow::Borrowed(&self.request_meta);
-        if let Some(level) = self.level_meta() {
-            meta.to_mut().extend(level.0.0);
+        if !self.transport.is_ready() {
+            self.bounded(self.transport.ready(), request).await?;
         }
-        let answer = exchange.wait_directly();
-        let asked = outbox.ask(&self.tap, exchange, trip.params.as_ref(), &meta);
-        let id = asked.map_err(|error| self.unsent(&error))?;
-        let mut abandon = Abandon { core: self, exchange, id, why: "was given up", armed: true };
+        let (id, answer) = self.tap.admit(rpc, request);
+        let why = "was given up";
+        let mut abandon = Abandon { core: self, request, id, why, armed: true };
+        let body = rpc.body(id, meta).map_err(|error| {
+            let message = format!("the message cannot be serialised: {error}");
+            Error::new(ErrorCode::Internal, message)
+        })?;
+        self.tap.asking(id, rpc, request, &body);
+        let headers = self.headers(rpc);
+        let message = Outgoing { id: Some(id), method: rpc.method, body, headers };
+        match self.bounded(self.delivered(message, answer), request).await {
+            Ok(answer) => {
+                abandon.armed = false;
+                answer
+            }
+            Err(error) => {
+                abandon.why = match error.code {
+                    ErrorCode::Timeout => "timed out",
+                    ErrorCode::Cancelled => "was cancelled",
+                    _ => why,
+                };
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    async fn delivered(
+        &self,
+        message: Outgoing,
+        mut answer: tokio::sync::oneshot::Receiver<Result<Payload, Error>>,
+    ) -> Result<Payload, Error> {
+        let (id, method) = (message.id, message.method);
+        // Where the session may have to be renewed, the message is sent once more.
+        let renewable =
+            self.transport.is_http() && self.view.get().is_some() && method != "initialize";
+        let again = renewable.then(|| (message.body.clone(), message.headers.clone()));
+        let renewed = if again.is_some() { *self.renewed.lock().await } else { 0 };
+        let mut sending = Arc::clone(&self.transport).send(message);
         // With many calls at once the others queue theirs first, and one write takes them all: each
         // write wakes the server, which costs more than everything else here. A call that is alone
         // does not wait.
         if self.tap.is_busy() {
             tokio::task::yield_now().await;
         }
-        let work = async {
-            match outbox.flush().await {
-                Ok(()) => Ok(answer.await),
-                Err(error) => Err(error),
+        let sent = tokio::select! {
+            biased;
+            sent = &mut sending => sent,
+            answer = &mut answer => {
+                // The rest of the response is read for a moment, so that its connection is kept.
+                if self.transport.is_http() {
+                    tokio::spawn(tokio::time::timeout(Duration::from_millis(50), sending));
+                }
+                return answer.unwrap_or_else(|_| Err(self.gone()));
             }
         };
-        match self.bounded(work, exchange, limits).await {
-            Ok(Ok(answer)) => {
-                abandon.armed = false;
-                answer.unwrap_or_else(|_| Err(self.gone()))
+        let sent = match (sent, again) {
+            (Err(SendError::Expired), Some((body, headers))) => {
+                self.renew(renewed).await?;
+                let message = Outgoing { id, method, body, headers };
+                Arc::clone(&self.transport).send(message).await
             }
-            Ok(Err(error)) => {
-                abandon.armed = false;
-                self.tap.unsent(id);
-                Err(self.unsent(&error))
+            (sent, _) => sent,
+        };
+        if let Err(error) = sent {
+            // What came before the connection broke counts.
+            if let Ok(answer) = answer.try_recv() {
+                return answer;
             }
-            Err(error) => {
-                abandon.because(&error);
-                Err(error)
+            if let Some(id) = id {
+                self.tap.unsent(id, &error.to_string());
             }
+            return Err(self.unsent(&error));
         }
+        answer.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
-    fn unsent(&self, error: &SendError) -> Error {
-        if matches!(error, SendError::Broken(_)) {
-            self.tap.deaf(&error.to_string());
+    /// Opens another session in place of one that the server has forgotten, unless another request
+    /// did so since `before`.
+    async fn renew(&self, before: u64) -> Result<(), Error> {
+        let mut renewed = self.renewed.lock().await;
+        if *renewed != before {
+            return Ok(());
         }
+        let view = self.view();
+        Box::pin(self.initialize(&view.protocol_version)).await?;
+        self.agreed(&view.protocol_version, view.era);
+        self.initialized().await?;
+        *renewed += 1;
+        self.tap.pump.push(SessionEvent::Renewed);
+        Ok(())
+    }
+
+    /// The error of a message that was not sent.
+    pub(super) fn unsent(&self, error: &SendError) -> Error {
+        let help = "look at the log of the server, or of what stands in front of it";
+        let failed = |text: String| Error::new(ErrorCode::ServerUnavailable, text);
         match error {
-            SendError::Closed => self.gone(),
-            other => Error::new(ErrorCode::ServerUnavailable, other.to_string()),
-        }
-    }
-
-    async fn response(
-        &self,
-        mut handle: RequestHandle<RoleClient>,
-        exchange: &Arc<Exchange>,
-        limits: &Limits,
-    ) -> Result<Payload, Error> {
-        let RequestId::Number(id) = handle.id else {
-            return Err(Error::new(ErrorCode::Internal, "request ids are numbers"));
-        };
-        let mut abandon = Abandon { core: self, exchange, id, why: "was given up", armed: true };
-        let answer = match self.bounded(&mut handle.rx, exchange, limits).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                abandon.because(&error);
-                return Err(error);
+            SendError::Closed | SendError::Unread(_) => self.gone(),
+            // Nothing listens there any more: what is open may be answered, but the owner must know.
+            SendError::Broken(text) => {
+                if self.view.get().is_some() {
+                    self.tap.deaf(text);
+                }
+                failed(text.clone())
             }
-        };
-        abandon.armed = false;
-        match answer {
-            Ok(Ok(ServerResult::CustomResult(result))) => {
-                Ok(exchange.kept().unwrap_or_else(|| result.0.into()))
-            }
-            Ok(Ok(other)) => serde_json::to_value(other)
-                .map(Payload::from)
-                .map_err(|error| Error::new(ErrorCode::Internal, error.to_string())),
-            Ok(Err(error)) => Err(exchange.failure().unwrap_or_else(|| self.failure(error))),
-            Err(_) => Err(exchange.failure().unwrap_or_else(|| self.gone())),
+            other if self.view.get().is_some() => failed(other.to_string()).help(help),
+            other => failed(other.to_string()),
         }
     }
 
@@ -244,84 +289,59 @@ impl Core {
     pub(super) async fn bounded<T>(
         &self,
         work: impl Future<Output = T>,
-        exchange: &Arc<Exchange>,
-        limits: &Limits,
+        request: &PendingRequest,
     ) -> Result<T, Error> {
         let mut work = std::pin::pin!(work);
-        let operation = &exchange.operation;
         loop {
-            let patience = operation.patience(limits.timeout, limits.max_total);
-            let doubt = exchange.doubted_until();
+            let deadline = match request.patience() {
+                Patience::Held => None,
+                Patience::Until(at) => at,
+                Patience::Silent => {
+                    return Err(timed_out(request.timeout, "without a sign of life"));
+                }
+                Patience::Exhausted => return Err(timed_out(request.max_total, "in all")),
+                Patience::Misnamed(reason) => return Err(Error::new(ErrorCode::Protocol, reason)),
+            };
             let deadline = async {
-                let left = match patience {
-                    Patience::Held => None,
-                    Patience::Left(left) => tokio::time::Instant::now().checked_add(left),
-                    Patience::Silent | Patience::Exhausted => return,
-                };
-                match (left, doubt) {
-                    (Some(a), Some(b)) => tokio::time::sleep_until(a.min(b)).await,
-                    (Some(at), None) | (None, Some(at)) => tokio::time::sleep_until(at).await,
-                    (None, None) => std::future::pending().await,
+                match deadline {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
                 value = &mut work => return Ok(value),
-                () = limits.cancel.cancelled() => {
+                () = request.cancel.cancelled() => {
                     return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
                 }
                 () = self.tap.over.cancelled() => return Err(self.gone()),
-                () = operation.changed.notified() => {}
+                () = request.changed.notified() => {}
                 () = deadline => {}
             }
-            if let Some(reason) = exchange.confirmed_doubt() {
-                return Err(Error::new(ErrorCode::Protocol, reason));
-            }
-            match operation.patience(limits.timeout, limits.max_total) {
-                Patience::Silent => {
-                    return Err(timed_out(limits.timeout, "without a sign of life"));
-                }
-                Patience::Exhausted => return Err(timed_out(limits.max_total, "in all")),
-                Patience::Held | Patience::Left(_) => {}
-            }
         }
     }
 
-    /// The log level goes with every modern request.
-    fn level_meta(&self) -> Option<RequestMetaObject> {
-        const LEVEL: &str = "io.modelcontextprotocol/logLevel";
-        let level = if self.era() == Era::Legacy { None } else { *self.level() }?;
-        let mut meta = RequestMetaObject::new();
-        meta.0.0.insert(LEVEL.to_owned(), super::request::level_name(level).into());
-        Some(meta)
-    }
-
-    /// Sends `notifications/cancelled`. Only queues it: a server that reads nothing must not hold
-    /// up the caller who gave up on it.
-    fn send_cancelled(&self, id: i64, why: &str) {
-        let reason = format!("the request {why}");
-        let param = CancelledNotificationParam::new(Some(RequestId::Number(id)), Some(reason));
-        self.notify(ClientNotification::CancelledNotification(CancelledNotification::new(param)));
-    }
-
-    pub(super) fn notify(&self, notification: ClientNotification) {
-        if let Some(outbox) = &self.outbox {
-            let message = ClientJsonRpcMessage::notification(notification);
-            // A broken pipe is told to the next request; here nobody waits for it.
-            if outbox.push(&self.tap, &message).is_ok() {
-                outbox.flush_later();
-            }
-            return;
+    /// Headers of a request (2026-07-28, Streamable HTTP).
+    fn headers(&self, rpc: &RpcRequest) -> Vec<(String, String)> {
+        let probes = rpc.method == "server/discover";
+        if !self.transport.is_http() || !(probes || self.era() == Era::Modern) {
+            return Vec::new();
         }
-        // The first poll queues it; its completion is of no interest.
-        let _ = self.peer.send_notification(notification).now_or_never();
+        let mirrored = self.mirrored.lock();
+        let mut headers = mirrored.headers(rpc);
+        if probes {
+            headers.push(("mcp-protocol-version".to_owned(), client::MODERN.to_owned()));
+        }
+        headers
     }
 
-    fn ensure_open(&self) -> Result<(), Error> {
-        if self.tap.over.is_cancelled() || self.closing.get().is_some() {
-            return Err(self.gone());
-        }
-        Ok(())
+    /// The log level asked for.
+    pub(super) fn level(&self) -> Option<LogLevel> {
+        *self.log_level.lock()
+    }
+
+    pub(super) fn set_level(&self, level: LogLevel) {
+        *self.log_level.lock() = Some(level);
     }
 
     /// Why nothing can be sent any more.
@@ -329,29 +349,6 @@ impl Core {
         self.closing.get().cloned().unwrap_or_else(|| {
             Error::new(ErrorCode::ServerUnavailable, self.tap.ending().to_owned())
         })
-    }
-
-    fn failure(&self, error: ServiceError) -> Error {
-        match error {
-            ServiceError::TransportClosed => self.gone(),
-            ServiceError::TransportSend(error) => {
-                if let Some(SendError::Closed) = error.error.downcast_ref::<SendError>() {
-                    return self.gone();
-                }
-                Error::new(ErrorCode::ServerUnavailable, describe(error.error.as_ref()))
-            }
-            ServiceError::McpError(error) => Error::new(
-                ErrorCode::Protocol,
-                format!("the server answered with error {}: {}", error.code.0, error.message),
-            ),
-            other => Error::new(ErrorCode::Internal, other.to_string()),
-        }
-    }
-
-    fn named(&self, mut error: Error, exchange: &Exchange) -> Error {
-        error.server.get_or_insert_with(|| self.tap.context.server.clone());
-        error.request.get_or_insert_with(|| exchange.name());
-        error
     }
 }
 
@@ -362,16 +359,16 @@ fn timed_out(after: Duration, how: &str) -> Error {
 
 impl SessionHandle for Live {
     fn view(&self) -> Arc<SessionView> {
-        Arc::clone(&self.core.view)
+        self.core.view()
     }
 
     fn request(
         &self,
         request: Request,
-        context: RequestContext,
+        pending: Arc<PendingRequest>,
     ) -> BoxFuture<'static, Result<Payload, Error>> {
         let core = Arc::clone(&self.core);
-        Box::pin(async move { core.perform(request, context).await })
+        Box::pin(async move { core.perform(request, &pending).await })
     }
 
     fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>> {
@@ -381,25 +378,18 @@ impl SessionHandle for Live {
 
     fn roots_changed(&self) -> BoxFuture<'static, ()> {
         if self.core.era() == Era::Legacy {
-            let changed = RootsListChangedNotification::default();
-            self.core.notify(ClientNotification::RootsListChangedNotification(changed));
+            self.core.tap.notify("notifications/roots/list_changed", Value::Null);
         }
         Box::pin(std::future::ready(()))
     }
 
     fn close(&self, reason: Error) -> BoxFuture<'static, ()> {
-        const PATIENCE: Duration = Duration::from_secs(1);
         let core = Arc::clone(&self.core);
         Box::pin(async move {
             let message = reason.message.clone();
             let _ = core.closing.set(reason);
             core.tap.end(&message);
-            if let Some(outbox) = &core.outbox {
-                outbox.shut().await;
-            }
-            if let Some(mut service) = core.service.lock().await.take() {
-                let _ = service.close_with_timeout(PATIENCE).await;
-            }
+            core.transport.close().await;
         })
     }
 }

@@ -1,11 +1,79 @@
-//! Parameters mirrored into HTTP headers (`x-mcp-header`, protocol 2026-07-28, Streamable HTTP): a
-//! tool whose annotations cannot be kept is set aside, as the specification asks. Pure.
+//! What a request repeats in its headers (2026-07-28, Streamable HTTP): its method, its name, and the
+//! parameters that a tool annotates (`x-mcp-header`). A tool whose annotations cannot be kept is set
+//! aside, as the specification asks. Pure.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use base64::Engine as _;
 use serde_json::{Map, Value};
 
+use super::message::RpcRequest;
+
 const KEY: &str = "x-mcp-header";
+
+/// Annotated parameters by tool: where each stands, and the name of its header.
+#[derive(Debug, Default)]
+pub struct Mirrored(HashMap<String, Vec<(String, String)>>);
+
+impl Mirrored {
+    /// Learns the annotations of a tool from its list, where [`problem`] found none in them.
+    pub(super) fn learn(&mut self, tool: &Value) {
+        let Some(name) = tool.get("name").and_then(Value::as_str) else { return };
+        let mut found = Vec::new();
+        if let Some(schema) = tool.get("inputSchema").and_then(Value::as_object) {
+            collect(schema, "", &mut found);
+        }
+        if found.is_empty() {
+            self.0.remove(name);
+        } else {
+            self.0.insert(name.to_owned(), found);
+        }
+    }
+
+    /// The headers of a request.
+    pub(super) fn headers(&self, rpc: &RpcRequest) -> Vec<(String, String)> {
+        let mut headers = vec![("mcp-method".to_owned(), rpc.method.to_owned())];
+        let (name, arguments) = rpc.subject();
+        if let Some(name) = name {
+            headers.push(("mcp-name".to_owned(), encoded(name)));
+        }
+        let annotated = name.filter(|_| rpc.method == "tools/call").and_then(|n| self.0.get(n));
+        for (pointer, header) in annotated.into_iter().flatten() {
+            let value = match arguments.and_then(|arguments| arguments.pointer(pointer)) {
+                Some(Value::String(text)) => text.clone(),
+                Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
+                _ => continue,
+            };
+            headers.push((format!("mcp-param-{header}"), encoded(&value)));
+        }
+        headers
+    }
+}
+
+fn collect(schema: &Map<String, Value>, at: &str, found: &mut Vec<(String, String)>) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (key, property) in properties.into_iter().flatten() {
+        let Some(property) = property.as_object() else { continue };
+        let pointer = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+        if let Some(header) = property.get(KEY).and_then(Value::as_str) {
+            found.push((pointer.clone(), header.to_owned()));
+        }
+        collect(property, &pointer, found);
+    }
+}
+
+/// A value as a header carries it; one that cannot stand there goes as base64.
+fn encoded(value: &str) -> String {
+    let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let bytes = value.as_bytes();
+    let odd = bytes.iter().any(|byte| !(0x20..=0x7e).contains(byte));
+    let marked = value.starts_with("=?base64?") && value.ends_with("?=");
+    let plain = !(odd || marked || blank(bytes.first()) || blank(bytes.last()));
+    if plain {
+        return value.to_owned();
+    }
+    format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(value))
+}
 
 /// Why the annotations of a tool cannot be kept; `None` when they can, or when there are none.
 pub(super) fn problem(tool: &Value) -> Option<String> {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::live::{Core, Limits};
-use super::trip::{Params, Trip};
-use super::{DeskRequest, Request, RequestContext};
+use super::live::Core;
+use super::message::{Params, RpcRequest};
+use super::{DeskRequest, Request};
 use crate::base::LogLevel;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::Era;
 use crate::mcp::Payload;
-use crate::mcp::client;
-use crate::mcp::wire::exchange::Operation;
+use crate::mcp::pending::PendingRequest;
+use crate::mcp::wire::tap;
 use crate::mcp::{Answer, RequestKind};
 
 impl Core {
@@ -22,68 +22,68 @@ impl Core {
     pub(super) async fn perform(
         self: &Arc<Self>,
         request: Request,
-        context: RequestContext,
+        pending: &Arc<PendingRequest>,
     ) -> Result<Payload, Error> {
-        let operation = Operation::of(&context, self.tap.context.clock);
-        let limits = Limits {
-            timeout: context.timeout,
-            max_total: context.max_total,
-            cancel: context.cancel,
-        };
+        pending.begin();
         let modern = self.era() == Era::Modern;
-        let trip = match request {
-            Request::CallTool { name, arguments } => Trip::named("tools/call", name, arguments),
+        let rpc = match request {
+            Request::CallTool { name, arguments } => {
+                RpcRequest::named("tools/call", name, arguments)
+            }
             Request::RunTask { name, arguments } if !modern && self.runs_tasks() => {
-                let task = self.run_task(name, arguments, &operation, &limits);
+                let task = self.run_task(name, arguments, pending);
                 return Box::pin(task).await;
             }
             Request::RunTask { name, arguments } => {
                 self.mention_tasks(&name);
-                Trip::named("tools/call", name, arguments)
+                RpcRequest::named("tools/call", name, arguments)
             }
-            Request::GetPrompt { name, arguments } => Trip::named("prompts/get", name, arguments),
+            Request::GetPrompt { name, arguments } => {
+                RpcRequest::named("prompts/get", name, arguments)
+            }
             Request::ReadResource { uri } => {
-                Trip::new("resources/read", Some(&uri), Some(json!({"uri": &*uri})))
+                RpcRequest::new("resources/read", Some(&uri), Some(json!({"uri": &*uri})))
             }
-            Request::Complete { params } => Trip::new("completion/complete", None, Some(params)),
+            Request::Complete { params } => {
+                RpcRequest::new("completion/complete", None, Some(params))
+            }
             Request::Subscribe { uri } if modern => return self.subscribe(&uri).map(Payload::from),
             Request::Unsubscribe { uri } if modern => return Ok(self.unsubscribe(&uri).into()),
             Request::SetLogLevel(level) if modern => {
-                *self.level() = Some(level);
+                self.set_level(level);
                 return Ok(json!({}).into());
             }
             Request::Subscribe { uri } => {
-                Trip::new("resources/subscribe", Some(&uri), Some(json!({"uri": &*uri})))
+                RpcRequest::new("resources/subscribe", Some(&uri), Some(json!({"uri": &*uri})))
             }
             Request::Unsubscribe { uri } => {
-                Trip::new("resources/unsubscribe", Some(&uri), Some(json!({"uri": &*uri})))
+                RpcRequest::new("resources/unsubscribe", Some(&uri), Some(json!({"uri": &*uri})))
             }
             Request::SetLogLevel(level) => set_level(level),
         };
-        if modern && matches!(trip.method, "tools/call" | "prompts/get" | "resources/read") {
-            return self.rounds(trip, &operation, &limits).await;
+        if modern && matches!(rpc.method, "tools/call" | "prompts/get" | "resources/read") {
+            return self.rounds(rpc, pending).await;
         }
-        self.round_trip(trip, &operation, &limits).await
+        self.round_trip(rpc, pending).await
     }
 
     /// Repeats a request until it needs no more input. Nothing is open while a person thinks.
     async fn rounds(
         &self,
-        trip: Trip,
-        operation: &Arc<Operation>,
-        limits: &Limits,
+        rpc: RpcRequest,
+        pending: &Arc<PendingRequest>,
     ) -> Result<Payload, Error> {
         let wire = &self.tap.context.limits;
         let (most_rounds, most_inputs) = (wire.input_rounds, wire.inputs_per_round);
-        let mut next = trip.clone();
+        let mut next = rpc.clone();
         for _ in 0..=most_rounds {
-            let result = self.round_trip(next, operation, limits).await?;
+            let result = self.round_trip(next, pending).await?;
             if result.root().text("resultType").as_deref() != Some("input_required") {
                 return Ok(result);
             }
             let mut result = result.into_value();
-            operation.alive();
-            let about = |error: Error| self.about(error, &trip);
+            pending.alive();
+            let about = |error: Error| self.about(error, &rpc);
             let requests = match result.get_mut("inputRequests").map(Value::take) {
                 None | Some(Value::Null) => Map::new(),
                 Some(Value::Object(requests)) if requests.len() <= most_inputs => requests,
@@ -105,8 +105,8 @@ impl Core {
                 let message = "`input_required` names neither inputs nor a state";
                 return Err(about(Error::new(ErrorCode::Protocol, message)));
             }
-            let answers = self.inputs(requests, operation, limits).await.map_err(about)?;
-            next = trip.clone();
+            let answers = self.inputs(requests, pending).await.map_err(about)?;
+            next = rpc.clone();
             let params = next.params.get_or_insert_with(|| Params::Whole(Map::new()));
             if !answers.is_empty() {
                 params.insert("inputResponses", Value::Object(answers));
@@ -118,15 +118,14 @@ impl Core {
         let message = format!(
             "the server asked for input more than {most_rounds} times (`limits.inputRounds`)"
         );
-        Err(self.about(Error::new(ErrorCode::Protocol, message), &trip))
+        Err(self.about(Error::new(ErrorCode::Protocol, message), &rpc))
     }
 
     /// Asks the desk for every input of a round, all at once.
     async fn inputs(
         &self,
         requests: Map<String, Value>,
-        operation: &Arc<Operation>,
-        limits: &Limits,
+        pending: &Arc<PendingRequest>,
     ) -> Result<Map<String, Value>, Error> {
         if requests.is_empty() {
             return Ok(Map::new());
@@ -135,12 +134,12 @@ impl Core {
         let on_drop = withdrawn.clone().drop_guard();
         let mut asked = Vec::new();
         for (key, request) in requests {
-            asked.push(self.input(key, request, operation, &withdrawn)?);
+            asked.push(self.input(key, request, pending, &withdrawn)?);
         }
-        let held = operation.hold();
+        let held = pending.hold();
         let answers = tokio::select! {
             biased;
-            () = limits.cancel.cancelled() => {
+            () = pending.cancel.cancelled() => {
                 return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
             }
             () = self.tap.over.cancelled() => return Err(self.gone()),
@@ -155,12 +154,12 @@ impl Core {
         &self,
         key: String,
         mut request: Value,
-        operation: &Arc<Operation>,
+        pending: &PendingRequest,
         withdrawn: &CancellationToken,
     ) -> Result<impl Future<Output = Result<(String, Value), Error>> + use<>, Error> {
         let method = request.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
         let params = request.get_mut("params").map(Value::take).unwrap_or_default();
-        let kind = client::kind(&method, &params);
+        let kind = tap::kind(&method, &params);
         if let RequestKind::Other(method) = &kind {
             let method = SafeText::line(method);
             let message = format!("the server asks for the unknown input `{method}`");
@@ -171,7 +170,7 @@ impl Core {
         let answer = self.tap.context.desk.ask(DeskRequest {
             server: self.tap.context.server.clone(),
             kind,
-            call: operation.call,
+            call: pending.call,
             params: Arc::new(params),
             bytes,
             deferred: true,
@@ -190,22 +189,14 @@ impl Core {
         })
     }
 
-    fn about(&self, error: Error, trip: &Trip) -> Error {
-        let name = match &trip.target {
-            Some(target) => format!("{} {target}", trip.method),
-            None => trip.method.to_owned(),
-        };
-        error.server(&self.tap.context.server).request(name)
-    }
-
-    pub(super) fn level(&self) -> parking_lot::MutexGuard<'_, Option<LogLevel>> {
-        self.log_level.lock()
+    fn about(&self, error: Error, rpc: &RpcRequest) -> Error {
+        error.server(&self.tap.context.server).request(rpc.name())
     }
 }
 
 /// `logging/setLevel`
-pub(super) fn set_level(level: LogLevel) -> Trip {
-    Trip::new("logging/setLevel", None, Some(json!({"level": level_name(level)})))
+pub(super) fn set_level(level: LogLevel) -> RpcRequest {
+    RpcRequest::new("logging/setLevel", None, Some(json!({"level": level_name(level)})))
 }
 
 /// The level as the specification spells it; it has no `trace`.

@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::live::{Core, Limits};
-use super::trip::Trip;
+use super::live::Core;
+use super::message::RpcRequest;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::payload::Node;
-use crate::mcp::wire::exchange::{Exchange, Operation, cut};
-use crate::mcp::wire::tap::{Attended, method_name};
+use crate::mcp::pending::PendingRequest;
+use crate::mcp::wire::cut;
+use crate::mcp::wire::tap::Attended;
 use crate::mcp::{FindingKind, Payload};
 
 /// How often a task is asked after when its server does not say, and what it may say. A call may be
@@ -110,7 +111,7 @@ impl Told {
 impl Core {
     /// Whether the server can run tools as tasks; without it, none may be asked to.
     pub(super) fn runs_tasks(&self) -> bool {
-        self.view.capabilities.pointer("/tasks/requests/tools/call").is_some()
+        self.view().capabilities.pointer("/tasks/requests/tools/call").is_some()
     }
 
     /// A tool that only runs as a task is called without: its server did not say that it has tasks,
@@ -129,15 +130,14 @@ impl Core {
         self: &Arc<Self>,
         name: Arc<str>,
         arguments: Arc<Value>,
-        operation: &Arc<Operation>,
-        limits: &Limits,
+        pending: &Arc<PendingRequest>,
     ) -> Result<Payload, Error> {
-        let attended = self.tap.attend(operation);
-        let mut trip = Trip::named("tools/call", Arc::clone(&name), arguments);
-        if let Some(params) = &mut trip.params {
+        let attended = self.tap.attend(pending);
+        let mut rpc = RpcRequest::named("tools/call", Arc::clone(&name), arguments);
+        if let Some(params) = &mut rpc.params {
             params.insert("task", json!({}));
         }
-        let begun = self.round_trip(trip, operation, limits).await?;
+        let begun = self.round_trip(rpc, pending).await?;
         let Some(task) = begun.root().get("task").filter(|task| task.is_object()) else {
             return Ok(begun);
         };
@@ -154,11 +154,10 @@ impl Core {
                 core: Arc::clone(self),
                 name,
                 id,
-                operation: Arc::clone(operation),
+                pending: Arc::clone(pending),
                 armed: AtomicBool::new(true),
             },
             attended,
-            limits,
             began: Instant::now(),
         };
         let done = task.until_over(told).await;
@@ -171,14 +170,13 @@ impl Core {
 }
 
 /// A task that was begun.
-struct Task<'a> {
+struct Task {
     unwanted: Unwanted,
     attended: Attended,
-    limits: &'a Limits,
     began: Instant,
 }
 
-impl Task<'_> {
+impl Task {
     /// Asks after it until it is over or waits for input, and fetches its result.
     async fn until_over(&self, mut told: Told) -> Result<Payload, Error> {
         loop {
@@ -244,16 +242,17 @@ impl Task<'_> {
     /// What the server says of it, after the pause it asked for.
     async fn ask_after(&self, told: &Told) -> Result<Told, Error> {
         let core = &self.unwanted.core;
-        let target = Some(SafeText::line(cut(&self.unwanted.name, 256)));
-        let operation = Arc::clone(&self.unwanted.operation);
-        let exchange = Exchange::new(operation, method_name("tasks/get"), target);
-        core.bounded(self.pause(told), &exchange, self.limits).await?;
+        let paused = core.bounded(self.pause(told), &self.unwanted.pending).await;
+        paused.map_err(|error| {
+            let asked = self.unwanted.about("tasks/get");
+            error.server(&core.tap.context.server).request(asked.name())
+        })?;
         self.now(told).await
     }
 
     async fn pause(&self, told: &Told) {
-        let mut pause = told.pause.min(self.limits.timeout / 2).max(SHORTEST);
-        if self.unwanted.operation.is_held() {
+        let mut pause = told.pause.min(self.unwanted.pending.timeout / 2).max(SHORTEST);
+        if self.unwanted.pending.is_held() {
             pause = pause.max(WHILE_HELD);
         }
         tokio::time::sleep(SHORTEST).await;
@@ -267,7 +266,7 @@ impl Task<'_> {
     async fn now(&self, before: &Told) -> Result<Told, Error> {
         let core = &self.unwanted.core;
         let asked = self.unwanted.about("tasks/get");
-        let answer = core.round_trip(asked, &self.unwanted.operation, self.limits).await;
+        let answer = core.round_trip(asked, &self.unwanted.pending).await;
         let answer = answer.map_err(|error| self.forgotten(error, before))?;
         let Some(told) = Told::read(answer.root(), core) else {
             let message = "the server was asked after its task, and its answer has no `status`";
@@ -282,11 +281,11 @@ impl Task<'_> {
     /// `tasks/result`; answered when the task is over.
     async fn result(&self) -> Result<Payload, Error> {
         let asked = self.unwanted.about("tasks/result");
-        self.unwanted.core.round_trip(asked, &self.unwanted.operation, self.limits).await
+        self.unwanted.core.round_trip(asked, &self.unwanted.pending).await
     }
 
     fn tell(&self, told: &Told) {
-        self.unwanted.operation.doing(told.message.as_deref());
+        self.unwanted.pending.doing(told.message.as_deref());
     }
 
     /// The result of a task that is over; one that failed says why in two places.
@@ -328,13 +327,13 @@ struct Unwanted {
     core: Arc<Core>,
     name: Arc<str>,
     id: Arc<str>,
-    operation: Arc<Operation>,
+    pending: Arc<PendingRequest>,
     armed: AtomicBool,
 }
 
 impl Unwanted {
-    fn about(&self, method: &'static str) -> Trip {
-        Trip::new(method, Some(&self.name), Some(json!({"taskId": &*self.id})))
+    fn about(&self, method: &'static str) -> RpcRequest {
+        RpcRequest::new(method, Some(&self.name), Some(json!({"taskId": &*self.id})))
     }
 
     /// The task is over, or its server does not know it.
@@ -352,15 +351,14 @@ impl Unwanted {
 
     /// `tasks/cancel`, once. What the server says to that is its own.
     fn cancel(&self) -> Option<tokio::task::JoinHandle<()>> {
-        self.operation.give_up();
+        self.pending.give_up();
         if !self.armed.swap(false, Ordering::Relaxed) || self.core.tap.over.is_cancelled() {
             return None;
         }
         let (core, farewell) = (Arc::clone(&self.core), self.about("tasks/cancel"));
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         Some(runtime.spawn(async move {
-            let own = Operation::own(core.tap.context.clock);
-            let _ = core.round_trip(farewell, &own, &Limits::own(FAREWELL)).await;
+            let _ = core.round_trip(farewell, &PendingRequest::own(FAREWELL)).await;
         }))
     }
 }

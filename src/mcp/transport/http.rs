@@ -1,192 +1,282 @@
-//! Streamable HTTP through rmcp's worker, with our own client under it and our own wire beside it.
+//! Streamable HTTP (2025-03-26 and later): one POST for each message, whose response is the place of
+//! its answer; the standalone stream of a legacy session; streams that break off are resumed.
 //!
-//! The worker decodes what it is given and would lose what it does not know. So it is given
-//! stand-ins that carry the id alone; the raw results and requests wait here and take their place
-//! again when the worker hands the stand-in on.
+//! reqwest with rustls and ring; errors are spelled out.
 
-mod client;
 mod events;
-mod post;
+mod response;
+mod setup;
 mod tls;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use futures::future::BoxFuture;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
-use rmcp::RoleClient;
-use rmcp::model::{
-    ClientJsonRpcMessage, CustomRequest, GetExtensions, ListToolsResult, RequestId,
-    ServerJsonRpcMessage, ServerRequest, ServerResult, Tool,
-};
-use rmcp::transport::Transport;
-use rmcp::transport::common::client_side_sse::ExponentialBackoff;
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
-};
-use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio_util::task::AbortOnDropHandle;
 
+use super::unasked::Unasked;
+use super::{Outgoing, SendError, Transport};
+use crate::base::allowance::Allowance;
 use crate::config::HttpConfig;
-use crate::mcp::wire::tap::{Delivery, Expects, Tap};
+use crate::mcp::wire::tap::Tap;
+use events::{Events, Mark};
 
-pub use client::{HttpClient, HttpFailure, describe};
+const BOTH: &str = "application/json, text/event-stream";
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+const LAST_EVENT: &str = "last-event-id";
 
-/// rmcp's transport over Streamable HTTP.
+/// The transport.
 pub struct Http {
+    client: reqwest::Client,
+    url: url::Url,
+    headers: HeaderMap,
     tap: Arc<Tap>,
-    held: Arc<Held>,
-    inner: StreamableHttpClientTransport<HttpClient>,
-}
-
-/// What waits for its stand-in, and what is known of the server.
-#[derive(Debug)]
-pub struct Held {
+    pace: Mutex<Pace>,
     state: Mutex<State>,
-    /// Whether the standalone stream of a legacy session is open, or refused.
-    stream: watch::Sender<Stream>,
+    /// Messages for which nobody waits, and a place to say that all are sent.
+    queue: mpsc::Sender<Queued>,
+    _posting: AbortOnDropHandle<()>,
 }
 
-#[derive(Debug, Default)]
+enum Queued {
+    Message(Vec<u8>),
+    Done(tokio::sync::oneshot::Sender<()>),
+}
+
+#[derive(Default)]
 struct State {
-    results: HashMap<i64, ServerResult>,
-    requests: HashMap<RequestId, CustomRequest>,
-    unauthorized: bool,
+    session: Option<String>,
+    version: Option<String>,
+    stream: Option<AbortOnDropHandle<()>>,
 }
 
-/// The standalone stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stream {
-    /// There is no session that would have one.
-    None,
-    /// There is a session, and the stream is being opened.
-    Awaited,
-    /// Open, or refused.
-    Settled,
+/// How fast a server may make the host work, all streams of its session together.
+struct Pace {
+    unasked: Unasked,
+    /// Streams that may be opened: a server that closes each at once, with `retry: 0` or by
+    /// breaking it, is asked for the next one as fast as it does that.
+    streams: Allowance,
+}
+
+impl Pace {
+    /// Streams a second, in the long run and at once. Servers that answer by polling (2025-11-25,
+    /// `retry`) close one per call every few hundred milliseconds.
+    const STREAMS: (f64, f64) = (50.0, 100.0);
 }
 
 impl Http {
-    /// Requests that may be under way at once; rmcp's 16 would let the 17th long call wait.
-    const CONCURRENT: usize = 1024;
-    /// Longest pause before a broken stream is opened again.
-    const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+    /// Answers and notifications that may wait to be posted.
+    const QUEUED: usize = 2048;
+    /// First and longest pause before a broken stream is opened again.
+    const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+    /// How often a stream that was broken off is asked for in vain.
+    const ATTEMPTS: u32 = 5;
 
     /// A transport to the server of `config`.
     ///
     /// # Errors
     /// A header that is none, or a TLS setup that fails.
-    pub fn new(tap: &Arc<Tap>, config: &HttpConfig) -> Result<(Self, Arc<Held>), HttpFailure> {
-        let held =
-            Arc::new(Held { state: Mutex::default(), stream: watch::channel(Stream::None).0 });
-        let client = HttpClient::new(Arc::clone(tap), Arc::clone(&held), &config.url)?;
-        let mut retry = ExponentialBackoff::default();
-        retry.max_delay = Some(Self::LONGEST_PAUSE);
-        let mut worker = StreamableHttpClientTransportConfig::with_uri(config.url.as_str())
-            .max_concurrent_requests(Self::CONCURRENT);
-        worker.custom_headers = headers(config)?;
-        worker.retry_config = Arc::new(retry);
-        worker.max_sse_event_size = tap.context.limits.line_bytes;
-        let inner = StreamableHttpClientTransport::with_client(client, worker);
-        Ok((Self { tap: Arc::clone(tap), held: Arc::clone(&held), inner }, held))
-    }
-}
-
-fn headers(config: &HttpConfig) -> Result<HashMap<HeaderName, HeaderValue>, HttpFailure> {
-    let bad = |name: &str, what: &str| HttpFailure::plain(format!("header `{name}`: {what}"));
-    let mut out = HashMap::new();
-    for (name, value) in &config.headers {
-        let key: HeaderName = name.parse().map_err(|_| bad(name, "the name is not allowed"))?;
-        let mut value = HeaderValue::from_str(value.expose())
-            .map_err(|_| bad(name, "the value holds characters that are not allowed"))?;
-        value.set_sensitive(true);
-        out.insert(key, value);
-    }
-    Ok(out)
-}
-
-impl Held {
-    /// Whether the server asked for authorisation.
-    pub fn is_unauthorized(&self) -> bool {
-        self.state().unauthorized
+    pub fn open(tap: &Arc<Tap>, config: &HttpConfig) -> Result<Arc<Self>, SendError> {
+        let client = setup::client(config)?;
+        let headers = setup::headers(config)?;
+        let streams = Allowance::new(Pace::STREAMS.0, Pace::STREAMS.1);
+        let (queue, queued) = mpsc::channel(Self::QUEUED);
+        Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
+            client,
+            url: config.url.clone(),
+            headers,
+            tap: Arc::clone(tap),
+            pace: Mutex::new(Pace { unasked: Unasked::default(), streams }),
+            state: Mutex::default(),
+            queue,
+            _posting: AbortOnDropHandle::new(tokio::spawn(Self::post_queued(me.clone(), queued))),
+        }))
     }
 
-    fn unauthorized(&self) {
-        self.state().unauthorized = true;
-    }
-
-    fn session_began(&self) {
-        self.stream.send_if_modified(|stream| {
-            let first = *stream == Stream::None;
-            if first {
-                *stream = Stream::Awaited;
+    /// Posts what nobody waits for, one after the other.
+    async fn post_queued(me: Weak<Self>, mut queued: mpsc::Receiver<Queued>) {
+        while let Some(next) = queued.recv().await {
+            let body = match next {
+                Queued::Message(body) => body,
+                Queued::Done(done) => {
+                    let _ = done.send(());
+                    continue;
+                }
+            };
+            let Some(http) = me.upgrade() else { return };
+            let message = Outgoing { body, ..Outgoing::default() };
+            if let Err(error) = http.post(message).await {
+                tracing::debug!(server = %http.tap.context.server, %error, "not delivered");
             }
-            first
-        });
+        }
     }
 
-    fn stream_settled(&self) {
-        self.stream.send_replace(Stream::Settled);
+    async fn post(&self, message: Outgoing) -> Result<(), SendError> {
+        let Outgoing { id, method, body, headers } = message;
+        let starts = method == "initialize";
+        let mut request = self
+            .client
+            .post(self.url.clone())
+            .header(ACCEPT, BOTH)
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if starts {
+            *self.state() = State::default();
+        }
+        let (request, session) = self.in_session(request);
+        let response = self.run(request).await?;
+        let status = response.status();
+        if session && status == StatusCode::NOT_FOUND {
+            return Err(SendError::Expired);
+        }
+        let header = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok());
+        if starts && status.is_success() {
+            self.state().session = header(SESSION).map(str::to_owned);
+        }
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(());
+        }
+        let kind = header(CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
+        if status.is_success() && kind.starts_with("text/event-stream") {
+            return self.follow(response, id).await;
+        }
+        self.body(response, id, &kind, session, method).await
     }
 
-    /// Waits a moment until the standalone stream is open: what a legacy server sends on it before
-    /// that is lost for ever, and the call that waits for it hangs.
-    pub async fn ready(&self) {
+    /// Reads the stream of an answer, and asks for the rest of it when it breaks off (2025-11-25,
+    /// Streamable HTTP, resumability).
+    async fn follow(&self, response: reqwest::Response, id: Option<i64>) -> Result<(), SendError> {
+        let mut mark = Mark::default();
+        self.events(response, id, &mut mark).await;
+        let Some(id) = id else { return Ok(()) };
+        let (mut pause, longest) = Self::PAUSES;
+        let mut failed = 0;
+        while self.tap.is_pending(id) {
+            let Some(last) = mark.id.clone() else { return Err(closed_early()) };
+            tokio::time::sleep(mark.retry.take().unwrap_or(pause)).await;
+            pause = (pause * 2).min(longest);
+            match self.get(Some(&last)).await {
+                Ok(Some(response)) => {
+                    failed = 0;
+                    self.events(response, Some(id), &mut mark).await;
+                }
+                Ok(None) => return Err(closed_early()),
+                Err(error @ SendError::Broken(_)) if failed < Self::ATTEMPTS => {
+                    tracing::debug!(server = %self.tap.context.server, %error, "not resumed");
+                    failed += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn events(&self, response: reqwest::Response, id: Option<i64>, mark: &mut Mark) {
+        Events::new(self, response, id, mark).read().await;
+    }
+
+    /// The standalone stream of a legacy session: opened again whenever it ends.
+    async fn listen(me: Weak<Self>, settled: watch::Sender<bool>) {
+        let (first, longest) = Self::PAUSES;
+        let mut pause = first;
+        let mut mark = Mark::default();
+        loop {
+            let Some(http) = me.upgrade() else { return };
+            let response = http.get(mark.id.clone().as_deref()).await;
+            settled.send_replace(true);
+            match response {
+                Ok(Some(response)) => {
+                    pause = first;
+                    http.events(response, None, &mut mark).await;
+                }
+                // The server has none, or the next request will tell what is wrong.
+                Ok(None) | Err(SendError::Refused(_) | SendError::Unauthorized(_)) => return,
+                Err(_) => {}
+            }
+            drop(http);
+            tokio::time::sleep(mark.retry.take().unwrap_or(pause)).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// Opens the standalone stream and waits a moment until it is open: what a legacy server sends
+    /// on it before that is lost for ever, and the call that waits for it hangs.
+    async fn open_stream(self: &Arc<Self>) {
         const PATIENCE: Duration = Duration::from_millis(300);
-        let mut stream = self.stream.subscribe();
-        let settled = stream.wait_for(|stream| *stream != Stream::Awaited);
-        let _ = tokio::time::timeout(PATIENCE, settled).await;
+        if self.state().session.is_none() {
+            return;
+        }
+        let (settled, mut opened) = watch::channel(false);
+        let (me, over) = (Arc::downgrade(self), self.tap.over.clone());
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = over.cancelled() => {}
+                () = Self::listen(me, settled) => {}
+            }
+        });
+        self.state().stream = Some(AbortOnDropHandle::new(task));
+        let _ = tokio::time::timeout(PATIENCE, opened.wait_for(|settled| *settled)).await;
     }
 
-    /// Keeps what a message carries and gives the stand-in for it.
-    fn stand_in(&self, delivery: Delivery) -> ServerJsonRpcMessage {
-        match delivery.message {
-            ServerJsonRpcMessage::Response(mut response) => {
-                if let (RequestId::Number(id), Expects::Raw | Expects::Listen | Expects::Tools) =
-                    (&response.id, delivery.expects)
-                {
-                    let stand_in = match (&response.result, delivery.expects) {
-                        (ServerResult::CustomResult(raw), Expects::Tools) => tools(&raw.0),
-                        _ => ServerResult::empty(()),
-                    };
-                    let raw = std::mem::replace(&mut response.result, stand_in);
-                    self.state().results.insert(*id, raw);
-                }
-                ServerJsonRpcMessage::Response(response)
-            }
-            ServerJsonRpcMessage::Request(mut request) => {
-                if let ServerRequest::CustomRequest(raw) = &mut request.request {
-                    let stand_in = CustomRequest::new("mcpdeck/held", None);
-                    let raw = std::mem::replace(raw, stand_in);
-                    self.state().requests.insert(request.id.clone(), raw);
-                }
-                ServerJsonRpcMessage::Request(request)
-            }
-            other => other,
+    /// A stream of events; `None` when the server has no such.
+    async fn get(&self, last: Option<&str>) -> Result<Option<reqwest::Response>, SendError> {
+        let pause = self.pace().streams.spend(1.0);
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
         }
+        let mut request = self.client.get(self.url.clone()).header(ACCEPT, "text/event-stream");
+        if let Some(last) = last {
+            request = request.header(LAST_EVENT, last);
+        }
+        let response = self.run(self.in_session(request).0).await?;
+        let status = response.status();
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            return Ok(None);
+        }
+        if !status.is_success() {
+            let error = self.refusal(&response, "", false);
+            let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+            return Err(if passing { SendError::Broken(error) } else { SendError::Refused(error) });
+        }
+        Ok(Some(response))
     }
 
-    /// Puts back what a stand-in stands for.
-    fn restore(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
-        match message {
-            ServerJsonRpcMessage::Response(mut response) => {
-                if let RequestId::Number(id) = response.id
-                    && let Some(raw) = self.state().results.remove(&id)
-                {
-                    response.result = raw;
-                }
-                ServerJsonRpcMessage::Response(response)
-            }
-            ServerJsonRpcMessage::Request(mut request) => {
-                if let Some(mut raw) = self.state().requests.remove(&request.id) {
-                    // Which stream it came on is known to the worker alone.
-                    raw.extensions.extend(std::mem::take(request.request.extensions_mut()));
-                    request.request = ServerRequest::CustomRequest(raw);
-                }
-                ServerJsonRpcMessage::Request(request)
-            }
-            other => other,
+    /// Shows a message to the tap; gives how many bytes of it were an answer.
+    fn show(&self, text: &[u8], stream: Option<i64>) -> usize {
+        // The tap counts for the whole connection: one stream after the other.
+        let _turn = self.pace();
+        self.tap.line(text, stream);
+        self.tap.take_answered()
+    }
+
+    /// So many bytes came that nobody asked for; gives how long to wait before more is read.
+    fn spend(&self, unasked: usize) -> Option<Duration> {
+        // What was asked for does not wait for what another stream has used up.
+        if unasked == 0 { None } else { self.pace().unasked.spend(unasked, &self.tap) }
+    }
+
+    fn in_session(&self, mut request: reqwest::RequestBuilder) -> (reqwest::RequestBuilder, bool) {
+        request = request.headers(self.headers.clone());
+        let state = self.state();
+        if let Some(version) = &state.version {
+            request = request.header(VERSION, version);
         }
+        if let Some(session) = &state.session {
+            request = request.header(SESSION, session);
+        }
+        (request, state.session.is_some())
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -194,60 +284,51 @@ impl Held {
     }
 }
 
-/// A page of tools as the worker needs it, to make headers of annotated arguments; tools it cannot
-/// decode have none.
-fn tools(raw: &Value) -> ServerResult {
-    let tools: Vec<Tool> = raw
-        .get("tools")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|tool| serde_json::from_value(tool.clone()).ok())
-        .collect();
-    ServerResult::ListToolsResult(ListToolsResult::with_all_items(tools))
+impl Transport for Http {
+    fn send(self: Arc<Self>, message: Outgoing) -> BoxFuture<'static, Result<(), SendError>> {
+        Box::pin(async move {
+            let initialized = message.method == "notifications/initialized";
+            self.post(message).await?;
+            if initialized {
+                self.open_stream().await;
+            }
+            Ok(())
+        })
+    }
+
+    fn queue(&self, message: Vec<u8>) -> Result<(), SendError> {
+        let queued = self.queue.try_send(Queued::Message(message));
+        queued.map_err(|_| SendError::Unread(Self::QUEUED))
+    }
+
+    fn negotiated(&self, version: &str) {
+        self.state().version = Some(version.to_owned());
+    }
+
+    fn is_http(&self) -> bool {
+        true
+    }
+
+    /// Posts what is queued and ends the session, as far as the server takes part.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        Box::pin(async {
+            let goodbye = async {
+                let (done, all) = tokio::sync::oneshot::channel();
+                if self.queue.send(Queued::Done(done)).await.is_ok() {
+                    let _ = all.await;
+                }
+                if self.state().session.is_some() {
+                    let request = self.client.delete(self.url.clone());
+                    let _ = self.run(self.in_session(request).0).await;
+                }
+            };
+            let _ = tokio::time::timeout(PATIENCE, goodbye).await;
+            self.state().stream = None;
+        })
+    }
 }
 
-impl Transport<RoleClient> for Http {
-    type Error = StreamableHttpError<HttpFailure>;
-
-    fn send(
-        &mut self,
-        item: ClientJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let body = serde_json::to_vec(&item);
-        if let Ok(body) = &body {
-            self.tap.sending(&item, body);
-        }
-        let id = match &item {
-            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
-        };
-        let sent = self.inner.send(item);
-        let tap = Arc::clone(&self.tap);
-        async move {
-            let result = sent.await;
-            if let (Err(_), Some(RequestId::Number(id))) = (&result, id) {
-                tap.unsent(id);
-            }
-            result
-        }
-    }
-
-    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        let Some(message) = self.inner.receive().await else {
-            self.tap.ended("the HTTP connection ended");
-            return None;
-        };
-        if let ServerJsonRpcMessage::Error(error) = &message
-            && let Some(RequestId::Number(id)) = error.id
-        {
-            // Errors of the worker itself: the stream of the answer ended without it.
-            self.tap.failed_below(id, &error.error.message);
-        }
-        Some(self.held.restore(message))
-    }
-
-    async fn close(&mut self) -> Result<(), Self::Error> {
-        self.inner.close().await
-    }
+fn closed_early() -> SendError {
+    SendError::Refused("the stream of the answer was closed before its final response".to_owned())
 }

@@ -34,43 +34,73 @@ pub fn check(method: &str, result: Node<'_>) -> Option<Misfit> {
         Some("input_required" | "task") => return None,
         Some(other) => return Some(Misfit::Odd(format!("unknown `resultType`: {other}"))),
     }
-    let key = match method {
+    let (key, of) = match method {
         "tools/call" | "tasks/result" => return tool_result(result),
-        "prompts/get" => "messages",
-        "resources/read" => "contents",
+        "prompts/get" => ("messages", message as fn(Node<'_>) -> Option<String>),
+        "resources/read" => ("contents", content as fn(Node<'_>) -> Option<String>),
         _ => return None,
     };
     match result.get(key) {
-        Some(list) if list.is_array() => None,
-        Some(_) => Some(Misfit::Odd(format!("`{key}` is no array"))),
+        Some(list) if list.is_array() => {
+            let mut flaws = list.members(0).enumerate();
+            let flaw = flaws.find_map(|(at, (_, item))| Some((at, of(item)?)));
+            flaw.map(|(at, flaw)| Misfit::Useless(format!("`{key}[{at}]` {flaw}")))
+        }
+        Some(_) => Some(Misfit::Useless(format!("`{key}` is no array"))),
         None => Some(Misfit::Odd(format!("the result has no `{key}`"))),
     }
 }
 
+/// What is wrong with a message of a prompt.
+fn message(item: Node<'_>) -> Option<String> {
+    let content = match item.get("content") {
+        Some(content) if content.is_object() => content,
+        Some(list) if list.is_array() => return None,
+        _ => return Some("has no `content`".to_owned()),
+    };
+    let text = content.text("type").as_deref() == Some("text");
+    let lacks = text && !content.get("text").is_some_and(Node::is_string);
+    lacks.then(|| "is a text without `text`".to_owned())
+}
+
+/// What is wrong with a content of a resource.
+fn content(item: Node<'_>) -> Option<String> {
+    let holds = |key: &str| item.get(key).is_some_and(Node::is_string);
+    (!holds("text") && !holds("blob")).then(|| "has neither a `text` nor a `blob`".to_owned())
+}
+
 fn tool_result(result: Node<'_>) -> Option<Misfit> {
     let odd = |text: String| Some(Misfit::Odd(text));
-    let content = match result.get("content") {
+    let list = match result.get("content") {
         Some(list) if list.is_array() => list,
-        Some(_) => return odd("`content` is no array".into()),
+        Some(_) => return Some(Misfit::Useless("`content` is no array".into())),
         // A task that was begun has its result later.
         None if result.get("task").is_some_and(Node::is_object) => return None,
         None if result.get("structuredContent").is_some() => return None,
         None => return odd("the result has no `content`".into()),
     };
-    for (index, (_, item)) in content.members(0).enumerate() {
+    let mut strange = None;
+    for (index, (_, item)) in list.members(0).enumerate() {
         match item.text("type").as_deref() {
             Some("text") if !item.get("text").is_some_and(Node::is_string) => {
-                return odd(format!("`content[{index}].text` is no string"));
+                let reason = format!("`content[{index}].text` is no string");
+                return Some(Misfit::Useless(reason));
             }
             Some(
                 "text" | "image" | "audio" | "resource" | "resource_link" | "tool_use"
                 | "tool_result",
             ) => {}
-            Some(other) => return odd(format!("`content[{index}]` has the unknown type {other}")),
-            None => return odd(format!("`content[{index}]` has no type")),
+            _ if strange.is_some() => {}
+            Some(other) => {
+                strange = Some(format!("`content[{index}]` has the unknown type {other}"));
+            }
+            None => strange = Some(format!("`content[{index}]` has no type")),
         }
     }
-    None
+    if strange.is_none() && result.get("isError").is_some_and(|flag| flag.kind() != Kind::Bool) {
+        return odd("`isError` is neither true nor false".into());
+    }
+    strange.map(Misfit::Odd)
 }
 
 #[cfg(test)]
@@ -83,14 +113,26 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_no_object_is_useless() {
-        assert!(matches!(check("tools/call", &json!(null)), Some(Misfit::Useless(_))));
-        assert!(matches!(check("tools/call", &json!([])), Some(Misfit::Useless(_))));
+    fn what_breaks_the_specification_is_useless_and_what_is_strange_is_told() {
+        for (method, useless) in [
+            ("tools/call", json!(null)),
+            ("tools/call", json!([])),
+            ("tools/call", json!({"content": "x"})),
+            ("tools/call", json!({"content": [{"type": "text", "text": null}]})),
+            ("prompts/get", json!({"messages": "x"})),
+            ("prompts/get", json!({"messages": [{"role": "user"}]})),
+            ("prompts/get", json!({"messages": [{"role": "user", "content": {"type": "text"}}]})),
+            ("resources/read", json!({"contents": {}})),
+            ("resources/read", json!({"contents": [{"uri": "a:b"}]})),
+        ] {
+            let found = check(method, &useless);
+            assert!(matches!(found, Some(Misfit::Useless(_))), "{useless}");
+        }
         assert!(matches!(check("logging/setLevel", &json!(null)), Some(Misfit::Odd(_))));
         for odd in [
             json!({}),
             json!({"content":[{"type":"video"}]}),
-            json!({"content":[{"type":"text","text":null}]}),
+            json!({"content":[],"isError":"yes"}),
             json!({"content":[],"resultType":"later"}),
         ] {
             assert!(matches!(check("tools/call", &odd), Some(Misfit::Odd(_))), "{odd}");

@@ -1,11 +1,10 @@
 //! The tap: every message of one connection passes here once, in wire order, both ways.
 //!
-//! Owns the table of open requests in both directions. What comes in is understood, attributed,
-//! recorded and handed on; what cannot be handed on becomes a finding and, when it was somebody's
-//! answer, fails that request at once. Must not await and must not know the transport.
+//! Owns the one table of open requests, in both directions. What comes in is understood, attributed,
+//! recorded and given to whoever waits for it; what cannot be becomes a finding and, when it was
+//! somebody's answer, fails that request at once. Reading must not await, whatever the transport.
 
 mod answers;
-mod decode;
 mod inbound;
 mod notices;
 mod outgoing;
@@ -15,13 +14,13 @@ mod requests;
 mod tasks;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rmcp::model::{RequestId, ServerJsonRpcMessage};
-use serde_json::Value;
+use rmcp::model::RequestId;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,16 +28,17 @@ use crate::base::text::SafeText;
 use crate::error::Error;
 use crate::mcp::CallId;
 use crate::mcp::Claim;
+use crate::mcp::pending::PendingRequest;
 use crate::mcp::session::{SessionContext, SessionEvent};
-use crate::mcp::wire::exchange::{Exchange, Operation};
+use crate::mcp::transport::Transport;
 use crate::mcp::wire::ids::ById;
 use crate::mcp::wire::json::Budget;
 use crate::mcp::wire::pump::Pump;
-use crate::mcp::{Finding, FindingKind};
+use crate::mcp::{Finding, FindingKind, Payload};
 
 use record::JunkWindow;
 pub use record::method_name;
-pub use requests::{Asked, Refusal};
+pub use requests::kind;
 pub use tasks::Attended;
 
 /// The tap of one connection.
@@ -49,49 +49,31 @@ pub struct Tap {
     pub pump: Arc<Pump>,
     /// Fires when the connection is over; nothing comes and nothing can be sent any more.
     pub over: CancellationToken,
+    /// Whether the server asked for authorisation (HTTP 401).
+    pub unauthorized: AtomicBool,
+    me: Weak<Self>,
+    transport: OnceLock<Weak<dyn Transport>>,
     ending: OnceLock<String>,
     /// Bytes of answers since the transport asked last.
     answered: AtomicUsize,
     state: Mutex<State>,
 }
 
-/// Something for rmcp's service loop.
-#[derive(Debug)]
-pub struct Delivery {
-    /// The message; results as raw values except in the handshake.
-    pub message: ServerJsonRpcMessage,
-    /// For an answer: what its request was.
-    pub expects: Expects,
-}
-
-/// What a request of the host is answered with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expects {
-    /// A raw result.
-    Raw,
-    /// An `InitializeResult`.
-    Initialize,
-    /// A `DiscoverResult`.
-    Discover,
-    /// A page of tools, which the HTTP transport has to understand for its headers.
-    Tools,
-    /// Nothing, as long as the subscription lives.
-    Listen,
-}
+/// What a round trip gives.
+pub type Answer = Result<Payload, Error>;
 
 #[derive(Default)]
 struct State {
     /// Open requests of the host, by id.
     pending: ById<Entry>,
-    /// Operations by progress token.
-    tokens: ById<Arc<Operation>>,
+    /// Requests by progress token.
+    tokens: ById<Arc<PendingRequest>>,
     /// Calls that run as tasks, which are in flight between their requests too.
     tasks: Vec<tasks::Running>,
     /// Requests nobody waits for any more, oldest first.
     abandoned: VecDeque<Abandoned>,
-    /// Ids from here on were never used.
+    /// Ids from here on were never used; tokens are the same numbers.
     next_id: i64,
-    next_token: i64,
     /// Open requests of the server.
     open: HashMap<RequestId, Open>,
     /// Negotiated version.
@@ -102,26 +84,33 @@ struct State {
     junk: JunkWindow,
     /// When a flood was last told of.
     flooded: Option<Instant>,
-    handshake: Handshake,
 }
 
-/// What the handshake left behind.
-#[derive(Debug, Default)]
-pub struct Handshake {
-    /// The result as sent.
-    pub result: Option<Value>,
-    /// Why it failed, when the tap knows.
-    pub failure: Option<Error>,
-    /// `server/discover` was answered after its time.
-    pub late_discover: bool,
-}
-
+/// One round trip: a request of the host that waits for its answer.
 struct Entry {
     method: SafeText,
-    exchange: Option<Arc<Exchange>>,
-    token: Option<i64>,
+    target: Option<SafeText>,
+    request: Arc<PendingRequest>,
+    token: bool,
     sent: Instant,
-    expects: Expects,
+    /// Where its answer goes.
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Entry {
+    /// Whether it is answered only when its subscription ends.
+    fn listens(&self) -> bool {
+        self.method.as_str() == "subscriptions/listen"
+    }
+
+    fn is_probe(&self) -> bool {
+        self.method.as_str() == "server/discover"
+    }
+
+    /// `tools/call echo`
+    fn name(&self) -> SafeText {
+        full_name(&self.method, self.target.as_ref())
+    }
 }
 
 struct Abandoned {
@@ -140,23 +129,35 @@ struct Open {
     call: Option<CallId>,
     arrived: Instant,
     claim: Arc<Claim>,
+    /// Fires when the server takes it back.
+    withdrawn: CancellationToken,
 }
 
 impl Tap {
+    /// Why nobody waits for an answer any more when another one came first.
+    pub const OVERTAKEN: &str = "was overtaken";
     /// Abandoned requests that are remembered, to tell a late answer from a second one.
     const ABANDONED: usize = 1024;
 
     /// A tap for a connection that is being opened.
     pub fn new(context: SessionContext) -> Arc<Self> {
         let pump = Pump::new(context.events.clone());
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
             context,
             pump,
             over: CancellationToken::new(),
+            unauthorized: AtomicBool::new(false),
+            me: Weak::clone(me),
+            transport: OnceLock::new(),
             ending: OnceLock::new(),
             answered: AtomicUsize::new(0),
             state: Mutex::default(),
         })
+    }
+
+    /// What messages of the host go through.
+    pub fn send_through(&self, transport: &Arc<dyn Transport>) {
+        let _ = self.transport.set(Arc::downgrade(transport));
     }
 
     /// Limits of one message.
@@ -203,21 +204,13 @@ impl Tap {
         state.modern = modern;
     }
 
-    /// What the handshake left behind.
-    pub fn take_handshake(&self) -> Handshake {
-        std::mem::take(&mut self.state().handshake)
-    }
-
-    /// Nobody waits for the answer of this request any more. True when the server should be told:
-    /// the request is open, or still on its way out.
-    pub fn abandon(&self, id: i64, exchange: &Exchange, why: &'static str) -> bool {
+    /// Nobody waits for the answer of this request any more. True when it was open: the server
+    /// should be told.
+    pub fn abandon(&self, id: i64, why: &'static str) -> bool {
         let mut state = self.state();
-        if let Some(entry) = state.take(id) {
-            state.remember(id, entry, why);
-            return true;
-        }
-        exchange.give_up();
-        id >= state.next_id
+        let Some(entry) = state.take(id) else { return false };
+        state.remember(id, entry, why);
+        true
     }
 
     /// Whether the request still waits for its answer.
@@ -228,17 +221,17 @@ impl Tap {
     /// Whether other requests of the host are open beside this one.
     pub fn is_busy(&self) -> bool {
         let state = self.state();
-        let mut calls = state.pending.values().filter(|entry| entry.expects != Expects::Listen);
+        let mut calls = state.pending.values().filter(|entry| !entry.listens());
         calls.nth(1).is_some()
     }
 
-    /// The operation during which a message from the server probably comes: the one that is told
-    /// by `stream`, or the only one that is open.
-    pub fn during(&self, stream: Option<&RequestId>) -> Option<Arc<Operation>> {
+    /// The call during which a message from the server probably comes: the one that is told by
+    /// `stream`, or the only one that is open.
+    fn during(&self, stream: Option<i64>) -> Option<Arc<PendingRequest>> {
         let state = self.state();
-        if let Some(RequestId::Number(id)) = stream {
-            let exchange = state.pending.get(id)?.exchange.as_ref()?;
-            return exchange.operation.call.map(|_| Arc::clone(&exchange.operation));
+        if let Some(id) = stream {
+            let request = &state.pending.get(&id)?.request;
+            return request.call.map(|_| Arc::clone(request));
         }
         let mut calls = state.calls();
         let only = calls.next()?;
@@ -246,7 +239,7 @@ impl Tap {
     }
 
     /// Every call in flight: any of them may be the one during which the server asks.
-    pub fn in_flight(&self) -> Vec<Arc<Operation>> {
+    fn in_flight(&self) -> Vec<Arc<PendingRequest>> {
         self.state().calls().map(Arc::clone).collect()
     }
 
@@ -292,6 +285,13 @@ impl Tap {
         self.find(kind, message, raw.as_bytes(), request.map(method_name));
     }
 
+    /// Reports what was found in the answer of a request, to whoever asked too.
+    fn find_in(&self, entry: &Entry, kind: FindingKind, message: &str, raw: &[u8]) {
+        let finding = self.finding(kind, message, raw, Some(entry.name()), 1);
+        entry.request.found(finding.clone());
+        self.pump.push(SessionEvent::Finding(finding));
+    }
+
     /// Reports a finding.
     fn find(&self, kind: FindingKind, message: &str, raw: &[u8], request: Option<SafeText>) {
         self.find_many(kind, message, raw, request, 1);
@@ -305,13 +305,24 @@ impl Tap {
         request: Option<SafeText>,
         count: u64,
     ) {
-        let finding = Finding {
+        let finding = self.finding(kind, message, raw, request, count);
+        self.pump.push(SessionEvent::Finding(finding));
+    }
+
+    fn finding(
+        &self,
+        kind: FindingKind,
+        message: &str,
+        raw: &[u8],
+        request: Option<SafeText>,
+        count: u64,
+    ) -> Finding {
+        Finding {
             raw: SafeText::line(&self.text(raw, Finding::RAW)),
             request,
             count,
             ..Finding::new(kind, self.context.clock.now(), self.remark(message).as_str())
-        };
-        self.pump.push(SessionEvent::Finding(finding));
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -320,16 +331,15 @@ impl Tap {
 }
 
 impl State {
-    /// The operations of callers; one with several requests open more than once.
-    fn calls(&self) -> impl Iterator<Item = &Arc<Operation>> {
-        let asked = self.pending.values().filter_map(|entry| entry.exchange.as_ref());
-        let asked = asked.map(|exchange| &exchange.operation);
-        asked.chain(self.in_tasks()).filter(|operation| operation.call.is_some())
+    /// The requests of callers; one with several round trips more than once.
+    fn calls(&self) -> impl Iterator<Item = &Arc<PendingRequest>> {
+        let asked = self.pending.values().map(|entry| &entry.request);
+        asked.chain(self.in_tasks()).filter(|request| request.call.is_some())
     }
 
     /// The only request an unattributed answer can be meant for.
     fn only_pending(&self) -> Option<i64> {
-        let mut ids = self.pending.iter().filter(|(_, e)| e.expects != Expects::Listen);
+        let mut ids = self.pending.iter().filter(|(_, entry)| !entry.listens());
         let only = *ids.next()?.0;
         ids.next().is_none().then_some(only)
     }
@@ -338,29 +348,12 @@ impl State {
         if self.abandoned.len() == Tap::ABANDONED {
             self.abandoned.pop_front();
         }
-        self.abandoned.push_back(Abandoned {
-            id,
-            method: entry.method,
-            target: entry.exchange.as_ref().and_then(|e| e.target.clone()),
-            call: entry.exchange.as_ref().and_then(|e| e.operation.call),
-            sent: entry.sent,
-            why,
-        });
+        let call = entry.request.call;
+        let Entry { method, target, sent, .. } = entry;
+        self.abandoned.push_back(Abandoned { id, method, target, call, sent, why });
     }
+}
 
-    /// `initialize` follows an unanswered `server/discover`: its answer, if it ever comes, must
-    /// not be taken for that of the handshake.
-    fn abandon_probes(&mut self) {
-        let probes: Vec<i64> = self
-            .pending
-            .iter()
-            .filter(|(_, entry)| entry.expects == Expects::Discover)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in probes {
-            if let Some(entry) = self.pending.remove(&id) {
-                self.remember(id, entry, "probe");
-            }
-        }
-    }
+fn full_name(method: &SafeText, target: Option<&SafeText>) -> SafeText {
+    target.map_or_else(|| method.clone(), |target| SafeText::line(&format!("{method} {target}")))
 }

@@ -97,6 +97,7 @@ fn outcome(result: Value, is_error: bool) -> CallOutcome {
         forced: false,
         duration: Duration::from_millis(12),
         waiting: Duration::from_secs(48),
+        findings: Vec::new(),
         source: AnswerSource::Server,
     }
 }

@@ -6,8 +6,6 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::select_all;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::base::Timestamp;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
@@ -17,10 +15,10 @@ use crate::host::server::actor::{Actor, Happened};
 use crate::host::server::connect::Opened;
 use crate::host::server::lifecycle::Input;
 use crate::host::server::slot::Live;
-use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
+use crate::mcp::PendingRequest;
 use crate::mcp::capabilities::{Capabilities, ListKind};
-use crate::mcp::session::{HeldTime, Request, RequestContext};
+use crate::mcp::session::Request;
 
 /// The fact that a server is in the deck, with what it is.
 pub fn introduction(config: &ServerConfig) -> Fact {
@@ -145,8 +143,8 @@ impl Actor {
 
     /// Asks for something whose answer says nothing.
     fn ask(&self, opened: &Opened, request: Request) {
-        let context = quiet(&self.deck, self.config.request_timeout);
-        let asked = opened.session.request(request, context);
+        let own = PendingRequest::own(self.config.request_timeout);
+        let asked = opened.session.request(request, own);
         self.work.push(asked.map(|_| Happened::Nothing).boxed());
     }
 
@@ -203,19 +201,6 @@ impl Actor {
             live.session = None;
             live.reason = Some(reason.clone());
         });
-    }
-}
-
-/// The context of a request that the host makes for itself.
-pub fn quiet(deck: &Shared, timeout: Duration) -> RequestContext {
-    RequestContext {
-        call: deck.next_call_id(),
-        timeout,
-        max_total: timeout,
-        cancel: CancellationToken::new(),
-        progress: None,
-        waiting: HeldTime::default(),
-        bytes: Arc::default(),
     }
 }
 

@@ -1,118 +1,101 @@
 //! Server-sent events (WHATWG HTML, section 9.2) with a cap, every one of them shown to the tap. What
 //! nobody asked for is read at a limited rate.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use rmcp::transport::streamable_http_client::SseError;
-use sse_stream::Sse;
 use tokio::io::AsyncRead;
 use tokio_util::io::StreamReader;
 
-use super::client::HttpClient;
-use super::{Held, post};
+use super::Http;
 use crate::mcp::transport::lines::{Line, Lines};
-use crate::mcp::wire::tap::Delivery;
 
 /// A server may ask for a pause before the stream is opened again, within reason.
-const LONGEST_PAUSE_MS: u64 = 30_000;
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-type Source = Box<dyn AsyncRead + Send + Unpin>;
+/// Where a stream was when it ended.
+#[derive(Debug, Default)]
+pub(super) struct Mark {
+    /// The last event that had an id.
+    pub(super) id: Option<String>,
+    /// The pause the server asks for.
+    pub(super) retry: Option<Duration>,
+}
 
-struct Events {
-    client: HttpClient,
-    lines: Lines<Source>,
-    data: Vec<u8>,
-    /// Bytes of an event that is over the limit.
-    over: Option<u64>,
-    meta: Sse,
-    ready: VecDeque<Sse>,
+/// The events of one response.
+pub(super) struct Events<'a> {
+    http: &'a Http,
+    lines: Lines<Box<dyn AsyncRead + Send + Unpin>>,
+    mark: &'a mut Mark,
     /// The request whose answer this stream is for.
     request: Option<i64>,
-    ended: bool,
+    data: Vec<u8>,
+    id: Option<String>,
+    /// Bytes of an event that is over the limit.
+    over: Option<u64>,
     /// Bytes read and not yet accounted for: they may belong to an answer.
     open: usize,
     /// Bytes of answers since the last account.
     answered: usize,
-    /// Lines read since others had their turn.
-    in_a_row: usize,
+    began: bool,
 }
 
-/// The events of a response, as stand-ins.
-pub(super) fn stream(
-    response: reqwest::Response,
-    client: HttpClient,
-    request: Option<i64>,
-) -> BoxStream<'static, Result<Sse, SseError>> {
-    let bytes = response.bytes_stream().map_err(std::io::Error::other).boxed();
-    let limit = client.tap.context.limits.line_bytes;
-    let events = Events {
-        client,
-        lines: Lines::new(Box::new(StreamReader::new(bytes)), limit),
-        data: Vec::new(),
-        over: None,
-        meta: Sse::default(),
-        ready: VecDeque::new(),
-        request,
-        ended: false,
-        open: 0,
-        answered: 0,
-        in_a_row: 0,
-    };
-    futures::stream::unfold(events, |mut events| async move {
-        let next = events.next().await?;
-        Some((next, events))
-    })
-    .boxed()
-}
-
-/// A delivery as an event.
-pub(super) fn event(held: &Held, delivery: Delivery) -> Sse {
-    Sse { data: post::text(&held.stand_in(delivery)), ..Sse::default() }
-}
-
-impl Events {
+impl<'a> Events<'a> {
     /// Lines read before the other servers have a turn. A body arrives in pieces of hundreds of
     /// kilobytes, and thousands of events in one go would be milliseconds of silence for them.
     const AT_ONCE: usize = 64;
 
-    async fn next(&mut self) -> Option<Result<Sse, SseError>> {
+    pub(super) fn new(
+        http: &'a Http,
+        response: reqwest::Response,
+        request: Option<i64>,
+        mark: &'a mut Mark,
+    ) -> Self {
+        let mut returned = false;
+        let bytes = response.bytes_stream().map_err(std::io::Error::other);
+        let bytes = bytes.map_ok(move |chunk| line_feeds(chunk, &mut returned)).boxed();
+        Self {
+            lines: Lines::new(
+                Box::new(StreamReader::new(bytes)),
+                http.tap.context.limits.line_bytes,
+            ),
+            http,
+            mark,
+            request,
+            data: Vec::new(),
+            id: None,
+            over: None,
+            open: 0,
+            answered: 0,
+            began: false,
+        }
+    }
+
+    /// Reads to the end, or until the request has its answer.
+    pub(super) async fn read(mut self) {
+        let mut in_a_row = 0;
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(Ok(event));
-            }
-            if self.ended {
-                return None;
-            }
             while let Some(line) = self.lines.next_line() {
                 self.line(line);
-                self.in_a_row += 1;
-                if self.in_a_row >= Self::AT_ONCE {
-                    self.in_a_row = 0;
+                in_a_row += 1;
+                if in_a_row == Self::AT_ONCE {
+                    in_a_row = 0;
                     tokio::task::yield_now().await;
                 }
-                if !self.ready.is_empty() {
-                    break;
-                }
             }
-            if !self.ready.is_empty() {
-                continue;
+            if self.request.is_some_and(|id| !self.http.tap.is_pending(id)) {
+                return;
             }
             if let Some(pause) = self.account() {
                 tokio::time::sleep(pause).await;
             }
             match self.lines.fill().await {
                 // An event without its empty line is incomplete and not dispatched.
-                Ok(0) => self.ended = true,
+                Ok(0) | Err(_) => return,
                 Ok(read) => {
                     self.open += read;
-                    self.client.tap.arrived(read);
-                }
-                Err(error) => {
-                    self.ended = true;
-                    return Some(Err(SseError::Body(Box::new(error))));
+                    self.http.tap.arrived(read);
                 }
             }
         }
@@ -124,7 +107,7 @@ impl Events {
         let unknown = if over { 0 } else { self.lines.unfinished() + self.data.len() };
         let known = self.open.saturating_sub(unknown);
         self.open -= known;
-        self.client.spend(known.saturating_sub(std::mem::take(&mut self.answered)))
+        self.http.spend(known.saturating_sub(std::mem::take(&mut self.answered)))
     }
 
     fn line(&mut self, line: Line) {
@@ -136,8 +119,10 @@ impl Events {
                 return;
             }
         };
-        let line = self.lines.bytes(range);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let mut line = self.lines.bytes(range);
+        if !std::mem::replace(&mut self.began, true) {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
         if line.is_empty() {
             return self.dispatch();
         }
@@ -154,44 +139,52 @@ impl Events {
                     self.data.push(b' ');
                 }
                 self.data.extend_from_slice(value);
-                if self.data.len() > self.client.tap.context.limits.line_bytes {
+                if self.data.len() > self.http.tap.context.limits.line_bytes {
                     self.over = Some(self.data.len() as u64);
                     self.data.truncate(64 << 10);
                 }
             }
-            b"id" => self.meta.id = Some(text()),
+            b"id" => self.id = Some(text()),
             b"retry" => {
-                self.meta.retry = text().parse().ok().map(|ms: u64| ms.min(LONGEST_PAUSE_MS));
+                let pause = text().parse().ok().map(Duration::from_millis);
+                self.mark.retry = pause.map(|pause| pause.min(LONGEST_PAUSE));
             }
             _ => {}
         }
     }
 
     fn dispatch(&mut self) {
-        let meta = std::mem::take(&mut self.meta);
+        if let Some(id) = self.id.take() {
+            self.mark.id = Some(id);
+        }
         let data = std::mem::take(&mut self.data);
-        let mut out = VecDeque::new();
         match self.over.take() {
             Some(total) => {
-                self.client.tap.oversized(&data, b"", total, &mut out);
+                self.http.tap.oversized(&data, b"", total);
                 if let Some(id) = self.request {
                     let reason = format!("an event of {total} bytes is over the limit");
-                    self.client.tap.unanswered(id, &reason, &mut out);
+                    self.http.tap.unanswered(id, &reason);
                 }
             }
-            None => self.answered += self.client.show(&data, &mut out),
-        }
-        for delivery in out {
-            self.ready.push_back(event(&self.client.held, delivery));
-        }
-        // The id and the pause belong to what was dispatched, even if nothing is handed on.
-        match self.ready.back_mut() {
-            Some(last) => {
-                last.id = meta.id;
-                last.retry = meta.retry;
-            }
-            None if meta != Sse::default() => self.ready.push_back(meta),
-            None => {}
+            None => self.answered += self.http.show(&data, self.request),
         }
     }
+}
+
+/// The same with every line end as a line feed: a carriage return, with or without one behind it, is
+/// a line end too. `returned` says whether the chunk before ended with one.
+fn line_feeds(chunk: Bytes, returned: &mut bool) -> Bytes {
+    if !*returned && memchr::memchr(b'\r', &chunk).is_none() {
+        return chunk;
+    }
+    let mut out = Vec::with_capacity(chunk.len());
+    for byte in chunk {
+        let after = std::mem::replace(returned, byte == b'\r');
+        match byte {
+            b'\r' => out.push(b'\n'),
+            b'\n' if after => {}
+            byte => out.push(byte),
+        }
+    }
+    out.into()
 }

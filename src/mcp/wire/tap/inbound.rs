@@ -1,12 +1,11 @@
 //! From a line to messages: parse, repair, split, and what to do when nothing helps.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 
 use rmcp::model::RequestId;
 use serde_json::Value;
 
-use super::{Delivery, Tap};
+use super::{Entry, Tap};
 use crate::base::text::SafeText;
 use crate::mcp::wire::json::{self, Flaw};
 use crate::mcp::wire::message::{Inbound, Outcome, classify};
@@ -21,6 +20,8 @@ pub(super) struct Source<'a> {
     pub notes: Vec<String>,
     /// The result in it, when that is too large for a tree.
     pub large: Option<Payload>,
+    /// The request whose response it came in.
+    pub stream: Option<i64>,
 }
 
 impl Tap {
@@ -28,18 +29,19 @@ impl Tap {
     /// line breaks writes a few.
     const PER_LINE: usize = 1024;
 
-    /// Takes in one line (or one event of an HTTP stream), without its line break.
-    pub fn line(&self, line: &[u8], out: &mut VecDeque<Delivery>) {
+    /// Takes in one line, or one event of a stream, without its line break. `stream` is the request
+    /// whose response it came in, where the transport knows it.
+    pub fn line(&self, line: &[u8], stream: Option<i64>) {
         let line = trim(line);
         match line.first() {
             None => {}
-            Some(_) if self.continues(line, out) => {}
-            Some(b'{' | b'[') => self.text_line(line, Vec::new(), out),
+            Some(_) if self.continues(line) => {}
+            Some(b'{' | b'[') => self.text_line(line, Vec::new(), stream),
             Some(_) => match scavenge::find_message(line) {
                 Some(at) => {
                     let before = self.text(&line[..at], 80);
                     let note = format!("text in front of the message: `{before}`");
-                    self.text_line(&line[at..], vec![note], out);
+                    self.text_line(&line[at..], vec![note], stream);
                 }
                 None => self.stray(line),
             },
@@ -47,7 +49,7 @@ impl Tap {
     }
 
     /// A line longer than the limit, of which only both ends were kept.
-    pub fn oversized(&self, head: &[u8], tail: &[u8], total: u64, out: &mut VecDeque<Delivery>) {
+    pub fn oversized(&self, head: &[u8], tail: &[u8], total: u64) {
         let limit = self.context.limits.line_bytes;
         let reason = format!("a line of {total} bytes, the limit is {limit} (`limits.lineBytes`)");
         if !matches!(trim(head).first(), Some(b'{' | b'[')) {
@@ -56,19 +58,19 @@ impl Tap {
             return;
         }
         let id = scavenge::find_id(head).or_else(|| scavenge::find_last_id(trim(tail)));
-        self.broken(head, id, FindingKind::TooLarge, &reason, out);
+        self.broken(head, id, FindingKind::TooLarge, &reason);
     }
 
     /// The messages of a line, one after the other: their number is the server's choice, so neither
     /// the stack nor the time may depend on it.
-    fn text_line(&self, line: &[u8], mut notes: Vec<String>, out: &mut VecDeque<Delivery>) {
+    fn text_line(&self, line: &[u8], mut notes: Vec<String>, stream: Option<i64>) {
         if let Some((envelope, result)) = large::answer(line, self.budget()) {
-            let source = Source { raw: line, notes, large: Some(result) };
-            return self.value(envelope, source, out);
+            let source = Source { raw: line, notes, large: Some(result), stream };
+            return self.value(envelope, source);
         }
         if let Some((id, result)) = json::answer(line, self.budget()) {
-            let source = Source { raw: line, notes, large: None };
-            self.answer(Some(RequestId::Number(id)), Outcome::Result(result), source, out);
+            let source = Source { raw: line, notes, large: None, stream };
+            self.answer(Some(RequestId::Number(id)), Outcome::Result(result), source);
             return self.context.seen.message();
         }
         let mut line = Cow::Borrowed(line);
@@ -76,9 +78,9 @@ impl Tap {
         for _ in 0..Self::PER_LINE {
             let parsed = match self.readable(&mut line, &mut at, &mut notes) {
                 Ok(parsed) => parsed,
-                Err(flaw) => return self.flawed(&line[at..], &flaw, out),
+                Err(flaw) => return self.flawed(&line[at..], &flaw),
             };
-            let rest = self.parsed(&line[at..], parsed, notes, out);
+            let rest = self.parsed(&line[at..], parsed, notes, stream);
             if rest.first() != Some(&b'{') {
                 return;
             }
@@ -87,7 +89,7 @@ impl Tap {
         }
         let rest = &line[at..];
         let reason = format!("more than {} messages on one line", Self::PER_LINE);
-        self.broken(rest, scavenge::find_id(rest), FindingKind::Flood, &reason, out);
+        self.broken(rest, scavenge::find_id(rest), FindingKind::Flood, &reason);
     }
 
     /// The value at `at` of a line. A line that can be repaired is replaced by what it was meant to
@@ -115,7 +117,7 @@ impl Tap {
         line: &'l [u8],
         parsed: json::Parsed,
         mut notes: Vec<String>,
-        out: &mut VecDeque<Delivery>,
+        stream: Option<i64>,
     ) -> &'l [u8] {
         if let Some(key) = parsed.repeated {
             notes.push(format!("the key `{key}` stands twice in one object; the last counts"));
@@ -126,14 +128,14 @@ impl Tap {
             notes.push("text after the message".to_owned());
         }
         match parsed.value {
-            Value::Array(items) => self.batch(message, items, &notes, out),
-            value => self.value(value, Source { raw: message, notes, large: None }, out),
+            Value::Array(items) => self.batch(message, items, &notes, stream),
+            value => self.value(value, Source { raw: message, notes, large: None, stream }),
         }
         rest
     }
 
     /// A JSON-RPC batch: part of the protocol in 2025-03-26 alone, understood everywhere.
-    fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], out: &mut VecDeque<Delivery>) {
+    fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], stream: Option<i64>) {
         let allowed = self.state().version.as_deref() == Some("2025-03-26");
         if !items.iter().any(Value::is_object) {
             return self.junk(raw, "a JSON array that is no batch of messages");
@@ -145,30 +147,30 @@ impl Tap {
         }
         for item in items {
             let raw = serde_json::to_vec(&item).unwrap_or_default();
-            self.value(item, Source { raw: &raw, notes: notes.to_vec(), large: None }, out);
+            self.value(item, Source { raw: &raw, notes: notes.to_vec(), large: None, stream });
         }
     }
 
-    fn value(&self, value: Value, mut source: Source<'_>, out: &mut VecDeque<Delivery>) {
+    fn value(&self, value: Value, mut source: Source<'_>) {
         let classified = classify(value);
         source.notes.extend(classified.notes);
         match classified.inbound {
             Inbound::Junk => return self.junk(source.raw, "JSON that is not JSON-RPC"),
-            Inbound::Answer { id, outcome } => self.answer(id, outcome, source, out),
+            Inbound::Answer { id, outcome } => self.answer(id, outcome, source),
             Inbound::Malformed { id, reason } => {
-                self.broken(source.raw, id, FindingKind::Malformed, &reason, out);
+                self.broken(source.raw, id, FindingKind::Malformed, &reason);
             }
             Inbound::Request { id, method, params } => {
-                self.request(id, method, params, source, out);
+                self.request(id, &method, params, &source);
             }
             Inbound::Notification { method, params } => {
-                self.notification(&method, params, source, out);
+                self.take_notification(&method, params, source);
             }
         }
         self.context.seen.message();
     }
 
-    fn flawed(&self, line: &[u8], flaw: &Flaw, out: &mut VecDeque<Delivery>) {
+    fn flawed(&self, line: &[u8], flaw: &Flaw) {
         if matches!(flaw, Flaw::Incomplete) && (line == b"{" || line == b"[") {
             let mut spread = Spread::default();
             spread.add(line);
@@ -183,11 +185,11 @@ impl Tap {
             Flaw::TooDeep(_) | Flaw::TooMany(_) | Flaw::TooBig(_) => FindingKind::TooLarge,
             Flaw::Syntax(_) | Flaw::Incomplete => FindingKind::Malformed,
         };
-        self.broken(line, scavenge::find_id(line), kind, &flaw.to_string(), out);
+        self.broken(line, scavenge::find_id(line), kind, &flaw.to_string());
     }
 
     /// Collects a message that is printed over several lines. True when the line was part of one.
-    fn continues(&self, line: &[u8], out: &mut VecDeque<Delivery>) -> bool {
+    fn continues(&self, line: &[u8]) -> bool {
         let mut state = self.state();
         if state.spread.text.is_empty() {
             return false;
@@ -210,27 +212,27 @@ impl Tap {
         match json::parse(&spread.text, self.budget()) {
             Ok(parsed) => {
                 let note = "one message over several lines".to_owned();
-                let rest = self.parsed(&spread.text, parsed, vec![note], out);
+                let rest = self.parsed(&spread.text, parsed, vec![note], None);
                 if rest.first() == Some(&b'{') {
-                    self.text_line(rest, vec!["several messages on one line".to_owned()], out);
+                    self.text_line(rest, vec!["several messages on one line".to_owned()], None);
                 }
             }
-            Err(flaw) => self.flawed(&spread.text, &flaw, out),
+            Err(flaw) => self.flawed(&spread.text, &flaw),
         }
         true
     }
 
-    /// Something that was meant as a message and is none.
-    pub(super) fn note_all(
-        &self,
-        source: &Source<'_>,
-        request: impl FnOnce() -> SafeText,
-    ) -> Option<String> {
-        if source.notes.is_empty() {
-            return None;
-        }
-        let text = source.notes.join("; ");
-        self.find(FindingKind::Malformed, &text, source.raw, Some(request()));
+    /// Reports what had to be tolerated in a message.
+    pub(super) fn note_all(&self, source: &Source<'_>, request: &SafeText) -> Option<String> {
+        let text = (!source.notes.is_empty()).then(|| source.notes.join("; "))?;
+        self.find(FindingKind::Malformed, &text, source.raw, Some(request.clone()));
+        Some(text)
+    }
+
+    /// The same of an answer.
+    pub(super) fn note_in(&self, entry: &Entry, source: &Source<'_>) -> Option<String> {
+        let text = (!source.notes.is_empty()).then(|| source.notes.join("; "))?;
+        self.find_in(entry, FindingKind::Malformed, &text, source.raw);
         Some(text)
     }
 }

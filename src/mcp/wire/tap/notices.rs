@@ -1,18 +1,14 @@
 //! Notifications of the server, acted on in wire order: progress before its result, logs as they
 //! came, changes of lists and resources, cancellations.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, RequestId, ServerJsonRpcMessage,
-    ServerNotification,
-};
+use rmcp::model::RequestId;
 use serde_json::Value;
 
+use super::Tap;
 use super::inbound::Source;
 use super::record::{Passed, method_name};
-use super::{Delivery, Expects, Tap};
 use crate::base::LogLevel;
 use crate::base::logs::{LogRecord, LogSource};
 use crate::base::text::SafeText;
@@ -20,23 +16,23 @@ use crate::error::{Error, ErrorCode};
 use crate::mcp::CallId;
 use crate::mcp::FindingKind;
 use crate::mcp::capabilities::ListKind;
+use crate::mcp::pending::PendingRequest;
 use crate::mcp::session::SessionEvent;
 use crate::mcp::traffic::MessageKind;
-use crate::mcp::wire::exchange::{Operation, cut};
+use crate::mcp::wire::cut;
 
 impl Tap {
     /// Longest URI of an update, in bytes: many may wait to be told.
     const URI: usize = 16 << 10;
 
-    pub(super) fn notification(
+    pub(super) fn take_notification(
         &self,
         method: &str,
         params: Option<Value>,
         source: Source<'_>,
-        out: &mut VecDeque<Delivery>,
     ) {
         let params = params.unwrap_or_default();
-        let problem = self.note_all(&source, || method_name(method));
+        let problem = self.note_all(&source, &method_name(method));
         let mut call = None;
         match method {
             "notifications/progress" => call = self.progress(&params, &source),
@@ -55,7 +51,7 @@ impl Tap {
                 None => self.unusable(method, "it names no `uri`", &source),
             },
             "notifications/tasks/status" => self.task_news(&params),
-            "notifications/cancelled" => self.cancelled(&params, &source, out),
+            "notifications/cancelled" => self.cancelled(&params, &source),
             _ => {}
         }
         self.record(Passed {
@@ -86,10 +82,10 @@ impl Tap {
             _ => None,
         };
         let state = self.state();
-        let operation = number.and_then(|token| state.tokens.get(&token)).map(Arc::clone);
-        let used = number.is_some_and(|token| (0..state.next_token).contains(&token));
+        let request = number.and_then(|token| state.tokens.get(&token)).map(Arc::clone);
+        let used = number.is_some_and(|token| (0..state.next_id).contains(&token));
         drop(state);
-        let Some(operation) = operation else {
+        let Some(request) = request else {
             let (kind, message) = match token {
                 Some(_) if used => {
                     (FindingKind::LateAnswer, "progress of a request that is over".to_owned())
@@ -106,13 +102,13 @@ impl Tap {
         };
         let Some(progress) = params.get("progress").and_then(Value::as_f64) else {
             self.unusable(METHOD, "`progress` is no number", source);
-            return operation.call;
+            return request.call;
         };
         let total = params.get("total").and_then(Value::as_f64);
         let message = params.get("message").and_then(Value::as_str);
-        let message = message.map(|text| self.text(text.as_bytes(), Operation::MESSAGE));
-        operation.progressed(progress, total, message.as_deref());
-        operation.call
+        let message = message.map(|text| self.text(text.as_bytes(), PendingRequest::MESSAGE));
+        request.progressed(progress, total, message.as_deref());
+        request.call
     }
 
     fn log(&self, params: &Value) {
@@ -144,7 +140,7 @@ impl Tap {
     }
 
     /// Legacy: the server no longer wants an answer of ours. Modern: it ends one of our requests.
-    fn cancelled(&self, params: &Value, source: &Source<'_>, out: &mut VecDeque<Delivery>) {
+    fn cancelled(&self, params: &Value, source: &Source<'_>) {
         const METHOD: &str = "notifications/cancelled";
         let id = match params.get("requestId") {
             Some(Value::Number(number)) => number.as_i64().map(RequestId::Number),
@@ -163,25 +159,21 @@ impl Tap {
             if !open.claim.withdraw(&self.context.redactor.redact(&why)) {
                 return;
             }
-            state.open.remove(&id);
-            drop(state);
-            let param = CancelledNotificationParam::new(Some(id), reason.map(str::to_owned));
-            let message = ServerJsonRpcMessage::notification(
-                ServerNotification::CancelledNotification(CancelledNotification::new(param)),
-            );
-            out.push_back(Delivery { message, expects: Expects::Raw });
+            if let Some(open) = state.open.remove(&id) {
+                open.withdrawn.cancel();
+            }
             return;
         }
         let modern = state.modern;
         let entry = match &id {
-            RequestId::Number(number) if modern => state.take(*number).map(|e| (*number, e)),
+            RequestId::Number(number) if modern => state.take(*number),
             _ => None,
         };
         drop(state);
-        if let Some((id, entry)) = entry {
+        if let Some(entry) = entry {
             let reason = SafeText::line(reason.unwrap_or("no reason given"));
             let message = format!("the server cancelled the request: {reason}");
-            self.fail(id, &entry, Error::new(ErrorCode::Protocol, message), out);
+            self.finish(entry, Err(Error::new(ErrorCode::Protocol, message)));
         }
     }
 }

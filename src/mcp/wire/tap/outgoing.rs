@@ -2,164 +2,114 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, GetMeta,
-    JsonRpcRequest, RequestId,
-};
+use rmcp::model::RequestId;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::record::{self, Passed, method_name};
-use super::{Entry, Expects, Tap};
-use crate::base::text::SafeText;
+use super::{Answer, Entry, Tap};
 use crate::mcp::FindingKind;
+use crate::mcp::pending::PendingRequest;
+use crate::mcp::session::message::RpcRequest;
 use crate::mcp::traffic::{Direction, MessageKind};
-use crate::mcp::wire::exchange::Exchange;
+use crate::mcp::transport::SendError;
 
 impl Tap {
-    /// A message is about to be written. Registers requests, so that their answers find them.
-    pub fn sending(&self, message: &ClientJsonRpcMessage, body: &[u8]) {
-        self.context.bytes.sent(body.len() + 1);
-        let mut passed = Passed::new(Direction::Out, MessageKind::Notification, body);
-        match message {
-            ClientJsonRpcMessage::Request(request) => {
-                passed.kind = MessageKind::Request;
-                passed.id = Some(record::id_text(&request.id));
-                let (method, exchange) = self.register(request, body.len());
-                passed.method = Some(method);
-                passed.target = exchange.as_ref().and_then(|e| e.target.clone());
-                passed.call = exchange.as_ref().and_then(|e| e.operation.call);
-            }
-            ClientJsonRpcMessage::Notification(notification) => {
-                passed.method = Some(method_name(notification_method(&notification.notification)));
-            }
-            ClientJsonRpcMessage::Response(response) => {
-                passed.kind = MessageKind::Response;
-                self.close_open(Some(&response.id), &mut passed);
-            }
-            ClientJsonRpcMessage::Error(error) => {
-                passed.kind = MessageKind::Error;
-                self.close_open(error.id.as_ref(), &mut passed);
-            }
-        }
-        self.record(passed);
-    }
-
-    fn register(
+    /// Takes a request into the table, before it is written: gives its id, which is its progress
+    /// token too, and where its answer will be.
+    pub fn admit(
         &self,
-        request: &JsonRpcRequest<ClientRequest>,
-        bytes: usize,
-    ) -> (SafeText, Option<Arc<Exchange>>) {
-        let exchange = request.request.extensions().get::<Arc<Exchange>>().cloned();
-        let name = request.request.method();
-        let method = exchange.as_ref().map_or_else(|| method_name(name), |e| e.method.clone());
-        let expects = match name {
-            "initialize" => Expects::Initialize,
-            "server/discover" => Expects::Discover,
-            "tools/list" => Expects::Tools,
-            "subscriptions/listen" => Expects::Listen,
-            _ => Expects::Raw,
-        };
-        if matches!(expects, Expects::Initialize | Expects::Discover) {
-            self.context.seen.asked(name);
+        rpc: &RpcRequest,
+        request: &Arc<PendingRequest>,
+    ) -> (i64, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        let method = method_name(rpc.method);
+        let shakes = rpc.is_handshake();
+        if shakes {
+            self.context.seen.asked(rpc.method);
         }
-        let token =
-            request.request.get_meta().get_progress_token().and_then(|token| match token.0 {
-                RequestId::Number(token) => Some(token),
-                RequestId::String(_) => None,
-            });
-        if let Some(counter) = exchange.as_ref().and_then(|e| e.operation.bytes.as_ref()) {
-            counter.sent(bytes + 1);
-        }
-        let RequestId::Number(id) = request.id else { return (method, exchange) };
         let mut state = self.state();
-        if expects == Expects::Initialize {
-            state.abandon_probes();
-            state.handshake.failure = None;
-        }
-        state.next_id = state.next_id.max(id + 1);
-        if let (Some(token), Some(exchange)) = (token, &exchange) {
-            state.next_token = state.next_token.max(token + 1);
-            state.tokens.insert(token, Arc::clone(&exchange.operation));
-        }
-        let entry = Entry {
-            method: method.clone(),
-            exchange: exchange.clone(),
-            token,
-            sent: Instant::now(),
-            expects,
-        };
-        if exchange.as_ref().is_some_and(|e| e.is_given_up()) {
-            state.remember(id, entry, "was cancelled");
-        } else {
-            state.pending.insert(id, entry);
-        }
-        (method, exchange)
-    }
-
-    /// Takes a request of the session into the table, before it is written; gives its id and its
-    /// progress token.
-    pub fn admit(&self, exchange: &Arc<Exchange>) -> (i64, i64) {
-        let expects = match exchange.method.as_str() {
-            "subscriptions/listen" => Expects::Listen,
-            _ => Expects::Raw,
-        };
-        let mut state = self.state();
-        let (id, token) = (state.next_id, state.next_token);
+        let id = state.next_id;
         state.next_id += 1;
-        state.next_token += 1;
-        state.tokens.insert(token, Arc::clone(&exchange.operation));
-        let entry = Entry {
-            method: exchange.method.clone(),
-            exchange: Some(Arc::clone(exchange)),
-            token: Some(token),
-            sent: Instant::now(),
-            expects,
-        };
+        if !shakes {
+            state.tokens.insert(id, Arc::clone(request));
+        }
+        let (target, request) = (rpc.target.clone(), Arc::clone(request));
+        let sent = Instant::now();
+        let entry = Entry { method, target, request, token: !shakes, sent, answer };
         state.pending.insert(id, entry);
-        (id, token)
+        (id, answered)
     }
 
     /// An admitted request is about to be written.
-    pub fn asking(&self, id: i64, exchange: &Exchange, body: &[u8]) {
+    pub fn asking(&self, id: i64, rpc: &RpcRequest, request: &PendingRequest, body: &[u8]) {
         self.context.bytes.sent(body.len() + 1);
-        if let Some(counter) = &exchange.operation.bytes {
-            counter.sent(body.len() + 1);
-        }
+        request.bytes.sent(body.len() + 1);
         self.record(Passed {
-            method: Some(exchange.method.clone()),
-            target: exchange.target.clone(),
+            method: Some(method_name(rpc.method)),
+            target: rpc.target.clone(),
             id: Some(record::id_text(&RequestId::Number(id))),
-            call: exchange.operation.call,
+            call: request.call,
             ..Passed::new(Direction::Out, MessageKind::Request, body)
         });
     }
 
-    /// The server asks and asks, and reads no answer: it is cut off.
-    pub fn unread(&self, reason: &str) {
-        if !self.over.is_cancelled() {
-            self.find(FindingKind::Flood, reason, b"", None);
-            self.ended(reason);
-        }
+    /// Queues a notification for the server.
+    pub fn notify(&self, method: &str, params: Value) {
+        let body = self.notification(method, params);
+        self.queue(body);
     }
 
-    fn close_open(&self, id: Option<&RequestId>, passed: &mut Passed<'_>) {
-        let Some(id) = id else { return };
+    /// A notification as it is about to be written.
+    pub fn notification(&self, method: &str, params: Value) -> Vec<u8> {
+        let mut message = json!({"jsonrpc": "2.0", "method": method});
+        if !params.is_null() {
+            message["params"] = params;
+        }
+        let body = message.to_string().into_bytes();
+        self.context.bytes.sent(body.len() + 1);
+        self.record(Passed {
+            method: Some(method_name(method)),
+            ..Passed::new(Direction::Out, MessageKind::Notification, &body)
+        });
+        body
+    }
+
+    /// Answers a request of the server.
+    pub(super) fn reply(&self, id: &RequestId, answer: Result<Value, (i64, String)>) {
+        let kind = if answer.is_ok() { MessageKind::Response } else { MessageKind::Error };
+        let message = match answer {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err((code, message)) => {
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+            }
+        };
+        let body = message.to_string().into_bytes();
+        self.context.bytes.sent(body.len() + 1);
+        let mut passed = Passed::new(Direction::Out, kind, &body);
         passed.id = Some(record::id_text(id));
         if let Some(open) = self.state().open.remove(id) {
             passed.latency = Some(open.arrived.elapsed());
             passed.method = Some(open.method);
             passed.call = open.call;
         }
+        self.record(passed);
+        self.queue(body);
     }
-}
 
-const fn notification_method(notification: &ClientNotification) -> &str {
-    match notification {
-        ClientNotification::CancelledNotification(_) => "notifications/cancelled",
-        ClientNotification::ProgressNotification(_) => "notifications/progress",
-        ClientNotification::InitializedNotification(_) => "notifications/initialized",
-        ClientNotification::RootsListChangedNotification(_) => "notifications/roots/list_changed",
-        ClientNotification::CustomNotification(custom) => custom.method.as_str(),
-        _ => "notifications/unknown",
+    /// Hands over what nobody waits for. A server that asks and asks, and reads no answer, is cut
+    /// off; a broken pipe is told to the next request.
+    fn queue(&self, body: Vec<u8>) {
+        let Some(transport) = self.transport.get().and_then(std::sync::Weak::upgrade) else {
+            return;
+        };
+        if let Err(error @ SendError::Unread(_)) = transport.queue(body)
+            && !self.over.is_cancelled()
+        {
+            let reason = error.to_string();
+            self.find(FindingKind::Flood, &reason, b"", None);
+            self.ended(&reason);
+        }
     }
 }

@@ -1,34 +1,21 @@
 //! Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rmcp::model::RequestId;
 
-use super::answers::{full_name, protocol};
+use super::answers::protocol;
 use super::inbound::Source;
 use super::record::{Passed, id_text};
-use super::{Delivery, Entry, Tap};
+use super::{Entry, Tap, full_name};
 use crate::base::text::SafeText;
 use crate::mcp::FindingKind;
 use crate::mcp::traffic::MessageKind;
 use crate::mcp::wire::message::Outcome;
 
-/// Whose answer it is.
-pub(super) enum Owner {
-    /// An open request.
-    Pending(i64, Entry),
-    /// Nobody's; already reported.
-    Nobody,
-}
-
 impl Tap {
     /// Whose answer names this id; what is nobody's is told here.
-    pub(super) fn owner(
-        &self,
-        id: &RequestId,
-        source: &mut Source<'_>,
-        out: &mut VecDeque<Delivery>,
-    ) -> Owner {
+    pub(super) fn owner(&self, id: &RequestId, source: &mut Source<'_>) -> Option<(i64, Entry)> {
         let mut state = self.state();
         let wanted = number(id);
         if let Some(number) = wanted
@@ -37,19 +24,20 @@ impl Tap {
             if matches!(id, RequestId::String(_)) {
                 source.notes.push(format!("id {number} came back as a string"));
             }
-            return Owner::Pending(number, entry);
+            return Some((number, entry));
         }
         if let Some(at) = wanted.and_then(|n| state.abandoned.iter().position(|a| a.id == n)) {
-            let Some(late) = state.abandoned.remove(at) else { return Owner::Nobody };
+            let late = state.abandoned.remove(at)?;
             drop(state);
             self.late(&late, source);
-            return Owner::Nobody;
+            return None;
         }
         let used = wanted.is_some_and(|n| (0..state.next_id).contains(&n));
         let only = state.only_pending().filter(|_| !used);
-        let doubted = only.and_then(|n| state.pending.get(&n)?.exchange.clone());
-        let handshake = only.filter(|_| doubted.is_none());
-        let failed = handshake.and_then(|n| state.take(n).map(|entry| (n, entry)));
+        // Before the handshake is over nothing else can come that is meant for it.
+        let shaking = only.filter(|_| state.version.is_none());
+        let failed = shaking.and_then(|n| state.take(n));
+        let doubted = only.and_then(|n| Some(Arc::clone(&state.pending.get(&n)?.request)));
         drop(state);
         let id = id_text(id);
         let (kind, message) = if used {
@@ -63,19 +51,17 @@ impl Tap {
             problem: Some(SafeText::line(&message)),
             ..Passed::came(MessageKind::Response, source.raw)
         });
-        if let Some(exchange) = doubted {
-            exchange.doubt(format!("the answer names the wrong request: {message}"));
+        if let Some(request) = doubted {
+            request.doubt(format!("the answer names the wrong request: {message}"));
         }
-        if let Some((number, entry)) = failed {
-            self.fail(number, &entry, protocol(&message), out);
+        if let Some(entry) = failed {
+            self.finish(entry, Err(protocol(&message)));
         }
-        Owner::Nobody
+        None
     }
 
     fn late(&self, late: &super::Abandoned, source: &Source<'_>) {
-        if late.why == "probe" {
-            self.state().handshake.late_discover = true;
-        } else {
+        if late.why != Self::OVERTAKEN {
             let message = format!("an answer after its request {}", late.why);
             let name = full_name(&late.method, late.target.as_ref());
             self.find(FindingKind::LateAnswer, &message, source.raw, Some(name));
@@ -94,17 +80,21 @@ impl Tap {
 
     /// An answer that names no request. A server that could not read ours answers with such an error;
     /// a result is nobody's, and only doubted to be that of the one request that waits.
-    pub(super) fn owner_without_id(&self, outcome: &Outcome, source: &Source<'_>) -> Owner {
+    pub(super) fn owner_without_id(
+        &self,
+        outcome: &Outcome,
+        source: &Source<'_>,
+    ) -> Option<(i64, Entry)> {
         let is_error = matches!(outcome, Outcome::Error(_));
         let mut state = self.state();
         let only = state.only_pending();
-        if is_error && let Some((id, entry)) = only.and_then(|id| Some((id, state.take(id)?))) {
-            return Owner::Pending(id, entry);
+        if is_error && let Some(id) = only {
+            return state.take(id).map(|entry| (id, entry));
         }
-        let doubted = only.and_then(|id| state.pending.get(&id)?.exchange.clone());
+        let doubted = only.and_then(|id| Some(Arc::clone(&state.pending.get(&id)?.request)));
         drop(state);
-        if let Some(exchange) = doubted {
-            exchange.doubt("the answer names no request".to_owned());
+        if let Some(request) = doubted {
+            request.doubt("the answer names no request".to_owned());
         }
         let message = match outcome {
             Outcome::Error(error) => format!("an error without an id: {}", error.message),
@@ -118,7 +108,7 @@ impl Tap {
                 source.raw,
             )
         });
-        Owner::Nobody
+        None
     }
 }
 

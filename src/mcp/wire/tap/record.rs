@@ -12,7 +12,7 @@ use crate::base::text::SafeText;
 use crate::mcp::CallId;
 use crate::mcp::FindingKind;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::mcp::wire::exchange::cut;
+use crate::mcp::wire::cut;
 
 /// A message that passed.
 pub(super) struct Passed<'a> {

@@ -1,53 +1,29 @@
-//! Requests of the server: let through as they were sent, or refused here before they cost anything.
+//! Requests of the server: answered by the desk as they were sent, or refused here before they cost
+//! anything.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rmcp::model::{CustomRequest, PingRequest, RequestId, ServerJsonRpcMessage, ServerRequest};
-use serde_json::Value;
+use rmcp::model::RequestId;
+use serde_json::{Value, json};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::inbound::Source;
 use super::record::{Passed, id_text, method_name};
-use super::{Delivery, Expects, Open, Tap};
+use super::{Open, Tap};
 use crate::base::text::SafeText;
 use crate::config::OutsideCalls;
-use crate::mcp::Claim;
-use crate::mcp::FindingKind;
+use crate::mcp::pending::PendingRequest;
+use crate::mcp::session::DeskRequest;
 use crate::mcp::traffic::MessageKind;
-use crate::mcp::wire::exchange::Operation;
-
-/// Travels with a request to the handler: what the tap knows about it.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// Its parameters as sent.
-    pub params: Arc<Value>,
-    /// Size of the message.
-    pub bytes: usize,
-    /// The operation whose task it names, or that was alone in flight when it came.
-    pub during: Option<Arc<Operation>>,
-    /// Which of answer and withdrawal was first.
-    pub claim: Arc<Claim>,
-}
-
-/// Travels with a request that is refused: the handler says so and does nothing else.
-#[derive(Clone, Debug)]
-pub struct Refusal {
-    /// JSON-RPC error code.
-    pub code: i32,
-    /// The reason.
-    pub message: String,
-}
-
-/// Requests that wait to be refused; a server that sends more without reading gets no answer.
-const UNANSWERED: usize = 1024;
+use crate::mcp::{Answer, Claim, FindingKind, RequestKind};
 
 /// Longest id of a request, in bytes: it is kept until the request is answered, and sent back.
 const LONGEST_ID: usize = 1 << 10;
 
 enum Verdict {
     Pass,
-    Refuse(FindingKind, i32, String),
+    Refuse(FindingKind, i64, String),
     Drop(FindingKind, String),
 }
 
@@ -55,23 +31,19 @@ impl Tap {
     pub(super) fn request(
         &self,
         id: RequestId,
-        method: String,
+        method: &str,
         params: Option<Value>,
-        source: Source<'_>,
-        out: &mut VecDeque<Delivery>,
+        source: &Source<'_>,
     ) {
-        let mut problem = self.note_all(&source, || method_name(&method));
-        let during = self.of_task(params.as_ref()).or_else(|| self.during(None));
-        let verdict = self.judge(&id, &method, source.raw.len());
-        let name = method_name(&method);
-        match &verdict {
-            Verdict::Pass => {}
-            Verdict::Refuse(kind, _, message) | Verdict::Drop(kind, message) => {
-                self.find(*kind, message, source.raw, Some(name.clone()));
-                problem = Some(message.clone());
-            }
+        let name = method_name(method);
+        let mut problem = self.note_all(source, &name);
+        let during = self.of_task(params.as_ref()).or_else(|| self.during(source.stream));
+        let verdict = self.judge(&id, method, source.raw.len());
+        if let Verdict::Refuse(kind, _, message) | Verdict::Drop(kind, message) = &verdict {
+            self.find(*kind, message, source.raw, Some(name.clone()));
+            problem = Some(message.clone());
         }
-        let call = during.as_ref().and_then(|operation| operation.call);
+        let call = during.as_ref().and_then(|request| request.call);
         self.record(Passed {
             method: Some(name.clone()),
             id: Some(id_text(&id)),
@@ -79,30 +51,87 @@ impl Tap {
             problem: problem.as_deref().map(SafeText::line),
             ..Passed::came(MessageKind::Request, source.raw)
         });
-        if matches!(verdict, Verdict::Drop(..)) {
-            return;
-        }
-        let claim = Arc::new(Claim::default());
-        let refused = matches!(verdict, Verdict::Refuse(..));
-        let bytes = if refused { 0 } else { source.raw.len() };
-        let arrived = Instant::now();
-        let open = Open { method: name, bytes, call, arrived, claim: Arc::clone(&claim) };
-        self.state().open.insert(id.clone(), open);
-        let request = if method == "ping" && matches!(verdict, Verdict::Pass) {
-            ServerRequest::PingRequest(PingRequest::default())
-        } else {
-            let mut request = CustomRequest::new(method, None);
-            if let Verdict::Refuse(_, code, message) = verdict {
-                request.extensions.insert(Refusal { code, message });
-            } else {
-                let params = Arc::new(params.unwrap_or(Value::Null));
-                let bytes = source.raw.len();
-                request.extensions.insert(Asked { params, bytes, during, claim });
+        match verdict {
+            Verdict::Drop(..) => return,
+            Verdict::Refuse(_, code, message) => return self.reply(&id, Err((code, message))),
+            Verdict::Pass if method == "ping" => return self.reply(&id, Ok(json!({}))),
+            Verdict::Pass if is_of_sessions(method) => {
+                return self.reply(&id, Err((-32601, method.to_owned())));
             }
-            ServerRequest::CustomRequest(request)
+            Verdict::Pass => {}
+        }
+        let (claim, withdrawn) = (Arc::new(Claim::default()), CancellationToken::new());
+        let open = Open {
+            method: name,
+            bytes: source.raw.len(),
+            call,
+            arrived: Instant::now(),
+            claim: Arc::clone(&claim),
+            withdrawn: withdrawn.clone(),
         };
-        let message = ServerJsonRpcMessage::request(request, id);
-        out.push_back(Delivery { message, expects: Expects::Raw });
+        self.state().open.insert(id.clone(), open);
+        let params = params.unwrap_or(Value::Null);
+        let asked = DeskRequest {
+            server: self.context.server.clone(),
+            kind: kind(method, &params),
+            call,
+            params: Arc::new(params),
+            bytes: source.raw.len(),
+            deferred: false,
+            withdrawn: withdrawn.clone(),
+            claim,
+        };
+        // At most `limits.approvals` of these tasks live, and none longer than the session.
+        if let Some(tap) = self.me.upgrade() {
+            tokio::spawn(async move {
+                let answer = tap.decided(asked, during, &withdrawn).await;
+                match answer {
+                    Some(Answer::Result(result)) => tap.reply(&id, Ok(result)),
+                    Some(Answer::Refuse { code, message }) => tap.reply(&id, Err((code, message))),
+                    None => {}
+                }
+            });
+        }
+    }
+
+    /// What the desk says to a request; `None` when the server has taken it back or its session has
+    /// ended. The clocks of the calls that wait for it stand still meanwhile.
+    async fn decided(
+        &self,
+        asked: DeskRequest,
+        during: Option<Arc<PendingRequest>>,
+        taken_back: &CancellationToken,
+    ) -> Option<Answer> {
+        let (claim, withdrawn) = (Arc::clone(&asked.claim), CancellationToken::new());
+        let on_drop = withdrawn.clone().drop_guard();
+        let answer = self.context.desk.ask(DeskRequest { withdrawn: withdrawn.clone(), ..asked });
+        // Where it cannot be told which call asks, the clocks of all stand still: none may run out
+        // while a person thinks about what may be its question.
+        let waiting = during.map_or_else(|| self.in_flight(), |during| vec![during]);
+        let _held: Vec<_> = waiting.iter().map(PendingRequest::hold).collect();
+        let answer = async {
+            tokio::pin!(answer);
+            tokio::select! {
+                biased;
+                answer = &mut answer => answer,
+                // The desk takes it back from the person and says what the server is told.
+                () = all_given_up(&waiting) => {
+                    withdrawn.cancel();
+                    answer.await
+                }
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            () = taken_back.cancelled() => return None,
+            () = self.over.cancelled() => {
+                claim.withdraw("its session ended");
+                return None;
+            }
+            answer = answer => answer,
+        };
+        on_drop.disarm();
+        Some(answer)
     }
 
     fn judge(&self, id: &RequestId, method: &str, bytes: usize) -> Verdict {
@@ -118,15 +147,12 @@ impl Tap {
             let message = format!("request id {} is used again while it is open", id_text(id));
             return Verdict::Drop(FindingKind::Malformed, message);
         }
-        if state.open.len() >= most + UNANSWERED {
-            let message = "too many requests that wait for an answer; this one gets none";
-            return Verdict::Drop(FindingKind::Flood, message.to_owned());
-        }
         if method == "ping" {
             return Verdict::Pass;
         }
         if state.modern {
-            let message = format!("`{}` as a request does not exist in this version", safe(method));
+            let message =
+                format!("`{}` as a request does not exist in this version", method_name(method));
             return Verdict::Refuse(FindingKind::NotAllowed, -32601, message);
         }
         // Sampling and elicitation happen nested inside other features of a server (client
@@ -143,7 +169,7 @@ impl Tap {
             if !allowed {
                 let message = format!(
                     "`{}` while no call is in flight (`approvals.outsideCalls`)",
-                    safe(method)
+                    method_name(method)
                 );
                 return Verdict::Refuse(FindingKind::NotAllowed, -32600, message);
             }
@@ -163,6 +189,31 @@ impl Tap {
     }
 }
 
-fn safe(method: &str) -> SafeText {
-    method_name(method)
+/// Ends when nobody waits for any of these calls any more: what a server asked during them has no
+/// purpose left.
+async fn all_given_up(calls: &[Arc<PendingRequest>]) {
+    if calls.is_empty() {
+        return std::future::pending().await;
+    }
+    for call in calls {
+        call.given_up().await;
+    }
+}
+
+/// Whether a method is one of the session itself, which no application can answer.
+fn is_of_sessions(method: &str) -> bool {
+    matches!(method.split('/').next(), Some("initialize" | "server" | "subscriptions"))
+}
+
+/// What a request of the server is about.
+pub fn kind(method: &str, params: &Value) -> RequestKind {
+    match method {
+        "sampling/createMessage" => RequestKind::Sampling,
+        "elicitation/create" => {
+            let mode = params.get("mode").and_then(Value::as_str);
+            if mode == Some("url") { RequestKind::UrlElicitation } else { RequestKind::Elicitation }
+        }
+        "roots/list" => RequestKind::Roots,
+        other => RequestKind::Other(other.to_owned()),
+    }
 }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::{Entry, State, Tap};
 use crate::mcp::payload::Node;
-use crate::mcp::wire::exchange::Operation;
+use crate::mcp::pending::PendingRequest;
 
 /// The key of `_meta` that names the task a message belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
@@ -20,45 +20,46 @@ const RELATED: &str = "io.modelcontextprotocol/related-task";
 pub(super) struct Running {
     /// `taskId`, once the server has told it.
     id: Option<String>,
-    operation: Arc<Operation>,
+    request: Arc<PendingRequest>,
     news: Arc<Notify>,
 }
 
 /// Keeps a call in flight until it is dropped.
 pub struct Attended {
     tap: Arc<Tap>,
-    operation: Arc<Operation>,
+    request: Arc<PendingRequest>,
     news: Arc<Notify>,
 }
 
 impl Tap {
     /// A call that is going to run as a task.
-    pub fn attend(self: &Arc<Self>, operation: &Arc<Operation>) -> Attended {
+    pub fn attend(self: &Arc<Self>, request: &Arc<PendingRequest>) -> Attended {
         let news = Arc::new(Notify::new());
-        let running =
-            Running { id: None, operation: Arc::clone(operation), news: Arc::clone(&news) };
+        let running = Running { id: None, request: Arc::clone(request), news: Arc::clone(&news) };
         self.state().tasks.push(running);
-        Attended { tap: Arc::clone(self), operation: Arc::clone(operation), news }
+        Attended { tap: Arc::clone(self), request: Arc::clone(request), news }
     }
 
     /// The answer of the first request names the task. Noted in wire order: what the server asks for
     /// it may be on the next line.
     pub(super) fn name_task(&self, entry: &Entry, result: Node<'_>) {
-        let Some(exchange) = entry.exchange.as_ref().filter(|_| begins(entry)) else { return };
+        if !begins(entry) {
+            return;
+        }
         let mut state = self.state();
-        let mine = |task: &&mut Running| Arc::ptr_eq(&task.operation, &exchange.operation);
+        let mine = |task: &&mut Running| Arc::ptr_eq(&task.request, &entry.request);
         if let Some(task) = state.tasks.iter_mut().find(mine) {
             let told = result.get("task").and_then(|task| task.text("taskId"));
             task.id = told.map(Cow::into_owned);
         }
     }
 
-    /// The operation whose task a message names.
-    pub(super) fn of_task(&self, params: Option<&Value>) -> Option<Arc<Operation>> {
+    /// The call whose task a message names.
+    pub(super) fn of_task(&self, params: Option<&Value>) -> Option<Arc<PendingRequest>> {
         let id = params?.get("_meta")?.get(RELATED)?.get("taskId")?.as_str()?;
         let state = self.state();
         let task = state.tasks.iter().find(|task| task.id.as_deref() == Some(id))?;
-        Some(Arc::clone(&task.operation))
+        Some(Arc::clone(&task.request))
     }
 
     /// `notifications/tasks/status`: the task is asked after sooner. What the server says here it
@@ -76,25 +77,20 @@ impl State {
     /// Takes an open request out of the table; its progress goes on when its task does.
     pub(super) fn take(&mut self, id: i64) -> Option<Entry> {
         let entry = self.pending.remove(&id)?;
-        if let Some(token) = entry.token
-            && !self.goes_on(&entry)
-        {
-            self.tokens.remove(&token);
+        if entry.token && !self.goes_on(&entry) {
+            self.tokens.remove(&id);
         }
         Some(entry)
     }
 
     /// Whether a request is the first of a task: its being answered is not the end of its progress.
     fn goes_on(&self, entry: &Entry) -> bool {
-        let Some(exchange) = entry.exchange.as_ref().filter(|_| begins(entry)) else {
-            return false;
-        };
-        self.tasks.iter().any(|task| Arc::ptr_eq(&task.operation, &exchange.operation))
+        begins(entry) && self.tasks.iter().any(|task| Arc::ptr_eq(&task.request, &entry.request))
     }
 
-    /// The operations that run as tasks.
-    pub(super) fn in_tasks(&self) -> impl Iterator<Item = &Arc<Operation>> {
-        self.tasks.iter().map(|task| &task.operation)
+    /// The calls that run as tasks.
+    pub(super) fn in_tasks(&self) -> impl Iterator<Item = &Arc<PendingRequest>> {
+        self.tasks.iter().map(|task| &task.request)
     }
 }
 
@@ -112,7 +108,7 @@ fn begins(entry: &Entry) -> bool {
 impl Drop for Attended {
     fn drop(&mut self) {
         let mut state = self.tap.state();
-        state.tasks.retain(|task| !Arc::ptr_eq(&task.operation, &self.operation));
-        state.tokens.retain(|_, operation| !Arc::ptr_eq(operation, &self.operation));
+        state.tasks.retain(|task| !Arc::ptr_eq(&task.request, &self.request));
+        state.tokens.retain(|_, request| !Arc::ptr_eq(request, &self.request));
     }
 }

@@ -1,4 +1,4 @@
-//! One round trip as it is asked for: method, target and parameters, and how these are written.
+//! A request as JSON-RPC has it: method, target and parameters, and how these are written.
 //!
 //! The arguments of a caller may be a megabyte, so they are shared on the whole way from the caller
 //! to the bytes of the request.
@@ -9,11 +9,11 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
 use crate::base::text::SafeText;
-use crate::mcp::wire::exchange::cut;
+use crate::mcp::wire::cut;
 
-/// One round trip: method, target and parameters.
+/// A request of the host as it is sent.
 #[derive(Clone, Debug)]
-pub struct Trip {
+pub struct RpcRequest {
     /// Method.
     pub method: &'static str,
     /// Tool, prompt or URI.
@@ -22,8 +22,8 @@ pub struct Trip {
     pub params: Option<Params>,
 }
 
-impl Trip {
-    /// A round trip with the given parameters; what is no object is none.
+impl RpcRequest {
+    /// A request with the given parameters; what is no object is none.
     pub fn new(method: &'static str, target: Option<&str>, params: Option<Value>) -> Self {
         let target = target.map(|text| SafeText::line(cut(text, 256)));
         let params = params.map(|params| match params {
@@ -33,10 +33,56 @@ impl Trip {
         Self { method, target, params }
     }
 
-    /// A round trip about something that has a name and takes arguments.
+    /// A request about something that has a name and takes arguments.
     pub fn named(method: &'static str, name: Arc<str>, arguments: Arc<Value>) -> Self {
         let target = Some(SafeText::line(cut(&name, 256)));
         Self { method, target, params: Some(Params::Named { name, arguments, more: Map::new() }) }
+    }
+
+    /// Whether it opens a session.
+    pub fn is_handshake(&self) -> bool {
+        matches!(self.method, "initialize" | "server/discover")
+    }
+
+    /// `tools/call echo`
+    pub fn name(&self) -> String {
+        match &self.target {
+            Some(target) => format!("{} {target}", self.method),
+            None => self.method.to_owned(),
+        }
+    }
+
+    /// What it is about, as its server spells it, and its arguments.
+    pub fn subject(&self) -> (Option<&str>, Option<&Value>) {
+        match &self.params {
+            Some(Params::Named { name, arguments, .. }) => (Some(name), Some(arguments)),
+            Some(Params::Whole(params)) => {
+                let key = match self.method {
+                    "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
+                    "tasks/get" | "tasks/cancel" => "taskId",
+                    _ => return (None, None),
+                };
+                (params.get(key).and_then(Value::as_str), None)
+            }
+            None => (None, None),
+        }
+    }
+
+    /// Its text. `meta` is what `_meta` holds besides the progress token, which is the id.
+    ///
+    /// # Errors
+    /// A value that has no JSON form.
+    pub fn body(&self, id: i64, meta: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
+        #[derive(serde::Serialize)]
+        struct Body<'a> {
+            jsonrpc: &'static str,
+            id: i64,
+            method: &'static str,
+            params: Written<'a>,
+        }
+        let token = (!self.is_handshake()).then_some(id);
+        let params = Written { params: self.params.as_ref(), meta, token };
+        serde_json::to_vec(&Body { jsonrpc: "2.0", id, method: self.method, params })
     }
 }
 
@@ -62,32 +108,13 @@ impl Params {
         let (Self::Whole(more) | Self::Named { more, .. }) = self;
         more.insert(key.to_owned(), value);
     }
-
-    /// As one value.
-    pub fn into_value(self) -> Value {
-        Value::Object(match self {
-            Self::Whole(params) => params,
-            Self::Named { name, arguments, more } => {
-                let mut params = Map::new();
-                params.insert("name".to_owned(), Value::from(&*name));
-                if !arguments.is_null() {
-                    params.insert("arguments".to_owned(), Arc::unwrap_or_clone(arguments));
-                }
-                params.extend(more);
-                params
-            }
-        })
-    }
 }
 
 /// Parameters as they are written: with `_meta`, which holds the token of their progress.
-pub struct Written<'a> {
-    /// The parameters.
-    pub params: Option<&'a Params>,
-    /// What `_meta` holds besides.
-    pub meta: &'a Map<String, Value>,
-    /// `progressToken`.
-    pub token: i64,
+struct Written<'a> {
+    params: Option<&'a Params>,
+    meta: &'a Map<String, Value>,
+    token: Option<i64>,
 }
 
 impl Serialize for Written<'_> {
@@ -108,12 +135,14 @@ impl Serialize for Written<'_> {
         for (key, value) in more.into_iter().flatten().filter(|(key, _)| *key != META) {
             out.serialize_entry(key, value)?;
         }
-        out.serialize_entry(META, &Meta(self.meta, self.token))?;
+        if self.token.is_some() || !self.meta.is_empty() {
+            out.serialize_entry(META, &Meta(self.meta, self.token))?;
+        }
         out.end()
     }
 }
 
-struct Meta<'a>(&'a Map<String, Value>, i64);
+struct Meta<'a>(&'a Map<String, Value>, Option<i64>);
 
 impl Serialize for Meta<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -122,7 +151,9 @@ impl Serialize for Meta<'_> {
         for (key, value) in self.0.iter().filter(|(key, _)| *key != TOKEN) {
             out.serialize_entry(key, value)?;
         }
-        out.serialize_entry(TOKEN, &self.1)?;
+        if let Some(token) = self.1 {
+            out.serialize_entry(TOKEN, &token)?;
+        }
         out.end()
     }
 }
@@ -134,7 +165,7 @@ mod tests {
 
     fn written(params: Option<&Params>, meta: &Value) -> Value {
         let meta = meta.as_object().cloned().unwrap_or_default();
-        serde_json::to_value(Written { params, meta: &meta, token: 7 }).unwrap()
+        serde_json::to_value(Written { params, meta: &meta, token: Some(7) }).unwrap()
     }
 
     #[test]
@@ -146,19 +177,19 @@ mod tests {
         };
         params.insert("requestState", json!("s"));
         let whole = json!({"name": "echo", "arguments": {"a": 1}, "requestState": "s"});
-        let mut expected = whole.clone();
+        let mut expected = whole;
         expected["_meta"] = json!({"x": 1, "progressToken": 7});
         assert_eq!(written(Some(&params), &json!({"x": 1, "progressToken": 0})), expected);
-        assert_eq!(params.into_value(), whole);
-        let forged = Trip::new("a", None, Some(json!({"_meta": {"y": 1}, "b": 2}))).params;
+        let forged = RpcRequest::new("a", None, Some(json!({"_meta": {"y": 1}, "b": 2}))).params;
         let expected = json!({"b": 2, "_meta": {"progressToken": 7}});
         assert_eq!(written(forged.as_ref(), &json!({})), expected);
     }
 
     #[test]
     fn no_arguments_are_left_out() {
-        let trip = Trip::named("a", "b".into(), Arc::new(Value::Null));
-        assert_eq!(trip.params.unwrap().into_value(), json!({"name": "b"}));
+        let rpc = RpcRequest::named("a", "b".into(), Arc::new(Value::Null));
+        let expected = json!({"name": "b", "_meta": {"progressToken": 7}});
+        assert_eq!(written(rpc.params.as_ref(), &json!({})), expected);
         assert_eq!(written(None, &json!({})), json!({"_meta": {"progressToken": 7}}));
     }
 }

@@ -1,0 +1,417 @@
+//! A request in flight: one value for whoever asked, from the first byte to the answer, however many
+//! round trips it takes. Its deadline, its clock, its progress, its bytes, what was found about it.
+//!
+//! The clock stands still while a person is waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::text::SafeText;
+use crate::mcp::wire::cut;
+use crate::mcp::{CallId, Finding, Progress};
+
+/// A request in flight. Made by whoever asks, shared by its round trips.
+#[derive(Debug)]
+pub struct PendingRequest {
+    /// The operation; `None` for the session's own requests.
+    pub call: Option<CallId>,
+    /// Deadline counted while nobody is waited for; progress starts it again.
+    pub timeout: Duration,
+    /// Longest in all, whatever the progress (without waiting for a person).
+    pub max_total: Duration,
+    /// Cancels it.
+    pub cancel: CancellationToken,
+    /// Bytes of its requests and answers; written by the session.
+    pub bytes: ByteCount,
+    /// Wakes the round trip that waits: a person began or ceased to hold it, or an answer is doubted.
+    pub(super) changed: Notify,
+    clock: Mutex<CallClock>,
+    progress: Mutex<Gate>,
+    given_up: AtomicBool,
+    /// Wakes those who wait for that.
+    over: Notify,
+    findings: Mutex<Vec<Finding>>,
+}
+
+/// How much patience is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// The clock stands still.
+    Held,
+    /// It runs out at this moment; never, when there is none.
+    Until(Option<Instant>),
+    /// It ran out: no sign of life for the timeout.
+    Silent,
+    /// It ran out: the longest time in all.
+    Exhausted,
+    /// The answer that came names another request, and the right one did not follow.
+    Misnamed(String),
+}
+
+#[derive(Debug)]
+struct CallClock {
+    /// When the attempt that runs now began.
+    began: Instant,
+    /// Persons or callbacks that hold it now.
+    holders: usize,
+    held_since: Option<Instant>,
+    held: Duration,
+    /// Time held before this attempt.
+    held_before: Duration,
+    /// Active time at the last sign of life.
+    mark: Duration,
+    doubt: Option<(Instant, String)>,
+}
+
+impl CallClock {
+    fn held(&self) -> Duration {
+        self.held + self.held_since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+
+    fn active(&self) -> Duration {
+        let held = self.held().saturating_sub(self.held_before);
+        self.began.elapsed().saturating_sub(held)
+    }
+}
+
+impl PendingRequest {
+    /// Longest message of a step that is passed on, in bytes.
+    pub const MESSAGE: usize = 1 << 10;
+    /// How long a wrong id may be followed by the right one, when only one request is open.
+    const GRACE: Duration = Duration::from_secs(1);
+    /// Findings that are kept of one request; a server may give it any number.
+    const FINDINGS: usize = 32;
+
+    /// A request of a caller. `progress` receives what the server tells of it; overflow policy: the
+    /// newest is dropped when the channel is full.
+    pub fn new(
+        call: Option<CallId>,
+        (timeout, max_total): (Duration, Duration),
+        cancel: CancellationToken,
+        progress: Option<mpsc::Sender<Progress>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            call,
+            timeout,
+            max_total,
+            cancel,
+            bytes: ByteCount::default(),
+            changed: Notify::new(),
+            clock: Mutex::new(CallClock {
+                began: Instant::now(),
+                holders: 0,
+                held_since: None,
+                held: Duration::ZERO,
+                held_before: Duration::ZERO,
+                mark: Duration::ZERO,
+                doubt: None,
+            }),
+            progress: Mutex::new(Gate { caller: progress, ..Gate::default() }),
+            given_up: AtomicBool::new(false),
+            over: Notify::new(),
+            findings: Mutex::default(),
+        })
+    }
+
+    /// One of the session itself, or of the host for itself.
+    pub fn own(timeout: Duration) -> Arc<Self> {
+        Self::new(None, (timeout, timeout), CancellationToken::new(), None)
+    }
+
+    /// It is sent, or sent once more: its time begins anew.
+    pub fn begin(&self) {
+        let mut clock = self.clock();
+        clock.began = Instant::now();
+        clock.held_before = clock.held();
+        clock.mark = Duration::ZERO;
+        clock.doubt = None;
+        self.given_up.store(false, Ordering::Release);
+    }
+
+    /// Patience left since the last sign of life and since the beginning.
+    pub fn patience(&self) -> Patience {
+        let clock = self.clock();
+        let doubted = clock.doubt.as_ref().map(|(until, _)| *until);
+        if let Some((until, reason)) = &clock.doubt
+            && *until <= Instant::now()
+        {
+            return Patience::Misnamed(reason.clone());
+        }
+        if clock.holders > 0 {
+            return doubted.map_or(Patience::Held, |until| Patience::Until(Some(until)));
+        }
+        let active = clock.active();
+        let silent = active.saturating_sub(clock.mark);
+        if active >= self.max_total {
+            return Patience::Exhausted;
+        }
+        if silent >= self.timeout {
+            return Patience::Silent;
+        }
+        let left = self.timeout.saturating_sub(silent).min(self.max_total.saturating_sub(active));
+        let until = Instant::now().checked_add(left);
+        Patience::Until([until, doubted].into_iter().flatten().min())
+    }
+
+    /// Whether a person or callback holds it now.
+    pub fn is_held(&self) -> bool {
+        self.clock().holders > 0
+    }
+
+    /// Time a person or callback has held it so far.
+    pub fn waited(&self) -> Duration {
+        self.clock().held()
+    }
+
+    /// A person or callback holds it until the guard is dropped.
+    pub fn hold(self: &Arc<Self>) -> Held {
+        let mut clock = self.clock();
+        clock.holders += 1;
+        if clock.holders == 1 {
+            clock.held_since = Some(Instant::now());
+        }
+        drop(clock);
+        self.changed.notify_one();
+        Held(Arc::clone(self))
+    }
+
+    /// A sign of life: patience begins anew.
+    pub fn alive(&self) {
+        let mut clock = self.clock();
+        clock.mark = clock.active();
+    }
+
+    /// An answer came that is probably meant for it but names another request.
+    pub(super) fn doubt(&self, reason: String) {
+        self.clock().doubt.get_or_insert_with(|| (Instant::now() + Self::GRACE, reason));
+        self.changed.notify_one();
+    }
+
+    /// Nobody waits for its result any more: cancelled, out of time, its caller gone.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+        self.over.notify_waiters();
+    }
+
+    /// Ends when nobody waits for its result any more; never when the result came.
+    pub async fn given_up(&self) {
+        // Listens before it looks, so that nothing falls in between.
+        let over = self.over.notified();
+        if !self.given_up.load(Ordering::Acquire) {
+            over.await;
+        }
+    }
+
+    /// Progress arrived: a sign of life, passed on at a bounded rate. What was held back goes out
+    /// a moment later: the last step of a burst may be the last there is for long.
+    pub fn progressed(self: &Arc<Self>, progress: f64, total: Option<f64>, message: Option<&str>) {
+        self.alive();
+        let Some(call) = self.call else { return };
+        let mut gate = self.gate();
+        gate.take(call, progress, total, message);
+        if gate.kept.is_some() && !gate.armed {
+            gate.armed = true;
+            let this = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(Gate::PERIOD).await;
+                this.flush_progress();
+            });
+        }
+    }
+
+    /// A sign of life that is no step: what is being done, as the server words it.
+    pub(super) fn doing(self: &Arc<Self>, message: Option<&str>) {
+        let (progress, total) = {
+            let gate = self.gate();
+            (gate.highest, gate.total)
+        };
+        self.progressed(progress, total, message);
+    }
+
+    /// The answer is here: what the rate limit held back goes out before it.
+    pub(super) fn flush_progress(&self) {
+        self.gate().flush();
+    }
+
+    /// The last progress that was passed on.
+    pub fn progress(&self) -> Option<Progress> {
+        self.gate().last.clone()
+    }
+
+    /// Something was odd about its answer.
+    pub(super) fn found(&self, finding: Finding) {
+        let mut findings = self.findings.lock();
+        if findings.len() < Self::FINDINGS {
+            findings.push(finding);
+        }
+    }
+
+    /// What was found about it, once.
+    pub fn take_findings(&self) -> Vec<Finding> {
+        std::mem::take(&mut self.findings.lock())
+    }
+
+    fn clock(&self) -> MutexGuard<'_, CallClock> {
+        self.clock.lock()
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.progress.lock()
+    }
+}
+
+/// Keeps the clock of a request still.
+#[derive(Debug)]
+pub struct Held(Arc<PendingRequest>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut clock = self.0.clock();
+        clock.holders = clock.holders.saturating_sub(1);
+        if clock.holders == 0 {
+            clock.held = clock.held();
+            clock.held_since = None;
+        }
+        drop(clock);
+        self.0.changed.notify_one();
+    }
+}
+
+/// Bytes that passed, counted by the session and read by metrics.
+#[derive(Debug, Default)]
+pub struct ByteCount {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl ByteCount {
+    /// Notes bytes of a message from the server.
+    pub fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Notes bytes of a message to the server. For a request this is called before the first byte
+    /// is written, so that zero means: the server cannot have seen it (requirement R5).
+    pub fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes received and sent so far.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
+    }
+}
+
+/// Clamps what a server claims of its progress, and thins it out to a rate that a caller can follow.
+/// Overflow policy: between two that are passed on at least [`Gate::PERIOD`] lies; of those between,
+/// the newest is kept and goes out when that is over, or with the answer.
+#[derive(Debug, Default)]
+struct Gate {
+    caller: Option<mpsc::Sender<Progress>>,
+    last: Option<Progress>,
+    highest: f64,
+    total: Option<f64>,
+    passed: Option<Instant>,
+    kept: Option<Progress>,
+    /// Whether what is kept goes out by itself soon.
+    armed: bool,
+}
+
+impl Gate {
+    const PERIOD: Duration = Duration::from_millis(10);
+
+    fn take(&mut self, call: CallId, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let finite = |value: f64| value.is_finite().then(|| value.clamp(0.0, 1e15));
+        self.highest = finite(progress).map_or(self.highest, |value| value.max(self.highest));
+        self.total = total.and_then(finite).filter(|total| *total > 0.0);
+        let message = message.map(|text| SafeText::line(cut(text, PendingRequest::MESSAGE)));
+        let progress = Progress { call, progress: self.highest, total: self.total, message };
+        let soon = self.passed.is_some_and(|at| at.elapsed() < Self::PERIOD);
+        self.kept = Some(progress);
+        if !soon {
+            self.pass();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.armed = false;
+        if self.kept.is_some() {
+            self.pass();
+        }
+    }
+
+    fn pass(&mut self) {
+        self.passed = Some(Instant::now());
+        self.last = self.kept.take();
+        if let (Some(caller), Some(progress)) = (&self.caller, &self.last) {
+            let _ = caller.try_send(progress.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn request(progress: Option<mpsc::Sender<Progress>>) -> Arc<PendingRequest> {
+        let (call, cancel) = (Some(CallId(1)), CancellationToken::new());
+        PendingRequest::new(call, (10 * SECOND, 60 * SECOND), cancel, progress)
+    }
+
+    fn left(seconds: u32) -> Patience {
+        Patience::Until(Some(Instant::now() + seconds * SECOND))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_stands_still_while_somebody_holds_the_call() {
+        let request = request(None);
+        tokio::time::advance(4 * SECOND).await;
+        assert_eq!(request.patience(), left(6));
+        let (first, second) = (request.hold(), request.hold());
+        tokio::time::advance(100 * SECOND).await;
+        assert_eq!((request.patience(), request.waited()), (Patience::Held, 100 * SECOND));
+        drop(first);
+        assert_eq!(request.patience(), Patience::Held);
+        drop(second);
+        assert_eq!(request.patience(), left(6));
+        tokio::time::advance(6 * SECOND).await;
+        assert_eq!(request.patience(), Patience::Silent);
+        request.begin();
+        assert_eq!((request.patience(), request.waited()), (left(10), 100 * SECOND));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_extends_the_deadline_up_to_the_longest_time() {
+        let request = request(None);
+        for _ in 0..6 {
+            tokio::time::advance(9 * SECOND).await;
+            request.progressed(1.0, None, None);
+        }
+        assert_eq!(request.patience(), left(6));
+        tokio::time::advance(6 * SECOND).await;
+        assert_eq!(request.patience(), Patience::Exhausted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_clamped_and_thinned_out_and_the_last_is_not_lost() {
+        let (sender, mut receiver) = mpsc::channel(8);
+        let request = request(Some(sender));
+        for value in [5.0, 3.0, f64::INFINITY, f64::NAN, 1e308] {
+            request.progressed(value, Some(-1.0), Some("x\u{1b}[2J"));
+        }
+        let first = receiver.recv().await.unwrap();
+        assert_eq!((first.progress, first.total), (5.0, None));
+        assert!(!first.message.unwrap().contains('\u{1b}'));
+        // What was held back goes out although nothing follows.
+        assert!(receiver.recv().await.unwrap().progress > 0.9e15);
+        assert!(receiver.try_recv().is_err() && request.progress().unwrap().progress > 0.9e15);
+    }
+}
