@@ -14,6 +14,7 @@ mod exit;
 mod import;
 mod known;
 mod load;
+mod load_test;
 mod look;
 mod operate;
 mod outcome;
@@ -133,6 +134,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::List(args)) => look::list(&cli.common, &args, telemetry),
         Some(Verb::Status(args)) => look::status(&cli.common, &args, telemetry),
         Some(Verb::Call(args)) => operate::call(&cli.common, &args, telemetry),
+        Some(Verb::Load(args)) => load_test::load_test(&cli.common, &args, telemetry),
         Some(Verb::Read(args)) => operate::read(&cli.common, &args, telemetry),
         Some(Verb::Prompt(args)) => operate::prompt(&cli.common, &args, telemetry),
         Some(Verb::Config(args)) => configuration::config(&cli.common, &args),

@@ -75,7 +75,7 @@ impl ErrorCode {
         match self {
             Self::Configuration => "`mcpdeck config` shows every problem at its line",
             Self::ServerStartup => "`mcpdeck --check -v` shows every step of its start",
-            Self::ServerUnavailable => "look at its last lines on stderr, then restart it",
+            Self::ServerUnavailable => "`mcpdeck --check -v` shows what it did; then restart it",
             Self::ToolNotFound => "`mcpdeck list` shows what there is",
             Self::Ambiguous => "write server.name",
             Self::Validation => "correct what is named, or force the call to test the server",
@@ -234,10 +234,25 @@ impl Error {
     /// Says what to do in general, where nothing particular was said.
     pub(crate) fn advised(mut self) -> Self {
         if self.help.is_none() {
-            self.help = Some(self.code.advice().to_owned());
+            let status = self.message.split_once("HTTP ").and_then(|(_, rest)| rest.get(..3));
+            let status = status.and_then(|digits| digits.parse().ok()).and_then(http_advice);
+            self.help = Some(status.unwrap_or(self.code.advice()).to_owned());
         }
         self
     }
+}
+
+/// What to do about an answer with this HTTP status (RFC 9110, section 15).
+const fn http_advice(status: u16) -> Option<&'static str> {
+    Some(match status {
+        300..=399 => "write the address it redirects to into `url`",
+        401 => "the server wants credentials: give its entry an `Authorization` header",
+        403 => "the credentials are known but lack a permission: ask for one that has it",
+        404 | 405 | 406 | 415 => "correct the path in `url`: this is no MCP endpoint",
+        429 => "call again later, or less often",
+        500..=599 => "the server failed: its own log says why; call again later",
+        _ => return None,
+    })
 }
 
 impl std::ops::Deref for Error {
@@ -276,3 +291,22 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_step_fits_the_http_status() {
+        for (message, part) in [
+            ("the server answered HTTP 401 Unauthorized", "`Authorization`"),
+            ("the server answered HTTP 403 Forbidden: no", "permission"),
+            ("HTTP 307 would send it without its message", "redirects"),
+            ("the server answered HTTP 500 Internal Server Error", "its own log"),
+            ("the connection was closed", "`mcpdeck --check -v`"),
+        ] {
+            let error = Error::new(ErrorCode::ServerUnavailable, message).advised();
+            assert!(error.help.as_ref().is_some_and(|help| help.contains(part)), "{error}");
+        }
+    }
+}

@@ -14,7 +14,9 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use crate::base::ServerName;
 use crate::base::secret::Redactor;
+use crate::config::Diagnostic;
 
 /// What is logged unless the user says otherwise: the SDK's own records hold whole messages, so
 /// only its warnings are let through.
@@ -47,7 +49,7 @@ pub enum Payloads {
 
 /// Changes the level of the running log. Cheap to clone; outlives nothing.
 #[derive(Clone)]
-pub struct LogControl(reload::Handle<EnvFilter, Registry>);
+pub struct LogControl(reload::Handle<EnvFilter, Registry>, Payloads);
 
 impl LogControl {
     /// Changes the filter while running (requirement O1).
@@ -55,7 +57,7 @@ impl LogControl {
     /// # Errors
     /// When it is not understood; the old one stays.
     pub fn set_filter(&self, filter: &str) -> Result<(), LogError> {
-        let parsed = parse_filter(Some(filter))?;
+        let parsed = parse_filter(Some(filter), self.1)?;
         self.0
             .reload(parsed)
             .map_err(|error| LogError::Filter(filter.to_owned(), error.to_string()))
@@ -66,7 +68,6 @@ impl LogControl {
 pub struct Telemetry {
     control: LogControl,
     redactor: Arc<RwLock<Redactor>>,
-    payloads: Payloads,
     _writer: Option<WorkerGuard>,
 }
 
@@ -101,7 +102,7 @@ impl Telemetry {
     /// # Errors
     /// When the filter or the file cannot be used.
     pub fn start(options: &LogOptions) -> Result<Self, LogError> {
-        let filter = parse_filter(options.filter.as_deref())?;
+        let filter = parse_filter(options.filter.as_deref(), options.payloads)?;
         let (filter, handle) = reload::Layer::new(filter);
         let redactor = Arc::new(RwLock::new(Redactor::default()));
         let mut writer = None;
@@ -120,12 +121,7 @@ impl Telemetry {
         };
         let subscriber = Registry::default().with(filter).with(layer);
         tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
-        Ok(Self {
-            control: LogControl(handle),
-            redactor,
-            payloads: options.payloads,
-            _writer: writer,
-        })
+        Ok(Self { control: LogControl(handle, options.payloads), redactor, _writer: writer })
     }
 
     /// The handle that changes the level while running.
@@ -142,14 +138,26 @@ impl Telemetry {
     pub fn masks(&self) -> LogMasks {
         LogMasks(Arc::clone(&self.redactor))
     }
+}
 
-    /// Whether arguments and results are logged.
-    pub const fn payloads(&self) -> Payloads {
-        self.payloads
+/// Records what was refused before a host was there to record it: the configuration, or the trust in
+/// one of its commands.
+pub fn refused(problems: &[Diagnostic]) {
+    for problem in problems {
+        let action = match problem.rule.as_str() {
+            "start/untrusted" => "trustRefused",
+            _ => "configurationRefused",
+        };
+        let server = problem.server.as_ref().map(ServerName::as_str);
+        let (status, at) = (problem.rule.as_str(), problem.at.to_string());
+        tracing::error!(target: "mcpdeck::config", server, action, status, at, "{}", problem.message);
     }
 }
 
-fn parse_filter(filter: Option<&str>) -> Result<EnvFilter, LogError> {
+/// The target that says whether arguments and results are written out for the log.
+const PAYLOAD_TARGET: &str = "mcpdeck::payload";
+
+fn parse_filter(filter: Option<&str>, payloads: Payloads) -> Result<EnvFilter, LogError> {
     let text = match filter {
         None => DEFAULT_FILTER.to_owned(),
         // A bare level is about this program; the SDK stays at its warnings.
@@ -158,6 +166,7 @@ fn parse_filter(filter: Option<&str>) -> Result<EnvFilter, LogError> {
         }
         Some(filter) => filter.to_owned(),
     };
-    EnvFilter::try_new(&text)
+    let level = if payloads == Payloads::Include { "trace" } else { "off" };
+    EnvFilter::try_new(format!("{text},{PAYLOAD_TARGET}={level}"))
         .map_err(|error| LogError::Filter(filter.unwrap_or_default().to_owned(), error.to_string()))
 }

@@ -15,6 +15,8 @@ mod copied_calls;
 mod findings;
 #[path = "cli_verbs/limits.rs"]
 mod limits;
+#[path = "cli_verbs/log.rs"]
+mod log;
 #[path = "cli_verbs/mistakes.rs"]
 mod mistakes;
 #[path = "cli_verbs/offers.rs"]

@@ -1,8 +1,11 @@
 //! Log records of the host and of its servers (requirements L6, O1), as the dashboard shows them.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-use crate::base::ring::Weighed;
+use serde::{Deserialize, Serialize};
+use tracing::Level;
+
+use crate::base::ring::{Ring, Weighed};
 use crate::base::text::SafeText;
 use crate::base::{ServerName, Timestamp};
 
@@ -20,6 +23,18 @@ pub enum LogSource {
     Notification,
 }
 
+impl LogSource {
+    /// The word in the log file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Stderr => "stderr",
+            Self::Build => "build",
+            Self::Notification => "notification",
+        }
+    }
+}
+
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogRecord {
@@ -35,6 +50,29 @@ pub struct LogRecord {
     pub logger: Option<SafeText>,
     /// The text, secrets masked.
     pub text: SafeText,
+}
+
+impl LogRecord {
+    /// Puts the line into `logs` and into the program's log file (requirement O2).
+    pub fn keep(self, logs: &Ring<Self>) {
+        let server = self.server.as_ref().map(ServerName::as_str);
+        let logger = self.logger.as_ref().map(SafeText::as_str);
+        let action = self.source.as_str();
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::event!(
+                    target: "mcpdeck::server", Level::$level, server, action, logger, "{}", self.text
+                )
+            };
+        }
+        match self.level {
+            LogLevel::Trace | LogLevel::Debug => log!(DEBUG),
+            LogLevel::Info | LogLevel::Notice => log!(INFO),
+            LogLevel::Warning => log!(WARN),
+            _ => log!(ERROR),
+        }
+        logs.push(Arc::new(self));
+    }
 }
 
 impl Weighed for LogRecord {

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum, ValueHint};
-use clap_complete::engine::ArgValueCompleter;
 
 pub use self::verbs::*;
-use super::complete::names;
 use crate::check::{Severity, rule::RuleId};
 
 const EXAMPLES: &str = "\
@@ -59,7 +57,7 @@ pub struct Cli {
     pub verb: Option<Verb>,
 
     /// The configuration to use, as with --config; or the address of one server.
-    #[arg(value_name = "FILE|URL", add = ArgValueCompleter::new(names::configurations))]
+    #[arg(value_name = "FILE|URL")]
     pub url: Option<String>,
 
     /// What the one server is given.
@@ -79,7 +77,7 @@ pub struct Cli {
     pub check: CheckArgs,
 
     /// Inspect the one server that this command starts.
-    #[arg(last = true, value_name = "COMMAND", add = ArgValueCompleter::new(names::programs))]
+    #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
@@ -87,7 +85,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 pub struct Common {
     /// Configuration to use; may be given several times, the last wins per server.
-    #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration", add = ArgValueCompleter::new(names::configurations))]
+    #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration")]
     pub config: Vec<PathBuf>,
 
     /// Variables for ${NAME} in the configuration, one NAME=value per line.
@@ -150,7 +148,7 @@ pub struct DashboardArgs {
 
     /// Theme: one of the shipped (default, dark, light, high-contrast, catppuccin, gruvbox) or your
     /// own.
-    #[arg(long, value_name = "NAME", help_heading = "Dashboard", add = ArgValueCompleter::new(names::themes))]
+    #[arg(long, value_name = "NAME", help_heading = "Dashboard")]
     pub theme: Option<String>,
 
     /// Print the key table, with the changes of your keymap.toml.
@@ -169,19 +167,19 @@ pub struct CheckArgs {
 
     /// Report format, with `=FILE` to write a file; may be given several times
     /// (human, json, junit, sarif, github) [default: human].
-    #[arg(long, value_name = "FORMAT[=FILE]", help_heading = "Check", requires = "check", add = ArgValueCompleter::new(names::formats))]
+    #[arg(long, value_name = "FORMAT[=FILE]", help_heading = "Check", requires = "check")]
     pub format: Vec<String>,
 
     /// Only these servers, and what they depend on.
-    #[arg(long, value_name = "NAME", num_args = 1.., help_heading = "Check", requires = "check", add = ArgValueCompleter::new(names::servers))]
+    #[arg(long, value_name = "NAME", num_args = 1.., help_heading = "Check", requires = "check")]
     pub server: Vec<String>,
 
     /// Lowest severity that makes the verdict `violated` [default: warning].
-    #[arg(long, value_name = "SEVERITY", value_parser = parse_severity, add = ArgValueCompleter::new(names::severities), help_heading = "Check", requires = "check")]
+    #[arg(long, value_name = "SEVERITY", value_parser = parse_severity, help_heading = "Check", requires = "check")]
     pub fail_on: Option<Severity>,
 
     /// Do not report this rule (see `mcpdeck explain`); may be given several times.
-    #[arg(long, value_name = "RULE", value_parser = RuleId::parse, add = ArgValueCompleter::new(names::rules), value_delimiter = ',', help_heading = "Check", requires = "check")]
+    #[arg(long, value_name = "RULE", value_parser = RuleId::parse, value_delimiter = ',', help_heading = "Check", requires = "check")]
     pub allow: Vec<RuleId>,
 
     /// Expectations to check [default: mcp.expect.json beside the configuration, when it exists].

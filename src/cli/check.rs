@@ -101,6 +101,7 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Files), Refusal> {
     let mut source = match loaded {
         Ok(source) => source,
         Err(diagnostics) => {
+            crate::telemetry::refused(&diagnostics);
             let findings = diagnostics.iter().map(Finding::from).collect();
             let config = ConfigReport { path: common.config.last().cloned(), findings };
             let report = run::unusable(config, fail_on);

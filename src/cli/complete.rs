@@ -1,18 +1,19 @@
 //! Completion in the shell: a script that asks this program, and the answer.
 //!
-//! Bash, zsh and fish have scripts of ours; elvish and PowerShell those of `clap_complete`. Reads
-//! files, starts no server.
+//! Elvish and PowerShell have the scripts of `clap_complete`. Bash, zsh and fish have ours, because
+//! those of `clap_complete` split a word at `:`, `=` and `@`, which URIs, `key=value` and saved calls
+//! are made of. Reads files, starts no server.
 
 mod line;
 pub mod names;
 mod shells;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
-use clap_complete::engine::{CompletionCandidate, complete};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::env::{Elvish, EnvCompleter, Powershell};
 
 use super::args::Cli;
@@ -24,6 +25,56 @@ const ASKED: &str = "MCPDECK_COMPLETE";
 /// What bash has of the line up to the cursor, and the characters that end a word for it.
 const LINE: &str = "_MCPDECK_LINE";
 const BREAKS: &str = "_MCPDECK_BREAKS";
+
+/// Completes one argument.
+type Completer = fn(&OsStr) -> Vec<CompletionCandidate>;
+
+/// How the values of arguments go on: the command (none: before any), the argument, its words.
+const VALUES: &[(&str, &str, Completer)] = &[
+    ("", "url", names::configurations),
+    ("", "config", names::configurations),
+    ("", "command", names::programs),
+    ("", "theme", names::themes),
+    ("", "format", names::formats),
+    ("", "server", names::servers),
+    ("", "fail_on", names::severities),
+    ("", "allow", names::rules),
+    ("list", "servers", names::servers),
+    ("list", "command", names::programs),
+    ("status", "servers", names::servers),
+    ("status", "command", names::programs),
+    ("call", "name", names::calls),
+    ("call", "arguments", names::tool_arguments),
+    ("call", "command", names::programs),
+    ("load", "name", names::calls),
+    ("load", "arguments", names::tool_arguments),
+    ("load", "command", names::programs),
+    ("read", "uri", names::resources),
+    ("read", "server", names::servers),
+    ("read", "command", names::programs),
+    ("prompt", "name", names::prompts),
+    ("prompt", "arguments", names::prompt_arguments),
+    ("prompt", "command", names::programs),
+    ("explain", "rule", names::rules),
+    ("help", "topic", names::topics),
+    ("trust approve", "servers", names::servers),
+    ("trust revoke", "servers", names::servers),
+];
+
+/// The arguments with their completers.
+fn command() -> Command {
+    fn within(command: Command, path: &str, of: (&'static str, Completer)) -> Command {
+        let Some((verb, rest)) =
+            path.split_once(' ').or(Some((path, ""))).filter(|p| !p.0.is_empty())
+        else {
+            return command.mut_arg(of.0, |arg| arg.add(ArgValueCompleter::new(of.1)));
+        };
+        command.mut_subcommand(verb, |verb| within(verb, rest, of))
+    }
+    VALUES
+        .iter()
+        .fold(Cli::command(), |whole, (path, arg, words)| within(whole, path, (arg, *words)))
+}
 
 /// The script of a shell.
 pub fn script(shell: Shell) -> String {
@@ -70,7 +121,7 @@ fn candidates(words: Vec<OsString>) -> Vec<CompletionCandidate> {
     names::LINE.with(|line| line.replace(line::strings(&words)));
     let here = std::env::current_dir().ok();
     let empty = words.last().is_some_and(|word| word.is_empty());
-    let all = complete(&mut Cli::command(), words, last, here.as_deref()).unwrap_or_default();
+    let all = complete(&mut command(), words, last, here.as_deref()).unwrap_or_default();
     let is_option =
         |word: &CompletionCandidate| word.get_value().as_encoded_bytes().starts_with(b"-");
     if empty && all.iter().any(|word| !is_option(word)) {
@@ -87,12 +138,8 @@ fn of_clap(completer: &dyn EnvCompleter, mut words: Vec<OsString>) -> String {
     if words.is_empty() {
         words.push(OsString::new());
     }
-    let asked = completer.write_complete(
-        &mut Cli::command(),
-        words,
-        here.as_deref().map(Path::new),
-        &mut out,
-    );
+    let asked =
+        completer.write_complete(&mut command(), words, here.as_deref().map(Path::new), &mut out);
     // What cannot be parsed goes on in no way.
     asked.map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&out).into_owned())
 }
@@ -100,6 +147,11 @@ fn of_clap(completer: &dyn EnvCompleter, mut words: Vec<OsString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_completer_has_its_argument() {
+        command().debug_assert();
+    }
 
     #[test]
     fn every_shell_has_a_script_that_asks_the_program() {

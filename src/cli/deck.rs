@@ -149,6 +149,7 @@ fn words(age: Duration) -> String {
 }
 
 fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
+    crate::telemetry::refused(&diagnostics);
     let mut error = Error::new(ErrorCode::Configuration, "the configuration cannot be used");
     error.diagnostics = diagnostics;
     error

@@ -168,25 +168,49 @@ async fn attempt(
     }
 }
 
-async fn call_on(
+/// A call whose words were typed by the schema of its tool.
+pub struct Prepared {
+    /// `server.tool`
+    pub canonical: String,
+    /// The server.
+    pub server: ServerName,
+    /// The arguments.
+    pub arguments: Value,
+    /// What the tool takes, for who sent something else.
+    takes: String,
+}
+
+/// Finds the tool and types the words.
+///
+/// # Errors
+/// As [`Host::find_tool`]; [`ErrorCode::Validation`] for words that cannot be what the schema wants.
+pub fn prepare(
     host: &Host,
     again: Again<'_>,
     (name, words): (&str, &Words),
-    options: CallOptions,
-) -> Result<CallOutcome, Error> {
+) -> Result<Prepared, Error> {
     let (server, tool) = found((host, again), ListKind::Tools, name, host.find_tool(name))?;
     let schema = tool.input_schema.as_ref();
     let canonical = naming::canonical(&server, &tool.name);
-    let takes = || {
-        let usage = signature::usage(&canonical, schema);
-        format!("it takes: {usage}\n`{}` says more", again.list(&server))
-    };
-    let arguments = values::arguments(words.base.clone(), &words.pairs, schema)
-        .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server).help(takes()))?;
-    let options = CallOptions { server: Some(server.clone()), ..options };
+    let usage = signature::usage(&canonical, schema);
+    let takes = format!("it takes: {usage}\n`{}` says more", again.list(&server));
+    match values::arguments(words.base.clone(), &words.pairs, schema) {
+        Ok(arguments) => Ok(Prepared { canonical, server, arguments, takes }),
+        Err(wrong) => Err(invalid(wrong.join("\n  ")).server(&server).help(takes)),
+    }
+}
+
+async fn call_on(
+    host: &Host,
+    again: Again<'_>,
+    words: (&str, &Words),
+    options: CallOptions,
+) -> Result<CallOutcome, Error> {
+    let Prepared { canonical, server, arguments, takes } = prepare(host, again, words)?;
+    let options = CallOptions { server: Some(server), ..options };
     let outcome = host.call_tool_with(&canonical, arguments, options).await;
     outcome.map_err(|error| match error.code {
-        ErrorCode::Validation => error.help(takes() + "\n--force sends them all the same"),
+        ErrorCode::Validation => error.help(takes + "\n--force sends them all the same"),
         _ => error,
     })
 }
@@ -314,13 +338,16 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 /// The words of a command before their types are known.
-struct Words {
+pub struct Words {
     base: Option<Value>,
     pairs: Vec<String>,
 }
 
 /// Reads a JSON word, `@file` or `-`; leaves `key=value` pairs as they are.
-fn words(arguments: &[String]) -> Result<Words, Error> {
+///
+/// # Errors
+/// [`ErrorCode::Validation`] when what should be JSON is none, or cannot be read.
+pub fn words(arguments: &[String]) -> Result<Words, Error> {
     let Some((first, rest)) = arguments.split_first() else {
         return Ok(Words { base: None, pairs: Vec::new() });
     };

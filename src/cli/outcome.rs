@@ -124,6 +124,9 @@ impl Printer<'_> {
                 output::complain(&format!("{what}{}: {}", place(violation), violation.message));
             }
         }
+        for finding in &outcome.findings {
+            output::complain(&format!("{}: {}", outcome.server, finding.message));
+        }
         if self.format == Format::Json {
             let object = Object {
                 printer: self,
@@ -238,7 +241,7 @@ fn findings_of(outcome: &CallOutcome) -> Vec<Value> {
         let message = format!("structuredContent {}: {}", place(violation), violation.message);
         json!({"kind": "output-schema", "message": message, "pointer": violation.pointer})
     });
-    schema.collect()
+    schema.chain(outcome.findings.iter().map(finding_json)).collect()
 }
 
 fn place(violation: &Violation) -> &str {
@@ -279,7 +282,7 @@ pub fn error_json(error: &Error) -> Value {
     json!({
         "code": error.code, "message": message, "server": error.server,
         "request": error.request, "candidates": error.candidates,
-        "violations": error.violations, "rpc": error.rpc,
+        "violations": error.violations, "rpc": error.rpc, "raw": error.raw,
         "help": error.clone().advised().help,
     })
 }

@@ -40,6 +40,7 @@ fn settle_verb(verb: &mut Verb) -> Result<(), String> {
         Verb::List(args) => (&mut args.servers, &mut args.one),
         Verb::Status(args) => (&mut args.servers, &mut args.one),
         Verb::Call(args) => (no_words, &mut args.one),
+        Verb::Load(args) => (no_words, &mut args.one),
         Verb::Read(args) => (no_words, &mut args.one),
         Verb::Prompt(args) => (no_words, &mut args.one),
         _ => return Ok(()),

@@ -36,7 +36,9 @@ impl McpConfig {
     /// watching of sources; `timeout`, when given, instead of those of the servers.
     pub fn answer_once(&mut self, timeout: Option<Duration>) {
         for server in self.servers.values_mut() {
-            server.retry.max_retries = 0;
+            if server.retry == RetryConfig::default() {
+                server.retry.max_retries = 0;
+            }
             server.restart.policy = RestartPolicy::Never;
             server.dev = None;
             if let Some(timeout) = timeout {

@@ -16,7 +16,6 @@ use crate::error::{Error, ErrorCode};
 use crate::host::ServerState;
 use crate::host::backoff::retry_delay;
 use crate::host::call::{AnswerSource, CallOptions, CallOutcome};
-use crate::host::metrics::Ending;
 use crate::host::operation::arguments::Checked;
 use crate::host::operation::flight::Flight;
 use crate::host::server::actor::Command;
@@ -93,11 +92,7 @@ impl Operation {
             }
             Err(error) => Err(error.request(self.label()).server(&self.slot.name).advised()),
         };
-        flight.end(match &outcome {
-            Ok(outcome) if outcome.is_error => Ending::ToolError,
-            Ok(_) => Ending::Success,
-            Err(error) => Ending::Failed(error.code),
-        });
+        flight.end(&self, &outcome);
         outcome.or_else(|error| self.stale_answer(&live, error))
     }
 
@@ -140,7 +135,7 @@ impl Operation {
             let delay = retry_delay(retry, attempt, fastrand::f64());
             tracing::info!(
                 target: "mcpdeck::call", server = %self.slot.name, request_id = self.id.0,
-                action = "retry", attempt, delay_ms = delay.as_millis() as u64,
+                session_id = live.generation, action = "retry", attempt, delay_ms = delay.as_millis() as u64,
                 "{}", failure.error.message
             );
             tokio::select! {

@@ -4,6 +4,7 @@
 //! place, and nobody else does (invariant 6). The view is published once per batch, so a burst costs
 //! its readers one wake-up.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::base::text::SafeText;
 use crate::base::{Clock, Timestamp};
 use crate::base::{LogLevel, ServerName};
 use crate::host::journal::Journal;
+use crate::host::view::StepStatus;
 use crate::host::{Fact, HostView, Record, ServerState};
 
 /// Facts that may wait for the projector.
@@ -92,6 +94,7 @@ async fn run(
     logs: Ring<LogRecord>,
 ) {
     let mut view = HostView::default();
+    let mut sessions = HashMap::new();
     let mut batch = Vec::new();
     while receiver.recv_many(&mut batch, WAITING).await > 0 {
         let mut flushed = Vec::new();
@@ -102,7 +105,7 @@ async fn run(
                 Message::Fact(at, fact) => {
                     let record = Record { seq: view.seq + 1, at, fact: *fact };
                     view.apply(&record);
-                    note(&record, &logs);
+                    note(&record, &mut sessions, &logs);
                     journal.push(Arc::new(record));
                 }
             }
@@ -117,36 +120,111 @@ async fn run(
 }
 
 /// Every fact is one structured record of the log (requirement O2), and the ones a person would
-/// ask about stand in the log ring too.
-fn note(record: &Record, logs: &Ring<LogRecord>) {
+/// ask about stand in the log ring too. `sessions` counts the starts of each server.
+fn note(record: &Record, sessions: &mut HashMap<ServerName, u64>, logs: &Ring<LogRecord>) {
     let fact = &record.fact;
-    let server = fact.server().map(ServerName::as_str).unwrap_or_default();
-    let Some((level, text)) = describe(fact) else {
-        tracing::trace!(target: "mcpdeck::fact", seq = record.seq, server, action = fact.name());
-        return;
+    let session_id = fact.server().map(|server| {
+        let count = sessions.entry(server.clone()).or_default();
+        *count +=
+            u64::from(matches!(fact, Fact::StateChanged { state: ServerState::Starting, .. }));
+        *count
+    });
+    let server = fact.server().map(ServerName::as_str);
+    let described = describe(fact);
+    let (level, text) = described.clone().unwrap_or_else(|| quiet(fact));
+    let (status, took) = status(fact);
+    let attempt = match fact {
+        Fact::StateChanged { attempt: attempt @ 2.., .. } => Some(*attempt),
+        _ => None,
     };
-    let action = fact.name();
-    match level {
-        LogLevel::Error => {
-            tracing::error!(target: "mcpdeck::fact", seq = record.seq, server, action, "{text}");
-        }
-        LogLevel::Warning => {
-            tracing::warn!(target: "mcpdeck::fact", seq = record.seq, server, action, "{text}");
-        }
-        LogLevel::Debug => {
-            tracing::debug!(target: "mcpdeck::fact", seq = record.seq, server, action, "{text}");
-            return;
-        }
-        _ => tracing::info!(target: "mcpdeck::fact", seq = record.seq, server, action, "{text}"),
+    let (action, duration_ms) = (fact.name(), took.map(|took| took.as_secs_f64() * 1e3));
+    macro_rules! log {
+        ($level:ident) => {
+            tracing::event!(
+                target: "mcpdeck::fact", tracing::Level::$level, seq = record.seq, server,
+                session_id, action, status, attempt, duration_ms, "{text}"
+            )
+        };
     }
-    logs.push(Arc::new(LogRecord {
-        at: record.at,
-        server: fact.server().cloned(),
-        source: LogSource::Host,
-        level,
-        logger: None,
-        text: SafeText::line(&text),
-    }));
+    match level {
+        LogLevel::Error => log!(ERROR),
+        LogLevel::Warning => log!(WARN),
+        LogLevel::Info => log!(INFO),
+        LogLevel::Debug => log!(DEBUG),
+        _ => log!(TRACE),
+    }
+    if let Fact::ConfigRejected { diagnostics } = fact {
+        for problem in diagnostics {
+            let (at, text) = (problem.at.to_string(), &problem.message);
+            tracing::error!(target: "mcpdeck::fact", action, at, status = problem.rule, "{text}");
+        }
+    }
+    if described.is_some() && level != LogLevel::Debug {
+        logs.push(Arc::new(LogRecord {
+            at: record.at,
+            server: fact.server().cloned(),
+            source: LogSource::Host,
+            level,
+            logger: None,
+            text: SafeText::line(&text),
+        }));
+    }
+}
+
+/// How what happened ended, in a word, and how long it took.
+fn status(fact: &Fact) -> (Option<&str>, Option<Duration>) {
+    match fact {
+        Fact::StateChanged { state, .. } => (Some(state.as_str()), None),
+        Fact::StepChanged { status, took, .. } => {
+            let status = match status {
+                StepStatus::Running => "running",
+                StepStatus::Ok => "ok",
+                StepStatus::Failed => "failed",
+                StepStatus::Skipped => "skipped",
+            };
+            (Some(status), *took)
+        }
+        Fact::Exited { exit, .. } => {
+            (Some(if exit.expected { "expected" } else { "unexpected" }), None)
+        }
+        Fact::BreakerChanged { breaker, .. } => {
+            (Some(if breaker.is_closed() { "closed" } else { "open" }), None)
+        }
+        Fact::RequestSettled { after, .. } => (Some("settled"), Some(*after)),
+        Fact::BuildEnded { took, .. } => (None, Some(*took)),
+        Fact::ConfigRejected { .. } => (Some("refused"), None),
+        _ => (None, None),
+    }
+}
+
+/// The records that only the log file has.
+fn quiet(fact: &Fact) -> (LogLevel, String) {
+    match fact {
+        Fact::ConfigLoaded { order, .. } => {
+            (LogLevel::Info, format!("configuration with {} servers", order.len()))
+        }
+        Fact::Connected { session, .. } => {
+            let version = &session.protocol_version;
+            (LogLevel::Info, format!("connected with protocol {version}"))
+        }
+        Fact::Listed { capabilities: all, changes: None, .. } => (
+            LogLevel::Info,
+            format!(
+                "{} tools, {} prompts, {} resources, {} resource templates",
+                all.tools.len(),
+                all.prompts.len(),
+                all.resources.len(),
+                all.templates.len()
+            ),
+        ),
+        Fact::StepChanged { step, detail, .. } => {
+            let detail = detail.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+            (LogLevel::Debug, format!("{step:?}{detail}"))
+        }
+        Fact::ServerAdded { target, .. } => (LogLevel::Debug, target.to_string()),
+        Fact::ShutdownBegan => (LogLevel::Info, "the host is stopping".to_owned()),
+        fact => (LogLevel::Trace, fact.name().to_owned()),
+    }
 }
 
 fn describe(fact: &Fact) -> Option<(LogLevel, String)> {

@@ -299,14 +299,15 @@ impl<'a> Cutter<'a> {
     }
 
     fn push(&self, level: LogLevel, text: SafeText) {
-        self.context.logs.push(Arc::new(LogRecord {
+        let record = LogRecord {
             at: self.context.clock.now(),
             server: Some(self.context.server.clone()),
             source: self.context.source,
             level,
             logger: None,
             text,
-        }));
+        };
+        record.keep(&self.context.logs);
     }
 }
 

@@ -19,7 +19,16 @@ use crate::base::Timestamp;
 use crate::base::secret::Redactor;
 
 /// Keys every line has, `null` when they do not apply.
-const FIXED: [&str; 5] = ["server", "request_id", "session_id", "action", "duration_ms"];
+const FIXED: [&str; 8] = [
+    "server",
+    "request_id",
+    "session_id",
+    "action",
+    "status",
+    "duration_ms",
+    "correlation_id",
+    "parent_id",
+];
 /// Fields that hold what was sent or received.
 const PAYLOADS: [&str; 4] = ["arguments", "result", "payload", "params"];
 
@@ -41,6 +50,7 @@ impl JsonLines {
 
     fn line(&self, event: &Event<'_>, mut fields: Map<String, Value>) -> String {
         event.record(&mut Fields(&mut fields));
+        correlate(&mut fields);
         let meta = event.metadata();
         let mut line = Map::new();
         line.insert("timestamp".into(), now().into());
@@ -61,6 +71,23 @@ impl JsonLines {
         let mut text = crate::base::text::json::compact(&value);
         text.push('\n');
         text
+    }
+}
+
+/// Names what belongs together: `call-7` for all that is about one call, whose parent is the session
+/// it goes over; `files#2` for all that is about the second session of a server.
+fn correlate(fields: &mut Map<String, Value>) {
+    let text = |key: &str| {
+        fields.get(key).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+    };
+    let call = text("request_id").map(|id| format!("call-{id}"));
+    let session =
+        text("session_id").zip(text("server")).map(|(id, server)| format!("{server}#{id}"));
+    let (own, parent) = if call.is_some() { (call, session) } else { (session, None) };
+    for (key, value) in [("correlation_id", own), ("parent_id", parent)] {
+        if let Some(value) = value {
+            fields.entry(key).or_insert_with(|| value.into());
+        }
     }
 }
 
@@ -138,6 +165,10 @@ impl Visit for Fields<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
+        if PAYLOADS.contains(&field.name()) {
+            self.put(field, serde_json::from_str::<Value>(value).unwrap_or_else(|_| value.into()));
+            return;
+        }
         self.put(field, value);
     }
 

@@ -138,3 +138,37 @@ fn a_url_in_place_of_servers_is_one_server() {
         assert_eq!(run(&bench, &[verb, "http://127.0.0.1:9/mcp", "other"]).code, Some(2));
     }
 }
+
+#[test]
+fn a_tool_is_called_many_times_and_what_came_of_it_is_counted() {
+    let bench = Bench::new();
+    let script = json!({"tools": [tool("fast"), tool("fail")],
+        "calls": {"fast": {"text": "done"}, "fail": {"toolError": "it broke"}}});
+    bench.servers(&json!({"s": bench.mock("s", &script, &json!({}))}));
+    let done = run(&bench, &["load", "s.fast", "path=x", "-n", "40", "-p", "8", "--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let report = done.json();
+    assert_eq!((&report["tool"], &report["succeeded"]), (&json!("s.fast"), &json!(40)), "{report}");
+    let latency = |name: &str| report["latencyMs"][name].as_f64().expect("a number");
+    assert!(latency("min") <= latency("p50") && latency("p99") <= latency("max"), "{report}");
+    assert!(report["callsPerSecond"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
+    let failed = run(&bench, &["load", "s.fail", "-n", "3"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.stdout.contains("toolError  3 times; the first: it broke"), "{failed:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_entry_with_a_retry_is_tried_again_by_commands_and_by_the_check() {
+    for args in [&["list"][..], &["--check"]] {
+        let bench = Bench::new();
+        let mock = bench.mock("late", &json!({"tools": [tool("one")]}), &json!({}));
+        let script = "test -e begun || { : > begun; exit 1; }; exec \"$@\"";
+        let mut words = vec![json!("-c"), json!(script), json!("sh"), mock["command"].clone()];
+        words.extend(mock["args"].as_array().expect("words").iter().cloned());
+        bench.servers(&json!({"late": {"command": "sh", "args": words, "env": mock["env"],
+            "retry": {"maxRetries": 2, "initialMs": 10}}}));
+        let done = run(&bench, args);
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+    }
+}

@@ -160,7 +160,7 @@ static PHRASES: LazyLock<Vec<Phrase>> = LazyLock::new(|| {
             "points at files with secrets",
         ),
         (
-            r"\b(read|send|include|pass|append|provide|access|copy)\b.{0,60}\b(api.?keys?|passwords?|credentials?|private keys?|secrets?|environment variables?|conversation history|system prompt)\b.{0,60}\b(as|in|to|into|with)\b",
+            r"\b(read|send|include|pass|append|copy)\s+(?:(?:the|your|all|any|every|their|its|my|user|users|user's|stored|saved|local|full|entire|contents?|of)\s+){0,5}(api.?keys?|passwords?|credentials?|private keys?|secrets?|environment variables?|conversation history|system prompt)\b.{0,60}\b(as|in|to|into|with)\b",
             "asks for secrets to be passed on",
         ),
         (r"\byou are now\b|\bfrom now on,? you\b|\bact as (an? )?(admin|root|system)\b", "gives the model another role"),
@@ -264,6 +264,9 @@ mod tests {
             "You should set next_thought_needed to false when done. Never delete without asking.",
             "Returns the system time. Important: times are in UTC.",
             "Use instead of read_file for media. Only works within allowed directories.",
+            "Searches the web. Access needs an API key in the environment, see the README.",
+            "Provide an API key to raise the limit. Requests without credentials go to the free tier.",
+            "Reads a page; pages that need passwords are refused with an error.",
         ] {
             assert_eq!(instructions(text), [], "{text}");
         }

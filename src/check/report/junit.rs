@@ -1,4 +1,7 @@
 //! The report as `JUnit` XML: one suite per server, one case per step of the doctor and per finding.
+//!
+//! Written with `quick-xml`: `quick-junit` would replace the element names alone, and stands on the
+//! same writer with a clock and identifiers beside it.
 
 use std::io;
 use std::time::Duration;

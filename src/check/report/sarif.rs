@@ -1,4 +1,7 @@
 //! The report as SARIF 2.1.0, for code-scanning services.
+//!
+//! Written as JSON: `serde-sarif` generates types for the whole standard, of which a dozen keys are
+//! used here, and a build script for them.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -71,8 +71,19 @@ fn shadowing(subjects: &[Subject], index: usize, subject: &Subject, found: &mut 
         })
         .chain(subject.instructions.as_deref().map(|t| ("instructions".into(), String::new(), t)))
         .collect();
-    for other in subjects.iter().filter(|other| other.name != subject.name) {
-        for tool in other.tools().filter(|tool| telling(tool.id()) && !own.contains(tool.id())) {
+    // Two entries of one server speak of their own tools, though a filter or a version may hide them.
+    let maker = |subject: &Subject| subject.server_info.as_ref().map(|info| info["name"].clone());
+    let sibling = |other: &Subject| maker(subject).is_some() && maker(other) == maker(subject);
+    // `click` of another is no news where this server has a `browser_click` of its own.
+    let parts = |name: &str, of: &str| {
+        let rest = of.strip_suffix(name).or_else(|| of.strip_prefix(name));
+        rest.is_some_and(|rest| {
+            rest.starts_with(['_', '-', '.']) || rest.ends_with(['_', '-', '.'])
+        })
+    };
+    let known = |name: &str| own.iter().any(|of| *of == name || parts(name, of));
+    for other in subjects.iter().filter(|other| other.name != subject.name && !sibling(other)) {
+        for tool in other.tools().filter(|tool| telling(tool.id()) && !known(tool.id())) {
             for (place, _, _) in texts.iter().filter(|(_, _, text)| mentions(text, tool.id())) {
                 let message = format!(
                     "speaks about `{}`, a tool of server `{}`",

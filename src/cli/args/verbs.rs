@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use clap_complete::engine::ArgValueCompleter;
 
-use crate::cli::complete::names;
 use crate::config::{Environment, single_command_with, single_url_with};
 use crate::deck::LoadResult;
 
@@ -18,6 +16,8 @@ pub enum Verb {
     /// stdin.
     #[command(after_help = CALL_EXAMPLES)]
     Call(CallArgs),
+    /// Call a tool many times, several at once; print rate, latencies and errors.
+    Load(LoadArgs),
     /// Read a resource.
     Read(ReadArgs),
     /// Get a prompt.
@@ -49,7 +49,6 @@ pub enum Verb {
     /// command.
     Help {
         /// The topic or command; all of them when left out.
-        #[arg(add = ArgValueCompleter::new(names::topics))]
         topic: Option<String>,
     },
     /// Play a scripted server, for testing hosts.
@@ -88,7 +87,7 @@ pub struct OneServer {
     pub given: Given,
 
     /// Use the one server that this command starts.
-    #[arg(last = true, value_name = "COMMAND", add = ArgValueCompleter::new(names::programs))]
+    #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
@@ -147,7 +146,7 @@ impl OneServer {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only these servers; or the URL of one server without a file.
-    #[arg(value_name = "SERVER|URL", add = ArgValueCompleter::new(names::servers))]
+    #[arg(value_name = "SERVER|URL")]
     pub servers: Vec<String>,
     /// Only this kind.
     #[arg(long, value_name = "KIND")]
@@ -181,10 +180,10 @@ pub enum Listing {
 pub struct CallArgs {
     /// Tool: `server.tool`, or its bare name when only one server has it; `@name` makes the call
     /// saved under that name in mcp.calls.json beside the configuration.
-    #[arg(required_unless_present = "list", add = ArgValueCompleter::new(names::calls))]
+    #[arg(required_unless_present = "list")]
     pub name: Option<String>,
     /// A JSON object, key=value pairs, @file with JSON, or - for JSON on stdin.
-    #[arg(value_name = "ARGUMENT", add = ArgValueCompleter::new(names::tool_arguments))]
+    #[arg(value_name = "ARGUMENT")]
     pub arguments: Vec<String>,
     /// Show the saved calls, and make none.
     #[arg(long, conflicts_with_all = ["name", "force", "answers"])]
@@ -206,14 +205,35 @@ pub struct CallArgs {
     pub one: OneServer,
 }
 
+/// `mcpdeck load`
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// Tool: `server.tool`, or its bare name when only one server has it.
+    pub name: String,
+    /// A JSON object, key=value pairs, @file with JSON, or - for JSON on stdin.
+    #[arg(value_name = "ARGUMENT")]
+    pub arguments: Vec<String>,
+    /// How many calls.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub calls: u64,
+    /// How many of them at once.
+    #[arg(long, short = 'p', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub parallel: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Without a file.
+    #[command(flatten)]
+    pub one: OneServer,
+}
+
 /// `mcpdeck read`
 #[derive(Debug, Args)]
 pub struct ReadArgs {
     /// URI of the resource.
-    #[arg(add = ArgValueCompleter::new(names::resources))]
     pub uri: String,
     /// The server to ask, when several could be meant.
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(names::servers))]
+    #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
     /// Write the content, decoded, to this file; with --json the JSON object.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -233,10 +253,9 @@ pub struct ReadArgs {
 #[derive(Debug, Args)]
 pub struct PromptArgs {
     /// Prompt: `server.prompt`, or its bare name when only one server has it.
-    #[arg(add = ArgValueCompleter::new(names::prompts))]
     pub name: String,
     /// Arguments as key=value; @file and - as in `call`.
-    #[arg(value_name = "KEY=VALUE", add = ArgValueCompleter::new(names::prompt_arguments))]
+    #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,
     /// Scripted answers to requests of the server; without it they are denied.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -253,7 +272,7 @@ pub struct PromptArgs {
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Only these servers, and what they depend on; or the URL of one server without a file.
-    #[arg(value_name = "SERVER|URL", add = ArgValueCompleter::new(names::servers))]
+    #[arg(value_name = "SERVER|URL")]
     pub servers: Vec<String>,
     /// Print one JSON object.
     #[arg(long)]
@@ -267,7 +286,6 @@ pub struct StatusArgs {
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     /// The rule; all of them when left out.
-    #[arg(add = ArgValueCompleter::new(names::rules))]
     pub rule: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -319,7 +337,7 @@ pub enum TrustVerb {
     /// Approve servers as they stand in the file now.
     Approve {
         /// The servers.
-        #[arg(value_name = "SERVER", add = ArgValueCompleter::new(names::servers))]
+        #[arg(value_name = "SERVER")]
         servers: Vec<String>,
         /// All of them.
         #[arg(long, conflicts_with = "servers")]
@@ -328,7 +346,7 @@ pub enum TrustVerb {
     /// Take approvals back.
     Revoke {
         /// The servers.
-        #[arg(value_name = "SERVER", add = ArgValueCompleter::new(names::servers))]
+        #[arg(value_name = "SERVER")]
         servers: Vec<String>,
         /// All of them.
         #[arg(long, conflicts_with = "servers")]

@@ -221,8 +221,9 @@ impl Host {
 /// (requirement O2).
 fn routed<T>(method: &str, asked: &str, route: Result<T, Error>) -> Result<T, Error> {
     route.map_err(|error| {
-        tracing::info!(
-            target: "mcpdeck::call", action = method, outcome = error.code.as_str(), "{asked:?}"
+        let (server, status) = (error.server.as_ref().map(ServerName::as_str), error.code.as_str());
+        tracing::warn!(
+            target: "mcpdeck::call", server, action = method, status, "{asked:?}: {}", error.message
         );
         error.request(format!("{method} {asked}"))
     })

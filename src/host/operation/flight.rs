@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::Level;
 
 use crate::base::text::SafeText;
-use crate::error::ErrorCode;
-use crate::host::call::CallView;
+use crate::error::{Error, ErrorCode};
+use crate::host::call::{CallOutcome, CallView};
 use crate::host::metrics::Ending;
 use crate::host::operation::Operation;
 use crate::host::server::slot::{InFlight, Slot};
 use crate::mcp::PendingRequest;
+use crate::mcp::session::Request;
 
 /// See the module.
 pub(super) struct Flight {
@@ -63,11 +65,34 @@ impl Flight {
         self.began.elapsed().saturating_sub(self.row.pending.waited())
     }
 
-    pub(super) fn end(mut self, ending: Ending) {
-        self.finish(ending);
+    /// Counts the end of an operation and puts it into the log.
+    pub(super) fn end(mut self, operation: &Operation, outcome: &Result<CallOutcome, Error>) {
+        let ending = match outcome {
+            Ok(outcome) if outcome.is_error => Ending::ToolError,
+            Ok(_) => Ending::Success,
+            Err(error) => Ending::Failed(error.code),
+        };
+        let (mut arguments, mut result) = (None, None);
+        // Written out only where somebody wants to read it (`--log-payloads`).
+        if tracing::enabled!(target: "mcpdeck::payload", Level::ERROR) {
+            arguments = match &operation.request {
+                Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. } => {
+                    Some(arguments.to_string())
+                }
+                _ => None,
+            };
+            result = outcome.as_ref().ok().and_then(|o| serde_json::to_string(&o.result).ok());
+        }
+        let error = outcome.as_ref().err();
+        self.finish(ending, error, (arguments.as_deref(), result.as_deref()));
     }
 
-    fn finish(&mut self, ending: Ending) {
+    fn finish(
+        &mut self,
+        ending: Ending,
+        error: Option<&Error>,
+        (arguments, result): (Option<&str>, Option<&str>),
+    ) {
         self.ended = true;
         let id = self.row.view.id;
         self.slot.calls().remove(&id);
@@ -79,18 +104,29 @@ impl Flight {
             metrics.transferred(received, sent);
         }
         drop(ledger);
-        let (code, server) = (ending.as_str(), self.slot.name.as_str());
-        tracing::info!(
-            target: "mcpdeck::call", server, request_id = id.0, session_id = self.session,
-            action = &*self.key, outcome = code, duration_ms = took.as_secs_f64() * 1e3,
-        );
+        let (status, server) = (ending.as_str(), self.slot.name.as_str());
+        let text = error.map_or("", |error| error.message.as_str());
+        let rpc_code = error.and_then(|error| error.rpc.as_ref()?.code);
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::event!(
+                    target: "mcpdeck::call", Level::$level, server, request_id = id.0,
+                    session_id = self.session, action = &*self.key, status, rpc_code,
+                    duration_ms = took.as_secs_f64() * 1e3, arguments, result, "{text}"
+                )
+            };
+        }
+        match ending {
+            Ending::Success | Ending::Failed(ErrorCode::Cancelled) => log!(INFO),
+            _ => log!(WARN),
+        }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.ended {
-            self.finish(Ending::Failed(ErrorCode::Cancelled));
+            self.finish(Ending::Failed(ErrorCode::Cancelled), None, (None, None));
         }
     }
 }

@@ -129,14 +129,15 @@ impl Tap {
             None => String::new(),
         };
         let logger = params.get("logger").and_then(Value::as_str);
-        self.context.logs.push(Arc::new(LogRecord {
+        let record = LogRecord {
             at: self.context.clock.now(),
             server: Some(self.context.server.clone()),
             source: LogSource::Notification,
             level,
             logger: logger.map(|name| SafeText::line(&self.text(name.as_bytes(), 256))),
             text: SafeText::block(&self.text(text.as_bytes(), TEXT)),
-        }));
+        };
+        record.keep(&self.context.logs);
     }
 
     /// Legacy: the server no longer wants an answer of ours. Modern: it ends one of our requests.

@@ -1,7 +1,6 @@
 //! The corpus of schemas: every hard keyword by hand, and every tool of the real servers. For each
 //! a form is built, filled by keys, compared with the expected JSON, turned into JSON and back, and
 //! drawn on a small screen.
-#![cfg(feature = "tui")]
 
 use std::path::Path;
 use std::sync::Arc;

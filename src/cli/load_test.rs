@@ -1,0 +1,145 @@
+//! `load`: one tool called many times, several at once: rate, latencies, errors.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::again::Again;
+use super::args::{Common, LoadArgs};
+use super::deck::{self, Job, Need};
+use super::exit::Exit;
+use super::known::Kind;
+use super::operate::{self, Prepared, Words};
+use super::outcome::{Format, Printer};
+use super::output;
+use crate::base::text::{SafeText, json as safe};
+use crate::check::answers::Script;
+use crate::error::Error;
+use crate::host::{CallOptions, CallOutcome, Host, Origin};
+use crate::telemetry::Telemetry;
+
+/// Longest latency that is told apart from longer ones, in microseconds: an hour.
+const LONGEST: u64 = 3_600_000_000;
+/// What is shown of the latencies.
+const QUANTILES: [(&str, f64); 7] = [
+    ("min", 0.0),
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p95", 0.95),
+    ("p99", 0.99),
+    ("p999", 0.999),
+    ("max", 1.0),
+];
+
+/// What came of the calls.
+struct Tally {
+    /// Latencies of the calls that gave a result, in microseconds.
+    latencies: Histogram<u64>,
+    failed: u64,
+    /// By code: how many, and the first message.
+    errors: BTreeMap<&'static str, (u64, String)>,
+}
+
+impl Tally {
+    fn take(&mut self, outcome: Result<CallOutcome, Error>, took: Duration) {
+        let (code, message) = match outcome {
+            Ok(outcome) if !outcome.is_error => {
+                self.latencies.saturating_record(took.as_micros() as u64);
+                return;
+            }
+            Ok(outcome) => ("toolError", outcome.text()),
+            Err(error) => (error.code.as_str(), error.message.clone()),
+        };
+        self.failed += 1;
+        let first = || (0, SafeText::cut(&message, 120).as_str().to_owned());
+        self.errors.entry(code).or_insert_with(first).0 += 1;
+    }
+}
+
+/// `mcpdeck load`
+pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exit {
+    let format = Format::from(args.json);
+    let printer = Printer { noun: "tool", target: &args.name, format, file: None };
+    let words = match operate::words(&args.arguments) {
+        Ok(words) => words,
+        Err(error) => return printer.failure(&error),
+    };
+    let (one, need) = (&args.one, Need::Owner(Kind::Tool, args.name.clone()));
+    let job = Job { common, one, need, answers: Script::default(), telemetry };
+    let again = Again { common, one };
+    let done = deck::run(job, async |scene| match calls(scene.host, again, args, &words).await {
+        Ok((name, tally, took)) => print(args, &name, &tally, took),
+        Err(error) => printer.failure(&error),
+    });
+    done.unwrap_or_else(|error| printer.failure(&error))
+}
+
+/// Makes the calls; gives the tool's whole name, what came of them, and how long all took.
+async fn calls(
+    host: &Host,
+    again: Again<'_>,
+    args: &LoadArgs,
+    words: &Words,
+) -> Result<(String, Tally, Duration), Error> {
+    let prepared = operate::prepare(host, again, (&args.name, words))?;
+    let Prepared { canonical, server, arguments, .. } = prepared;
+    let options =
+        CallOptions { origin: Origin::Cli, server: Some(server), ..CallOptions::default() };
+    let latencies = Histogram::new_with_max(LONGEST, 3)
+        .map_err(|error| Error::new(crate::error::ErrorCode::Internal, error.to_string()))?;
+    let tally = RefCell::new(Tally { latencies, failed: 0, errors: BTreeMap::new() });
+    let open = Cell::new(args.calls);
+    let began = Instant::now();
+    let caller = async || {
+        while let Some(left) = open.get().checked_sub(1) {
+            open.set(left);
+            let began = Instant::now();
+            let outcome = host.call_tool_with(&canonical, arguments.clone(), options.clone()).await;
+            tally.borrow_mut().take(outcome, began.elapsed());
+        }
+    };
+    futures::future::join_all((0..args.parallel.min(args.calls)).map(|_| caller())).await;
+    Ok((canonical.clone(), tally.into_inner(), began.elapsed()))
+}
+
+fn print(args: &LoadArgs, name: &str, tally: &Tally, took: Duration) -> Exit {
+    let exit = if tally.failed == 0 { Exit::Ok } else { Exit::Failed };
+    let (calls, failed) = (args.calls, tally.failed);
+    let rate = calls as f64 / took.as_secs_f64().max(f64::EPSILON);
+    let millis = |micros: u64| micros as f64 / 1e3;
+    let quantiles = QUANTILES.map(|(name, q)| (name, millis(tally.latencies.value_at_quantile(q))));
+    if args.json {
+        let latency: serde_json::Map<String, Value> =
+            quantiles.iter().map(|(name, ms)| ((*name).to_owned(), json!(ms))).collect();
+        let errors: Vec<Value> = tally
+            .errors
+            .iter()
+            .map(|(code, (count, message))| json!({"code": code, "count": count, "message": message}))
+            .collect();
+        let object = json!({
+            "tool": name, "calls": calls, "parallel": args.parallel, "durationMs": took.as_millis() as u64,
+            "callsPerSecond": rate, "succeeded": calls - failed, "failed": failed,
+            "latencyMs": latency, "errors": errors,
+        });
+        return output::print(&(safe::compact(&object) + "\n"), exit);
+    }
+    let (name, seconds) = (SafeText::line(name), took.as_secs_f64());
+    let mut text = format!("{name}: {calls} calls, {} at once, {seconds:.2} s\n", args.parallel);
+    let _ = writeln!(
+        text,
+        "  rate     {rate:.1} calls/s, {} succeeded, {failed} failed",
+        calls - failed
+    );
+    let latencies: Vec<String> =
+        quantiles.iter().map(|(name, ms)| format!("{name} {ms:.2}")).collect();
+    let _ = writeln!(text, "  latency  {} ms", latencies.join("  "));
+    for (code, (count, message)) in &tally.errors {
+        let _ = writeln!(text, "  {code}  {count} times; the first: {message}");
+    }
+    output::print(&text, exit)
+}
