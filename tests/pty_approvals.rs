@@ -151,7 +151,7 @@ fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     let mut stage = Stage::asker(Size::WIDE);
     stage.asked("sample", "asks for a completion");
     stage.deck.keys("azure");
-    stage.deck.keys("\x1bw");
+    stage.deck.keys("\x13");
     stage.deck.wait("keep this answer as");
     stage.deck.keys("plain\r");
     stage.deck.wait("kept plain in");
@@ -220,11 +220,11 @@ fn a_registered_drafter_drafts_and_a_person_sends() {
     deck.wait("the request as JSON, yours to edit");
     deck.keys("\x1bo");
     deck.gone("yours to edit");
-    deck.keys("\x04");
+    deck.keys("\x1b[18~");
     deck.wait("a draft by the demo purser");
     deck.wait("all is well.");
     deck.keys(" Enjoy.");
-    deck.keys(SEND);
+    deck.decide(SEND);
     deck.wait("The purser reads: Dear passengers");
     deck.leave_call();
     deck.quit();
@@ -251,7 +251,7 @@ fn no_stray_key_answers_anything() {
     assert!(stage.answers("sample").is_empty());
     stage.deck.keys(ANSWER);
     stage.deck.wait("yes");
-    stage.deck.keys(SEND);
+    stage.deck.decide(SEND);
     stage::until("it is answered now", || stage.answers("sample").len() == 1);
     stage.deck.wait("nothing waits for you");
     stage.deck.wait("answer");

@@ -28,7 +28,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     deck.wait("awaiting your approval");
     deck.keys("s");
     deck.wait("wants to run 1 command");
-    deck.keys("y");
+    deck.decide("y");
     deck.wait("1 ready");
     let pid = deck.pid_of("one");
 
@@ -39,7 +39,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     deck.keys("t");
     deck.wait("two   new");
     deck.wait("wants to run 1 command");
-    deck.keys("y");
+    deck.decide("y");
     deck.wait("2 ready");
 
     let changed = one.replace("\"beacon\"", "\"atlas\"");
@@ -50,7 +50,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     deck.wait("changed since you approved it; runs on as it was");
     deck.wait("- args[1]  beacon");
     deck.wait("+ args[1]  atlas");
-    deck.keys("y");
+    deck.decide("y");
     deck.wait_until("another process", |screen| {
         screen.contains("2 ready") && !screen.contains(&format!("pid {pid} "))
     });
@@ -75,7 +75,7 @@ fn hostile_commands_are_shown_whole_and_harmless_and_have_to_be_read_to_their_en
     deck.wait("`sudo` raises privileges");
     deck.wait("evil   new");
     deck.wait(r#""a\nb\u{202e}c\u{1b}]0;t\u{7}""#);
-    deck.keys("y");
+    deck.decide("y");
     deck.wait("there is more to read");
     for _ in 0..12 {
         deck.keys("\x1b[6~");
@@ -164,7 +164,7 @@ fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
 
     deck.keys("itoken\r");
     deck.wait("a new answer restarts who uses it");
-    deck.keys("canary-52\x1bk");
+    deck.keys("canary-52\x13");
     deck.wait("kept in the keyring of this computer");
     deck.keys("\r");
     pty::until("the keyring holds it", || {
@@ -229,7 +229,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     let file = deck.home().join("mcp.json");
     let text = |file: &std::path::Path| std::fs::read_to_string(file).unwrap();
     deck.wait("wants to run 1 command");
-    deck.keys("y");
+    deck.decide("y");
     deck.wait("1 ready");
 
     deck.keys("d");
@@ -276,7 +276,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     assert_eq!(text(&file), before, "nothing without a yes");
     deck.keys("X");
     deck.wait("remove one?");
-    deck.keys("y");
+    deck.decide("y");
     deck.wait("one was removed");
     let removed = text(&file);
     assert!(!removed.contains("\"one\"") && removed.contains("// the end"), "{removed}");

@@ -127,7 +127,7 @@ fn a_key_has_changed_files_shown_before_they_are_used() {
     deck.wait("1 ready");
     deck.keys("P");
     deck.wait("the configuration has changed: use it?");
-    deck.keys("y");
+    deck.decide("y");
     deck.wait("2 ready");
     // Turned round, the next change is used at once.
     deck.keys("A");

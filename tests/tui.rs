@@ -13,6 +13,8 @@ mod keys;
 mod mouse;
 #[path = "tui/races.rs"]
 mod races;
+#[path = "tui/typing.rs"]
+mod typing;
 
 use std::sync::Arc;
 

@@ -121,6 +121,7 @@ actions! {
     Help = "help", "help", "Show the keys that work here";
     Theme = "theme", "theme", "Use the next theme";
     Bell = "bell", "bell", "Mute the bell, or not";
+    AskEnd = "ask-before-ending", "ask first", "Ask before quit, restart or stop end open work, or do not ask";
     Tour = "tour", "tour", "Take the tour";
     Redraw = "redraw", "redraw", "Draw the whole screen again";
     Suspend = "suspend", "suspend", "Go back to the shell until `fg`";

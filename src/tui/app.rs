@@ -23,10 +23,12 @@ mod availability;
 pub mod calls;
 mod command;
 mod drag;
+mod ending;
 mod entries;
 mod filters;
 mod incoming;
 mod input;
+mod moment;
 mod mouse;
 mod render;
 mod server_list;
@@ -138,6 +140,8 @@ pub struct Setup {
     pub user: UserFiles,
     /// The home directory, to shorten paths.
     pub home: Option<std::path::PathBuf>,
+    /// The folder the program was started in.
+    pub folder: std::path::PathBuf,
     /// Offer the tour.
     pub tour: bool,
     /// Calls of the past and saved calls.
@@ -170,6 +174,7 @@ pub struct App {
     pub(super) calls: calls::Calls,
     pub(super) answers: answers::Answers,
     pub(super) entry: Option<crate::tui::entry::EntryScreen>,
+    moment: moment::Moment,
     pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
     /// Where the button of the mouse is held down.
     pub(super) pressed: Option<ratatui::layout::Position>,
@@ -205,6 +210,7 @@ impl App {
             calls,
             answers: answers::Answers::default(),
             entry: None,
+            moment: moment::Moment::default(),
             last_click: None,
             pressed: None,
             drag: None,
@@ -251,6 +257,10 @@ impl App {
         self.prepare_call();
         self.prepare_answer();
         self.prepare_entry();
+        if let Some(Overlay::Consent(consent)) = self.overlays.last_mut() {
+            consent.look(self.size);
+        }
+        self.note_moment();
     }
 
     /// Brings lists up to date: before a frame, and before a key that follows another one faster
@@ -286,9 +296,6 @@ impl App {
         let mut scopes = Vec::with_capacity(4);
         if let Some(overlay) = self.overlays.last() {
             scopes.extend_from_slice(overlay.scopes());
-            if matches!(overlay, Overlay::Confirm(_)) {
-                return scopes;
-            }
         } else if self.panes.get(self.pane).is_typing() {
             scopes.push(Scope::Text);
         } else {

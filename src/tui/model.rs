@@ -11,7 +11,7 @@ use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::logs::LogRecord;
 use crate::base::text::SafeText;
-use crate::config::McpConfig;
+use crate::config::{Diagnostic, McpConfig};
 use crate::host::approvals::PendingRequest;
 use crate::host::cache::CacheView;
 use crate::host::call::CallView;
@@ -34,6 +34,13 @@ static ZONE: std::sync::OnceLock<jiff::tz::TimeZone> = std::sync::OnceLock::new(
 /// Shows times in the zone of the system from now on.
 pub fn use_local_time() {
     let _ = ZONE.set(jiff::tz::TimeZone::system());
+}
+
+/// A moment in the zone times are shown in.
+pub fn zoned(at: Timestamp) -> jiff::Zoned {
+    let zone = ZONE.get().cloned().unwrap_or(jiff::tz::TimeZone::UTC);
+    let micros = i64::try_from(at.0).unwrap_or_default();
+    jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_zoned(zone)
 }
 
 /// Ended calls that are remembered.
@@ -86,6 +93,8 @@ pub struct Model {
     pub config: Option<Arc<McpConfig>>,
     /// The text of its files.
     pub files: Vec<FileText>,
+    /// Why the configuration could not be used at all.
+    pub refused: Vec<Diagnostic>,
     /// What of the configuration waits for the person.
     pub situation: Arc<Situation>,
     /// What drafts answers, when something is registered.
@@ -107,7 +116,7 @@ pub enum EngineState {
     Starting,
     /// There.
     Running,
-    /// It could not be built; every problem is in the view's `rejected` or here.
+    /// It could not be built; every problem is among the rejected or here.
     Failed(SafeText),
     /// Stopping since.
     Stopping(Timestamp),
@@ -117,6 +126,11 @@ impl Model {
     /// Nothing known yet, at this moment.
     pub fn at(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
+    }
+
+    /// Errors of the newest file: of one that was loaded anew, or of one nothing runs from.
+    pub fn rejected(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.refused.iter().chain(&self.view.rejected)
     }
 
     /// One of our calls has ended: it is in flight no more, whatever an older snapshot says.

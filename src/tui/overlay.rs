@@ -76,6 +76,8 @@ pub struct Confirm {
     pub lines: Vec<Ink>,
     /// What a yes does.
     pub yes: Vec<Effect>,
+    /// Nobody asked for it: a yes counts only when there was time to read.
+    pub by_itself: bool,
 }
 
 /// What an overlay wants after an action.
@@ -96,6 +98,13 @@ pub enum Verdict {
 /// Cells of a question's yes, and of its yes and no.
 const YES: u16 = 10;
 const NO: u16 = 20;
+
+impl Confirm {
+    /// A question the person's own key led to.
+    pub const fn new(title: Ink, lines: Vec<Ink>, yes: Vec<Effect>) -> Self {
+        Self { title, lines, yes, by_itself: false }
+    }
+}
 
 impl Reader {
     /// A fixed text.
@@ -133,30 +142,15 @@ impl Overlay {
             Self::Confirm(confirm) => (64, confirm.lines.len() as u16 + 6),
             Self::Input(dialog) => (76, dialog.height()),
             Self::Ask(_) => (64, 8),
-            Self::Consent(consent) => (
-                reader_width(whole) + 4,
-                consent.height().clamp(8, whole.height.saturating_sub(2).max(8)),
-            ),
+            Self::Consent(consent) => consent.size(whole),
         };
-        // A few columns of the pane beside it would only be noise.
-        let width = if width + 8 > whole.width { whole.width } else { width };
-        let height = height.min(whole.height);
-        Rect {
-            x: whole.x + (whole.width - width) / 2,
-            y: whole.y + (whole.height - height) / 3,
-            width,
-            height,
-        }
+        centred(whole, width, height)
     }
 
     /// Brings it up to date with the screen before a frame.
     pub fn prepare(&mut self, whole: Rect) {
         if let Self::Consent(consent) = self {
             consent.prepare(reader_width(whole).min(whole.width.saturating_sub(4)));
-        }
-        let height = inner(self.area(whole)).height;
-        if let Self::Consent(consent) = self {
-            consent.look(height);
         }
     }
 
@@ -177,7 +171,7 @@ impl Overlay {
                     Verdict::Close
                 }
                 Action::Back => Verdict::Close,
-                Action::QuitNow => Verdict::Pass,
+                Action::QuitNow | Action::Suspend | Action::Redraw => Verdict::Pass,
                 _ => Verdict::Stay,
             },
         }
@@ -268,7 +262,7 @@ impl Overlay {
             }
             Self::Confirm(confirm) => {
                 title(cx, &confirm.title, area, buf);
-                let mut pen = Pen::new(buf, inner);
+                let mut pen = Pen::new(buf, inner).ellipsis(cx.glyphs.ellipsis);
                 for (row, line) in confirm.lines.iter().enumerate() {
                     pen.at(0, row as u16).put(line, cx.style(Role::Text));
                 }
@@ -316,6 +310,19 @@ impl Reader {
     fn scroll(&mut self, delta: isize, inner: Rect) {
         let last = self.doc.len().saturating_sub(usize::from(inner.height));
         self.top = self.top.saturating_add_signed(delta).min(last);
+    }
+}
+
+/// A region of this size in the middle of the screen.
+fn centred(whole: Rect, width: u16, height: u16) -> Rect {
+    // A few columns of the pane beside it would only be noise.
+    let width = if width + 8 > whole.width { whole.width } else { width };
+    let height = height.min(whole.height);
+    Rect {
+        x: whole.x + (whole.width - width) / 2,
+        y: whole.y + (whole.height - height) / 3,
+        width,
+        height,
     }
 }
 

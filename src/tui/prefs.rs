@@ -10,6 +10,7 @@ use crate::base::LogLevel;
 /// Preferences of one project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Prefs {
     /// Pane shown last, by its name.
     pub pane: Option<String>,
@@ -31,6 +32,8 @@ pub struct Prefs {
     pub wrap_logs: bool,
     /// Whether the bell is muted.
     pub mute_bell: bool,
+    /// Whether open work is ended without a question.
+    pub end_unasked: bool,
     /// Whether the tour was taken or skipped.
     pub toured: bool,
 }

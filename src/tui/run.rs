@@ -39,6 +39,9 @@ mod outside;
 /// Grace of the servers when the terminal is gone: the program is to be gone soon too.
 const GRACE_WITHOUT_TERMINAL: Duration = Duration::from_millis(1_200);
 
+/// Exit code when a signal or the end of the terminal ended the run, as for the verbs.
+const INTERRUPTED: u8 = 130;
+
 /// Changes the level of the program's own log.
 pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
@@ -103,6 +106,8 @@ struct Dashboard {
     messages: mpsc::Sender<Message>,
     log_level: Option<HostLogLevel>,
     leaving: Option<Leaving>,
+    /// A signal or the end of the terminal ends the run, not the person.
+    interrupted: bool,
     drafter: Option<Arc<dyn Drafter>>,
 }
 
@@ -178,6 +183,7 @@ impl Dashboard {
             messages,
             log_level: options.log_level,
             leaving: None,
+            interrupted: false,
             drafter: options.drafter,
         };
         deck.pacer.drawn(Instant::now());
@@ -240,7 +246,8 @@ impl Dashboard {
                 self.react(Event::Message(Some(message))).await?;
             }
             if self.leaving == Some(Leaving::Now) {
-                return Ok(ExitCode::SUCCESS);
+                let code = if self.interrupted { INTERRUPTED } else { 0 };
+                return Ok(ExitCode::from(code));
             }
             if terminal_lives {
                 self.draw_when_due()?;
@@ -296,6 +303,7 @@ impl Dashboard {
     }
 
     async fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        self.interrupted |= matches!(signal, Signal::Terminate | Signal::Quit);
         match signal {
             Signal::Terminate if self.leaving.is_some() => self.quit_now(),
             Signal::Terminate => self.update(Message::Terminate).await?,
@@ -361,6 +369,7 @@ impl Dashboard {
 
     /// Nobody sees the screen any more: a short grace for the servers, then the end.
     async fn terminal_gone(&mut self) {
+        self.interrupted = true;
         self.engine.stop();
         let deadline = Instant::now() + GRACE_WITHOUT_TERMINAL;
         while !self.engine.is_finished() && Instant::now() < deadline {

@@ -95,7 +95,7 @@ fn round_trip(name: &str, form: &mut FormState) {
     form.apply(FormCommand::Json);
     let text = form.json().expect("open").area.lines().join("\n");
     form.replace_json(&text);
-    form.abandon_json();
+    form.leave_json();
     assert_eq!(form.arguments(), before, "{name}: form -> JSON -> form");
 }
 

@@ -64,7 +64,7 @@ fn a_message_opens_as_json_that_folds_and_leads_to_its_other_half() {
     deck.wait("▸ result: { 1 }");
     deck.keys("jjjl");
     deck.wait("tools: [ ");
-    deck.keys("y");
+    deck.decide("y");
     deck.wait("copied");
     deck.keys("p");
     deck.wait("request to atlas");

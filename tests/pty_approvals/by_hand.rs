@@ -29,14 +29,14 @@ fn fill_every_kind(deck: &mut pty::Deck) {
     deck.wait("space marks, enter closes");
     deck.keys(" \r");
     deck.wait("Nuts");
-    deck.keys(SEND);
+    deck.decide(SEND);
     deck.wait("1 field is not right yet");
     deck.keys("\x1577");
     // What only looks wrong is asked about once more.
-    deck.keys(SEND);
+    deck.decide(SEND);
     deck.wait("no valid e-mail address; ctrl-s again");
     deck.keys("\x15ada@a.example");
-    deck.keys(SEND);
+    deck.decide(SEND);
     deck.wait("kinds: {\"action\":\"accept\"");
 }
 
@@ -105,7 +105,7 @@ fn an_answer_is_written_in_an_editor_and_pasted_whole() {
     let whole = json!({"role": "assistant", "model": "pasted", "content": content, "stopReason": "maxTokens"});
     stage.deck.keys(&format!("\x1b[200~{whole:#}\x1b[201~"));
     stage.deck.wait("the whole answer was pasted");
-    stage.deck.keys(SEND);
+    stage.deck.decide(SEND);
     stage::until("it goes out as it was pasted", || {
         stage.answers("sample").get(1).is_some_and(|answer| answer["result"] == whole)
     });
@@ -141,7 +141,7 @@ fn a_bell_rings_once_for_a_question_and_not_when_it_is_muted() {
     stage.leave();
     stage.deck.keys("9X");
     stage.deck.wait("deny all of asker?");
-    stage.deck.keys("y");
+    stage.deck.decide("y");
     stage.deck.wait("nothing waits for you");
     stage.deck.keys("B");
     stage.deck.wait("bell: muted");
@@ -164,7 +164,7 @@ fn a_question_that_outlives_its_call_says_so_and_is_answered_all_the_same() {
     stage.deck.wait("Which way?");
     stage.deck.wait("left, its call is over");
     stage.deck.keys("that way");
-    stage.deck.keys(SEND);
+    stage.deck.decide(SEND);
     stage::until("it is answered", || !stage.answers("leaves").is_empty());
     assert_eq!(stage.answer("leaves")["result"]["content"]["text"], "that way");
     stage.end();

@@ -68,7 +68,7 @@ fn s29_a_storm_during_a_call_is_bounded_collapsed_and_denied_as_one() {
     stage.deck.keys("z");
     stage.deck.keys("X");
     stage.deck.wait("deny all of asker?");
-    stage.deck.keys("y");
+    stage.deck.decide("y");
     stage.deck.wait("denied 32");
     stage.deck.wait("nothing waits for you");
     let answers = |text: &str| {
@@ -97,10 +97,10 @@ fn s30_a_page_is_opened_by_the_second_press_only_and_never_by_itself() {
     deck.wait("auth.example.com");
     deck.wait("/login?state=abc");
     assert!(!opened.exists(), "nothing is fetched or opened by itself");
-    deck.keys(SEND);
+    deck.decide(SEND);
     deck.wait("again to open auth.example.com in the browser");
     assert!(!opened.exists());
-    deck.keys(SEND);
+    deck.decide(SEND);
     deck.wait("page: {\"action\":\"accept\"}");
     let url = std::fs::read_to_string(&opened).unwrap();
     assert_eq!(url.trim(), "https://auth.example.com/login?state=abc");
@@ -152,8 +152,8 @@ fn s30_addresses_that_trap_are_shown_with_the_reason_and_not_opened() {
         if url.len() < 100 && !url.contains('@') {
             deck.wait(url.split(' ').next().unwrap());
         }
-        deck.keys(SEND);
-        deck.keys(SEND);
+        deck.decide(SEND);
+        deck.decide(SEND);
         deck.wait("not opened:");
         deck.keys("\x18");
         deck.wait("page: {\"action\":\"decline\"}");
@@ -182,13 +182,13 @@ fn s31_a_form_that_wants_too_much_is_warned_about_and_no_is_said_in_two_ways() {
     // Accept, without the default of the wrong type.
     stage.asked_again("asker asks you");
     stage.deck.keys("Ada");
-    stage.deck.keys(SEND);
+    stage.deck.decide(SEND);
     stage.deck.wait_until("the wrong default is a problem, or it went out without", |screen| {
         screen.contains("not right yet") || screen.contains("\"action\":\"accept\"")
     });
     if stage.deck.screen().contains("not right yet") {
         stage.deck.keys("\x15");
-        stage.deck.keys(SEND);
+        stage.deck.decide(SEND);
     }
     stage.deck.wait("\"action\":\"accept\"");
     let answers = stage.answers("form");

@@ -12,7 +12,7 @@ pub const CALL: &str = "\x1b[15~";
 /// Opens what waits longest.
 pub const ANSWER: &str = "\x07";
 /// Sends.
-pub const SEND: &str = "\x13";
+pub const SEND: &str = "\x12";
 
 /// A dashboard and its servers.
 pub struct Stage {
@@ -81,7 +81,7 @@ impl Stage {
 
     /// Sends the answer and waits for what comes of it.
     pub fn send(&mut self, told: &str) {
-        self.deck.keys(SEND);
+        self.deck.decide(SEND);
         self.deck.wait(told);
     }
 
@@ -161,6 +161,6 @@ pub fn open_call(deck: &mut Deck, tool: &str) {
 pub fn stop(deck: &mut Deck) {
     deck.keys("q");
     deck.wait("stop the servers and leave?");
-    deck.keys("y");
+    deck.decide("y");
     assert_eq!(deck.exit_code(), 0);
 }

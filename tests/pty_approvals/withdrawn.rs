@@ -102,7 +102,7 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
     deck.keys("X");
     deck.wait("deny all of ann?");
     deck.wait("20 open requests of this server");
-    deck.keys("y");
+    deck.decide("y");
     deck.wait("denied 20");
     deck.wait("80 waiting for you");
     // One server dies, one leaves the configuration.
@@ -120,7 +120,7 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
     // The question stands over the pane; behind it the server goes.
     pty::kill(dan);
     deck.wait("20 waiting");
-    deck.keys("y");
+    deck.decide("y");
     // What is said of it shares its line with the news that the server died, and may give way.
     deck.gone("deny all of dan?");
     let answered = |name: &str| {

@@ -210,7 +210,7 @@ fn several_calls_run_at_once_and_say_what_they_do_and_one_is_cancelled() {
     deck.wait("cancelled");
     until("the server was told", || received(&deck, "notifications/cancelled") == 1);
     // The older one runs on.
-    deck.keys("\x17");
+    deck.keys("\x1b[17~");
     deck.keys("[");
     deck.wait("1 of 2");
     deck.wait("running");
@@ -233,7 +233,7 @@ fn u4_what_was_typed_survives_the_end_of_the_program_and_no_call_is_made_again()
     deck.keys(F5);
     deck.wait("running");
     until("the server has it", || received(&deck, "tools/call") == 1);
-    deck.keys("\x17");
+    deck.keys("\x1b[17~");
     deck.wait("ctrl-e JSON");
     deck.keys("\x1b[5~ and more");
     let kept = || {

@@ -45,6 +45,14 @@ pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
+/// Lets time pass, as a person does between keys.
+fn pass(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|t| !t.is_zero()) {
+        std::thread::park_timeout(left);
+    }
+}
+
 /// Sends a signal to a process.
 pub fn signal(pid: i32, signal: Signal) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
@@ -390,8 +398,33 @@ impl Deck {
         Launch::demo(size).start()
     }
 
-    /// Types.
+    /// Types, key by key: what comes faster than a person types counts as pasted.
     pub fn keys(&mut self, keys: &str) {
+        let mut rest = keys;
+        while !rest.is_empty() {
+            let csi = rest.strip_prefix("\x1b[").or_else(|| rest.strip_prefix("\x1bO"));
+            let end = if let Some(tail) = csi {
+                3 + tail.find(|c: char| ('@'..='~').contains(&c)).unwrap_or(0)
+            } else {
+                let keys = 1 + usize::from(rest.starts_with('\x1b'));
+                rest.char_indices().nth(keys).map_or(rest.len(), |(at, _)| at)
+            };
+            self.bytes(&rest[..end]);
+            rest = &rest[end..];
+            if !rest.is_empty() {
+                pass(Duration::from_millis(8));
+            }
+        }
+    }
+
+    /// Types what decides something, after the half a second in which it is to be read.
+    pub fn decide(&mut self, keys: &str) {
+        pass(Duration::from_millis(600));
+        self.keys(keys);
+    }
+
+    /// Sends bytes all at once.
+    pub fn bytes(&mut self, keys: &str) {
         let writer = self.writer.as_mut().unwrap();
         writer.write_all(keys.as_bytes()).unwrap();
         writer.flush().unwrap();
@@ -399,7 +432,7 @@ impl Deck {
 
     /// Pastes, as a terminal with bracketed paste does.
     pub fn paste(&mut self, text: &str) {
-        self.keys(&format!("\x1b[200~{text}\x1b[201~"));
+        self.bytes(&format!("\x1b[200~{text}\x1b[201~"));
     }
 
     /// Presses and releases the left button on a cell (from 0).

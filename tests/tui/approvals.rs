@@ -130,15 +130,15 @@ fn pictures_and_sounds_of_a_request_are_written_to_files() {
 fn the_ways_to_answer_a_completion_read_as_recorded() {
     let sampling = RequestKind::Sampling;
     answering("tool_form", &sampling, &tools(), "\x1btbook\r0");
-    answering("tool_chosen", &sampling, &tools(), "\x1btbook\r4\x13Certainly.");
-    answering("as_json", &sampling, &plain(), "grey\x12");
+    answering("tool_chosen", &sampling, &tools(), "\x1btbook\r4\x12Certainly.");
+    answering("as_json", &sampling, &plain(), "grey\u{e004}");
     answering("edit_request", &sampling, &plain(), "\x1bo");
     answering("saying_why", &sampling, &plain(), "\x18not today");
     at_every_size("drafted", |desk| {
         desk.app.update(Message::Drafter(Some(SafeText::line("small model"))));
         desk.ask(RequestKind::Sampling, plain());
         desk.shown();
-        desk.keys("\x07\x04");
+        desk.keys("\x07\u{e007}");
         let result = json!({"role": "assistant", "model": "small", "stopReason": "endTurn",
             "content": text("grey, as ever")});
         let by = SafeText::line("small model");
@@ -182,7 +182,7 @@ fn page(url: &str) -> Value {
 fn forms_and_pages_read_as_recorded() {
     let form = RequestKind::Elicitation;
     answering("form", &form, &kinds(), "Ada\rnobody");
-    answering("form_problem", &form, &kinds(), "A\x13");
+    answering("form_problem", &form, &kinds(), "A\x12");
     let secret = json!({"message": "Your password, please.", "requestedSchema": {
         "type": "object", "properties": {
             "api_key": {"type": "string", "description": "your key"},
@@ -196,9 +196,9 @@ fn forms_and_pages_read_as_recorded() {
     answering("form_many", &form, &many, "");
     let url = RequestKind::UrlElicitation;
     answering("page", &url, &page("https://auth.example.com/login?state=abc"), "");
-    answering("page_asked", &url, &page("https://auth.example.com/login?state=abc"), "\x13");
+    answering("page_asked", &url, &page("https://auth.example.com/login?state=abc"), "\x12");
     answering("page_lookalike", &url, &page("https://\u{430}pple.com:8443/login"), "");
-    answering("page_refused", &url, &page("https://good.com@evil.example/\nHost: x"), "\x13");
+    answering("page_refused", &url, &page("https://good.com@evil.example/\nHost: x"), "\x12");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn withdrawn(desk: &mut Desk) {
 fn what_was_withdrawn_reads_as_recorded() {
     at_every_size("withdrawn", |desk| {
         withdrawn(desk);
-        desk.keys("more\x13");
+        desk.keys("more\x12");
     });
     at_every_size("withdrawn_kept", |desk| {
         withdrawn(desk);
@@ -300,7 +300,7 @@ fn rules_kept_answers_and_roots_read_as_recorded() {
     at_every_size("keep", |desk| {
         desk.ask(RequestKind::Sampling, plain());
         desk.shown();
-        desk.keys("\x07grey\x1bwplain");
+        desk.keys("\x07grey\x13plain");
     });
     at_every_size("next_ones", |desk| {
         desk.ask(RequestKind::Sampling, plain());
@@ -329,6 +329,6 @@ fn rules_kept_answers_and_roots_read_as_recorded() {
     at_every_size("standing", standing);
     at_every_size("roots", |desk| {
         standing(desk);
-        desk.keys("f\x1banowhere\tNowhere\x13");
+        desk.keys("f\x1banowhere\tNowhere\x12");
     });
 }

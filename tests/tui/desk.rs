@@ -86,12 +86,24 @@ impl Desk {
         self.fact(Fact::RequestSettled { id, server, settlement, after });
     }
 
-    /// Types; `\x01` to `\x1a` are control keys, `\x1b` makes the next one an Alt key, or is Escape
+    /// A frame is drawn, and half a second passes.
+    pub fn reads(&mut self) {
+        self.app.prepare();
+        let now = self.app.model.now.plus(Duration::from_millis(500));
+        self.wanted.extend(self.app.update(Message::Now(now)));
+    }
+
+    /// Types; `\u{e004}` is F4, `\x01` to `\x1a` are control keys, `\x1b` makes the next one an Alt key, or is Escape
     /// at the end.
     pub fn keys(&mut self, keys: &str) {
         let mut keys = keys.chars();
         while let Some(key) = keys.next() {
+            if "\x12\x18y".contains(key) {
+                // What is decided was there to be read.
+                self.reads();
+            }
             let (code, modifiers) = match key {
+                '\u{e001}'..='\u{e00c}' => (KeyCode::F(key as u8), KeyModifiers::NONE),
                 '\r' => (KeyCode::Enter, KeyModifiers::NONE),
                 '\t' => (KeyCode::Tab, KeyModifiers::NONE),
                 '\x1b' => match keys.next() {

@@ -32,7 +32,7 @@ fn an_answer_that_crossed_a_withdrawal_is_told_and_its_draft_is_kept() {
     let mut desk = Desk::new();
     desk.ask(RequestKind::Sampling, words());
     desk.shown();
-    desk.keys("\x07left\x13");
+    desk.keys("\x07left\x12");
     assert!(desk.wanted.iter().any(|effect| matches!(effect, Effect::Answer(..))));
     desk.settle(ApprovalId(101), withdrawn("never mind"));
     desk.shown();
@@ -48,7 +48,7 @@ fn an_end_among_too_many_others_is_not_called_a_withdrawal() {
     let mut desk = Desk::new();
     desk.ask(RequestKind::Sampling, words());
     desk.shown();
-    desk.keys("\x07left\x13");
+    desk.keys("\x07left\x12");
     let how = |by| Settlement::Answered { by, how: "result".into() };
     desk.settle(ApprovalId(101), how(Decider::Person));
     for n in 0..300 {
@@ -63,14 +63,14 @@ fn an_end_among_too_many_others_is_not_called_a_withdrawal() {
 
 #[test]
 fn a_choice_made_after_the_end_sends_nothing_and_sets_no_rule() {
-    for pick in ["\x07left\x1bs", "\x07\x14", "\x07left\x1bwname"] {
+    for pick in ["\x07left\x1bs", "\x07\x14", "\x07left\x13name"] {
         let mut desk = Desk::new();
         desk.ask(RequestKind::Sampling, words());
         desk.shown();
         desk.keys(pick);
         desk.settle(ApprovalId(101), withdrawn("its session ended"));
         desk.shown();
-        desk.keys("\r\x13");
+        desk.keys("\r\x12");
         let sent =
             |effect: &Effect| matches!(effect, Effect::Answer(..) | Effect::ApprovalRule(..));
         assert!(!desk.wanted.iter().any(sent), "{pick:?}: {:?}", desk.wanted);
@@ -108,8 +108,8 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let keys = proptest::sample::select(vec![
-        "\x07", "yes", "\x13", "\x13\x13", "\x18", "\x18\x13", "\x0e", "\x1bc", "\x1bk", "y", "n",
-        "\r", "\x1bs", "\x14", "\x12", "\x17", "9", "X", "z", "o", "\x1b",
+        "\x07", "yes", "\x12", "\x12\x12", "\x18", "\x18\x12", "\x0e", "\x1bc", "\x1bk", "y", "n",
+        "\r", "\x1bs", "\x14", "\u{e004}", "\u{e006}", "9", "\x18", "z", "o", "\x1b",
     ]);
     let op = prop_oneof![
         4 => any::<bool>().prop_map(Op::Ask),
@@ -246,7 +246,7 @@ impl Witness {
             desk.keys("\x18");
             self.judge(desk)?;
             if self.answered.len() == before {
-                desk.keys("\x13");
+                desk.keys("\x12");
                 self.judge(desk)?;
             }
             prop_assert!(id.is_some_and(|id| self.answered.contains(&id)), "no answer:\n{screen}");

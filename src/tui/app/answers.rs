@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
+use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
 use crate::deck::answers::Answers as KeptAnswers;
@@ -64,14 +65,25 @@ impl Answers {
         self.desks.get_mut(&self.open?)
     }
 
+    /// Hashes the request that is being answered; `None` when none is.
+    pub(super) fn hash_open(&self, hash: &mut impl std::hash::Hasher) -> Option<()> {
+        use std::hash::Hash as _;
+        let desk = self.desks.get(&self.open?)?;
+        (desk.request.id.0, &desk.request.server).hash(hash);
+        // The parameters of a request never change; a request under the same id would be another.
+        (Arc::as_ptr(&desk.request.params) as usize, desk.request.bytes).hash(hash);
+        Some(())
+    }
+
     /// Whether an answer is on its way: the engine has not confirmed it yet.
     fn is_sent(&self, id: ApprovalId) -> bool {
         self.desks.get(&id).is_some_and(|desk| desk.stage == Stage::Sent)
     }
 
-    /// Whether a draft would be lost by leaving the program.
-    pub fn has_drafts(&self) -> bool {
-        self.desks.values().any(|desk| desk.stage == Stage::Open && desk.has_draft())
+    /// How many answers to these servers are half written.
+    pub(super) fn drafts(&self, of: impl Fn(&ServerName) -> bool) -> usize {
+        let open = self.desks.values().filter(|desk| desk.stage == Stage::Open);
+        open.filter(|desk| of(&desk.request.server) && desk.is_written()).count()
     }
 }
 
@@ -152,8 +164,12 @@ impl App {
             return true;
         }
         self.mark(Redraw::Now);
+        let now = self.model.now;
         let Some(desk) = self.answers.desk() else { return false };
-        if desk.type_in_form(key) {
+        desk.now_is(now);
+        let chord = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        let bound = chord && keys::command(&self.keymap, desk, key).is_some();
+        if !bound && desk.type_in_form(key) {
             return true;
         }
         if let Some(known) = keys::command(&self.keymap, desk, key) {
@@ -257,6 +273,9 @@ impl App {
         outcome: Outcome,
         effects: &mut Vec<Effect>,
     ) {
+        if matches!(outcome, Outcome::Send(_) | Outcome::Visit(_)) && !self.was_read() {
+            return;
+        }
         match outcome {
             Outcome::Stay => {}
             Outcome::Visit(url) => effects.push(Effect::OpenUrl(id, url)),
@@ -282,6 +301,9 @@ impl App {
 
     /// Sends the answer, and lets a rule give the same answer to the next ones.
     fn send_next(&mut self, left: Option<u32>, effects: &mut Vec<Effect>) {
+        if !self.was_read() {
+            return;
+        }
         let Some(desk) = self.answers.desk() else { return };
         let (id, request) = (desk.id(), Arc::clone(&desk.request));
         let outcome = desk.apply(AnswerCommand::Send);

@@ -109,6 +109,9 @@ impl App {
         if self.model.situation.asked().next().is_none() {
             rows.retain(|r| r.action != Action::Review);
         }
+        if matches!(self.overlays.last(), Some(Overlay::Confirm(_))) {
+            rows.retain(|row| row.scope == Scope::Confirm);
+        }
         if matches!(
             self.overlays.last(),
             Some(Overlay::Consent(_) | Overlay::Input(_) | Overlay::Ask(_))

@@ -8,7 +8,7 @@ use crate::tui::action::Action;
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Confirm, Overlay, Palette, Pick, Verdict};
+use crate::tui::overlay::{Overlay, Palette, Pick, Verdict};
 use crate::tui::pane::logs::level_word;
 use crate::tui::pane::{Availability, Out, PaneId, Ui};
 use crate::tui::theme::{Role, SHIPPED};
@@ -24,6 +24,15 @@ impl App {
             let mut text = ink!("{}: ", action.label());
             text.push(self.spelled(reason));
             return self.toast(text, Role::Warning);
+        }
+        let decides = match self.overlays.last() {
+            Some(Overlay::Consent(consent)) => consent.decides(action),
+            Some(Overlay::Input(_)) => matches!(action, Action::Open | Action::Forget),
+            Some(Overlay::Confirm(_)) => action == Action::Confirm,
+            _ => false,
+        };
+        if decides && !self.was_read() {
+            return;
         }
         if let Some(mut overlay) = self.overlays.pop() {
             let mut out = Out::default();
@@ -146,6 +155,7 @@ impl App {
                 self.toast(ink!("bell: {}", word), Role::Ok);
                 self.remember(effects);
             }
+            Action::AskEnd => self.switch_ask_end(effects),
             Action::Tour => self.open_tour(0),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Suspend => effects.push(Effect::Suspend),
@@ -198,8 +208,19 @@ impl App {
             }
             _ => (ServerCommand::Start, "starting"),
         };
-        self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
-        effects.push(Effect::Server(name, command));
+        let title = match command {
+            ServerCommand::Restart => Self::end_title("restart", &name),
+            ServerCommand::Stop => Self::end_title("stop", &name),
+            _ => {
+                self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
+                return effects.push(Effect::Server(name, command));
+            }
+        };
+        let before = self.overlays.len();
+        self.end(title, Some(&name), vec![Effect::Server(name.clone(), command)], effects);
+        if self.overlays.len() == before {
+            self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
+        }
     }
 
     pub(super) fn show(&mut self, pane: PaneId) {
@@ -305,37 +326,6 @@ impl App {
         self.adopt_user_files();
         self.toast(ink!("theme: {}", Ink::line(name)), Role::Ok);
         self.remember(effects);
-    }
-
-    fn quit(&mut self, effects: &mut Vec<Effect>) {
-        let (calls, pending) = (self.model.calls.len(), self.model.view.pending.len());
-        if matches!(self.model.engine, EngineState::Stopping(_)) || calls + pending == 0 {
-            return self.leave(effects);
-        }
-        let mut lines = Vec::new();
-        if calls > 0 {
-            lines.push(ink!("{} calls are running; they will be cancelled.", calls));
-        }
-        if pending > 0 {
-            lines.push(ink!("{} requests of servers wait; they will be refused.", pending));
-        }
-        self.remember(effects);
-        let title = ink!("stop the servers and leave?");
-        self.push_overlay(Overlay::Confirm(Confirm { title, lines, yes: vec![Effect::Quit] }));
-    }
-
-    fn quit_now(&mut self, effects: &mut Vec<Effect>) {
-        if matches!(self.model.engine, EngineState::Stopping(_)) {
-            effects.push(Effect::QuitNow);
-        } else {
-            self.leave(effects);
-        }
-    }
-
-    pub(super) fn leave(&mut self, effects: &mut Vec<Effect>) {
-        self.keep_drafts(effects);
-        self.remember(effects);
-        effects.push(Effect::Quit);
     }
 
     /// The engine was told to stop.

@@ -78,8 +78,13 @@ impl App {
             (Action::ToggleServer, Some(name)) => {
                 let known = self.model.config.as_ref().and_then(|c| c.servers.get(&name));
                 let off = known.is_some_and(|server| server.disabled);
-                let change = if off { Change::Enable(name) } else { Change::Disable(name) };
-                effects.push(config(ConfigCommand::Change(change)));
+                if off {
+                    effects.push(config(ConfigCommand::Change(Change::Enable(name))));
+                } else {
+                    let title = Self::end_title("switch off", &name);
+                    let yes = vec![config(ConfigCommand::Change(Change::Disable(name.clone())))];
+                    self.end(title, Some(&name), yes, effects);
+                }
             }
             (Action::RemoveServer, Some(name)) => self.ask_to_remove(name),
             _ => {}
@@ -89,14 +94,13 @@ impl App {
     fn ask_to_remove(&mut self, name: ServerName) {
         let file = self.place_of(Some(&name)).map(|(file, _)| file).unwrap_or_default();
         let file = Ink::line(&file.display().to_string());
-        let confirm = Confirm {
-            title: ink!("remove {}?", Model::name(&name)),
-            lines: vec![
-                ink!("Its entry is taken out of {}", file),
-                self.spelled("and the server is stopped. {undo-edit} brings it back."),
-            ],
-            yes: vec![Effect::Config(ConfigCommand::Change(Change::Remove(name)))],
-        };
+        let title = ink!("remove {}?", Model::name(&name));
+        let lines = vec![
+            ink!("Its entry is taken out of {}", file),
+            self.spelled("and the server is stopped. {undo-edit} brings it back."),
+        ];
+        let yes = vec![Effect::Config(ConfigCommand::Change(Change::Remove(name)))];
+        let confirm = Confirm::new(title, lines, yes);
         self.push_overlay(Overlay::Confirm(confirm));
     }
 
@@ -108,8 +112,7 @@ impl App {
             return Some((server.at.file.clone(), server.at.line));
         }
         // A file with an error opens there.
-        let view = &self.model.view;
-        if let Some(wrong) = view.rejected.first() {
+        if let Some(wrong) = self.model.rejected().next() {
             return Some((wrong.at.file.clone(), wrong.at.line));
         }
         self.model.files.last().map(|file| (file.path.clone(), 1))
@@ -168,7 +171,8 @@ impl App {
             return false;
         }
         let form = &mut screen.form;
-        let letter = chord.typed().is_some() && (form.takes_text() || form.popup_is_open());
+        let letter = chord.typed().is_some();
+        form.now = self.model.now;
         if global == Some(Action::Help) && !letter {
             self.open_entry_help();
             return true;

@@ -31,10 +31,7 @@ impl App {
             }
             Message::EngineReady => self.engine(EngineState::Running),
             Message::EngineFailed(error) => {
-                for diagnostic in &error.diagnostics {
-                    let view = Arc::make_mut(&mut self.model.view);
-                    view.rejected.push(diagnostic.clone());
-                }
+                self.model.refused.clone_from(&error.diagnostics);
                 self.engine(EngineState::Failed(SafeText::line(&error.to_string())));
                 self.pane = crate::tui::pane::PaneId::Config;
             }

@@ -4,8 +4,10 @@ use super::{App, Redraw};
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
+use crate::tui::ink::ink;
 use crate::tui::overlay::Verdict;
 use crate::tui::pane::Out;
+use crate::tui::theme::Role;
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 impl App {
@@ -20,6 +22,10 @@ impl App {
             Event::Paste(text) if self.entry_paste(&text) => {}
             Event::Paste(text) if self.call_paste(&text, effects) => {}
             Event::Paste(text) => self.paste(&text),
+            Event::FocusGained => {
+                self.restart_moment();
+                self.mark(Redraw::Now);
+            }
             Event::Resize(width, height) => {
                 self.size = ratatui::layout::Rect::new(0, 0, width, height);
                 self.mark(Redraw::Now);
@@ -102,6 +108,8 @@ impl App {
                 self.remember_filter();
             }
             self.mark(Redraw::Now);
+        } else {
+            self.toast(ink!("pasted text is no command: nothing here takes text"), Role::Warning);
         }
     }
 

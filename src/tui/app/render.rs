@@ -9,6 +9,7 @@ use super::{App, Focus};
 use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::layout::{Layout, SMALLEST};
 use crate::tui::model::EngineState;
 use crate::tui::pane::{Cx, PaneId};
@@ -148,7 +149,7 @@ impl App {
         if more > 0 {
             text.push(ink!(" and {} more", more));
         }
-        if !view.rejected.is_empty() {
+        if self.model.rejected().next().is_some() {
             text.push(ink!(" {} newer file has errors", self.glyphs.warning));
         }
         text
@@ -248,7 +249,7 @@ impl App {
             PaneId::Cache => self.model.cache.entries.len(),
             PaneId::Approvals => view.pending.len(),
             PaneId::Config => {
-                let problems = view.diagnostics.len() + view.rejected.len();
+                let problems = view.diagnostics.len() + self.model.rejected().count();
                 return if problems > 0 {
                     ink!("{}{}", self.glyphs.warning, problems)
                 } else {
@@ -312,5 +313,5 @@ fn too_small(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area);
     pen.put(ink!("{}x{} is too small", area.width, area.height), cx.style(Role::Warning));
     pen.at(0, 1).put(ink!("at least {}x{}", SMALLEST.0, SMALLEST.1), cx.style(Role::Muted));
-    pen.at(0, 2).put("q quits", cx.style(Role::Muted));
+    pen.at(0, 2).put(cx.spelled(&[Scope::Global], "{quit} quits"), cx.style(Role::Muted));
 }

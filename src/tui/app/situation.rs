@@ -150,6 +150,7 @@ impl App {
             title: ink!("the configuration has changed: use it?"),
             lines: plan_lines(plan),
             yes: vec![Effect::Config(ConfigCommand::Apply)],
+            by_itself: true,
         };
         self.push_overlay(Overlay::Confirm(confirm));
     }

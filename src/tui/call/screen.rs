@@ -137,6 +137,8 @@ pub struct CallScreen {
     pub(super) filling: Option<String>,
     /// The call is made as soon as the check that runs elsewhere finds nothing against it.
     pub(super) call_when_checked: bool,
+    /// The key that was pressed last.
+    pub(super) pressed: Option<(crossterm::event::KeyEvent, Timestamp)>,
     pub(super) now: Timestamp,
 }
 
@@ -199,6 +201,7 @@ impl CallScreen {
             origin: Origin::default(),
             filling: None,
             call_when_checked: false,
+            pressed: None,
             now,
         };
         // The field under the cursor may be chosen of what the server knows, before a key is typed.
@@ -217,15 +220,9 @@ impl CallScreen {
             || (self.ask.is_none() && self.focus == Focus::Form && self.form.takes_text())
     }
 
-    /// Whether plain characters are text, or choose and mark on the line under the cursor.
+    /// Whether plain characters are no commands: everywhere in the form.
     pub fn takes_letters(&self) -> bool {
-        use crate::tui::form::FieldKind as K;
-        let row = || self.form.current().and_then(crate::tui::form::Row::field);
-        let chooses = |kind: &K| matches!(kind, K::Bool | K::Choice(_) | K::MultiChoice(_));
-        self.is_typing()
-            || (self.ask.is_none()
-                && self.focus == Focus::Form
-                && row().is_some_and(|field| chooses(&field.kind)))
+        self.is_typing() || (self.ask.is_none() && self.focus == Focus::Form)
     }
 
     /// Where keys are looked up, innermost first.
@@ -421,7 +418,7 @@ impl CallScreen {
     }
 
     fn back(&mut self) -> Vec<Intent> {
-        if self.form.abandon_json() || self.stop_comparing() {
+        if self.form.leave_json() || self.stop_comparing() {
             return Vec::new();
         }
         if self.focus == Focus::Result {

@@ -78,6 +78,7 @@ fn named(name: &str) -> KeyEvent {
         "pagedown" => KeyCode::PageDown,
         "backspace" => KeyCode::Backspace,
         "f5" => KeyCode::F(5),
+        "f6" => KeyCode::F(6),
         "f8" => KeyCode::F(8),
         "space" => KeyCode::Char(' '),
         other => KeyCode::Char(other.chars().next().expect("a key")),
@@ -182,7 +183,7 @@ fn every_ending_reads_differently_and_says_what_to_do() {
 #[test]
 fn several_calls_run_at_once_and_each_can_be_cancelled() {
     let mut screen = screen(json!({"type": "object"}));
-    press(&mut screen, "<f5><ctrl-w><f5>");
+    press(&mut screen, "<f5><f6><f5>");
     assert_eq!(screen.in_flight(), 2);
     screen.progress(
         2,

@@ -4,9 +4,14 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use super::ask::Ask;
+use super::command::CallCommand;
 use super::screen::{CallScreen, DEBOUNCE, Focus, Intent};
 use crate::base::Timestamp;
 use crate::tui::form::pointer;
+
+/// The same key within this time of the last one is held down: keyboards wait up to 660 ms before
+/// they repeat.
+const HELD: std::time::Duration = std::time::Duration::from_millis(700);
 
 impl CallScreen {
     /// Time went on.
@@ -28,8 +33,11 @@ impl CallScreen {
     /// A key was pressed.
     pub fn key(&mut self, key: KeyEvent, now: Timestamp) -> Vec<Intent> {
         self.now = now;
+        self.form.now = now;
         self.call_when_checked = false;
         self.keep_soon();
+        let before = self.pressed.replace((key, now));
+        let held = before.is_some_and(|(last, at)| last == key && now.since(at) < HELD);
         if self.ask.is_some() {
             return self.key_in_ask(key);
         }
@@ -48,6 +56,12 @@ impl CallScreen {
             }
         }
         let command = self.keymap.call(places, key);
+        let calls =
+            matches!(command, Some(CallCommand::Call | CallCommand::Force | CallCommand::Again));
+        if held && calls {
+            // A key that is held down repeats; a call is made once.
+            return Vec::new();
+        }
         command.map(|command| self.command(command)).unwrap_or_default()
     }
 

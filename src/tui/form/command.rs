@@ -95,6 +95,10 @@ impl FormState {
     }
 
     fn next_problem(&mut self) -> bool {
+        if self.json.as_ref().is_some_and(|json| json.problem().is_some()) {
+            self.enter_json();
+            return true;
+        }
         let rows = self.problems().iter().filter_map(|p| p.row);
         let after = rows.clone().find(|row| *row > self.cursor);
         let Some(row) = after.or_else(|| rows.clone().next()) else { return false };

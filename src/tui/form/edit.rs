@@ -290,7 +290,7 @@ impl FormState {
         if let Some(FieldKind::Text { format: Some(format), .. }) = found.field().map(|f| &f.kind) {
             let column = self.editor.as_ref().map_or(usize::MAX, |editor| editor.area.cursor().1);
             let text = value.and_then(Value::as_str);
-            if let Some(text) = super::moment::stepped(format, text, column, direction) {
+            if let Some(text) = super::moment::stepped(format, text, column, direction, self.now) {
                 self.editor = None;
                 self.set(&at, Value::String(text));
                 self.focus();
@@ -328,6 +328,9 @@ impl FormState {
 
     /// Takes the last change back.
     pub fn undo(&mut self) -> bool {
+        if self.undo_json() {
+            return true;
+        }
         let Some(before) = self.undo.pop() else { return false };
         (self.value, self.drafts) = before;
         (self.editor, self.typing) = (None, None);

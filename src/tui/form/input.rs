@@ -136,6 +136,13 @@ impl FormState {
 
     fn type_without_editor(&mut self, key: KeyEvent) -> bool {
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        if let KeyCode::Char(c) = key.code
+            && plain
+            && c != ' '
+            && self.begin_typing(c)
+        {
+            return self.editor.is_none() || self.type_line(key);
+        }
         let Some(field) = self.current().and_then(super::Row::field) else { return false };
         let (is_bool, is_choice) = (
             matches!(field.kind, FieldKind::Bool),
@@ -157,6 +164,53 @@ impl FormState {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// A character typed where no line is open starts the value of the row: the first item of a
+    /// list, the first field of an object, text in place of another value. Gives whether the row
+    /// takes it; where it means nothing it is swallowed, never a command.
+    fn begin_typing(&mut self, c: char) -> bool {
+        let Some(row) = self.current() else { return false };
+        let at = row.pointer.clone();
+        match &row.kind {
+            RowKind::Variant { .. } | RowKind::Types { .. } => self.open_popup(c.to_string()),
+            RowKind::Add { keyed: false } => _ = self.add_item(&at),
+            RowKind::Field { field, .. } => match &field.kind {
+                FieldKind::Array { open: true } => _ = self.add_item(&at),
+                FieldKind::Object { .. } => self.enter_object(&at),
+                FieldKind::Text { .. } => self.begin_anew(at, Edits::Text),
+                FieldKind::Number { .. } => self.begin_anew(at, Edits::Number),
+                FieldKind::Json(_) => self.begin_anew(at, Edits::Json),
+                FieldKind::Bool | FieldKind::Choice(_) | FieldKind::MultiChoice(_) => return false,
+                _ => {}
+            },
+            _ => {}
+        }
+        true
+    }
+
+    /// Goes to the first line inside of an object that takes text; to the name of a new key when it
+    /// has no fields.
+    fn enter_object(&mut self, at: &str) {
+        self.decisions.folds.insert(at.to_owned(), false);
+        self.refresh();
+        let inside = |row: &super::Row| row.pointer != at && pointer::is_within(&row.pointer, at);
+        let named = |row: &super::Row| {
+            row.pointer == at && matches!(row.kind, RowKind::Add { keyed: true })
+        };
+        let first = self.rows.iter().position(inside);
+        if let Some(row) = first.or_else(|| self.rows.iter().position(named)) {
+            self.select(row);
+        }
+    }
+
+    /// An empty line in place of a value of another type; undo brings that back. What is too long
+    /// for a line is not replaced by a single key.
+    fn begin_anew(&mut self, at: String, edits: Edits) {
+        let value = pointer::get(self.value.as_ref(), &at);
+        if value.and_then(Value::as_str).is_none_or(|text| text.len() <= INLINE) {
+            self.editor = Some(Editor { pointer: at, edits, area: area("") });
         }
     }
 
@@ -187,7 +241,7 @@ impl FormState {
             _ => {
                 let before = lines.to_vec();
                 let moved = editor.area.cursor();
-                editor.area.input(Input::from(key));
+                edit(&mut editor.area, key);
                 if editor.area.lines() == before {
                     return editor.area.cursor() != moved;
                 }
@@ -213,7 +267,7 @@ impl FormState {
         match edits {
             Edits::Text | Edits::Lines => self.take_value(at, Value::String(text)),
             Edits::Number | Edits::Json if text.trim().is_empty() => self.take_nothing(at),
-            Edits::Number => match number(text.trim()) {
+            Edits::Number => match self.number_at(at, text.trim()) {
                 Ok(number) => self.take_value(at, number),
                 Err(message) => self.take_draft(at, text, message),
             },
@@ -223,6 +277,19 @@ impl FormState {
             },
             Edits::NewKey | Edits::Rename => {}
         }
+    }
+
+    /// The number of a place as it is typed; for an integer only what is written as one, because
+    /// it is sent as it is written.
+    fn number_at(&self, at: &str, text: &str) -> Result<Value, String> {
+        let number = number(text)?;
+        let kind = self.rows.iter().filter(|row| row.pointer == at).find_map(super::Row::field);
+        let integer =
+            kind.is_some_and(|f| matches!(f.kind, FieldKind::Number { integer: true, .. }));
+        if integer && number.is_f64() {
+            return Err("an integer: write it without sign of zero, point or exponent".to_owned());
+        }
+        Ok(number)
     }
 
     fn take_value(&mut self, at: &str, value: Value) {
@@ -277,16 +344,32 @@ impl FormState {
             json.area.insert_str(text);
             return self.json_typed();
         }
+        // Windows line ends are kept in texts and mean nothing in JSON.
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let text = text.strip_suffix('\r').unwrap_or(text);
         if let Some(object) = object.filter(|o| !into_json && known(o)) {
             self.set_value(Some(object));
             self.focus();
             return;
         }
+        if self.editor.is_none() {
+            let plain = text.chars().next().filter(|c| *c != ' ');
+            _ = plain.is_some_and(|c| self.begin_typing(c));
+        }
         let Some(editor) = &mut self.editor else { return };
-        if matches!(editor.edits, Edits::Lines | Edits::Json) {
-            editor.area.insert_str(text);
-        } else {
-            editor.area.insert_str(text.replace(['\r', '\n'], " ").trim_end());
+        match editor.edits {
+            Edits::Number | Edits::NewKey | Edits::Rename => {
+                editor.area.insert_str(text.replace(['\r', '\n'], " ").trim());
+            }
+            Edits::Json => _ = editor.area.insert_str(text),
+            Edits::Text | Edits::Lines if text.len() + length(&editor.area) > INLINE => {
+                // Too long for a line: it is the value, and is edited in the editor outside.
+                let (at, text) = (editor.pointer.clone(), editor.area.lines().join("\n") + text);
+                self.editor = None;
+                self.set(&at, Value::String(text));
+                return;
+            }
+            Edits::Text | Edits::Lines => insert(&mut editor.area, text),
         }
         self.typed();
     }
@@ -350,6 +433,44 @@ impl FormState {
     }
 }
 
+/// Edits as line editors do: what the text area takes, with `ctrl-u` to the start of the line.
+pub(in crate::tui) fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
+    match key.code {
+        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
+        _ => area.input(Input::from(key)),
+    }
+}
+
+/// Puts text at the cursor as it is, Windows line ends included.
+fn insert(editor: &mut TextArea<'static>, text: &str) {
+    if !text.contains('\r') {
+        editor.insert_str(text);
+        return;
+    }
+    let cursor = editor.cursor();
+    let (row, column) = (cursor.0, cursor.1);
+    let mut whole = String::new();
+    for (n, line) in editor.lines().iter().enumerate() {
+        let at = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+        let (before, after) = if n == row { line.split_at(at) } else { (line.as_str(), "") };
+        whole.extend([
+            if n > 0 { "\n" } else { "" },
+            before,
+            if n == row { text } else { "" },
+            after,
+        ]);
+    }
+    let mask = editor.mask_char();
+    *editor = area(&whole);
+    if let Some(mask) = mask {
+        editor.set_mask_char(mask);
+    }
+}
+
+fn length(area: &TextArea<'static>) -> usize {
+    area.lines().iter().map(|line| line.len() + 1).sum()
+}
+
 /// A text area over `text` with the cursor at its end.
 pub(super) fn area(text: &str) -> TextArea<'static> {
     let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
@@ -364,6 +485,9 @@ fn number(text: &str) -> Result<Value, String> {
     match exact(text) {
         Ok(value @ Value::Number(_)) => Ok(value),
         Err(message) if message.contains("exactly") => Err(message),
+        Err(message) if message.contains("out of range") => {
+            Err("too large to be sent as a number".to_owned())
+        }
         _ => Err("not a number; write it as 42, -1.5 or 3e8".to_owned()),
     }
 }

@@ -1,10 +1,10 @@
 //! The whole value as JSON text beside the form: the same value, edited either way.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui_textarea::{Input, TextArea};
+use ratatui_textarea::TextArea;
 use serde_json::Value;
 
-use super::input::area;
+use super::input::{area, edit};
 use super::state::FormState;
 
 /// An editor of the whole value.
@@ -14,6 +14,8 @@ pub struct JsonEditor {
     /// Whether keys go here instead of to the fields.
     pub focused: bool,
     problem: Option<String>,
+    /// Text that was no value and was taken back.
+    taken_back: Option<String>,
 }
 
 /// Text longer than this is shown but not edited here.
@@ -21,7 +23,7 @@ const EDITABLE: usize = 1 << 20;
 
 impl JsonEditor {
     fn new(value: Option<&Value>) -> Self {
-        Self { area: area(&pretty(value)), focused: true, problem: None }
+        Self { area: area(&pretty(value)), focused: true, problem: None, taken_back: None }
     }
 
     /// Why the text is no value now.
@@ -31,7 +33,8 @@ impl JsonEditor {
 
     /// Shows the value after the form changed it; what is being typed here is left alone.
     pub(super) fn follow(&mut self, value: Option<&Value>) {
-        if !self.focused {
+        // Text that is no value yet is not lost because a field changed.
+        if !self.focused && self.problem.is_none() {
             self.area = area(&pretty(value));
             self.problem = None;
         }
@@ -97,6 +100,11 @@ fn lossy_number(text: &str) -> Option<&str> {
 
 fn is_lossy(token: &str) -> bool {
     let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
+    // What is so small that a double rounds it, to nothing in the end.
+    let rounded = token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal());
+    if rounded && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+        return true;
+    }
     let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
     if digits <= 15 {
         return false;
@@ -116,11 +124,12 @@ impl FormState {
                 (self.editor, self.popup) = (None, None);
                 self.json = Some(JsonEditor::new(self.value.as_ref()));
             }
-            Some(json) if json.focused && json.problem.is_some() => {}
             Some(json) if json.focused => {
                 json.focused = false;
                 self.focus();
             }
+            // Text that is no value yet stays until it is one.
+            Some(json) if json.problem.is_some() => self.enter_json(),
             Some(_) => self.json = None,
         }
     }
@@ -128,7 +137,7 @@ impl FormState {
     /// Gives the keys to the JSON that is open.
     pub(super) fn enter_json(&mut self) {
         if let Some(json) = &mut self.json {
-            self.editor = None;
+            (self.editor, self.popup) = (None, None);
             json.focused = true;
         }
     }
@@ -138,8 +147,25 @@ impl FormState {
         self.json.as_ref()
     }
 
-    /// Throws away JSON that is no value and goes back to the fields.
-    pub fn abandon_json(&mut self) -> bool {
+    /// Takes JSON text back that is no value, or brings it back; gives whether it did either.
+    pub(super) fn undo_json(&mut self) -> bool {
+        let Some(json) = &mut self.json else { return false };
+        if json.problem.take().is_some() {
+            json.taken_back = Some(json.area.lines().join("\n"));
+            json.area = area(&pretty(self.value.as_ref()));
+            return true;
+        }
+        match json.taken_back.take() {
+            Some(text) => {
+                self.replace_json(&text);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Goes back from the JSON to the fields; text that is no value yet stays there.
+    pub fn leave_json(&mut self) -> bool {
         let Some(json) = self.json.as_mut().filter(|json| json.focused) else { return false };
         json.focused = false;
         json.follow(self.value.as_ref());
@@ -155,10 +181,10 @@ impl FormState {
             KeyCode::Tab => {
                 json.area.insert_str("  ");
             }
-            KeyCode::Char(_) if command => return json.area.input(Input::from(key)),
+            KeyCode::Char('p') if command => return false,
             _ => {
                 let before = json.area.lines().to_vec();
-                json.area.input(Input::from(key));
+                edit(&mut json.area, key);
                 if json.area.lines() == before {
                     return true;
                 }

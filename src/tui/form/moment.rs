@@ -1,10 +1,11 @@
 //! Dates and times stepped where the cursor stands: year, month, day, hour, minute or second
-//! (RFC 3339, as JSON Schema's formats `date`, `time` and `date-time` want them). Pure but for "now".
+//! (RFC 3339, as JSON Schema's formats `date`, `time` and `date-time` want them). Pure.
 
 use jiff::Span;
 use jiff::civil::{Date, DateTime, Time};
 
 use super::edit::Direction;
+use crate::base::Timestamp;
 
 /// The next text of a field of this format. `column` is where the cursor stands; behind the last
 /// part the usual one is stepped: the day of a date, the minute of a time. What is not set becomes
@@ -14,9 +15,10 @@ pub(super) fn stepped(
     text: Option<&str>,
     column: usize,
     direction: Direction,
+    now: Timestamp,
 ) -> Option<String> {
     let one = if direction == Direction::Up { 1 } else { -1 };
-    let now = || jiff::Zoned::now();
+    let now = || crate::tui::model::zoned(now);
     match (format, text.filter(|text| !text.is_empty())) {
         ("date", None) => Some(now().date().to_string()),
         ("time", None) => Some(now().strftime("%H:%M:00%:z").to_string()),
@@ -76,11 +78,11 @@ mod tests {
     use super::*;
 
     fn up(format: &str, text: &str, column: usize) -> Option<String> {
-        stepped(format, Some(text), column, Direction::Up)
+        stepped(format, Some(text), column, Direction::Up, Timestamp(0))
     }
 
     fn down(format: &str, text: &str, column: usize) -> Option<String> {
-        stepped(format, Some(text), column, Direction::Down)
+        stepped(format, Some(text), column, Direction::Down, Timestamp(0))
     }
 
     #[test]
@@ -105,9 +107,10 @@ mod tests {
         {
             assert_eq!(up(format, text, 0), None);
         }
-        let now = stepped("date-time", None, 0, Direction::Up).expect("now");
+        let now = stepped("date-time", None, 0, Direction::Up, Timestamp(0)).expect("now");
+        assert_eq!(now, "1970-01-01T00:00:00+00:00");
         assert!(up("date-time", &now, 12).is_some(), "{now}");
-        let time = stepped("time", None, 0, Direction::Down).expect("now");
+        let time = stepped("time", None, 0, Direction::Down, Timestamp(0)).expect("now");
         assert!(up("time", &time, 0).is_some(), "{time}");
     }
 }

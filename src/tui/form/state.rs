@@ -45,6 +45,8 @@ pub struct FormState {
     pub(super) undo: Vec<(Option<Value>, BTreeMap<String, Draft>)>,
     /// The place that is being typed in since the last step of undo.
     pub(super) typing: Option<String>,
+    /// The moment a date or time that is not set begins with.
+    pub now: crate::base::Timestamp,
     checks: Checks,
     problems: Vec<Problem>,
 }
@@ -81,6 +83,7 @@ impl FormState {
             json: None,
             undo: Vec::new(),
             typing: None,
+            now: crate::base::Timestamp::default(),
             problems: Vec::new(),
         };
         form.refresh();
@@ -159,6 +162,11 @@ impl FormState {
     pub fn has_drafts(&self) -> bool {
         self.problems.iter().any(|p| p.weight == Weight::Draft)
             || self.json.as_ref().is_some_and(|json| json.problem().is_some())
+    }
+
+    /// Whether anything was changed by hand.
+    pub fn is_touched(&self) -> bool {
+        !self.undo.is_empty() || self.has_drafts()
     }
 
     /// Why the schema itself cannot be used to validate, when it cannot.

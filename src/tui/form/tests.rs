@@ -219,6 +219,50 @@ fn pasting_an_object_fills_the_form_and_pasting_text_types_it() {
 }
 
 #[test]
+fn a_letter_on_any_row_starts_its_value_and_is_never_lost() {
+    let schema = json!({"type": "object", "properties": {
+        "names": {"type": "array", "items": {"type": "string"}},
+        "who": {"type": "object", "properties": {"first": {"type": "string"}}},
+        "more": {"type": "object", "additionalProperties": {"type": "string"}},
+        "count": {"type": "integer"}}});
+    for (row, wanted) in [
+        ("/names", json!({"names": ["met Babbage"]})),
+        ("/who", json!({"who": {"first": "met Babbage"}})),
+        ("/more", json!({"more": {"met Babbage": ""}})),
+    ] {
+        let mut form = form(schema.clone());
+        let at = form.rows().iter().position(|r| r.pointer == row).expect("a row");
+        form.select(at);
+        press(&mut form, "met Babbage<enter>");
+        assert_eq!(form.arguments(), wanted, "{row}");
+    }
+}
+
+#[test]
+fn what_is_sent_is_what_was_typed_or_an_error_beside_the_field() {
+    let schema = json!({"properties": {"n": {"type": "integer"}, "x": {"type": "number"},
+        "s": {"type": "string"}}});
+    let at = |row: usize, text: &str| {
+        let mut form = form(schema.clone());
+        form.select(row);
+        form.paste(text);
+        (form.arguments(), form.has_drafts())
+    };
+    for refused in ["-0", "-0.0", "1000.0", "1e3", "7.5"] {
+        assert_eq!(at(0, refused), (json!({}), true), "{refused}");
+    }
+    for refused in ["2e-399", "1e400", "4e-320", "x"] {
+        assert_eq!(at(1, refused), (json!({}), true), "{refused}");
+    }
+    assert_eq!(at(1, "-0.5\n"), (json!({"x": -0.5}), false));
+    for (pasted, kept) in [("key-7 \n", "key-7 "), ("a\r\nb\r\n", "a\r\nb"), ("a\n\nb", "a\n\nb")] {
+        assert_eq!(at(2, pasted), (json!({"s": kept}), false));
+    }
+    let long = "z".repeat(3 << 20);
+    assert_eq!(at(2, &long).0["s"].as_str().map(str::len), Some(3 << 20));
+}
+
+#[test]
 fn form_and_json_edit_the_same_value() {
     let mut form = form(json!({"properties": {"a": {"type": "string"}}}));
     form.apply(FormCommand::Json);
@@ -227,11 +271,22 @@ fn form_and_json_edit_the_same_value() {
     press(&mut form, "!");
     assert!(form.has_drafts());
     assert_eq!(form.arguments(), json!({"a": "x", "z": [1]}));
-    assert!(form.abandon_json());
-    assert!(!form.has_drafts());
+    // Text that is no value stays, outlives a change of a field, and undo takes it back or brings it
+    // back.
+    assert!(form.leave_json() && form.has_drafts());
+    form.select(0);
+    press(&mut form, "w");
+    let text = |form: &FormState| form.json().expect("open").area.lines().concat();
+    assert!(text(&form).ends_with('!') && form.has_drafts());
+    assert!(form.apply(FormCommand::Undo) && !form.has_drafts());
+    assert!(text(&form).contains("xw"), "{}", text(&form));
+    assert!(form.apply(FormCommand::Undo) && text(&form).ends_with('!'));
+    assert!(form.apply(FormCommand::NextProblem) && form.json().is_some_and(|json| json.focused));
+    press(&mut form, "<backspace>");
+    assert!(form.leave_json() && !form.has_drafts());
     form.select(0);
     press(&mut form, "y");
-    assert!(form.json().expect("open").area.lines().concat().contains("xy"));
+    assert!(text(&form).contains("xy"));
 }
 
 #[test]

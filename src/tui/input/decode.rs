@@ -15,6 +15,8 @@ pub struct Decoder {
     pending: Vec<u8>,
     paste: Option<Vec<u8>>,
     replies: Vec<TerminalReply>,
+    /// How often nothing followed what waits, see [`Decoder::flush`].
+    silences: u32,
 }
 
 enum Step {
@@ -32,9 +34,18 @@ impl Decoder {
     /// Longest paste that is taken, in bytes; the rest of it is dropped.
     pub const MAX_PASTE: usize = 8 << 20;
     const MAX_SEQUENCE: usize = 64;
+    /// Longest answer of a terminal (OSC, DCS, APC, PM, SOS), in bytes.
+    const MAX_ANSWER: usize = 4096;
+    /// Silences after which an answer or a paste without its end is over: the keyboard is worth
+    /// more. Keys typed meanwhile do not count anew.
+    const SILENCES: u32 = 20;
 
     /// Takes bytes; gives the events they complete.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
+        if bytes.len() > Self::MAX_SEQUENCE {
+            // What comes in bulk is the terminal's, not typed: its end is still on the way.
+            self.silences = 0;
+        }
         self.pending.extend_from_slice(bytes);
         let mut events = Vec::new();
         loop {
@@ -54,13 +65,14 @@ impl Decoder {
                 }
                 Step::Paste(n) => {
                     self.pending.drain(..n);
-                    self.paste = Some(Vec::new());
+                    (self.paste, self.silences) = (Some(Vec::new()), 0);
                 }
                 Step::Reply(n, reply) => {
                     self.pending.drain(..n);
                     self.replies.extend(reply);
+                    self.silences = 0;
                 }
-                Step::More if self.pending.len() > Self::MAX_SEQUENCE => self.pending.clear(),
+                Step::More if self.pending.len() > self.longest() => self.pending.clear(),
                 Step::More => break,
             }
         }
@@ -72,23 +84,35 @@ impl Decoder {
         std::mem::take(&mut self.replies)
     }
 
-    /// Whether bytes wait that may be a key of their own when nothing follows (a lone escape).
-    pub fn is_waiting(&self) -> bool {
-        // No key begins like an answer of the terminal: its end will come, however late.
-        let answer = self.pending.starts_with(b"\x1b_G");
-        !self.pending.is_empty() && self.paste.is_none() && !answer
+    fn longest(&self) -> usize {
+        if is_answer(&self.pending) { Self::MAX_ANSWER } else { Self::MAX_SEQUENCE }
     }
 
-    /// Nothing followed: what waits is decided.
+    /// Whether bytes wait for what follows: a lone escape, an answer or a paste without its end.
+    pub fn is_waiting(&self) -> bool {
+        !self.pending.is_empty() || self.paste.is_some()
+    }
+
+    /// Nothing followed for a moment: what waits is decided. The rest of an answer or a paste may
+    /// come late, but the keyboard is not held for ever.
     pub fn flush(&mut self) -> Vec<Event> {
-        if !self.is_waiting() {
-            return Vec::new();
+        if self.paste.is_some() || self.pending.len() > 2 && is_answer(&self.pending) {
+            self.silences += 1;
+            if self.silences < Self::SILENCES {
+                return Vec::new();
+            }
         }
+        self.silences = 0;
         let pending = std::mem::take(&mut self.pending);
+        if let Some(mut paste) = self.paste.take() {
+            paste.extend(pending);
+            return vec![Event::Paste(pasted(&paste))];
+        }
         match pending.as_slice() {
             [0x1b] => vec![key(KeyCode::Esc, KeyModifiers::NONE)],
-            [0x1b, b'['] => vec![key(KeyCode::Char('['), KeyModifiers::ALT)],
-            [0x1b, b'O'] => vec![key(KeyCode::Char('O'), KeyModifiers::ALT)],
+            [0x1b, c @ (b'[' | b'O' | b']' | b'P' | b'_' | b'^' | b'X')] => {
+                vec![key(KeyCode::Char(char::from(*c)), KeyModifiers::ALT)]
+            }
             _ => Vec::new(),
         }
     }
@@ -106,9 +130,40 @@ impl Decoder {
         }
         self.pending.drain(..PASTE_END.len());
         let text = self.paste.take().unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).replace("\r\n", "\n").replace('\r', "\n");
-        events.push(Event::Paste(text));
+        events.push(Event::Paste(pasted(&text)));
         true
+    }
+}
+
+/// Terminals send a return for every line break: a lone one is a line break, a pair is what was
+/// copied.
+fn pasted(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_ref();
+    while let Some(at) = rest.find('\r') {
+        let pair = rest[at + 1..].starts_with('\n');
+        out.push_str(&rest[..at]);
+        out.push_str(if pair { "\r\n" } else { "\n" });
+        rest = &rest[at + 1 + usize::from(pair)..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Whether bytes begin an answer of the terminal that has an end of its own: OSC, DCS, APC, PM, SOS.
+fn is_answer(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x1b, b']' | b'P' | b'_' | b'^' | b'X', ..])
+}
+
+/// How many bytes of an answer there are, its end included, and how many without it.
+fn answer_end(bytes: &[u8]) -> Option<(usize, usize)> {
+    let at = bytes.windows(2).position(|pair| pair[0] == 0x07 || pair == b"\x1b\\");
+    match at {
+        Some(at) if bytes[at] == 0x07 => Some((at + 1, at)),
+        Some(at) => Some((at + 2, at)),
+        None if bytes.last() == Some(&0x07) => Some((bytes.len(), bytes.len() - 1)),
+        None => None,
     }
 }
 
@@ -124,10 +179,11 @@ fn step(bytes: &[u8]) -> Step {
     match bytes {
         [0x1b] | [0x1b, b'[' | b'O'] => Step::More,
         [0x1b, b'[', rest @ ..] => csi(rest),
-        [0x1b, b'_', b'G', rest @ ..] => match find(rest, b"\x1b\\") {
-            Some(end) => {
-                let understood = rest[..end].ends_with(b";OK");
-                Step::Reply(end + 5, understood.then_some(TerminalReply::Kitty))
+        [0x1b, b']' | b'P' | b'_' | b'^' | b'X', ..] => match answer_end(bytes) {
+            Some((took, end)) => {
+                let body = &bytes[..end];
+                let kitty = body.starts_with(b"\x1b_G") && body.ends_with(b";OK");
+                Step::Reply(took, kitty.then_some(TerminalReply::Kitty))
             }
             None => Step::More,
         },
@@ -368,7 +424,7 @@ mod tests {
             let mut events = decoder.feed(&bytes[..cut]);
             events.extend(decoder.feed(&bytes[cut..]));
             assert_eq!(events.len(), 3, "cut at {cut}: {events:?}");
-            assert_eq!(events[1], Event::Paste("one\ntwo \x1b[31m".into()));
+            assert_eq!(events[1], Event::Paste("one\r\ntwo \x1b[31m".into()));
         }
     }
 
@@ -385,8 +441,8 @@ mod tests {
         for cut in (0..bytes.len()).filter(|cut| *cut != 3) {
             let mut decoder = Decoder::default();
             let mut events = decoder.feed(&bytes[..cut]);
-            if decoder.pending.len() > 3 && decoder.pending.starts_with(b"\x1b_G") {
-                assert!(!decoder.is_waiting());
+            if is_answer(&decoder.pending) && decoder.pending.len() > 2 {
+                events.extend(decoder.flush());
             }
             events.extend(decoder.feed(&bytes[cut..]));
             assert_eq!(events.len(), 2, "cut at {cut}: {events:?}");
@@ -398,6 +454,38 @@ mod tests {
             let mut decoder = Decoder::default();
             assert_eq!((decoder.feed(nothing), decoder.replies()), (vec![], vec![]));
         }
+    }
+
+    #[test]
+    fn answers_nobody_asked_for_leak_no_text_and_hold_no_key_for_ever() {
+        for answer in [
+            &b"\x1b]11;rgb:0000/1111/2222\x07"[..],
+            b"\x1b]52;c;cXVpdA==\x1b\\",
+            b"\x1bP>|term 1.2\x1b\\",
+            b"\x1b^quit\x1b\\",
+        ] {
+            for cut in 3..answer.len() {
+                let mut decoder = Decoder::default();
+                let mut events = decoder.feed(&answer[..cut]);
+                events.extend(decoder.flush());
+                events.extend(decoder.feed(&answer[cut..]));
+                assert_eq!((events, decoder.is_waiting()), (vec![], false), "{answer:?} at {cut}");
+            }
+        }
+        for (begun, lost) in
+            [(&b"\x1b]11;rgb:"[..], true), (b"\x1b_Gi=3", true), (b"\x1b[200~a", false)]
+        {
+            let mut decoder = Decoder::default();
+            decoder.feed(begun);
+            let mut events = Vec::new();
+            for _ in 0..Decoder::SILENCES {
+                assert!(decoder.is_waiting());
+                events.extend(decoder.flush());
+            }
+            assert_eq!(events.is_empty(), lost, "{events:?}");
+            assert_eq!(decoder.feed(b"q").len(), 1, "the keyboard is back");
+        }
+        assert_eq!(chords(b"\x1b]"), ["alt-]"]);
     }
 
     #[test]
@@ -428,9 +516,8 @@ mod tests {
         ) {
             let mut decoder = Decoder::default();
             decoder.feed(&bytes);
-            decoder.flush();
-            if decoder.paste.is_some() {
-                decoder.feed(PASTE_END);
+            for _ in 0..Decoder::SILENCES {
+                decoder.flush();
             }
             let events = decoder.feed(b"q");
             let q = matches!(

@@ -5,16 +5,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
+use super::burst::{self, TOGETHER};
 use super::{Decoder, Input};
 
 /// How long a lone escape waits for the rest of a sequence.
 const ESCAPE_WAIT: Duration = Duration::from_millis(25);
+/// How long after a burst of keys the next ones are its rest.
+const REST: Duration = Duration::from_millis(50);
 
 /// Reads the terminal until it is dropped or the terminal is gone.
 pub struct InputThread {
@@ -93,6 +96,8 @@ fn read_until_gone(wait: &OwnedFd, shared: &Shared, events: &mpsc::Sender<Input>
     let stdin = io::stdin();
     let mut decoder = Decoder::default();
     let mut bytes = [0u8; 4096];
+    let mut gathered = Vec::new();
+    let mut burst: Option<Instant> = None;
     loop {
         pass_gate(shared);
         if shared.stop.load(Ordering::Acquire) {
@@ -102,7 +107,11 @@ fn read_until_gone(wait: &OwnedFd, shared: &Shared, events: &mpsc::Sender<Input>
             PollFd::new(&stdin, PollFlags::IN),
             PollFd::from_borrowed_fd(wait.as_fd(), PollFlags::IN),
         ];
-        let timeout = decoder.is_waiting().then(|| Timespec::try_from(ESCAPE_WAIT).ok()).flatten();
+        let wait_for = match (gathered.is_empty(), decoder.is_waiting()) {
+            (false, _) => Some(TOGETHER),
+            (true, waiting) => waiting.then_some(ESCAPE_WAIT),
+        };
+        let timeout = wait_for.and_then(|wait| Timespec::try_from(wait).ok());
         let ready = match poll(&mut fds, timeout.as_ref()) {
             Ok(n) => n,
             Err(rustix::io::Errno::INTR) => continue,
@@ -113,7 +122,9 @@ fn read_until_gone(wait: &OwnedFd, shared: &Shared, events: &mpsc::Sender<Input>
             let _ = rustix::io::read(wait, &mut bytes);
             continue;
         }
-        let decoded = if ready == 0 {
+        let decoded = if ready == 0 && !gathered.is_empty() {
+            Vec::new()
+        } else if ready == 0 {
             decoder.flush()
         } else if terminal.contains(PollFlags::IN) {
             match rustix::io::read(&stdin, &mut bytes) {
@@ -130,7 +141,17 @@ fn read_until_gone(wait: &OwnedFd, shared: &Shared, events: &mpsc::Sender<Input>
                 return;
             }
         }
-        for event in decoded {
+        let more = ready > 0 && decoded.last().is_some_and(burst::is_text);
+        gathered.extend(decoded);
+        if more && gathered.len() < Decoder::MAX_PASTE {
+            continue;
+        }
+        let rest = burst.is_some_and(|at| at.elapsed() < REST);
+        let (joined, is_burst) = burst::join(std::mem::take(&mut gathered), rest);
+        if is_burst {
+            burst = Some(Instant::now());
+        }
+        for event in joined {
             if events.blocking_send(Input::Event(event)).is_err() {
                 return;
             }

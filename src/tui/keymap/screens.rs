@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(keymap.call_footer(&[Where::Anywhere])[0], first);
         let help: Vec<_> = keymap.sentences(Scope::Result).collect();
         assert!(
-            help.iter().any(|(keys, what)| keys == "R  r" && what.contains("again")),
+            help.iter().any(|(keys, what)| keys == "R  ." && what.contains("again")),
             "{help:?}"
         );
     }

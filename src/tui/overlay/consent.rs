@@ -84,8 +84,36 @@ impl Consent {
         }
     }
 
-    /// Notes what a frame of this height shows.
-    pub(super) fn look(&mut self, height: u16) {
+    /// Hashes what is on the screen: another line that was read begins another moment.
+    pub fn hash_shown(&self, hash: &mut impl std::hash::Hasher) {
+        use std::hash::Hash as _;
+        for awaiting in &self.awaiting {
+            format!("{awaiting:?}").hash(hash);
+        }
+        (self.revision, self.seen.len()).hash(hash);
+    }
+
+    /// Whether this approves something; while there is more to read it only reads on.
+    pub fn decides(&self, action: Action) -> bool {
+        match action {
+            Action::ApproveAll => self.awaiting.iter().all(|one| self.seen.contains(one)),
+            Action::ApproveOne => {
+                self.awaiting.get(self.selected).is_some_and(|one| self.seen.contains(one))
+            }
+            _ => false,
+        }
+    }
+
+    /// Columns and rows it wants on a screen, the frame included.
+    pub(super) fn size(&self, whole: Rect) -> (u16, u16) {
+        let height = self.height().clamp(8, whole.height.saturating_sub(2).max(8));
+        (super::reader_width(whole) + 4, height)
+    }
+
+    /// Notes what a frame shows. Only what was drawn counts as seen.
+    pub fn look(&mut self, whole: Rect) {
+        let (width, height) = self.size(whole);
+        let height = super::inner(super::centred(whole, width, height)).height;
         let rows = usize::from(height.saturating_sub(KEYS));
         self.top = self.top.min(self.doc.len().saturating_sub(rows));
         let shown = self.top..self.top + rows;

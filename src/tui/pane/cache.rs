@@ -70,14 +70,13 @@ impl Pane for CachePane {
                 out.say(ink!("dropped"));
             }
             (Action::DropAll, _) => {
-                out.overlay = Some(Overlay::Confirm(Confirm {
-                    title: ink!("drop the whole cache?"),
-                    lines: vec![match self.total {
-                        1 => ink!("1 entry goes; it is fetched again when needed."),
-                        n => ink!("{} entries go; they are fetched again when needed.", n),
-                    }],
-                    yes: vec![Effect::CacheDrop(None)],
-                }));
+                let lines = vec![match self.total {
+                    1 => ink!("1 entry goes; it is fetched again when needed."),
+                    n => ink!("{} entries go; they are fetched again when needed.", n),
+                }];
+                let yes = vec![Effect::CacheDrop(None)];
+                let confirm = Confirm::new(ink!("drop the whole cache?"), lines, yes);
+                out.overlay = Some(Overlay::Confirm(confirm));
             }
             (Action::Copy, Some(key)) => out.copy(format!("{} {}", key.method, key.params)),
             (Action::CopyAll | Action::Save, _) => return false,

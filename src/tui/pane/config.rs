@@ -122,7 +122,7 @@ impl Pane for ConfigPane {
         match action {
             Action::NextProblem => {
                 let view = &model.view;
-                let any = !view.diagnostics.is_empty() || !view.rejected.is_empty();
+                let any = !view.diagnostics.is_empty() || model.rejected().next().is_some();
                 Some(Availability::when(any, "there is no problem"))
             }
             Action::Filter => Some(Availability::Disabled("not here")),
@@ -186,8 +186,8 @@ fn problem(diagnostic: &Diagnostic, indent: u16, doc: &mut Doc) {
 
 fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
     let view = &model.view;
-    let all: Vec<&Diagnostic> = view.rejected.iter().chain(&view.diagnostics).collect();
-    if !view.rejected.is_empty() {
+    let all: Vec<&Diagnostic> = model.rejected().chain(&view.diagnostics).collect();
+    if model.rejected().next().is_some() {
         let standing = if matches!(model.engine, crate::tui::model::EngineState::Failed(_)) {
             "the file cannot be used; nothing runs until it can, which is noticed"
         } else {

@@ -57,6 +57,7 @@ pub(super) fn setup(options: &Options, places: &Places, prefs: Prefs) -> Setup {
         prefs,
         user: places.user_files(),
         home: dirs::home_dir(),
+        folder: std::env::current_dir().unwrap_or_default(),
         tour: options.tour,
         calls: Calls::default(),
         origin: options.origin.clone(),

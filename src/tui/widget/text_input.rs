@@ -36,9 +36,9 @@ impl TextInput {
         *self = Self::new(text);
     }
 
-    /// Puts text at the cursor; line breaks become blanks.
+    /// Puts text at the cursor; line breaks within it become blanks, one at its end is none.
     pub fn insert(&mut self, text: &str) {
-        for c in text.chars() {
+        for c in text.trim_end_matches(['\r', '\n']).chars() {
             if self.text.len() + c.len_utf8() > Self::MAX {
                 break;
             }
@@ -62,6 +62,14 @@ impl TextInput {
             KeyCode::Char('k') if control => self.text.truncate(self.cursor),
             KeyCode::Char('w') if control => self.delete_word(),
             KeyCode::Char('h') if control => self.delete_back(),
+            KeyCode::Char('b') if control => self.cursor = self.previous(),
+            KeyCode::Char('f') if control => self.cursor = self.next(),
+            KeyCode::Char('b') if alt => self.cursor = self.word_start(),
+            KeyCode::Char('f') if alt => self.cursor = self.word_end(),
+            KeyCode::Char('d') if control || alt => {
+                let end = if alt { self.word_end() } else { self.next() };
+                self.text.drain(self.cursor..end);
+            }
             KeyCode::Backspace if alt => self.delete_word(),
             KeyCode::Backspace => self.delete_back(),
             KeyCode::Delete => {
@@ -95,11 +103,21 @@ impl TextInput {
         self.cursor = from;
     }
 
-    fn delete_word(&mut self) {
+    fn word_start(&self) -> usize {
         let head = self.text[..self.cursor].trim_end();
-        let from = head
-            .rfind(char::is_whitespace)
-            .map_or(0, |at| at + head[at..].chars().next().map_or(1, char::len_utf8));
+        head.rfind(char::is_whitespace)
+            .map_or(0, |at| at + head[at..].chars().next().map_or(1, char::len_utf8))
+    }
+
+    fn word_end(&self) -> usize {
+        let rest = &self.text[self.cursor..];
+        let blank = rest.len() - rest.trim_start().len();
+        let word = rest[blank..].find(char::is_whitespace);
+        self.cursor + word.map_or(rest.len(), |end| blank + end)
+    }
+
+    fn delete_word(&mut self) {
+        let from = self.word_start();
         self.text.drain(from..self.cursor);
         self.cursor = from;
     }

@@ -234,7 +234,7 @@ impl App {
         };
         let yes = vec![Effect::Deny(answers)];
         let title = ink!("deny all of {}?", name);
-        self.push_overlay(Overlay::Confirm(Confirm { title, lines, yes }));
+        self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
     }
 }
 

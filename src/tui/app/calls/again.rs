@@ -13,6 +13,7 @@ use crate::tui::app::{App, Redraw};
 use crate::tui::call::run::spell;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::theme::Role;
 
@@ -90,17 +91,18 @@ impl App {
         let dev = view.dev.as_ref()?;
         let repeats = match self.repeats(server) {
             Repeat::Yes => "called again when sources change",
-            Repeat::No => "F9 calls again when sources change",
+            Repeat::No => "{rerun} calls again when sources change",
         };
+        let repeats = self.keymap.spelled(&[Scope::Global], repeats);
         let now = match dev.build.as_ref().map(|build| &build.end) {
             Some(None) => "building".to_owned(),
             Some(Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _))) => {
                 "build failed, runs on as it was".to_owned()
             }
             _ if view.state != ServerState::Ready => view.state.as_str().to_owned(),
-            _ => return Some(SafeText::line(repeats)),
+            _ => return Some(SafeText::line(repeats.as_str())),
         };
-        Some(SafeText::line(&format!("{now} · {repeats}")))
+        Some(SafeText::line(&format!("{now} · {}", repeats.as_str())))
     }
 
     /// Tells builds and restarts of the newest view, and makes calls again.

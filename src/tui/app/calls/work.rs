@@ -77,8 +77,7 @@ impl App {
         self.calls.show(subject, &self.keymap, self.model.now);
         let files: Vec<PathBuf> = self.model.files.iter().map(|f| f.path.clone()).collect();
         let is_here = |path: &PathBuf| {
-            let folder = std::env::current_dir().unwrap_or_default();
-            *path == folder.join("mcp.json") || path.as_os_str() == "mcp.json"
+            *path == self.setup.folder.join("mcp.json") || path.as_os_str() == "mcp.json"
         };
         let found = matches!(files.as_slice(), [only] if is_here(only));
         let mut origin = self.setup.origin.clone();
@@ -130,11 +129,9 @@ impl App {
     pub(in crate::tui::app) fn ask_to_replace(&mut self, path: PathBuf, content: Content) {
         let shown = path.display().to_string();
         let yes = vec![Effect::SaveAs { path, content, existing: Existing::Replace }];
-        self.push_overlay(Overlay::Confirm(Confirm {
-            title: ink!("replace the file that is there?"),
-            lines: vec![Ink::line(&shown), ink!("What is in it now will be gone.")],
-            yes,
-        }));
+        let title = ink!("replace the file that is there?");
+        let lines = vec![Ink::line(&shown), ink!("What is in it now will be gone.")];
+        self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
     }
 
     /// Follows a link of a result: to the resources of its server, with that one read. Only the

@@ -80,7 +80,15 @@ impl Composer {
 const EDITED: usize = 256 << 10;
 
 impl AnswerDesk {
-    /// Whether a person has written something that would be lost.
+    /// Whether the person wrote something that would be lost.
+    pub fn is_written(&self) -> bool {
+        match &self.draft {
+            Draft::Form(form) => form.is_touched(),
+            _ => self.has_draft(),
+        }
+    }
+
+    /// Whether there is anything to keep for copying.
     pub fn has_draft(&self) -> bool {
         let written = match &self.draft {
             Draft::Text(composer) => {

@@ -30,7 +30,7 @@ impl AnswerDesk {
             if form.popup_is_open() {
                 return form.type_key(crossterm::event::KeyCode::Esc.into());
             }
-            if form.abandon_json() {
+            if form.leave_json() {
                 return true;
             }
         }

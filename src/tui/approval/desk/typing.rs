@@ -1,13 +1,14 @@
 //! Keys, paste and the editor outside: text goes where the keys are, and nowhere once the request
 //! has ended.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui_textarea::Input;
+use crossterm::event::{KeyCode, KeyEvent};
 use serde_json::Value;
 
 use super::draft::{area, pretty};
 use super::{AnswerDesk, Draft, Outcome, Part, Says, Stage};
+use crate::base::Timestamp;
 use crate::base::text::SafeText;
+use crate::tui::form::input::edit;
 use crate::tui::widget::TextInput;
 
 impl AnswerDesk {
@@ -80,14 +81,20 @@ impl AnswerDesk {
         }
     }
 
-    /// Types a key into the form that is open, when it is text there and no chord; gives whether it
-    /// was used.
+    /// Time went on.
+    pub fn now_is(&mut self, now: Timestamp) {
+        if let Some(form) = self.open_form_mut() {
+            form.now = now;
+        }
+    }
+
+    /// Types a key into the form that is open, when it is text there; gives whether it was used. A
+    /// chord that is bound is not for it.
     pub fn type_in_form(&mut self, key: KeyEvent) -> bool {
         let Some(form) = self.open_form_mut() else { return false };
-        let chord = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
         let moves =
             matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab);
-        let used = (!chord && !moves || form.popup_is_open()) && form.type_key(key);
+        let used = (!moves || form.popup_is_open()) && form.type_key(key);
         if used {
             self.notice = None;
             self.armed = false;
@@ -119,12 +126,12 @@ impl AnswerDesk {
             return Outcome::Stay;
         }
         if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
-            editing.input(Input::from(key));
+            edit(editing, key);
             return Outcome::Stay;
         }
         match &mut self.draft {
-            Draft::Text(composer) => _ = composer.text.input(Input::from(key)),
-            Draft::Raw(text) => _ = text.input(Input::from(key)),
+            Draft::Text(composer) => _ = edit(&mut composer.text, key),
+            Draft::Raw(text) => _ = edit(text, key),
             Draft::Form(_) | Draft::Consent => {}
         }
         Outcome::Stay

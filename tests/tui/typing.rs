@@ -1,0 +1,312 @@
+//! Keys that never betray: typing is never a command, what ends something asks once, what is
+//! approved was there to be read.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crossterm::event::{Event, KeyCode, KeyModifiers};
+use mcpdeck::base::Timestamp;
+use mcpdeck::base::text::SafeText;
+use mcpdeck::host::HostView;
+use mcpdeck::host::call::CallView;
+use mcpdeck::mcp::{CallId, RequestKind};
+use mcpdeck::tui::app::App;
+use mcpdeck::tui::effect::{CallTarget, Change, ConfigCommand, Effect, ServerCommand};
+use mcpdeck::tui::message::Message;
+use serde_json::json;
+
+use super::{draw, press, situation};
+use crate::desk::Desk;
+
+const NONE: KeyModifiers = KeyModifiers::NONE;
+const CTRL: KeyModifiers = KeyModifiers::CONTROL;
+
+fn types(app: &mut App, text: &str) -> Vec<Effect> {
+    text.chars().flat_map(|c| press(app, KeyCode::Char(c), NONE)).collect()
+}
+
+fn wait(app: &mut App, millis: u64) {
+    app.prepare();
+    let now = app.model.now.plus(Duration::from_millis(millis));
+    app.update(Message::Now(now));
+}
+
+fn ends_something(effect: &Effect) -> bool {
+    match effect {
+        Effect::Quit
+        | Effect::QuitNow
+        | Effect::CancelCall(_)
+        | Effect::Answer(..)
+        | Effect::Deny(_)
+        | Effect::CacheDrop(None)
+        | Effect::Server(_, ServerCommand::Stop | ServerCommand::Restart) => true,
+        Effect::Config(command) => matches!(
+            command,
+            ConfigCommand::Approve { .. }
+                | ConfigCommand::Apply
+                | ConfigCommand::Change(Change::Remove(_) | Change::Disable(_))
+        ),
+        _ => false,
+    }
+}
+
+fn calls(effects: &[Effect]) -> usize {
+    let is_call = |effect: &&Effect| matches!(effect, Effect::Call(_, r) if !matches!(r.target, CallTarget::Complete(_)));
+    effects.iter().filter(is_call).count()
+}
+
+/// The recorded session, where every tool of the first server takes one of everything.
+fn view() -> HostView {
+    static VIEW: OnceLock<HostView> = OnceLock::new();
+    VIEW.get_or_init(|| {
+        let mut view = super::session("typical");
+        let schema = Arc::new(json!({"type": "object", "required": ["text"], "properties": {
+            "text": {"type": "string"}, "many": {"type": "string", "maxLength": 9000},
+            "count": {"type": "integer"}, "part": {"type": "number"},
+            "yes": {"type": "boolean"}, "one": {"enum": ["alpha", "beta"]},
+            "some": {"type": "array", "items": {"enum": ["a", "b"]}, "uniqueItems": true},
+            "list": {"type": "array", "items": {"type": "string"}},
+            "set": {"type": "array", "items": {"type": "string"}, "default": ["x", "y"]},
+            "who": {"type": "object", "properties": {"name": {"type": "string"}}},
+            "any": {"type": "object", "additionalProperties": {"type": "string"}},
+            "both": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+            "kinds": {"type": ["string", "number", "array"]},
+            "day": {"type": "string", "format": "date"}, "raw": {}, "fixed": {"const": 7},
+            "nothing": {"type": "null"}}}));
+        for server in view.servers.values_mut() {
+            let server = Arc::make_mut(server);
+            for tool in &mut Arc::make_mut(&mut server.capabilities).tools {
+                Arc::make_mut(tool).input_schema = Arc::clone(&schema);
+            }
+        }
+        view
+    })
+    .clone()
+}
+
+/// A dashboard where every server has a call in flight.
+fn busy() -> App {
+    let view = view();
+    let mut app = super::app("empty");
+    let call = |(n, server): (usize, &mcpdeck::base::ServerName)| CallView {
+        id: CallId(900 + n as u64),
+        server: server.clone(),
+        method: "tools/call".into(),
+        target: SafeText::line("tool"),
+        started: Timestamp(1),
+        waiting: Duration::ZERO,
+        is_waiting: false,
+        progress: None,
+    };
+    let calls = view.servers.keys().enumerate().map(call).collect();
+    app.update(Message::View(Arc::new(view)));
+    app.update(Message::Calls(calls));
+    draw(&mut app, 120, 40);
+    app
+}
+
+const PRINTABLE: std::ops::RangeInclusive<char> = ' '..='~';
+
+/// Presses every printable key, each in the same place that `reach` leads to.
+fn walk(name: &str, reach: impl Fn(&mut App)) {
+    for c in PRINTABLE {
+        let mut app = busy();
+        reach(&mut app);
+        wait(&mut app, 600);
+        let effects = press(&mut app, KeyCode::Char(c), NONE);
+        let ended: Vec<_> = effects.iter().filter(|effect| ends_something(effect)).collect();
+        assert!(ended.is_empty(), "{name}: `{c}` does {ended:?}");
+    }
+}
+
+#[test]
+fn no_printable_key_ends_anything_on_any_screen_without_a_question() {
+    for (key, pane) in super::PANES {
+        walk(pane, |app| _ = types(app, &key.to_string()));
+        walk(&format!("{pane}: servers"), |app| {
+            types(app, &key.to_string());
+            press(app, KeyCode::BackTab, NONE);
+        });
+        walk(&format!("{pane}: filter"), |app| _ = types(app, &format!("{key}/k")));
+    }
+    for (name, keys) in [("palette", ":re"), ("help", "?"), ("black box", "1jb"), ("rules", "1R")] {
+        walk(name, |app| _ = types(app, keys));
+    }
+    walk("result", |app| {
+        types(app, "2");
+        draw(app, 120, 40);
+        press(app, KeyCode::Enter, NONE);
+        press(app, KeyCode::F(8), NONE);
+    });
+    walk("roots", |app| _ = types(app, "1f"));
+}
+
+#[test]
+fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
+    let open = |row: usize| {
+        let mut app = busy();
+        types(&mut app, "2");
+        draw(&mut app, 120, 60);
+        press(&mut app, KeyCode::Enter, NONE);
+        press(&mut app, KeyCode::PageUp, NONE);
+        for _ in 0..row {
+            press(&mut app, KeyCode::Down, NONE);
+        }
+        app
+    };
+    for row in 0..24 {
+        let title = draw(&mut open(row), 120, 60).lines().nth(3).map(str::to_owned);
+        for c in PRINTABLE {
+            let mut app = open(row);
+            let effects = press(&mut app, KeyCode::Char(c), NONE);
+            let quiet = |e: &Effect| {
+                matches!(e, Effect::Record(_) | Effect::Check(..))
+                    || matches!(e, Effect::Call(_, r) if matches!(r.target, CallTarget::Complete(_)))
+            };
+            assert!(effects.iter().all(quiet), "row {row}: `{c}` does {effects:?}");
+            let screen = draw(&mut app, 120, 60);
+            assert!(app.is_calling(), "row {row}: `{c}` leaves the form\n{screen}");
+            let here = screen.lines().nth(3).map(str::to_owned);
+            assert_eq!(here, title, "row {row}: `{c}` goes elsewhere\n{screen}");
+        }
+    }
+}
+
+#[test]
+fn readline_keys_edit_the_text_of_a_field() {
+    let mut app = busy();
+    types(&mut app, "2");
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Enter, NONE);
+    types(&mut app, "one two three");
+    for (key, modifiers, text) in [
+        ('w', CTRL, "one two "),
+        ('a', CTRL, "one two "),
+        ('x', NONE, "xone two "),
+        ('e', CTRL, "xone two "),
+        ('y', NONE, "xone two y"),
+        ('b', KeyModifiers::ALT, "xone two y"),
+        ('z', NONE, "xone two zy"),
+        ('u', CTRL, "y"),
+    ] {
+        press(&mut app, KeyCode::Char(key), modifiers);
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains(text.trim_end()), "{key}: {text}\n{screen}");
+    }
+}
+
+#[test]
+fn restart_stop_and_quit_ask_once_when_work_is_open_and_a_setting_turns_it_off() {
+    for (key, done) in [("r", "restart"), ("s", "stop"), ("q", "leave")] {
+        let mut app = busy();
+        types(&mut app, "2");
+        draw(&mut app, 120, 40);
+        assert!(!types(&mut app, key).iter().any(ends_something));
+        let asked = draw(&mut app, 120, 40);
+        assert!(asked.contains(done) && asked.contains("will be cancelled"), "{asked}");
+        assert!(types(&mut app, "y").iter().any(ends_something), "{key}");
+
+        let mut app = busy();
+        types(&mut app, "2:ask before quit");
+        press(&mut app, KeyCode::Enter, NONE);
+        draw(&mut app, 120, 40);
+        assert!(types(&mut app, key).iter().any(ends_something), "{key}: the question is off");
+    }
+}
+
+#[test]
+fn ctrl_c_works_in_every_dialog_and_a_second_one_is_a_yes() {
+    for keys in ["", "q", ":", "?", "1X", "5/x", "2s", "6:log level"] {
+        let mut app = busy();
+        types(&mut app, keys);
+        draw(&mut app, 120, 40);
+        let mut effects = press(&mut app, KeyCode::Char('c'), CTRL);
+        effects.extend(press(&mut app, KeyCode::Char('c'), CTRL));
+        assert!(effects.contains(&Effect::Quit), "{keys}: {}", draw(&mut app, 120, 40));
+    }
+}
+
+fn approvals(effects: &[Effect]) -> usize {
+    let approves = |e: &&Effect| matches!(e, Effect::Config(ConfigCommand::Approve { .. }));
+    effects.iter().filter(approves).count()
+}
+
+#[test]
+fn a_command_is_approved_when_it_was_there_to_be_read_and_a_change_begins_anew() {
+    let mut app = super::app("typical");
+    app.update(Message::Resize(120, 60));
+    app.update(Message::Situation(Arc::new(situation())));
+    // Not drawn yet, then not long enough.
+    assert_eq!(approvals(&types(&mut app, "y")), 0);
+    wait(&mut app, 300);
+    assert_eq!(approvals(&types(&mut app, "y")), 0);
+    assert!(draw(&mut app, 120, 60).contains("too soon"));
+    wait(&mut app, 300);
+    // The file is saved again as the key arrives: what was not shown is not approved.
+    let mut other = situation();
+    other.revision = 2;
+    other.awaiting[0].review.shown.push(("args[9]".into(), "\"evil\"".into()));
+    app.update(Message::Situation(Arc::new(other)));
+    assert_eq!(approvals(&types(&mut app, "y")), 0);
+    wait(&mut app, 400);
+    assert_eq!(approvals(&types(&mut app, "y")), 0);
+    wait(&mut app, 200);
+    // The terminal was elsewhere meanwhile.
+    app.update(Message::Input(Event::FocusGained));
+    assert_eq!(approvals(&types(&mut app, "y")), 0);
+    wait(&mut app, 600);
+    assert_eq!(approvals(&types(&mut app, "y")), 1);
+}
+
+#[test]
+fn an_answer_goes_out_when_its_request_was_there_to_be_read() {
+    let sampling = json!({"maxTokens": 9, "messages": []});
+    let mut desk = Desk::new();
+    desk.ask(RequestKind::Sampling, sampling.clone());
+    desk.ask(RequestKind::Sampling, sampling);
+    desk.shown();
+    let send = |desk: &mut Desk| {
+        press(&mut desk.app, KeyCode::F(5), NONE).iter().any(|e| matches!(e, Effect::Answer(..)))
+    };
+    desk.keys("\u{7}gold");
+    assert!(!send(&mut desk));
+    desk.reads();
+    // Another one comes up: it was not read.
+    desk.keys("\u{e}blue");
+    assert!(!send(&mut desk));
+    desk.app.prepare();
+    assert!(!send(&mut desk));
+    desk.reads();
+    assert!(send(&mut desk));
+}
+
+#[test]
+fn what_is_pasted_is_text_or_nothing() {
+    for keys in ["", "1", "2", "5", "9", "q"] {
+        let mut app = busy();
+        types(&mut app, keys);
+        draw(&mut app, 120, 40);
+        wait(&mut app, 600);
+        let before = app.is_calling();
+        let effects = app.update(Message::Input(Event::Paste("yes\nquit\n\u{13}please".into())));
+        assert!(!effects.iter().any(ends_something), "{keys}: {effects:?}");
+        assert_eq!(app.is_calling(), before);
+        assert!(draw(&mut app, 120, 40).contains("pasted text is no command"));
+    }
+}
+
+#[test]
+fn a_key_that_is_held_down_makes_one_call() {
+    let mut app = busy();
+    types(&mut app, "2");
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Enter, NONE);
+    let mut made = 0;
+    for _ in 0..40 {
+        made += calls(&press(&mut app, KeyCode::F(8), NONE));
+        wait(&mut app, 33);
+    }
+    assert_eq!(made, 1);
+    wait(&mut app, 800);
+    assert_eq!(calls(&press(&mut app, KeyCode::F(8), NONE)), 1, "let go and pressed again");
+}
