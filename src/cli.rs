@@ -11,6 +11,7 @@ mod dashboard;
 mod deck;
 mod docs;
 mod exit;
+mod grants;
 mod import;
 mod known;
 mod load;
@@ -19,8 +20,10 @@ mod look;
 mod operate;
 mod outcome;
 mod output;
+mod policy;
 mod progress;
 mod saved;
+mod secret;
 mod signals;
 mod signature;
 mod target;
@@ -139,6 +142,9 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Prompt(args)) => operate::prompt(&cli.common, &args, telemetry),
         Some(Verb::Config(args)) => configuration::config(&cli.common, &args),
         Some(Verb::Trust(args)) => trust::trust(&cli.common, &args),
+        Some(Verb::Secret(args)) => secret::secret(&cli.common, &args),
+        Some(Verb::Grants(args)) => grants::grants(&cli.common, &args),
+        Some(Verb::Policy(args)) => policy::policy(&cli.common, &args),
         Some(Verb::Import(args)) => import::import(&args),
         Some(Verb::Schema { which }) => docs::schema(which),
         Some(_) => output::refuse("this build was made without this command"),

@@ -37,7 +37,7 @@ pub use diagnostics::{Diagnostic, Mark, Position, Severity};
 pub use discover::{
     Pairs, discover, single_command, single_command_with, single_url, single_url_with,
 };
-pub use environment::{Environment, input_variable};
+pub use environment::{Environment, Sources, input_variable};
 pub use hold::Hold;
 pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};

@@ -4,6 +4,8 @@ pub mod answers;
 pub mod drafts;
 pub mod gate;
 pub mod history;
+pub mod keyring;
+pub mod policy;
 pub mod saved;
 pub mod trust;
 pub mod watch;

@@ -25,7 +25,7 @@ pub mod validate;
 pub mod view;
 
 pub use approvals::{Decider, PendingRequest, RuleKind, SessionRule};
-pub use call::{CallOptions, CallOutcome, Origin, Validation};
+pub use call::{CallOptions, CallOutcome, Caller, Origin, Provenance, Validation};
 pub use dev::{BuildEnd, BuildView, DevView};
 pub use fact::{Fact, Record};
 pub use handle::{Host, HostBuilder, Reloading, ShutdownReport, Startup};

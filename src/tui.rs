@@ -22,7 +22,6 @@ pub mod graphics;
 pub mod ink;
 pub mod input;
 pub mod keymap;
-mod keyring;
 pub mod layout;
 pub mod message;
 pub mod model;

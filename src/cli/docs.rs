@@ -127,6 +127,7 @@ pub fn schema(which: SchemaKind) -> Exit {
         SchemaKind::Lock => report::lock_schema(),
         SchemaKind::Expect => report::expectations_schema(),
         SchemaKind::Answers => report::answers_schema(),
+        SchemaKind::Policy => crate::deck::policy::policy_schema(),
     };
     output::print(&(json::pretty(&schema) + "\n"), Exit::Ok)
 }

@@ -171,6 +171,7 @@ pub fn environment(common: &Common) -> Result<Environment, Vec<Diagnostic>> {
     for file in &common.env_file {
         env.add_file(file)?;
     }
+    env.sources = crate::deck::policy::sources(&env);
     Ok(env)
 }
 

@@ -4,9 +4,53 @@
 //! the files it names.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::base::secret::Secret;
+
+/// Gives the value of a scheme and a name.
+type Source = dyn Fn(&str, &str) -> Result<Secret, String> + Send + Sync;
+
+/// Where `${secret:NAME}`, `${keyring:NAME}` and `${cmd:HELPER:ARGUMENT}` come from; without one they
+/// cannot be expanded.
+#[derive(Clone, Default)]
+pub struct Sources(Option<Arc<Source>>);
+
+impl Sources {
+    /// Asks this for the scheme (`secret`, `keyring` or `cmd`) and what follows it. May block.
+    pub fn new(
+        source: impl Fn(&str, &str) -> Result<Secret, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(source)))
+    }
+
+    pub(crate) fn get(&self, scheme: &str, name: &str) -> Result<Secret, String> {
+        match &self.0 {
+            Some(source) => source(scheme, name),
+            None => Err(format!("there is no source for `{scheme}` here")),
+        }
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Sources" } else { "no sources" })
+    }
+}
+
+impl PartialEq for Sources {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Sources {}
 
 /// The surroundings of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +68,8 @@ pub struct Environment {
     pub state_dir: Option<PathBuf>,
     /// `${workspaceFolder}`; by default the project a file belongs to (see [`project_of`]).
     pub workspace: Option<PathBuf>,
+    /// Where `${secret:NAME}` and its like come from.
+    pub sources: Sources,
     /// Answered inputs by id; they win over `MCPDECK_INPUT_<ID>`.
     pub inputs: BTreeMap<String, Secret>,
 }
@@ -51,6 +97,7 @@ impl Environment {
                 .or_else(|| dirs::state_dir().or_else(dirs::data_local_dir).map(own)),
             workspace: None,
             inputs: BTreeMap::new(),
+            sources: Sources::default(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `${NAME}`, `${env:NAME}` | the variable; unset or empty is an error |
 //! | `${NAME:-text}` | the variable, or `text` (expanded too) when it is unset or empty |
 //! | `${input:id}` | the answer to an input |
+//! | `${secret:name}`, `${keyring:name}`, `${cmd:helper:argument}` | a secret from elsewhere; `:-text` as above |
 //! | `${workspaceFolder}`, `${workspaceFolderBasename}`, `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}` | folders and the separator |
 //! | `$${` | a literal `${` |
 //!
@@ -63,6 +64,8 @@ pub(crate) enum Cause {
     Unanswered(String),
     /// The input runs a command of an editor.
     CommandInput(String),
+    /// A secret that its source does not give: the scheme, and why.
+    NoSecret(String, String),
     /// No such input is declared.
     UnknownInput(String),
     /// No closing brace.
@@ -154,6 +157,9 @@ impl Work<'_> {
             }
             Some(Err(cause)) => self.refuse(whole, cause),
             None => match name.split_once(':') {
+                Some((scheme @ ("secret" | "keyring" | "cmd"), id)) => {
+                    self.secret((scheme, id), default, whole, (base + name.len() + 2, depth));
+                }
                 Some((scheme, _)) => self.refuse(whole, Cause::UnknownScheme(scheme.to_owned())),
                 None => self.variable(name, default, whole, (base + name.len() + 2, depth)),
             },
@@ -205,6 +211,28 @@ impl Work<'_> {
             }
             (Some(_), None) => self.refuse(whole, Cause::Empty(name.to_owned())),
             (None, None) => self.refuse(whole, Cause::Unset(name.to_owned())),
+        }
+    }
+
+    fn secret(
+        &mut self,
+        (scheme, name): (&str, &str),
+        default: Option<&str>,
+        whole: Range<usize>,
+        (base, depth): (usize, usize),
+    ) {
+        match (self.scope.env.sources.get(scheme, name), default) {
+            (Ok(value), _) => {
+                self.push(value.expose());
+                self.out.via.push(format!("{scheme}:{name}"));
+                self.out.secrets.push(value);
+            }
+            (Err(_), Some(_)) if depth >= MAX_DEPTH => self.refuse(whole, Cause::TooMuch),
+            (Err(_), Some(default)) => {
+                self.out.via.push(format!("default of {scheme}:{name}"));
+                self.run(default, base, depth + 1);
+            }
+            (Err(why), None) => self.refuse(whole, Cause::NoSecret(scheme.to_owned(), why)),
         }
     }
 
@@ -282,6 +310,16 @@ impl Cause {
                     crate::config::input_variable(id)
                 ),
             ),
+            Self::NoSecret(scheme, why) => (
+                "config/secret",
+                why.clone(),
+                match scheme.as_str() {
+                    "secret" => "`mcpdeck secret set NAME` keeps one; `:-text` gives a default",
+                    "keyring" => "`mcpdeck secret set NAME --keyring` keeps one",
+                    _ => "helpers are named in helpers.json of your own configuration folder",
+                }
+                .to_owned(),
+            ),
             Self::UnknownInput(id) => (
                 "config/unknown-input",
                 format!("no input `{id}` is declared"),
@@ -306,7 +344,7 @@ impl Cause {
                 format!("`${{{scheme}:...}}` cannot be expanded here"),
                 match scheme.as_str() {
                     "command" | "config" => "only an editor can; use `${env:NAME}` or an input",
-                    _ => "known are `env` and `input`; `$${` is a literal `${`",
+                    _ => "known are `env`, `input`, `secret`, `keyring` and `cmd`; `$${` is a literal `${`",
                 }
                 .to_owned(),
             ),

@@ -56,6 +56,7 @@ pub(crate) static FILE: ObjectShape = ObjectShape {
             "What happens when the file changes",
         )
         .default("\"auto\""),
+        key("policy", Shape::Any, "Who may do what: see `mcpdeck schema policy`"),
         key("$schema", Shape::Text, "Address of this schema, for editors"),
     ],
     required: &[],

@@ -173,6 +173,46 @@ pub struct CallOutcome {
     pub findings: Vec<Finding>,
     /// Where the answer came from.
     pub source: AnswerSource,
+    /// For whom it was done, and which rule let it through.
+    pub caller: Caller,
+}
+
+/// For whom something was done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Caller {
+    /// Where the call came from.
+    pub origin: Origin,
+    /// In which profile, when one was named.
+    pub profile: Option<Arc<str>>,
+    /// The rule or grant that let it through, when one was needed.
+    pub rule: Option<Arc<str>>,
+    /// The version the server says it has.
+    pub version: Option<SafeText>,
+}
+
+/// Where a result comes from and what it took, for whoever gets it (requirements section 11).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Provenance {
+    /// The server that answered.
+    pub server: ServerName,
+    /// Tool, prompt or URI.
+    pub tool: String,
+    /// The version the server says it has.
+    pub version: Option<SafeText>,
+    /// Who called.
+    pub origin: String,
+    /// In which profile.
+    pub profile: Arc<str>,
+    /// Time without the time a person took, in milliseconds.
+    pub duration_ms: u64,
+    /// Time a person took, in milliseconds.
+    pub human_ms: u64,
+    /// Where the answer came from.
+    pub source: AnswerSource,
+    /// The rule or grant that let it through.
+    pub rule: Option<Arc<str>>,
 }
 
 /// Where an answer came from.
@@ -188,6 +228,22 @@ pub enum AnswerSource {
 }
 
 impl CallOutcome {
+    /// Where the result comes from and what it took.
+    pub fn provenance(&self) -> Provenance {
+        let Caller { origin, profile, rule, version } = self.caller.clone();
+        Provenance {
+            server: self.server.clone(),
+            tool: self.target.clone(),
+            version,
+            origin: origin.to_string(),
+            profile: profile.unwrap_or_else(|| DEFAULT_PROFILE.into()),
+            duration_ms: self.duration.as_millis() as u64,
+            human_ms: self.waiting.as_millis() as u64,
+            source: self.source,
+            rule,
+        }
+    }
+
     /// The text of the result: text blocks of a tool's `content`, of a prompt's `messages` or of a
     /// resource's `contents`, one after the other on lines of their own. What is no text (pictures,
     /// blobs, `structuredContent`) is left out.
@@ -233,6 +289,7 @@ mod tests {
             waiting: Duration::ZERO,
             findings: Vec::new(),
             source: AnswerSource::Server,
+            caller: Caller::default(),
         };
         outcome.text()
     }

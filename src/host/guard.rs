@@ -94,42 +94,80 @@ fn shell(text: &str) -> Option<&'static str> {
     if text.contains("<(") || text.contains(">(") {
         return Some("<(");
     }
-    // Prose quotes code in pairs of back ticks; a substitution starts a command.
+    // Prose quotes code in pairs of back ticks; a substitution starts a command, or is all there is.
     let mut parts = text.split('`').skip(1).step_by(2);
-    if text.matches('`').count() >= 2 && !text.contains('\n') && parts.any(looks_like_command) {
+    let whole = text.trim();
+    let alone = whole.starts_with('`') && whole.ends_with('`') && whole.matches('`').count() == 2;
+    if text.matches('`').count() >= 2
+        && !text.contains('\n')
+        && parts.any(|part| looks_like_command(part, alone))
+    {
         return Some("`");
     }
     ["; ", ";", "&& ", "&&", "|| ", "| "]
         .into_iter()
-        .find(|separator| text.split(separator).skip(1).any(looks_like_command))
+        .find(|separator| text.split(separator).skip(1).any(|part| looks_like_command(part, true)))
 }
 
-/// Whether text begins with a program that attacks begin with.
-fn looks_like_command(text: &str) -> bool {
-    const PROGRAMS: [&str; 18] = [
-        "rm",
-        "curl",
-        "wget",
-        "sh",
-        "bash",
-        "zsh",
-        "nc",
-        "ncat",
-        "python",
-        "python3",
-        "perl",
-        "cat",
-        "chmod",
-        "sudo",
-        "eval",
-        "exec",
-        "powershell",
-        "mkfifo",
-    ];
+/// Programs that attacks begin with, whatever follows them.
+const PROGRAMS: [&str; 38] = [
+    "rm",
+    "curl",
+    "wget",
+    "sh",
+    "bash",
+    "zsh",
+    "nc",
+    "ncat",
+    "python",
+    "python3",
+    "perl",
+    "cat",
+    "chmod",
+    "chown",
+    "sudo",
+    "eval",
+    "exec",
+    "powershell",
+    "mkfifo",
+    "ls",
+    "reboot",
+    "shutdown",
+    "poweroff",
+    "halt",
+    "whoami",
+    "uname",
+    "ssh",
+    "scp",
+    "dd",
+    "mkfs",
+    "nohup",
+    "xargs",
+    "ruby",
+    "php",
+    "systemctl",
+    "crontab",
+    "killall",
+    "printenv",
+];
+/// The same where the word is one of prose or code too: what follows must be an argument.
+const AMBIGUOUS: [&str; 16] = [
+    "id", "node", "env", "find", "kill", "touch", "echo", "sleep", "ping", "mv", "cp", "tar",
+    "tee", "awk", "sed", "ps",
+];
+
+/// Whether text begins with a program that attacks begin with; `alone` when it may stand without
+/// arguments.
+fn looks_like_command(text: &str, alone: bool) -> bool {
     let word = text.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next();
     let first = word.unwrap_or_default();
     let rest = text.trim_start().get(first.len()..).unwrap_or_default();
-    PROGRAMS.contains(&first) && rest.starts_with([' ', '\t', '$', '/'])
+    let nothing = alone && rest.trim().is_empty();
+    let argument = rest.starts_with([' ', '\t'])
+        && rest.trim_start().starts_with(['-', '/', '.', '$', '~', '"', '\''])
+        || rest.starts_with('$');
+    PROGRAMS.contains(&first) && (nothing || rest.starts_with([' ', '\t', '$', '/']))
+        || AMBIGUOUS.contains(&first) && (nothing || argument)
 }
 
 /// Traversal: out of a root where the server has roots, upwards at all where it has none.
@@ -207,6 +245,8 @@ mod tests {
     fn substitutions_and_chained_commands_are_flagged_and_prose_is_not() {
         for attack in
             ["$(id)", "x`curl evil`", "a; rm -rf /", "a && curl http://x", "q | sh -c x", "<(ls)"]
+                .into_iter()
+                .chain(["`id`", "x; ls -la", "x || id", "x; reboot now", "x; node -e 1", "a;ls"])
         {
             assert_eq!(keywords(attack, &[]), ["shell"], "{attack}");
         }
@@ -217,6 +257,8 @@ mod tests {
             "costs $5 (or more)",
             "SELECT a FROM b; SELECT 1",
             "if (a && b) { c || d }",
+            "first; find the node, then id it",
+            "see `id` and `env` there",
         ] {
             assert_eq!(keywords(harmless, &[]), [""; 0], "{harmless}");
         }

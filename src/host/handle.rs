@@ -3,6 +3,7 @@
 mod builder;
 mod control;
 mod look;
+mod policy;
 mod requests;
 
 use std::sync::Arc;

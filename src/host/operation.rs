@@ -6,6 +6,7 @@ mod breakers;
 mod cached;
 mod flight;
 mod output;
+mod permitted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +16,10 @@ use crate::config::OnTimeout;
 use crate::error::{Error, ErrorCode};
 use crate::host::ServerState;
 use crate::host::backoff::retry_delay;
-use crate::host::call::{AnswerSource, CallOptions, CallOutcome};
+use crate::host::call::{AnswerSource, CallOptions, CallOutcome, Caller};
 use crate::host::operation::arguments::Checked;
 use crate::host::operation::flight::Flight;
+use crate::host::policy::Admission;
 use crate::host::server::actor::Command;
 use crate::host::server::slot::{Live, Slot};
 use crate::host::shared::Shared;
@@ -46,6 +48,8 @@ pub struct Operation {
     pub options: CallOptions,
     /// Its id.
     pub id: CallId,
+    /// What was decided about it; nothing where the caller is free.
+    pub admission: Option<Admission>,
 }
 
 /// What one round with the server gave.
@@ -104,7 +108,10 @@ impl Operation {
         live.session()?;
         let tool = self.tool(live);
         let checked = self.check_arguments(live, tool.as_ref(), flight).await?;
+        let permit = self.permitted(tool.as_ref(), flight).await?;
         let answered = self.rounds(tool.as_deref(), flight).await?;
+        drop(permit);
+        self.has_read(tool.as_ref());
         Ok((checked, answered, tool))
     }
 
@@ -239,6 +246,7 @@ impl Operation {
             findings: flight.pending().take_findings(),
             waiting: answered.waiting,
             source: AnswerSource::Server,
+            caller: self.caller(live),
             result: answered.result,
         }
     }
@@ -258,6 +266,14 @@ impl Operation {
             Request::CallTool { name, .. } => live.tool(name).cloned(),
             _ => None,
         }
+    }
+
+    /// For whom it was done.
+    fn caller(&self, live: &Live) -> Caller {
+        let version = live.session.as_ref().map(|session| session.view().version.clone());
+        let rule = self.admission.as_ref().and_then(|admission| admission.decision.rule.clone());
+        let (origin, profile) = (self.options.origin.clone(), self.options.profile.clone());
+        Caller { origin, profile, rule, version }
     }
 
     /// `tools/call echo`

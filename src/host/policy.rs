@@ -6,10 +6,13 @@ mod codes;
 mod config;
 mod decide;
 mod grants;
+mod hook;
 mod limits;
 mod pins;
+mod point;
 mod principal;
 mod rules;
+mod trifecta;
 mod uri;
 
 pub use codes::{OutsideCode, OutsideError};
@@ -17,10 +20,12 @@ pub use config::{
     HookConfig, LimitsConfig, Patterns, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch,
     TrifectaConfig,
 };
+pub(crate) use decide::absent;
 pub use decide::{Decision, Effect, Policy, Reason};
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
 pub use limits::{Budget, LimitRefusal, Limiter, Limits, Permit};
 pub use pins::{Definition, Digest, Held, HeldTool, PinnedServer, PinnedTool, Pins};
+pub use point::{Admission, Blocked, CheckPoint, InForce};
 pub use principal::{Action, DEFAULT_PROFILE, Principal, Scope, ServerDigests, Target, TargetKind};
 pub use rules::{Rules, Unmatched};
 pub use uri::normalised as normalised_uri;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
 use crate::host::naming::{canonical, resolve};
+use crate::host::policy::TargetKind;
 use crate::host::router::template::UriTemplate;
 use crate::host::server::slot::Slot;
 use crate::host::shared::Slots;
@@ -91,6 +92,11 @@ impl Routes {
             return Ok(route.clone());
         }
         self.named(asked, server, &self.tools)
+    }
+
+    /// Every tool or prompt there is, with its server.
+    pub fn names(&self, kind: TargetKind) -> &[(ServerName, Arc<str>)] {
+        if kind == TargetKind::Tool { &self.tools } else { &self.prompts }
     }
 
     /// The prompt meant by `asked`; as [`Routes::tool`].

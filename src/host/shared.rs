@@ -18,6 +18,7 @@ use crate::base::ring::Ring;
 use crate::config::ServerConfig;
 use crate::host::approvals::desk::ApprovalDesk;
 use crate::host::cache::Cache;
+use crate::host::policy::CheckPoint;
 use crate::host::projector::Facts;
 use crate::host::router::Routes;
 use crate::host::server::connect::Connector;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub cache: Cache,
     /// Requests of servers.
     pub desk: Arc<ApprovalDesk>,
+    /// Who may do what.
+    pub policy: CheckPoint,
     /// Compiled schemas.
     pub validators: Validators,
     /// How servers are reached.
@@ -86,6 +89,7 @@ impl Shared {
             hurry: force.child_token(),
             force,
             clock: parts.facts.clock(),
+            policy: CheckPoint::new(parts.facts.clock()),
             facts: parts.facts,
             traffic: Ring::new(Self::TRAFFIC.0, Self::TRAFFIC.1),
             logs: parts.logs,

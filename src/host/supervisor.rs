@@ -38,6 +38,8 @@ pub enum Order {
     /// Apply another configuration; answered when it is in use, with what fires when the servers
     /// that were taken out are gone too.
     Reload(Box<McpConfig>, oneshot::Sender<Result<CancellationToken, Error>>),
+    /// Apply the configuration there is with a change; answered as a reload.
+    Edit(Box<dyn FnOnce(&mut McpConfig) + Send>, oneshot::Sender<Result<CancellationToken, Error>>),
     /// Say what applying another configuration would do.
     Plan(Box<McpConfig>, oneshot::Sender<Result<ReloadPlan, Error>>),
     /// Stop everything and end.
@@ -117,6 +119,11 @@ impl Supervisor {
                     Some(Order::Reload(config, done)) => {
                         let result = self.reload(*config).await;
                         let _ = done.send(result);
+                    }
+                    Some(Order::Edit(edit, done)) => {
+                        let mut config = self.config.clone();
+                        edit(&mut config);
+                        let _ = done.send(self.reload(config).await);
                     }
                     Some(Order::Plan(config, done)) => {
                         let plan = check(&config);

@@ -36,6 +36,12 @@ pub enum Verb {
     Config(ConfigArgs),
     /// Show which commands may run without being asked about; approve them or take that back.
     Trust(TrustArgs),
+    /// Show what callers that are not you may do: clients of the gateway, pages, chats; permit or deny.
+    Grants(crate::cli::grants::GrantsArgs),
+    /// Keep, list, remove and rotate secrets that a configuration names as ${secret:NAME}.
+    Secret(crate::cli::secret::SecretArgs),
+    /// Say what would be decided about a call and which rule decides.
+    Policy(crate::cli::policy::PolicyArgs),
     /// Find configurations of other MCP hosts; print them as one mcp.json, or put them into yours.
     Import(ImportArgs),
     /// Print the completion script of a shell.
@@ -305,6 +311,8 @@ pub enum SchemaKind {
     Expect,
     /// The file of --answers.
     Answers,
+    /// `policy` of mcp.json, and mcpdeck.policy.json.
+    Policy,
 }
 
 /// `mcpdeck config`

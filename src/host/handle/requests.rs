@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorCode};
 use crate::host::call::{CallOptions, CallOutcome};
 use crate::host::handle::Host;
 use crate::host::operation::Operation;
+use crate::host::policy::{Action, Admission, TargetKind};
 use crate::host::router::Route;
 use crate::host::server::slot::Wanted;
 use crate::mcp::CallId;
@@ -40,11 +41,11 @@ impl Host {
         arguments: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let route = self.inner.deck.routes().tool(name, options.server.as_ref());
-        let (slot, name) = routed("tools/call", name, route)?;
+        let (route, admission) = self.named("tools/call", name, &options)?;
+        let (slot, name) = route;
         let arguments = Arc::new(arguments);
         let request = Request::CallTool { name: Arc::clone(&name), arguments };
-        self.operate((slot, name), "tools/call", request, options).await
+        self.operate((slot, name), "tools/call", request, (options, admission)).await
     }
 
     /// Gets a prompt with the server's defaults.
@@ -65,15 +66,15 @@ impl Host {
         arguments: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let route = self.inner.deck.routes().prompt(name, options.server.as_ref());
-        let (slot, name) = routed("prompts/get", name, route)?;
+        let (route, admission) = self.named("prompts/get", name, &options)?;
+        let (slot, name) = route;
         let arguments = match arguments {
             Value::Null => Value::Object(Map::new()),
             other => other,
         };
         let arguments = Arc::new(arguments);
         let request = Request::GetPrompt { name: Arc::clone(&name), arguments };
-        self.operate((slot, name), "prompts/get", request, options).await
+        self.operate((slot, name), "prompts/get", request, (options, admission)).await
     }
 
     /// Reads a resource from the server that lists it, or whose template fits it, with the server's
@@ -96,10 +97,13 @@ impl Host {
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
         let route = self.inner.deck.routes().resource(uri, options.server.as_ref());
-        let slot = routed("resources/read", uri, route)?;
+        let what = (TargetKind::Resource, uri);
+        let point = &self.inner.deck.policy;
+        let found = point.direct(options.principal(), Action::Read, what, route);
+        let (slot, admission) = routed("resources/read", uri, found)?;
         let uri: Arc<str> = uri.into();
         let request = Request::ReadResource { uri: Arc::clone(&uri) };
-        self.operate((slot, uri), "resources/read", request, options).await
+        self.operate((slot, uri), "resources/read", request, (options, admission)).await
     }
 
     /// Asks for completions; `params` as in `completion/complete`.
@@ -113,13 +117,21 @@ impl Host {
         params: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let slot = self.inner.deck.routes().server(server).cloned();
+        let reference = |key: &str| params.pointer(&format!("/ref/{key}")).and_then(Value::as_str);
+        let what = match reference("uri") {
+            Some(uri) => (TargetKind::Resource, uri),
+            None => (TargetKind::Prompt, reference("name").unwrap_or_default()),
+        };
+        let point = &self.inner.deck.policy;
+        let found = point.direct(options.principal(), Action::Complete, what, slot);
+        let (slot, admission) = routed("completion/complete", server.as_str(), found)?;
         if slot.live().session.as_ref().is_some_and(|session| !completes(&session.view())) {
             let message = "the server does not offer completions";
             return Err(Error::new(ErrorCode::Protocol, message).server(server));
         }
         let request = Request::Complete { params };
-        self.operate((slot, "".into()), "completion/complete", request, options).await
+        self.operate((slot, "".into()), "completion/complete", request, (options, admission)).await
     }
 
     /// Subscribes to a resource; updates arrive as log records and invalidate the cache. The
@@ -195,16 +207,38 @@ impl Host {
         self.inner.deck.next_call_id()
     }
 
+    /// The tool or prompt that a caller means.
+    fn named(
+        &self,
+        method: &str,
+        name: &str,
+        options: &CallOptions,
+    ) -> Result<(Route, Option<Admission>), Error> {
+        let what = match method {
+            "tools/call" => (Action::Call, TargetKind::Tool),
+            _ => (Action::Prompt, TargetKind::Prompt),
+        };
+        let deck = &self.inner.deck;
+        routed(method, name, deck.policy.named(&deck.routes(), options, what, name))
+    }
+
     async fn operate(
         &self,
         (slot, target): Route,
         method: &'static str,
         request: Request,
-        options: CallOptions,
+        (options, admission): (CallOptions, Option<Admission>),
     ) -> Result<CallOutcome, Error> {
         let deck = Arc::clone(&self.inner.deck);
+        let mut options = options;
+        if !options.origin.is_person() {
+            let own = options.timeout.unwrap_or(slot.live().config.request_timeout);
+            let profile = options.principal().profile;
+            let limits = deck.policy.in_force().config.limits_of(&profile);
+            options.timeout = Some(own.min(limits.call_timeout));
+        }
         let id = options.id.unwrap_or_else(|| deck.next_call_id());
-        Operation { deck, slot, request, method, target, options, id }.run().await
+        Operation { deck, slot, request, method, target, options, id, admission }.run().await
     }
 
     /// A request whose result says nothing.

@@ -139,6 +139,11 @@ impl Operation {
 
     async fn ask_about(&self, arguments: &Value, warnings: &[Violation]) -> bool {
         let params = json!({"tool": &*self.target, "arguments": arguments, "violations": warnings});
+        self.consent(params).await
+    }
+
+    /// Asks the person whether this goes out.
+    pub(super) async fn consent(&self, params: Value) -> bool {
         let answer = crate::host::approvals::desk::DeskHandle(Arc::clone(&self.deck.desk))
             .ask(DeskRequest {
                 server: self.slot.name.clone(),

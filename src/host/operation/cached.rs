@@ -65,11 +65,16 @@ impl Operation {
             findings: Vec::new(),
             waiting: Duration::ZERO,
             source,
+            caller: self.caller(&self.slot.live()),
         }
     }
 
     /// The key of this operation, when its answer may be kept at all.
     fn cache_key(&self) -> Option<CacheKey> {
+        // Nothing is shared between callers that are decided about one by one.
+        if self.admission.is_some() {
+            return None;
+        }
         let params = match &self.request {
             Request::ReadResource { uri } => resource_params(uri),
             Request::GetPrompt { name, arguments } => {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Timestamp;
 use crate::error::{Denial, Error, ErrorCode};
-use crate::host::policy::grants::{Grants, Standing};
+use crate::host::policy::grants::{GrantWord, Grants};
 use crate::host::policy::pins::{Held, Pins};
 use crate::host::policy::principal::{Action, Principal, Scope, Target, TargetKind};
 use crate::host::policy::rules::{Layer, Rules, Word};
@@ -109,6 +109,15 @@ impl Policy {
             TargetKind::Server => target.server.into(),
         };
         let own = self.rules.profiles.get(&*principal.profile);
+        // What is denied to the caller as such is decided first: it says nothing of the target.
+        let mut decision = if person {
+            Decision::new(Effect::Allow, Reason::Person, None)
+        } else {
+            self.granted(principal, action, (target, &full), own, now)
+        };
+        if decision.effect == Effect::Deny {
+            return decision;
+        }
         let mut ask = None;
         for layer in std::iter::once(&self.rules.all).chain(own) {
             match layer.says(target, &full) {
@@ -119,18 +128,11 @@ impl Policy {
             }
         }
         if target.kind != TargetKind::Server
-            && action != Action::Complete
             && let Some(held) = self.pins.held(target)
         {
             return Decision::new(Effect::Deny, Reason::Held(held), None);
         }
-        let mut decision = if person {
-            Decision::new(Effect::Allow, Reason::Person, None)
-        } else {
-            self.granted(principal, action, (target, &full), own, now)
-        };
-        if decision.effect == Effect::Allow
-            && action != Action::List
+        if action != Action::List
             && let Some(rule) = ask
         {
             decision = Decision::new(Effect::Ask, Reason::Rule, Some(rule));
@@ -150,8 +152,8 @@ impl Policy {
         let standing = self.grants.standing(principal, scopes, (target, full), now);
         let deny = |reason, rule| Decision::new(Effect::Deny, reason, rule);
         match standing {
-            Standing::Denied(rule) => return deny(Reason::DeniedByGrant, Some(rule)),
-            Standing::Granted(rule) => {
+            GrantWord::Denied(rule) => return deny(Reason::DeniedByGrant, Some(rule)),
+            GrantWord::Granted(rule) => {
                 return Decision::new(Effect::Allow, Reason::Granted, Some(rule));
             }
             _ => {}
@@ -164,10 +166,10 @@ impl Policy {
         }
         let of_rules = own.is_some_and(|layer| layer.allows_any(target.kind));
         match standing {
-            Standing::Stale(rule) => deny(Reason::Changed, Some(rule)),
-            Standing::OtherTools => deny(Reason::OtherTools, None),
+            GrantWord::Stale(rule) => deny(Reason::Changed, Some(rule)),
+            GrantWord::OtherTools => deny(Reason::OtherTools, None),
             _ if of_rules => deny(Reason::NotListed, None),
-            Standing::OtherScopes => match scopes.first() {
+            GrantWord::OtherScopes => match scopes.first() {
                 Some(scope) => deny(Reason::Scope(*scope), None),
                 None => deny(Reason::NotGranted, None),
             },
@@ -236,7 +238,7 @@ impl Decision {
 }
 
 /// The answer for what is not there.
-pub(super) fn absent(asked: &str, kind: TargetKind) -> Error {
+pub(crate) fn absent(asked: &str, kind: TargetKind) -> Error {
     let message = match kind {
         TargetKind::Server => format!("no server `{asked}`"),
         TargetKind::Resource => format!("no server lists `{asked}`"),

@@ -126,7 +126,7 @@ struct Compiled {
 
 /// What the grants say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum GrantWord {
     /// One denies it.
     Denied(Arc<str>),
     /// One permits it.
@@ -176,9 +176,9 @@ impl Grants {
         scopes: &[Scope],
         (target, full): (&Target<'_>, &str),
         now: Timestamp,
-    ) -> Standing {
+    ) -> GrantWord {
         if self.all.is_empty() {
-            return Standing::Nothing;
+            return GrantWord::Nothing;
         }
         let origin = principal.origin.to_string();
         let kind = origin.split_once(':').map(|(kind, _)| format!("{kind}:*"));
@@ -188,11 +188,11 @@ impl Grants {
             *compiled.grant.profile == *principal.profile && !compiled.grant.is_over(now)
         };
         let grants = own.into_iter().chain(shared).flatten().filter(of_profile);
-        let mut best = Standing::Nothing;
-        let better = |a: &Standing, b: &Standing| rank(a) < rank(b);
+        let mut best = GrantWord::Nothing;
+        let better = |a: &GrantWord, b: &GrantWord| rank(a) < rank(b);
         for compiled in grants {
             let said = compiled.says(principal, scopes, target, full);
-            if matches!(said, Standing::Denied(_)) {
+            if matches!(said, GrantWord::Denied(_)) {
                 return said;
             }
             if better(&best, &said) {
@@ -203,14 +203,14 @@ impl Grants {
     }
 }
 
-const fn rank(standing: &Standing) -> u8 {
+const fn rank(standing: &GrantWord) -> u8 {
     match standing {
-        Standing::Nothing => 0,
-        Standing::OtherScopes => 1,
-        Standing::OtherTools => 2,
-        Standing::Stale(_) => 3,
-        Standing::Granted(_) => 4,
-        Standing::Denied(_) => 5,
+        GrantWord::Nothing => 0,
+        GrantWord::OtherScopes => 1,
+        GrantWord::OtherTools => 2,
+        GrantWord::Stale(_) => 3,
+        GrantWord::Granted(_) => 4,
+        GrantWord::Denied(_) => 5,
     }
 }
 
@@ -221,7 +221,7 @@ impl Compiled {
         scopes: &[Scope],
         target: &Target<'_>,
         full: &str,
-    ) -> Standing {
+    ) -> GrantWord {
         let grant = &self.grant;
         let is_tool = target.kind == TargetKind::Tool;
         let scoped =
@@ -229,28 +229,28 @@ impl Compiled {
         let covered = !is_tool || self.tools.as_ref().is_none_or(|tools| tools.is_match(full));
         match &grant.effect {
             // A list of tools that are denied says nothing of what is no tool.
-            GrantKind::Deny if !is_tool && self.tools.is_some() => return Standing::Nothing,
+            GrantKind::Deny if !is_tool && self.tools.is_some() => return GrantWord::Nothing,
             GrantKind::Deny if scoped && covered => {
-                return Standing::Denied(Arc::clone(&self.rule));
+                return GrantWord::Denied(Arc::clone(&self.rule));
             }
-            GrantKind::Deny => return Standing::Nothing,
+            GrantKind::Deny => return GrantWord::Nothing,
             GrantKind::Once { session: Some(session), .. }
                 if principal.session.as_ref() != Some(session) =>
             {
-                return Standing::Nothing;
+                return GrantWord::Nothing;
             }
             GrantKind::Once { .. } | GrantKind::Always => {}
         }
         if !scoped {
-            return Standing::OtherScopes;
+            return GrantWord::OtherScopes;
         }
         if !covered {
-            return Standing::OtherTools;
+            return GrantWord::OtherTools;
         }
         if grant.effect == GrantKind::Always && !grant.binds(target) {
-            return Standing::Stale(Arc::clone(&self.rule));
+            return GrantWord::Stale(Arc::clone(&self.rule));
         }
-        Standing::Granted(Arc::clone(&self.rule))
+        GrantWord::Granted(Arc::clone(&self.rule))
     }
 }
 

@@ -177,8 +177,6 @@ impl Default for Limiter {
 pub struct Permit {
     limiter: Arc<Limiter>,
     origin: Arc<str>,
-    /// Longest time the call may take.
-    pub timeout: Duration,
 }
 
 impl Drop for Permit {
@@ -234,7 +232,7 @@ impl Limiter {
             *used = Instant::now();
         }
         *inner.under_way.entry(Arc::clone(&origin)).or_default() += 1;
-        Ok(Permit { limiter: Arc::clone(self), origin, timeout: limits.call_timeout })
+        Ok(Permit { limiter: Arc::clone(self), origin })
     }
 
     fn rate(&self, inner: &mut Inner, key: Key, quota: NonZeroU32) -> Result<(), LimitRefusal> {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -161,6 +161,8 @@ pub struct Pins {
 pub struct PinnedServer {
     /// Its instructions.
     pub instructions: String,
+    #[serde(skip)]
+    digest: OnceLock<Digest>,
     /// Its tools.
     pub tools: BTreeMap<String, PinnedTool>,
 }
@@ -261,8 +263,11 @@ impl Pins {
     pub fn observe(&mut self, server: &str, instructions: &str, tools: &[Definition]) -> bool {
         let Some(pinned) = self.servers.get_mut(server) else {
             let tools = tools.iter().map(|tool| (tool.name.clone(), PinnedTool::new(tool)));
-            let pinned =
-                PinnedServer { instructions: instructions.to_owned(), tools: tools.collect() };
+            let pinned = PinnedServer {
+                instructions: instructions.to_owned(),
+                tools: tools.collect(),
+                ..PinnedServer::default()
+            };
             self.servers.insert(server.to_owned(), pinned);
             return true;
         };
@@ -336,12 +341,13 @@ impl Pins {
     pub fn accept_instructions(&mut self, server: &str, instructions: &str) {
         let pinned = self.servers.entry(server.to_owned()).or_default();
         instructions.clone_into(&mut pinned.instructions);
+        pinned.digest = OnceLock::new();
     }
 }
 
 impl PinnedServer {
     fn instructions(&self) -> Digest {
-        Digest::of_text(&self.instructions)
+        *self.digest.get_or_init(|| Digest::of_text(&self.instructions))
     }
 }
 

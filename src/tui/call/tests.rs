@@ -100,6 +100,7 @@ fn outcome(result: Value, is_error: bool) -> CallOutcome {
         waiting: Duration::from_secs(48),
         findings: Vec::new(),
         source: AnswerSource::Server,
+        caller: crate::host::Caller::default(),
     }
 }
 

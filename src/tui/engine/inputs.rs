@@ -10,8 +10,8 @@ use crate::base::atomic::{Readers, replace};
 use crate::base::secret::Secret;
 use crate::base::turn::alone;
 use crate::config::Hold;
+use crate::deck::keyring::{Keyring, Place};
 use crate::tui::effect::Keep;
-use crate::tui::keyring::{Keyring, Place};
 use crate::tui::model::{InputState, InputView};
 
 impl Work {

@@ -17,12 +17,12 @@ use crate::base::text::SafeText;
 use crate::config::overview::{SourceFile, sources, values};
 use crate::config::{self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode};
 use crate::deck::gate::{Gate, Passed};
+use crate::deck::keyring::Keyring;
 use crate::deck::{LoadResult, Watch, WatchOptions};
 use crate::error::{Error, ErrorCode};
 use crate::host::dev::sources::SourceOptions;
 use crate::host::{Host, HostView, ReloadPlan, Startup};
 use crate::tui::effect::ConfigCommand;
-use crate::tui::keyring::Keyring;
 use crate::tui::model::{FileText, Situation};
 
 /// Least time between two looks at what servers offer.

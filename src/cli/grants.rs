@@ -1,0 +1,178 @@
+//! `grants`: what callers that are not the person may do. Lists, gives and takes back; starts
+//! nothing. A host that runs follows within a second.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::args::{Common, parse_duration};
+use super::exit::Exit;
+use super::{configuration, load, output};
+use crate::base::text::{SafeText, json as safe};
+use crate::base::{Clock, Timestamp};
+use crate::deck::policy::GrantStore;
+use crate::host::Origin;
+use crate::host::policy::{DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Scope};
+
+/// `mcpdeck grants`
+#[derive(Debug, Args)]
+pub struct GrantsArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Option<GrantsVerb>,
+    /// Print one JSON object.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What `mcpdeck grants` does.
+#[derive(Debug, Subcommand)]
+pub enum GrantsVerb {
+    /// Show every grant that holds.
+    List,
+    /// Permit something to a caller, or deny it.
+    Add(AddArgs),
+    /// Take a grant back.
+    Revoke {
+        /// Its number, from `grants list`.
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<u64>,
+    },
+}
+
+/// `mcpdeck grants add`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("how long").required(true).args(["for_time", "always", "deny"]))]
+pub struct AddArgs {
+    /// To whom: gateway:TOKEN, browser:https://ORIGIN or chat:SESSION; `gateway:*` for all of a kind.
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
+    pub origin: String,
+    /// In which profile.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
+    pub profile: String,
+    /// What for, for example mcp:tools.call; may be given several times [default: everything].
+    #[arg(long, value_name = "SCOPE", value_parser = parse_scope)]
+    pub scope: Vec<Scope>,
+    /// Only these tools, a glob over server.tool; may be given several times.
+    #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
+    pub tools: Vec<String>,
+    /// For this time: seconds, or with a unit (10m).
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    pub for_time: Option<Duration>,
+    /// Until it is revoked, for the tools as they are; a changed or new tool is not covered.
+    #[arg(long)]
+    pub always: bool,
+    /// Deny it; wins over every grant.
+    #[arg(long)]
+    pub deny: bool,
+}
+
+fn parse_origin(text: &str) -> Result<String, String> {
+    match Origin::parse(text) {
+        Some(origin) if !origin.is_person() => Ok(text.to_owned()),
+        Some(_) => Err("the person needs no grant".to_owned()),
+        None => Err("write gateway:TOKEN, browser:https://ORIGIN or chat:SESSION".to_owned()),
+    }
+}
+
+fn parse_scope(text: &str) -> Result<Scope, String> {
+    Scope::parse(text).ok_or_else(|| {
+        let all = Scope::ALL.map(Scope::as_str).join(", ");
+        format!("there are {all}")
+    })
+}
+
+fn parse_glob(text: &str) -> Result<String, String> {
+    globset::Glob::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// `mcpdeck grants`
+pub fn grants(common: &Common, args: &GrantsArgs) -> Exit {
+    let env = match load::environment(common) {
+        Ok(env) => env,
+        Err(diagnostics) => return configuration::problems(&diagnostics),
+    };
+    let files = load::files(common, &env);
+    let Some(store) = files.last().and_then(|file| GrantStore::of(file, &env)) else {
+        return output::refuse("there is no configuration, or no folder in which grants are kept");
+    };
+    let now = Clock::system().now();
+    match &args.verb {
+        None | Some(GrantsVerb::List) => match store.list(now) {
+            Ok(all) if args.json => {
+                output::print(&(safe::pretty(&json!({ "grants": all })) + "\n"), Exit::Ok)
+            }
+            Ok(all) => output::print(&listed(&all, now), Exit::Ok),
+            Err(problem) => output::refuse(&problem),
+        },
+        Some(GrantsVerb::Add(add)) => match store.add(wanted(add, now), now) {
+            Ok(grant) if args.json => output::print(&(safe::pretty(&grant) + "\n"), Exit::Ok),
+            Ok(grant) => output::print(&line(&grant, now), Exit::Ok),
+            Err(problem) => output::refuse(&format!("nothing was granted: {problem}")),
+        },
+        Some(GrantsVerb::Revoke { ids }) => revoke(&store, ids),
+    }
+}
+
+fn wanted(add: &AddArgs, now: Timestamp) -> NewGrant {
+    let kind = match add.for_time {
+        Some(time) => GrantKind::Once { until: Some(now.plus(time)), session: None },
+        None if add.deny => GrantKind::Deny,
+        None => GrantKind::Always,
+    };
+    NewGrant {
+        origin: add.origin.clone(),
+        profile: add.profile.clone(),
+        scopes: add.scope.iter().copied().collect::<BTreeSet<_>>(),
+        allowed_tools: add.tools.clone(),
+        kind,
+    }
+}
+
+fn revoke(store: &GrantStore, ids: &[u64]) -> Exit {
+    let mut exit = Exit::Ok;
+    let mut out = String::new();
+    for id in ids {
+        match store.revoke(GrantId(*id)) {
+            Ok(Some(_)) => _ = writeln!(out, "{id}: revoked"),
+            Ok(None) => {
+                exit = Exit::Usage;
+                let _ = writeln!(out, "{id}: there is no such grant");
+            }
+            Err(problem) => return output::refuse(&problem),
+        }
+    }
+    output::print(&out, exit)
+}
+
+fn listed(all: &[Grant], now: Timestamp) -> String {
+    if all.is_empty() {
+        return "nothing is granted: `mcpdeck grants add --help` says how\n".to_owned();
+    }
+    all.iter().map(|grant| line(grant, now)).collect()
+}
+
+fn line(grant: &Grant, now: Timestamp) -> String {
+    let all = |empty: &str, words: Vec<String>| {
+        if words.is_empty() { empty.to_owned() } else { words.join(" ") }
+    };
+    let scopes = all("every scope", grant.scopes.iter().map(ToString::to_string).collect());
+    let tools = all("all tools", grant.allowed_tools.clone());
+    let how = match &grant.effect {
+        GrantKind::Once { until: Some(until), .. } => {
+            format!("for {} s more", until.since(now).as_secs())
+        }
+        GrantKind::Once { .. } => "for a session".to_owned(),
+        GrantKind::Always if grant.covers.is_empty() => {
+            "always, from when its servers are seen next".to_owned()
+        }
+        GrantKind::Always => "always".to_owned(),
+        GrantKind::Deny => "denied".to_owned(),
+    };
+    let text =
+        format!("{}  {} ({})  {how}  {scopes}  {tools}", grant.id, grant.origin, grant.profile);
+    format!("{}\n", SafeText::line(&text))
+}

@@ -1,0 +1,178 @@
+//! `policy`: what would be decided, and why. Starts nothing.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueHint};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::args::Common;
+use super::exit::Exit;
+use super::{configuration, load, output};
+use crate::base::Clock;
+use crate::base::text::{SafeText, json as safe};
+use crate::deck::policy::Offline;
+use crate::host::Origin;
+use crate::host::policy::{Action, DEFAULT_PROFILE, Decision, Effect, Principal, TargetKind};
+
+/// `mcpdeck policy`
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: PolicyVerb,
+    /// Print one JSON object.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What `mcpdeck policy` does.
+#[derive(Debug, Subcommand)]
+pub enum PolicyVerb {
+    /// Say whether a caller may call a tool, and which rule decides; exits with 1 when it may not.
+    Why {
+        /// Who: gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard.
+        #[arg(value_name = "ORIGIN")]
+        origin: String,
+        /// What: server.tool, or a URI with --read.
+        #[arg(value_name = "CALL")]
+        call: String,
+        /// In which profile.
+        #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
+        profile: String,
+        /// Read this resource instead.
+        #[arg(long, conflicts_with = "prompt")]
+        read: bool,
+        /// Get this prompt instead.
+        #[arg(long)]
+        prompt: bool,
+    },
+    /// Say what would be blocked of the calls in a file: a JSON list, or one JSON object a line, each
+    /// with `origin` and `tool`; exits with 1 when any is.
+    Test {
+        /// The file.
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+}
+
+/// A call of a file.
+#[derive(Deserialize)]
+struct Recorded {
+    origin: String,
+    #[serde(default)]
+    profile: Option<String>,
+    tool: String,
+}
+
+/// `mcpdeck policy`
+pub fn policy(common: &Common, args: &PolicyArgs) -> Exit {
+    let offline = match open(common) {
+        Ok(offline) => offline,
+        Err(exit) => return exit,
+    };
+    match &args.verb {
+        PolicyVerb::Why { origin, call, profile, read, prompt } => {
+            let Some(origin) = Origin::parse(origin) else {
+                return output::refuse(
+                    "write gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard",
+                );
+            };
+            let principal = Principal::new(origin).with_profile(profile.as_str());
+            let (action, kind) = match (read, prompt) {
+                (true, _) => (Action::Read, TargetKind::Resource),
+                (_, true) => (Action::Prompt, TargetKind::Prompt),
+                _ => (Action::Call, TargetKind::Tool),
+            };
+            why(&offline.decide(&principal, action, kind, call), args.json)
+        }
+        PolicyVerb::Test { file } => test(&offline, file, args.json),
+    }
+}
+
+fn open(common: &Common) -> Result<Offline, Exit> {
+    let env = load::environment(common).map_err(|d| configuration::problems(&d))?;
+    let files = load::files(common, &env);
+    let loaded = load::load_files(&files, &env).map_err(|d| configuration::problems(&d))?;
+    Offline::open(&files, &env, loaded.config, Clock::system().now())
+        .map_err(|problems| output::refuse(&SafeText::block(&problems.join("\n"))))
+}
+
+const fn word(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Allow => "allowed",
+        Effect::Ask => "a person is asked",
+        Effect::Deny => "denied",
+    }
+}
+
+fn why(decision: &Decision, json: bool) -> Exit {
+    let exit = if decision.effect == Effect::Deny { Exit::Failed } else { Exit::Ok };
+    if json {
+        let mut object = json!(decision);
+        object["why"] = decision.words().into();
+        return output::print(&(safe::pretty(&object) + "\n"), exit);
+    }
+    let text = format!("{}: {}", word(decision.effect), decision.words());
+    output::print(&format!("{}\n", SafeText::line(&text)), exit)
+}
+
+fn test(offline: &Offline, file: &Path, json: bool) -> Exit {
+    let calls = match recorded(file) {
+        Ok(calls) => calls,
+        Err(problem) => return output::refuse(&problem),
+    };
+    let mut blocked = Vec::new();
+    for call in &calls {
+        let Some(origin) = Origin::parse(&call.origin) else {
+            return output::refuse(&format!("`{}` is no origin", SafeText::line(&call.origin)));
+        };
+        let profile = call.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
+        let principal = Principal::new(origin).with_profile(profile);
+        let decision = offline.decide(&principal, Action::Call, TargetKind::Tool, &call.tool);
+        if decision.effect != Effect::Allow {
+            blocked.push((call, decision));
+        }
+    }
+    let denied = blocked.iter().filter(|(_, d)| d.effect == Effect::Deny).count();
+    let asked = blocked.len() - denied;
+    let exit = if denied > 0 { Exit::Failed } else { Exit::Ok };
+    if json {
+        let rows: Vec<_> = blocked
+            .iter()
+            .map(|(call, decision)| {
+                json!({"origin": call.origin, "tool": call.tool, "effect": decision.effect,
+                    "why": decision.words()})
+            })
+            .collect();
+        let object = json!({"calls": calls.len(), "blocked": denied, "asked": asked, "rows": rows});
+        return output::print(&(safe::pretty(&object) + "\n"), exit);
+    }
+    let mut out = String::new();
+    for (call, decision) in &blocked {
+        let line = format!(
+            "{}  {}  {}: {}",
+            call.origin,
+            call.tool,
+            word(decision.effect),
+            decision.words()
+        );
+        let _ = writeln!(out, "{}", SafeText::line(&line));
+    }
+    let _ = writeln!(out, "blocks {denied} of {}, asks about {asked}", calls.len());
+    output::print(&out, exit)
+}
+
+fn recorded(file: &Path) -> Result<Vec<Recorded>, String> {
+    let shown = crate::base::text::path::spelled(file);
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
+    if text.trim_start().starts_with('[') {
+        return serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"));
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let read = |(at, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| format!("{shown}:{}: {error}", at + 1))
+    };
+    lines.map(read).collect()
+}

@@ -1,0 +1,119 @@
+//! `secret`: values that a configuration names as `${secret:NAME}`. Values come from stdin and are
+//! never printed.
+
+use std::io::{IsTerminal as _, Read as _};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::args::Common;
+use super::exit::Exit;
+use super::{configuration, load, output};
+use crate::base::secret::Secret;
+use crate::base::text::{SafeText, json as safe};
+use crate::config::Environment;
+use crate::deck::policy::{self, NEW_PASSPHRASE, SecretStore};
+
+/// `mcpdeck secret`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The values are kept encrypted (XChaCha20-Poly1305) in secrets.json of the state folder. The key comes
+from MCPDECK_SECRETS_PASSPHRASE (Argon2id), else from the file MCPDECK_SECRETS_KEY_FILE names
+[default: secrets.key in the configuration folder of mcpdeck, made with the first secret].
+`rotate` encrypts everything under a new key: under MCPDECK_SECRETS_NEW_PASSPHRASE when it is set, else
+under a new key file.")]
+pub struct SecretArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: SecretVerb,
+    /// Print one JSON object.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What `mcpdeck secret` does.
+#[derive(Debug, Subcommand)]
+pub enum SecretVerb {
+    /// Keep the value that comes on stdin; the line break at its end is not part of it.
+    Set {
+        /// Its name.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Keep it in the keyring of the system, as ${keyring:NAME}.
+        #[arg(long)]
+        keyring: bool,
+    },
+    /// Show the names.
+    List,
+    /// Forget values.
+    Remove {
+        /// Their names.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Encrypt everything under a new key.
+    Rotate,
+}
+
+/// `mcpdeck secret`
+pub fn secret(common: &Common, args: &SecretArgs) -> Exit {
+    let env = match load::environment(common) {
+        Ok(env) => env,
+        Err(diagnostics) => return configuration::problems(&diagnostics),
+    };
+    let Some(store) = SecretStore::of(&env) else {
+        return output::refuse("there is no folder in which secrets could be kept");
+    };
+    let done = match &args.verb {
+        SecretVerb::Set { name, keyring } => set(&store, keyring.then_some(&env), name),
+        SecretVerb::List => store.names().map(|names| {
+            if args.json {
+                return safe::pretty(&json!({ "secrets": names })) + "\n";
+            }
+            names
+                .iter()
+                .flat_map(|name| [SafeText::line(name).to_string(), "\n".to_owned()])
+                .collect()
+        }),
+        SecretVerb::Remove { names } => names
+            .iter()
+            .map(|name| {
+                let word = if store.remove(name)? { "removed" } else { "there was none" };
+                Ok(format!("{}: {word}\n", SafeText::line(name)))
+            })
+            .collect(),
+        SecretVerb::Rotate => {
+            let new = env.var(NEW_PASSPHRASE).filter(|text| !text.is_empty()).map(Secret::new);
+            let count = store.rotate(new.as_ref());
+            count.map(|count| format!("{count} encrypted under a new key\n"))
+        }
+    };
+    match done {
+        Ok(text) => output::print(&text, Exit::Ok),
+        Err(problem) => output::refuse(&problem),
+    }
+}
+
+fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result<String, String> {
+    let mut stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Err("give the value on stdin, for example from your password manager".to_owned());
+    }
+    let mut value = String::new();
+    stdin.read_to_string(&mut value).map_err(|error| format!("stdin: {error}"))?;
+    let value = value.strip_suffix('\n').unwrap_or(&value);
+    let value = value.strip_suffix('\r').unwrap_or(value);
+    if value.is_empty() {
+        return Err("the value is empty".to_owned());
+    }
+    let (value, shown) = (Secret::new(value), SafeText::line(name));
+    let Some(env) = keyring else {
+        store.set(name, &value)?;
+        return Ok(format!("{shown}: kept; write ${{secret:{shown}}} where it is needed\n"));
+    };
+    let keyring = policy::keyring(env)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(keyring.set(&policy::place(name), &value))?;
+    Ok(format!("{shown}: kept; write ${{keyring:{shown}}} where it is needed\n"))
+}

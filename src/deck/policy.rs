@@ -1,0 +1,134 @@
+//! Who may do what, from files: the policy of the configuration, what was granted, what was
+//! reviewed. Keeps them, follows them while a host runs, and gives the host what decides.
+
+mod file;
+mod keeper;
+mod load;
+mod offline;
+mod secrets;
+mod sources;
+
+pub use file::StateFile;
+pub use keeper::PolicyKeeper;
+pub use load::{POLICY_FILE, PolicyFile, load, policy_schema};
+pub use offline::Offline;
+pub use secrets::{KEY_FILE, NEW_PASSPHRASE, PASSPHRASE, SecretStore};
+pub use sources::{HELPERS, keyring, place, sources};
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::Timestamp;
+use crate::base::hash::file_key;
+use crate::config::Environment;
+use crate::host::policy::{Grant, GrantId, GrantKind, NewGrant, PinnedServer};
+
+/// Grants that are kept for one configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GrantFile {
+    version: u32,
+    next: u64,
+    grants: Vec<Grant>,
+}
+
+/// What was reviewed of the servers of one configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PinFile {
+    pub(crate) version: u32,
+    pub(crate) servers: HashMap<String, PinnedServer>,
+}
+
+/// The grants for one configuration file. A file that cannot be trusted gives none, and takes none.
+#[derive(Clone, Debug)]
+pub struct GrantStore {
+    file: StateFile,
+}
+
+impl GrantStore {
+    /// The store for a configuration file. `None` when there is no folder to keep it in.
+    pub fn of(config: &Path, env: &Environment) -> Option<Self> {
+        Some(Self { file: StateFile::new(state_path(config, env, "grants")?) })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// All grants that have not ended.
+    ///
+    /// # Errors
+    /// One sentence, when the file cannot be trusted: nothing is granted then.
+    pub fn list(&self, now: Timestamp) -> Result<Vec<Grant>, String> {
+        let mut kept: GrantFile = self.file.read()?.unwrap_or_default();
+        kept.grants.retain(|grant| !grant.is_over(now));
+        Ok(kept.grants)
+    }
+
+    /// Keeps a grant. One that ends with a session is not kept: it belongs to a running host.
+    ///
+    /// # Errors
+    /// As [`GrantStore::list`], or when the file cannot be written; nothing is granted then.
+    pub fn add(&self, new: NewGrant, now: Timestamp) -> Result<Grant, String> {
+        self.file.change(|kept: &mut GrantFile| {
+            kept.grants.retain(|grant| !grant.is_over(now));
+            kept.next += 1;
+            let grant = granted(GrantId(kept.next), new, now);
+            kept.grants.push(grant.clone());
+            (true, grant)
+        })
+    }
+
+    /// Takes a grant back; gives it when there was one.
+    ///
+    /// # Errors
+    /// As [`GrantStore::add`].
+    pub fn revoke(&self, id: GrantId) -> Result<Option<Grant>, String> {
+        self.file.change(|kept: &mut GrantFile| {
+            let at = kept.grants.iter().position(|grant| grant.id == id);
+            let gone = at.map(|at| kept.grants.remove(at));
+            (gone.is_some(), gone)
+        })
+    }
+
+    /// Changes the grants in place; `change` says whether it did.
+    pub(crate) fn change(
+        &self,
+        change: impl FnOnce(&mut Vec<Grant>) -> bool,
+    ) -> Result<(), String> {
+        self.file.change(|kept: &mut GrantFile| (change(&mut kept.grants), ()))
+    }
+}
+
+/// A grant of what is wanted.
+pub(crate) fn granted(id: GrantId, new: NewGrant, now: Timestamp) -> Grant {
+    Grant {
+        id,
+        origin: new.origin,
+        profile: new.profile,
+        scopes: new.scopes,
+        allowed_tools: new.allowed_tools,
+        effect: new.kind,
+        given: now,
+        covers: std::collections::BTreeMap::new(),
+    }
+}
+
+/// Whether a grant lives in a running host alone.
+pub(crate) const fn of_session(kind: &GrantKind) -> bool {
+    matches!(kind, GrantKind::Once { session: Some(_), .. } | GrantKind::Once { until: None, .. })
+}
+
+/// Where something is kept for a configuration file.
+pub(crate) fn state_path(
+    config: &Path,
+    env: &Environment,
+    what: &str,
+) -> Option<std::path::PathBuf> {
+    let file = crate::config::environment::clean(&env.absolute(config));
+    Some(env.state_dir.as_ref()?.join("policy").join(format!("{}.{what}.json", file_key(file))))
+}

@@ -1,0 +1,321 @@
+//! What decides of a running host, kept in step with its files: grants that another window gives,
+//! definitions that servers change, rules that are edited.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::base::ServerName;
+use crate::base::watch::Fingerprint;
+use crate::config::Environment;
+use crate::deck::policy::file::StateFile;
+use crate::deck::policy::load::{PolicyFile, load};
+use crate::deck::policy::{GrantStore, PinFile, granted, of_session, state_path};
+use crate::host::policy::{
+    Digest, Grant, GrantId, Grants, HeldTool, NewGrant, Pins, Policy, PolicyConfig,
+};
+use crate::host::{Fact, Host};
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Numbers of grants that live in a running host alone begin here.
+const SESSION: u64 = 1 << 40;
+
+/// Follows the files of a host's policy until it is dropped.
+pub struct PolicyKeeper {
+    inner: Arc<Inner>,
+    task: AbortHandle,
+}
+
+struct Inner {
+    host: Host,
+    configs: Vec<PathBuf>,
+    grants: Option<GrantStore>,
+    pins: Option<StateFile>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Grants that end with a session, or with the host.
+    session: Vec<Grant>,
+    given: u64,
+    pins: Pins,
+    files: Vec<Fingerprint>,
+    notices: Vec<String>,
+}
+
+impl Drop for PolicyKeeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl PolicyKeeper {
+    /// Gives `host` what decides, from the files of its configuration, and follows them. Callers
+    /// that are not the person are decided by it from when this returns.
+    pub async fn open(host: &Host, configs: &[PathBuf], env: &Environment) -> Self {
+        let main = configs.last().cloned().unwrap_or_else(|| PathBuf::from("mcp.json"));
+        let inner = Arc::new(Inner {
+            host: host.clone(),
+            configs: configs.to_vec(),
+            grants: GrantStore::of(&main, env),
+            pins: state_path(&main, env, "pins").map(StateFile::new),
+            state: Mutex::default(),
+        });
+        let mut facts = host.subscribe();
+        inner.look_async().await;
+        let following = Arc::clone(&inner);
+        let task = tokio::spawn(async move {
+            let mut tick = tokio::time::interval(LOOK);
+            loop {
+                let news = tokio::select! {
+                    fact = facts.recv() => if let Some(record) = fact {
+                        matches!(record.fact, Fact::Listed { .. } | Fact::Reloaded { .. })
+                    } else {
+                        // It was too slow for a flood of facts, or the host is gone.
+                        facts = following.host.subscribe();
+                        tick.tick().await;
+                        true
+                    },
+                    _ = tick.tick() => following.is_changed(),
+                };
+                if news {
+                    following.look_async().await;
+                }
+            }
+        });
+        Self { inner, task: task.abort_handle() }
+    }
+
+    /// What is wrong with the files, a sentence each; nothing but what the person may do is
+    /// permitted while there is any.
+    pub fn notices(&self) -> Vec<String> {
+        self.inner.state.lock().notices.clone()
+    }
+
+    /// Gives a grant.
+    ///
+    /// # Errors
+    /// When it cannot be kept; nothing is granted then.
+    pub fn grant(&self, new: NewGrant) -> Result<Grant, String> {
+        let now = self.inner.host.clock().now();
+        let grant = if of_session(&new.kind) {
+            let mut state = self.inner.state.lock();
+            state.given += 1;
+            let grant = granted(GrantId(SESSION + state.given), new, now);
+            state.session.push(grant.clone());
+            grant
+        } else {
+            self.inner.grants.as_ref().ok_or("there is no folder to keep it in")?.add(new, now)?
+        };
+        self.inner.look();
+        Ok(grant)
+    }
+
+    /// Takes a grant back; gives it when there was one. It counts no more when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be taken out of the file.
+    pub fn revoke(&self, id: GrantId) -> Result<Option<Grant>, String> {
+        let own = {
+            let mut state = self.inner.state.lock();
+            let at = state.session.iter().position(|grant| grant.id == id);
+            at.map(|at| state.session.remove(at))
+        };
+        let gone = match (own, &self.inner.grants) {
+            (Some(own), _) => Some(own),
+            (None, Some(grants)) => grants.revoke(id)?,
+            (None, None) => None,
+        };
+        self.inner.look();
+        Ok(gone)
+    }
+
+    /// Ends every grant of a tab or session; gives how many there were.
+    pub fn expire_session(&self, session: &str) -> usize {
+        use crate::host::policy::GrantKind;
+        let ends = |grant: &Grant| matches!(&grant.effect, GrantKind::Once { session: Some(own), .. } if **own == *session);
+        let gone = {
+            let mut state = self.inner.state.lock();
+            let before = state.session.len();
+            state.session.retain(|grant| !ends(grant));
+            before - state.session.len()
+        };
+        self.inner.look();
+        gone
+    }
+
+    /// All grants that hold now.
+    pub fn grants(&self) -> Vec<Grant> {
+        let now = self.inner.host.clock().now();
+        let all = self.inner.host.policy();
+        all.grants.all().iter().filter(|grant| !grant.is_over(now)).cloned().collect()
+    }
+
+    /// What is held of all servers, for the person who looks.
+    pub fn held(&self) -> Vec<HeldTool> {
+        let pins = self.inner.host.policy().pins;
+        let servers = self.inner.host.definitions();
+        let held = servers.iter().flat_map(|(server, _, instructions, tools)| {
+            pins.review(server.as_str(), instructions, tools)
+        });
+        held.collect()
+    }
+
+    /// Accepts a tool of a server as it was shown, or its instructions when `tool` is `None`.
+    ///
+    /// # Errors
+    /// When it is another meanwhile, or cannot be kept.
+    pub fn accept(
+        &self,
+        server: &ServerName,
+        tool: Option<&str>,
+        shown: Digest,
+    ) -> Result<(), String> {
+        let servers = self.inner.host.definitions();
+        let found = servers.iter().find(|(name, ..)| name == server);
+        let (_, _, instructions, tools) = found.ok_or("the server is not there any more")?;
+        let changed = || "it has changed meanwhile: look again".to_owned();
+        match tool {
+            None if Digest::of_text(instructions) == shown => {
+                self.inner.review(|pins| pins.accept_instructions(server.as_str(), instructions))
+            }
+            None => Err(changed()),
+            Some(tool) => {
+                let now = tools.iter().find(|now| now.name == tool && now.digest == shown);
+                let now = now.ok_or_else(changed)?;
+                self.inner.review(|pins| pins.accept(server.as_str(), now))
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Looks from a thread that may wait for a file.
+    async fn look_async(self: &Arc<Self>) {
+        let inner = Arc::clone(self);
+        let _ = tokio::task::spawn_blocking(move || inner.look()).await;
+    }
+
+    fn files(&self) -> Vec<Fingerprint> {
+        let beside = |config: &PathBuf| config.with_file_name(super::POLICY_FILE);
+        let rules = self.configs.iter().flat_map(|config| [config.clone(), beside(config)]);
+        let grants = self.grants.as_ref().map(|grants| grants.path().to_path_buf());
+        let pins = self.pins.as_ref().map(|pins| pins.path().to_path_buf());
+        rules.chain(grants).chain(pins).map(|path| Fingerprint::of(&path)).collect()
+    }
+
+    fn is_changed(&self) -> bool {
+        self.state.lock().files != self.files()
+    }
+
+    /// Reads everything anew, takes in what servers offer, and lets the host decide by it.
+    fn look(&self) {
+        let mut state = self.state.lock();
+        let mut notices = Vec::new();
+        let now = self.host.clock().now();
+        let servers = self.host.definitions();
+        let rules = load(&self.configs).unwrap_or_else(|problems| {
+            notices.extend(problems);
+            PolicyFile::default()
+        });
+        let mut closed = !notices.is_empty();
+        let mut grants = state.session.clone();
+        if let Some(store) = &self.grants {
+            let kept = store.list(now).and_then(|kept| {
+                let mut bound = kept.clone();
+                if !bind(&mut bound, &servers) {
+                    return Ok(kept);
+                }
+                store.change(|all| bind(all, &servers))?;
+                store.list(now)
+            });
+            match kept {
+                Ok(kept) => grants.extend(kept),
+                Err(problem) => {
+                    notices.push(problem);
+                    closed = true;
+                }
+            }
+        }
+        let observe = |pins: &mut Pins| {
+            let mut news = false;
+            for (server, _, instructions, tools) in &servers {
+                news |= pins.observe(server.as_str(), instructions, tools);
+            }
+            news
+        };
+        if let Some(file) = &self.pins {
+            let kept = file.change(|kept: &mut PinFile| {
+                let mut pins = Pins { enforced: true, servers: std::mem::take(&mut kept.servers) };
+                let news = observe(&mut pins);
+                kept.servers.clone_from(&pins.servers);
+                (news, pins)
+            });
+            match kept {
+                Ok(pins) => state.pins = pins,
+                Err(problem) => {
+                    notices.push(problem);
+                    closed = true;
+                }
+            }
+        } else {
+            state.pins.enforced = true;
+            observe(&mut state.pins);
+        }
+        for notice in &notices {
+            if !state.notices.contains(notice) {
+                tracing::error!(target: "mcpdeck::policy", action = "not trusted", "{notice}");
+            }
+        }
+        state.files = self.files();
+        state.notices.clone_from(&notices);
+        let policy = Policy {
+            rules: Arc::new(rules.rules),
+            grants: Arc::new(Grants::new(grants)),
+            pins: Arc::new(state.pins.clone()),
+            closed: closed.then(|| notices.join("; ").into()),
+        };
+        let config: PolicyConfig = rules.config;
+        self.host.set_policy(config, policy);
+    }
+
+    fn review(&self, accept: impl FnOnce(&mut Pins)) -> Result<(), String> {
+        match &self.pins {
+            Some(file) => file.change(|kept: &mut PinFile| {
+                let mut pins = Pins { enforced: true, servers: std::mem::take(&mut kept.servers) };
+                accept(&mut pins);
+                kept.servers = pins.servers;
+                (true, ())
+            })?,
+            None => accept(&mut self.state.lock().pins),
+        }
+        self.look();
+        Ok(())
+    }
+}
+
+type Servers = [(
+    ServerName,
+    crate::host::policy::ServerDigests,
+    String,
+    Vec<crate::host::policy::Definition>,
+)];
+
+/// Binds every `ALLOW_ALWAYS` to what the servers offer that it has not seen.
+fn bind(grants: &mut [Grant], servers: &Servers) -> bool {
+    let mut changed = false;
+    for (server, about, _, tools) in servers {
+        let tools: BTreeMap<String, Digest> =
+            tools.iter().map(|tool| (tool.name.clone(), tool.digest)).collect();
+        for grant in &mut *grants {
+            changed |= grant.bind(server.as_str(), about.command, &tools);
+        }
+    }
+    changed
+}

@@ -1,0 +1,73 @@
+//! The policy as written: the `"policy"` of an mcp.json, or `mcpdeck.policy.json` beside it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::host::policy::{PolicyConfig, Rules};
+
+/// Name of the file beside `mcp.json`.
+pub const POLICY_FILE: &str = "mcpdeck.policy.json";
+
+/// A policy that can be used.
+#[derive(Debug, Default)]
+pub struct PolicyFile {
+    /// The file it stands in, when there is one.
+    pub file: Option<PathBuf>,
+    /// As written.
+    pub config: PolicyConfig,
+    /// Its rules.
+    pub rules: Rules,
+}
+
+/// Loads the policy of a configuration: the last file that has one, with the policy file beside it
+/// before its own `"policy"`.
+///
+/// # Errors
+/// Every problem, each naming the file: nothing may be permitted by half a policy.
+pub fn load(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
+    for config in configs.iter().rev() {
+        let beside = config.with_file_name(POLICY_FILE);
+        let found = match read(&beside).map_err(|problem| vec![problem])? {
+            Some(value) => Some((beside, value)),
+            // What cannot be read here is told when the configuration is loaded.
+            None => read(config)
+                .ok()
+                .flatten()
+                .and_then(|mut value| value.get_mut("policy").map(Value::take))
+                .map(|value| (config.clone(), value)),
+        };
+        if let Some((file, value)) = found {
+            return compiled(file, value);
+        }
+    }
+    Ok(PolicyFile::default())
+}
+
+fn compiled(file: PathBuf, value: Value) -> Result<PolicyFile, Vec<String>> {
+    let at = |problem: String| format!("{}: {problem}", crate::base::text::path::spelled(&file));
+    let config: PolicyConfig =
+        serde_json::from_value(value).map_err(|error| vec![at(format!("`policy`: {error}"))])?;
+    match Rules::compile(&config) {
+        Ok(rules) => Ok(PolicyFile { file: Some(file), config, rules }),
+        Err(problems) => Err(problems.into_iter().map(at).collect()),
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Value>, String> {
+    let fail = |error: String| format!("{}: {error}", crate::base::text::path::spelled(path));
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fail(error.to_string())),
+    };
+    let root = jsonc_parser::cst::CstRootNode::parse(&text, &jsonc_parser::ParseOptions::default())
+        .map_err(|error| fail(error.to_string()))?;
+    Ok(Some(root.to_serde_value().unwrap_or(Value::Null)))
+}
+
+/// The JSON Schema of a policy.
+pub fn policy_schema() -> Value {
+    schemars::schema_for!(PolicyConfig).to_value()
+}

@@ -1,0 +1,94 @@
+//! What would be decided, without a running host: by the rules and grants as they are, about tools as
+//! they were when they were reviewed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::Timestamp;
+use crate::config::{Environment, McpConfig};
+use crate::deck::policy::file::StateFile;
+use crate::deck::policy::load::{PolicyFile, load};
+use crate::deck::policy::{GrantStore, PinFile, state_path};
+use crate::host::policy::{
+    Action, Decision, Digest, Grants, Pins, Policy, Principal, ServerDigests, Target, TargetKind,
+};
+use crate::mcp::capabilities::ToolHints;
+
+/// A policy without a host.
+pub struct Offline {
+    /// What decides.
+    pub policy: Policy,
+    config: McpConfig,
+    now: Timestamp,
+}
+
+impl Offline {
+    /// Reads what decides for a configuration.
+    ///
+    /// # Errors
+    /// Every problem of the policy, the grants and the reviews, a sentence each.
+    pub fn open(
+        configs: &[PathBuf],
+        env: &Environment,
+        config: McpConfig,
+        now: Timestamp,
+    ) -> Result<Self, Vec<String>> {
+        let PolicyFile { rules, .. } = load(configs)?;
+        let main = configs.last().map_or(Path::new("mcp.json"), PathBuf::as_path);
+        let one = |problem| vec![problem];
+        let grants = GrantStore::of(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));
+        let pins = state_path(main, env, "pins").map(StateFile::new);
+        let pins: Option<PinFile> = match pins {
+            Some(file) => file.read().map_err(one)?,
+            None => None,
+        };
+        let servers = pins.map(|pins| pins.servers).unwrap_or_default();
+        let policy = Policy {
+            rules: Arc::new(rules),
+            grants: Arc::new(Grants::new(grants.map_err(one)?)),
+            pins: Arc::new(Pins { enforced: true, servers }),
+            closed: None,
+        };
+        Ok(Self { policy, config, now })
+    }
+
+    /// Decides about `server.tool`, or about a URI of any server.
+    pub fn decide(
+        &self,
+        principal: &Principal,
+        action: Action,
+        kind: TargetKind,
+        asked: &str,
+    ) -> Decision {
+        let servers = self.config.servers.keys().map(crate::base::ServerName::as_str);
+        let within = |server: &&str| {
+            asked.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', ':', '/']))
+        };
+        let own = servers.filter(within).max_by_key(|server| server.len());
+        let (server, name) = match (kind, own) {
+            (TargetKind::Resource, _) | (_, None) => ("", asked),
+            (TargetKind::Server, Some(_)) => (asked, ""),
+            (_, Some(server)) => (server, asked.get(server.len() + 1..).unwrap_or_default()),
+        };
+        let pinned = self.policy.pins.servers.get(server);
+        let tool = pinned.and_then(|pinned| pinned.tools.get(name));
+        let hint = |key: &str| tool?.definition.pointer(&format!("/annotations/{key}"))?.as_bool();
+        let about = pinned.map(|pinned| ServerDigests {
+            command: self.config.servers.get(server).map(Digest::of_command).unwrap_or_default(),
+            instructions: Digest::of_text(&pinned.instructions),
+        });
+        let target = Target {
+            kind,
+            hints: ToolHints {
+                read_only: hint("readOnlyHint"),
+                destructive: hint("destructiveHint"),
+                idempotent: hint("idempotentHint"),
+                open_world: hint("openWorldHint"),
+            },
+            definition: tool.map(|tool| &tool.digest),
+            about: about.as_ref(),
+            ..Target::tool(server, name)
+        };
+        self.policy.decide(principal, action, &target, self.now)
+    }
+}

@@ -1,0 +1,289 @@
+//! Secrets in an encrypted file: each value for itself under XChaCha20-Poly1305, bound to its name;
+//! the key from a passphrase by Argon2id, or from a file that only its owner may read. Names are
+//! readable, values are not.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use chacha20poly1305::aead::{Aead as _, Payload};
+use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
+use serde::{Deserialize, Serialize};
+
+use crate::base::atomic::{Readers, replace};
+use crate::base::hash::hex;
+use crate::base::secret::Secret;
+use crate::config::Environment;
+use crate::deck::policy::file::StateFile;
+
+/// Holds the passphrase.
+pub const PASSPHRASE: &str = "MCPDECK_SECRETS_PASSPHRASE";
+/// Holds the new passphrase of a rotation.
+pub const NEW_PASSPHRASE: &str = "MCPDECK_SECRETS_NEW_PASSPHRASE";
+/// Names the key file.
+pub const KEY_FILE: &str = "MCPDECK_SECRETS_KEY_FILE";
+/// What Argon2id takes: memory in KiB, rounds, lanes.
+const COST: (u32, u32, u32) = (19_456, 2, 1);
+/// What is encrypted to know a key again.
+const CHECK: &str = "mcpdeck";
+
+/// The file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Content {
+    version: u32,
+    /// Salt of Argon2id; nothing where a key file is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    salt: Option<String>,
+    /// Tells whether a key is the right one.
+    check: Option<Sealed>,
+    secrets: BTreeMap<String, Sealed>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sealed {
+    nonce: String,
+    data: String,
+}
+
+/// The secrets of the user.
+pub struct SecretStore {
+    file: StateFile,
+    passphrase: Option<Secret>,
+    key_file: PathBuf,
+}
+
+impl SecretStore {
+    /// The store of the user. `None` when there is no folder to keep it in. The key comes from the
+    /// passphrase of the environment, else from the key file.
+    pub fn of(env: &Environment) -> Option<Self> {
+        let folder = env.state_dir.as_ref()?;
+        let own = env.config_dir.as_ref().map_or_else(|| folder.clone(), |dir| dir.join("mcpdeck"));
+        let named = env.var(KEY_FILE).filter(|name| !name.is_empty());
+        Some(Self {
+            file: StateFile::new(folder.join("secrets.json")),
+            passphrase: env.var(PASSPHRASE).filter(|text| !text.is_empty()).map(Secret::new),
+            key_file: named
+                .map_or_else(|| own.join("secrets.key"), |name| env.absolute(name.as_ref())),
+        })
+    }
+
+    /// The names.
+    ///
+    /// # Errors
+    /// When the file cannot be trusted.
+    pub fn names(&self) -> Result<Vec<String>, String> {
+        Ok(self.read()?.secrets.into_keys().collect())
+    }
+
+    /// A value; `None` when there is none of this name.
+    ///
+    /// # Errors
+    /// When the file cannot be trusted, or the key is not the right one.
+    pub fn get(&self, name: &str) -> Result<Option<Secret>, String> {
+        let content = self.read()?;
+        let Some(sealed) = content.secrets.get(name) else { return Ok(None) };
+        let cipher = self.cipher(&content)?;
+        open(&cipher, name, sealed)
+            .map(Some)
+            .ok_or_else(|| format!("the secret `{name}` is damaged"))
+    }
+
+    /// Keeps a value. With the first one the store is made, and a key file where no passphrase is
+    /// given.
+    ///
+    /// # Errors
+    /// As [`SecretStore::get`], or when it cannot be written.
+    pub fn set(&self, name: &str, value: &Secret) -> Result<(), String> {
+        if name.is_empty() || name.contains(['{', '}', '$']) || name.chars().any(char::is_control) {
+            return Err(format!(
+                "`{}` is no name of a secret",
+                crate::base::text::SafeText::line(name)
+            ));
+        }
+        self.change(|content| {
+            if content.check.is_none() {
+                *content = self.fresh(self.passphrase.as_ref())?;
+            }
+            let cipher = self.cipher(content)?;
+            content.secrets.insert(name.to_owned(), seal(&cipher, name, value)?);
+            Ok(())
+        })
+    }
+
+    /// Forgets a value; gives whether there was one. Needs no key.
+    ///
+    /// # Errors
+    /// When the file cannot be trusted or written.
+    pub fn remove(&self, name: &str) -> Result<bool, String> {
+        let mut found = false;
+        self.change(|content| {
+            found = content.secrets.remove(name).is_some();
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Encrypts everything anew: under a new passphrase, or under a new key in the key file when
+    /// none is given. Gives how many there are.
+    ///
+    /// # Errors
+    /// As [`SecretStore::set`]; everything is then as it was.
+    pub fn rotate(&self, passphrase: Option<&Secret>) -> Result<usize, String> {
+        let old_key = std::fs::read_to_string(&self.key_file).ok();
+        let mut count = 0;
+        let done = self.change(|content| {
+            let old = self.cipher(content)?;
+            let mut plain = Vec::new();
+            for (name, sealed) in &content.secrets {
+                let value = open(&old, name, sealed);
+                let value = value.ok_or_else(|| format!("the secret `{name}` is damaged"))?;
+                plain.push((name.clone(), value));
+            }
+            if passphrase.is_none() {
+                self.new_key_file()?;
+            }
+            let mut next = self.fresh(passphrase)?;
+            let cipher = match (passphrase, &next.salt) {
+                (Some(passphrase), Some(salt)) => derived(passphrase, salt)?,
+                _ => self.file_cipher()?,
+            };
+            for (name, value) in &plain {
+                next.secrets.insert(name.clone(), seal(&cipher, name, value)?);
+            }
+            count = plain.len();
+            *content = next;
+            Ok(())
+        });
+        if done.is_err()
+            && let Some(old) = old_key
+        {
+            let _ = replace(&self.key_file, old.as_bytes(), Readers::Owner);
+        }
+        done.map(|()| count)
+    }
+
+    fn read(&self) -> Result<Content, String> {
+        Ok(self.file.read()?.unwrap_or_default())
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Content) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.file.change(|content: &mut Content| {
+            let done = change(content);
+            (done.is_ok(), done)
+        })?
+    }
+
+    /// A store with nothing in it.
+    fn fresh(&self, passphrase: Option<&Secret>) -> Result<Content, String> {
+        let mut content = Content::default();
+        let cipher = if let Some(passphrase) = passphrase {
+            let salt = hex(&random::<16>()?);
+            let cipher = derived(passphrase, &salt)?;
+            content.salt = Some(salt);
+            cipher
+        } else {
+            if !self.key_file.exists() {
+                self.new_key_file()?;
+            }
+            self.file_cipher()?
+        };
+        content.check = Some(seal(&cipher, CHECK, &Secret::new(CHECK))?);
+        Ok(content)
+    }
+
+    fn cipher(&self, content: &Content) -> Result<XChaCha20Poly1305, String> {
+        let cipher = match (&content.salt, &self.passphrase) {
+            (Some(salt), Some(passphrase)) => derived(passphrase, salt)?,
+            (Some(_), None) => {
+                return Err(format!("the secrets need their passphrase: set {PASSPHRASE}"));
+            }
+            (None, _) => self.file_cipher()?,
+        };
+        let right = content.check.as_ref().and_then(|check| open(&cipher, CHECK, check));
+        right
+            .map(|_| cipher)
+            .ok_or_else(|| "the key of the secrets is not the right one".to_owned())
+    }
+
+    fn new_key_file(&self) -> Result<(), String> {
+        let text = hex(&random::<32>()?);
+        replace(&self.key_file, text.as_bytes(), Readers::Owner).map_err(|error| self.fail(&error))
+    }
+
+    fn file_cipher(&self) -> Result<XChaCha20Poly1305, String> {
+        let text = std::fs::read_to_string(&self.key_file).map_err(|error| self.fail(&error))?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let meta = std::fs::metadata(&self.key_file).map_err(|error| self.fail(&error))?;
+            if meta.permissions().mode() & 0o077 != 0 {
+                let shown = crate::base::text::path::spelled(&self.key_file);
+                return Err(format!("{shown}: others may read this key: `chmod 600` it"));
+            }
+        }
+        let key = unhex(text.trim()).filter(|key| key.len() == 32);
+        let cipher = key.and_then(|key| XChaCha20Poly1305::new_from_slice(&key).ok());
+        cipher.ok_or_else(|| {
+            let shown = crate::base::text::path::spelled(&self.key_file);
+            format!("{shown}: is no key of 64 hexadecimal digits")
+        })
+    }
+
+    fn fail(&self, error: &io::Error) -> String {
+        let shown = crate::base::text::path::spelled(&self.key_file);
+        format!("the key of the secrets, {shown}: {error}")
+    }
+}
+
+fn derived(passphrase: &Secret, salt: &str) -> Result<XChaCha20Poly1305, String> {
+    let wrong = || "the key of the secrets cannot be derived".to_owned();
+    let params = Params::new(COST.0, COST.1, COST.2, Some(32)).map_err(|_| wrong())?;
+    let mut key = [0; 32];
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(
+            passphrase.expose().as_bytes(),
+            &unhex(salt).ok_or_else(wrong)?,
+            &mut key,
+        )
+        .map_err(|_| wrong())?;
+    XChaCha20Poly1305::new_from_slice(&key).map_err(|_| wrong())
+}
+
+fn seal(cipher: &XChaCha20Poly1305, name: &str, value: &Secret) -> Result<Sealed, String> {
+    let nonce = random::<24>()?;
+    let payload = Payload { msg: value.expose().as_bytes(), aad: name.as_bytes() };
+    let data = cipher.encrypt(&XNonce::from(nonce), payload);
+    let data = data.map_err(|_| "the value cannot be encrypted".to_owned())?;
+    Ok(Sealed { nonce: hex(&nonce), data: hex(&data) })
+}
+
+fn open(cipher: &XChaCha20Poly1305, name: &str, sealed: &Sealed) -> Option<Secret> {
+    let nonce: [u8; 24] = unhex(&sealed.nonce)?.try_into().ok()?;
+    let data = unhex(&sealed.data)?;
+    let payload = Payload { msg: &data, aad: name.as_bytes() };
+    let plain = cipher.decrypt(&XNonce::from(nonce), payload).ok()?;
+    Some(Secret::new(String::from_utf8(plain).ok()?))
+}
+
+fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut out = [0; N];
+    getrandom::fill(&mut out).map_err(|error| format!("no random bytes: {error}"))?;
+    Ok(out)
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
+}

@@ -1,0 +1,401 @@
+//! The check point: where every list and every operation of a caller is decided, limited and
+//! remembered. Owns what decides now, the counters, and what was blocked last.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::base::text::SafeText;
+use crate::base::{Clock, ServerName, Timestamp};
+use crate::config::ServerConfig;
+use crate::error::{Error, ErrorCode};
+use crate::host::call::CallOptions;
+use crate::host::naming::resolve;
+use crate::host::policy::config::PolicyConfig;
+use crate::host::policy::decide::{Decision, Effect, Policy, Reason, absent};
+use crate::host::policy::hook::Service;
+use crate::host::policy::limits::Limiter;
+use crate::host::policy::pins::{Definition, Digest};
+use crate::host::policy::principal::{Action, Principal, ServerDigests, Target, TargetKind};
+use crate::host::policy::trifecta::{Taint, Trifecta};
+use crate::host::router::{Route, Routes};
+use crate::host::server::slot::{Live, Slot};
+use crate::mcp::capabilities::{Capabilities, ToolHints};
+
+/// Everything that decides at one moment.
+pub struct InForce {
+    /// The policy as written: limits, hook.
+    pub config: PolicyConfig,
+    /// What decides.
+    pub policy: Policy,
+    pub(in crate::host) trifecta: Trifecta,
+    pub(in crate::host) service: Option<Service>,
+}
+
+/// Something that was not permitted.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Blocked {
+    /// When.
+    pub at: Timestamp,
+    /// Who asked.
+    pub principal: Principal,
+    /// For what.
+    pub action: Action,
+    /// Of what, as asked.
+    pub target: SafeText,
+    /// Why, with the rule.
+    pub why: SafeText,
+}
+
+/// An operation that was let through so far.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// Who asks.
+    pub principal: Principal,
+    /// What was decided.
+    pub decision: Decision,
+}
+
+/// What a server offers now, with digests.
+struct Seen {
+    config: Arc<ServerConfig>,
+    generation: u64,
+    capabilities: Arc<Capabilities>,
+    about: ServerDigests,
+    tools: HashMap<Arc<str>, Digest>,
+}
+
+/// A run: its caller and its name.
+type Run = (Box<str>, Arc<str>);
+
+/// See the module.
+pub struct CheckPoint {
+    clock: Clock,
+    in_force: RwLock<Arc<InForce>>,
+    /// Counts calls and budgets.
+    pub limiter: Arc<Limiter>,
+    seen: Mutex<HashMap<ServerName, Arc<Seen>>>,
+    runs: Mutex<HashMap<Run, (Taint, Instant)>>,
+    blocked: Mutex<VecDeque<Blocked>>,
+}
+
+impl CheckPoint {
+    /// What was blocked last and is remembered.
+    const BLOCKED: usize = 200;
+    /// What a run has read is forgotten after this time without a call.
+    const RUN: Duration = Duration::from_secs(3_600);
+
+    /// Permits everything to the person and nothing to anybody else.
+    pub fn new(clock: Clock) -> Self {
+        let in_force = InForce {
+            config: PolicyConfig::default(),
+            policy: Policy::default(),
+            trifecta: Trifecta::default(),
+            service: None,
+        };
+        Self {
+            clock,
+            in_force: RwLock::new(Arc::new(in_force)),
+            limiter: Arc::default(),
+            seen: Mutex::default(),
+            runs: Mutex::default(),
+            blocked: Mutex::default(),
+        }
+    }
+
+    /// What decides now.
+    pub fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.read())
+    }
+
+    /// Decides by this from now on. The connection to a policy service is kept when it is the same.
+    pub fn set(&self, config: PolicyConfig, policy: Policy) {
+        let before = self.in_force();
+        let service = match (&before.service, &config.hook) {
+            (Some(service), Some(hook)) if service.config == *hook => Some(service.clone()),
+            (_, hook) => hook.clone().map(Service::new),
+        };
+        let trifecta = Trifecta::compile(&config.trifecta);
+        *self.in_force.write() = Arc::new(InForce { config, policy, trifecta, service });
+    }
+
+    /// Whether nothing is decided for this caller.
+    pub fn is_free(&self, principal: &Principal) -> bool {
+        principal.is_person() && !self.in_force.read().policy.rules.applies_to_person
+    }
+
+    /// Decides about something of a server as it is now.
+    pub fn decide(
+        &self,
+        principal: &Principal,
+        action: Action,
+        slot: &Slot,
+        (kind, name): (TargetKind, &str),
+    ) -> Decision {
+        let live = slot.live();
+        let seen = self.seen(slot, &live);
+        let hints = match kind {
+            TargetKind::Tool => live.tool(name).map_or_else(ToolHints::default, |tool| tool.hints),
+            _ => ToolHints::default(),
+        };
+        let target = Target {
+            kind,
+            server: slot.name.as_str(),
+            name,
+            hints,
+            definition: seen.tools.get(name).filter(|_| kind == TargetKind::Tool),
+            about: Some(&seen.about),
+        };
+        self.in_force().policy.decide(principal, action, &target, self.clock.now())
+    }
+
+    /// What a server says of itself: its instructions and the definitions of its tools, for whoever
+    /// keeps what was reviewed.
+    pub fn definitions(&self, slot: &Slot) -> (ServerDigests, String, Vec<Definition>) {
+        let live = slot.live();
+        let seen = self.seen(slot, &live);
+        let tools = seen.capabilities.tools.iter().filter_map(|tool| {
+            let digest = *seen.tools.get(&tool.name)?;
+            let (name, value) = (tool.name.to_string(), Arc::clone(&tool.raw));
+            Some(Definition { name, digest, value })
+        });
+        (seen.about.clone(), instructions(&live), tools.collect())
+    }
+
+    fn seen(&self, slot: &Slot, live: &Live) -> Arc<Seen> {
+        let mut all = self.seen.lock();
+        if let Some(seen) = all.get(&slot.name)
+            && Arc::ptr_eq(&seen.config, &live.config)
+            && Arc::ptr_eq(&seen.capabilities, &live.capabilities)
+            && (seen.generation == live.generation || live.session.is_none())
+        {
+            return Arc::clone(seen);
+        }
+        let digest = |tool: &Arc<crate::mcp::capabilities::Tool>| {
+            (Arc::clone(&tool.name), Digest::of_value(&tool.raw))
+        };
+        let seen = Arc::new(Seen {
+            config: Arc::clone(&live.config),
+            generation: live.generation,
+            capabilities: Arc::clone(&live.capabilities),
+            about: ServerDigests::new(&live.config, &instructions(live)),
+            tools: live.capabilities.tools.iter().map(digest).collect(),
+        });
+        all.insert(slot.name.clone(), Arc::clone(&seen));
+        seen
+    }
+
+    /// The part of a server's lists that a caller may see.
+    pub fn visible(&self, principal: &Principal, slot: &Slot) -> Arc<Capabilities> {
+        let all = Arc::clone(&slot.live().capabilities);
+        if self.is_free(principal) {
+            return all;
+        }
+        let shows = |kind, name: &str| {
+            self.decide(principal, Action::List, slot, (kind, name)).is_visible()
+        };
+        let mut part = Capabilities { rejected: vec![], ..Capabilities::clone(&all) };
+        part.tools.retain(|tool| shows(TargetKind::Tool, &tool.name));
+        part.prompts.retain(|prompt| shows(TargetKind::Prompt, &prompt.name));
+        part.resources.retain(|resource| shows(TargetKind::Resource, &resource.uri));
+        part.templates.retain(|template| shows(TargetKind::Resource, &template.uri_template));
+        Arc::new(part)
+    }
+
+    /// The tool or prompt that a caller means, when it may have it. What it may not have is as if it
+    /// were not there: names are resolved among what it may see.
+    ///
+    /// # Errors
+    /// As the router, in the words of [`Decision::refusal`].
+    pub fn named(
+        &self,
+        routes: &Routes,
+        options: &CallOptions,
+        (action, kind): (Action, TargetKind),
+        asked: &str,
+    ) -> Result<(Route, Option<Admission>), Error> {
+        let server = options.server.as_ref();
+        let route = match kind {
+            TargetKind::Tool => routes.tool(asked, server),
+            _ => routes.prompt(asked, server),
+        };
+        let principal = options.principal();
+        if self.is_free(&principal) {
+            return Ok((route?, None));
+        }
+        let denied = match &route {
+            Ok((slot, name)) => {
+                let decision = self.decide(&principal, action, slot, (kind, name));
+                if decision.is_visible() {
+                    return Ok((route?, Some(Admission { principal, decision })));
+                }
+                decision
+            }
+            Err(_) => self.unknown(&principal, action, kind, (server, asked)),
+        };
+        let among = routes.names(kind).iter().filter(|(name, target)| {
+            let visible = |slot: &Arc<Slot>| {
+                self.decide(&principal, action, slot, (kind, target)).is_visible()
+            };
+            server.is_none_or(|server| server == name) && routes.server(name).is_ok_and(visible)
+        });
+        let among: Vec<_> = among.collect();
+        match resolve(asked, among.iter().map(|(server, name)| (server, name))) {
+            Ok(found) => {
+                let slot = Arc::clone(routes.server(&found.server)?);
+                let decision = self.decide(&principal, action, &slot, (kind, &found.name));
+                Ok(((slot, found.name), Some(Admission { principal, decision })))
+            }
+            Err(error) if error.code == ErrorCode::Ambiguous => Err(error),
+            Err(error) => {
+                self.block(&principal, action, asked, &denied);
+                if let Err(down) = route
+                    && down.code == ErrorCode::ServerUnavailable
+                    && let Some(slot) = down.server.as_ref().and_then(|s| routes.server(s).ok())
+                    && self
+                        .decide(&principal, Action::List, slot, (TargetKind::Server, ""))
+                        .is_visible()
+                {
+                    return Err(down);
+                }
+                Err(match denied.reason {
+                    Reason::NotGranted
+                    | Reason::Closed
+                    | Reason::Scope(_)
+                    | Reason::OtherTools
+                    | Reason::Changed => denied.refusal(asked, kind),
+                    _ => error,
+                })
+            }
+        }
+    }
+
+    /// What would be decided about a name that leads nowhere: the same that is decided about one
+    /// that is hidden.
+    fn unknown(
+        &self,
+        principal: &Principal,
+        action: Action,
+        kind: TargetKind,
+        (server, asked): (Option<&ServerName>, &str),
+    ) -> Decision {
+        let (server, name) = match server {
+            Some(server) => (server.as_str(), asked),
+            None => asked.split_once('.').unwrap_or(("", asked)),
+        };
+        let target = Target { kind, ..Target::tool(server, name) };
+        self.in_force().policy.decide(principal, action, &target, self.clock.now())
+    }
+
+    /// Whether a caller may have something of a server that is known: a resource, a prompt to
+    /// complete, the server itself.
+    ///
+    /// # Errors
+    /// In the words of [`Decision::refusal`].
+    pub fn direct(
+        &self,
+        principal: Principal,
+        action: Action,
+        (kind, asked): (TargetKind, &str),
+        slot: Result<Arc<Slot>, Error>,
+    ) -> Result<(Arc<Slot>, Option<Admission>), Error> {
+        if self.is_free(&principal) {
+            return Ok((slot?, None));
+        }
+        let decision = match &slot {
+            Ok(slot) => self.decide(&principal, action, slot, (kind, asked)),
+            Err(_) => self.unknown(&principal, action, kind, (Some(&ServerName::new("")), asked)),
+        };
+        if !decision.is_visible() {
+            self.block(&principal, action, asked, &decision);
+            return Err(decision.refusal(asked, kind));
+        }
+        match slot {
+            Ok(slot) => Ok((slot, Some(Admission { principal, decision }))),
+            Err(error) if error.code == ErrorCode::ServerUnavailable => Err(error),
+            // Which servers there are is not for everybody.
+            Err(_) => Err(absent(asked, kind)),
+        }
+    }
+
+    /// Remembers what was not permitted, and logs it.
+    pub fn block(&self, principal: &Principal, action: Action, asked: &str, decision: &Decision) {
+        let why = SafeText::line(&decision.words());
+        tracing::warn!(
+            target: "mcpdeck::policy", action = "blocked", principal = %principal,
+            wanted = ?action, rule = decision.rule.as_deref(), "{asked:?}: {why}"
+        );
+        let mut blocked = self.blocked.lock();
+        if blocked.len() >= Self::BLOCKED {
+            blocked.pop_front();
+        }
+        blocked.push_back(Blocked {
+            at: self.clock.now(),
+            principal: principal.clone(),
+            action,
+            target: SafeText::cut(asked, 200),
+            why,
+        });
+    }
+
+    /// What was blocked last, oldest first.
+    pub fn blocked(&self) -> Vec<Blocked> {
+        self.blocked.lock().iter().cloned().collect()
+    }
+
+    /// Raises a decision to asking, when the run has read private data and untrusted content and
+    /// the target sends outside.
+    pub(in crate::host) fn raised(
+        &self,
+        admission: &Admission,
+        run: Option<&Arc<str>>,
+        target: &Target<'_>,
+    ) -> Decision {
+        let in_force = self.in_force();
+        let taint = self.runs.lock().get(&key(&admission.principal, run)).map(|(taint, _)| *taint);
+        let all = taint.is_some_and(Taint::is_both);
+        if admission.decision.effect == Effect::Allow && all && in_force.trifecta.sends(target) {
+            return Decision::new(Effect::Ask, Reason::Trifecta, None);
+        }
+        admission.decision.clone()
+    }
+
+    /// Remembers what a run has read.
+    pub(in crate::host) fn has_read(
+        &self,
+        principal: &Principal,
+        run: Option<&Arc<str>>,
+        target: &Target<'_>,
+    ) {
+        let taint = self.in_force().trifecta.taint(target);
+        let now = Instant::now();
+        let mut runs = self.runs.lock();
+        if runs.len() >= Limiter::KEYS {
+            runs.retain(|_, (_, used)| now - *used < Self::RUN);
+        }
+        let known = runs.entry(key(principal, run)).or_insert((Taint::default(), now));
+        *known = (known.0.and(taint), now);
+    }
+
+    /// Forgets what a run has read.
+    pub(in crate::host) fn run_ended(&self, principal: &Principal, run: &Arc<str>) {
+        self.runs.lock().remove(&key(principal, Some(run)));
+    }
+}
+
+/// Without a run, all of a session or an origin is one.
+fn key(principal: &Principal, run: Option<&Arc<str>>) -> Run {
+    let run = run.or(principal.session.as_ref()).cloned();
+    (principal.origin.to_string().into(), run.unwrap_or_else(|| "".into()))
+}
+
+fn instructions(live: &Live) -> String {
+    let view = live.session.as_ref().map(|session| session.view());
+    let text = view.and_then(|view| view.instructions.as_ref().map(ToString::to_string));
+    text.unwrap_or_default()
+}
