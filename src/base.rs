@@ -1,9 +1,11 @@
-//! Leaves that every layer may use: safe text, secrets, clock, ring, allowance, files replaced whole.
+//! Leaves that every layer may use: safe text, secrets, clock, ring, allowance, files replaced whole,
+//! figures as people read them.
 
 pub mod allowance;
 pub mod atomic;
 pub mod clock;
 pub mod hash;
+pub mod human;
 pub mod logs;
 pub mod name;
 pub mod ring;

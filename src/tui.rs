@@ -16,6 +16,7 @@ mod engine;
 mod entry;
 mod fault;
 pub mod filter;
+pub mod find;
 pub mod form;
 pub mod glyph;
 pub mod graphics;

@@ -26,7 +26,7 @@ fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {
         ("6", "following"),
         ("7", "p95"),
         ("8", "entries"),
-        ("9", "nothing waits"),
+        ("9", "No requests waiting"),
         ("0", "effective values"),
         ("1", "start order"),
     ] {
@@ -65,11 +65,11 @@ fn a_server_killed_from_outside_says_why_and_comes_back_on_a_key() {
     pty::kill(pid);
     deck.wait("killed by SIGKILL");
     deck.keys("\r");
-    deck.wait("black box: atlas");
+    deck.wait("diagnostics: atlas");
     deck.wait("nobody asked for it");
-    deck.wait("last messages");
+    deck.wait("recent messages");
     deck.keys("\x1b");
-    deck.gone("black box: atlas");
+    deck.gone("diagnostics: atlas");
     deck.keys("r");
     deck.wait("4 ready");
     deck.quit();

@@ -239,7 +239,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     let rest = copied.replacen("\"one-2\": {", "", 1);
     assert!(rest.len() < copied.len() && copied.contains("*/ \"one\": { \"command\""), "{copied}");
     deck.keys("z");
-    deck.wait("taken back");
+    deck.wait("undone");
     assert_eq!(text(&file), before);
 
     deck.keys("x");
@@ -266,7 +266,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     assert_eq!(text(&file), wanted, "the secret and everything else is as it was");
     assert!(!deck.screen().contains("to approve"), "typing it was approving it");
     deck.keys("z");
-    deck.wait("taken back");
+    deck.wait("undone");
     assert_eq!(text(&file), before);
 
     deck.keys("X");
@@ -281,7 +281,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     let removed = text(&file);
     assert!(!removed.contains("\"one\"") && removed.contains("// the end"), "{removed}");
     deck.keys("z");
-    deck.wait("taken back: one was removed");
+    deck.wait("undone: one was removed");
     assert_eq!(text(&file), before);
     deck.wait("1 ready");
     deck.quit();
@@ -294,7 +294,7 @@ fn a_server_is_added_from_a_template_and_what_could_not_be_used_is_not_written()
     let file = deck.home().join("mcp.json");
     deck.wait("1 ready");
     deck.keys("+");
-    deck.wait("add what?");
+    deck.wait("add a server");
     deck.keys("program\r");
     deck.wait("add a server");
     deck.keys("\x13");

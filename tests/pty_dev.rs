@@ -119,19 +119,19 @@ fn a_key_has_changed_files_shown_before_they_are_used() {
     deck.keys("A");
     deck.wait("changed files are shown before they are used");
     std::fs::write(&file, two(true)).unwrap();
-    deck.wait("the configuration has changed: use it?");
+    deck.wait("apply the changed configuration?");
     deck.wait("second");
     // No leaves everything as it was, and the plan can be looked at again.
     deck.keys("n");
-    deck.gone("the configuration has changed: use it?");
+    deck.gone("apply the changed configuration?");
     deck.wait("1 ready");
     deck.keys("P");
-    deck.wait("the configuration has changed: use it?");
+    deck.wait("apply the changed configuration?");
     deck.decide("y");
     deck.wait("2 ready");
     // Turned round, the next change is used at once.
     deck.keys("A");
-    deck.wait("changed files are used at once");
+    deck.wait("changed files are applied at once");
     std::fs::write(&file, two(false)).unwrap();
     deck.wait("1 ready");
     deck.keys("1");

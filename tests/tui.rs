@@ -7,6 +7,8 @@
 mod approvals;
 #[path = "tui/desk.rs"]
 mod desk;
+#[path = "tui/find.rs"]
+mod find;
 #[path = "tui/keys.rs"]
 mod keys;
 #[path = "tui/mouse.rs"]

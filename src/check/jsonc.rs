@@ -97,7 +97,7 @@ impl Written {
         let more = told.len().saturating_sub(MOST);
         told.truncate(MOST);
         if more > 0 {
-            told.push(format!("{}: and {more} more problems", self.name));
+            told.push(format!("{}: and {more} more", self.name));
         }
         Err(if told.is_empty() { self.problem("", &error) } else { told.join("\n") })
     }

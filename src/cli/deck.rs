@@ -8,6 +8,7 @@ use super::load::{self, LeftOut, Source};
 use super::progress::Progress;
 use super::{output, signals};
 use crate::base::ServerName;
+use crate::base::human::Dur;
 use crate::base::text::SafeText;
 use crate::check::answers::Script;
 use crate::check::run::{Signals, is_settled};
@@ -134,18 +135,9 @@ fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, b
     let Some(owner) = known.and_then(|known| known.owner(&source.config, kind, &name)) else {
         return (Vec::new(), false);
     };
-    let (server, ago) = (SafeText::line(owner.server.as_str()), words(owner.age));
+    let (server, ago) = (SafeText::line(owner.server.as_str()), Dur(owner.age));
     output::note(&format!("asking `{server}` alone: no other server had that {ago} ago"));
     (vec![owner.server.as_str().to_owned()], true)
-}
-
-/// `3 min`: a time span in one unit.
-fn words(age: Duration) -> String {
-    match age.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds @ 60..3600 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3600),
-    }
 }
 
 fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {

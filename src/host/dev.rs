@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::base::Timestamp;
+use crate::base::human::Dur;
 use crate::base::text::SafeText;
 use crate::base::{LogLevel, ServerName};
 use crate::config::{ServerConfig, changed_settings};
@@ -157,16 +158,14 @@ pub(in crate::host) fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
         }
         Fact::BuildBegan { .. } => (LogLevel::Info, "build began".to_owned()),
         Fact::BuildEnded { end, took, .. } => {
-            let took = took.as_secs_f64();
+            let took = Dur(*took);
             match end {
-                BuildEnd::Done => (LogLevel::Info, format!("build done in {took:.1} s")),
-                BuildEnd::Superseded => {
-                    (LogLevel::Info, format!("build given up after {took:.1} s"))
-                }
+                BuildEnd::Done => (LogLevel::Info, format!("build done in {took}")),
+                BuildEnd::Superseded => (LogLevel::Info, format!("build given up after {took}")),
                 BuildEnd::Failed(exit) => (
                     LogLevel::Error,
                     format!(
-                        "build failed after {took:.1} s: {}; the server runs on as it was",
+                        "build failed after {took}: {}; the server runs on as it was",
                         exit.describe()
                     ),
                 ),

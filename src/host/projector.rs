@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::base::human::{Dur, count};
 use crate::base::logs::{LogRecord, LogSource};
 use crate::base::ring::Ring;
 use crate::base::text::SafeText;
@@ -263,7 +263,7 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             (LogLevel::Info, format!("request {id} asks: {method}{during}"))
         }
         Fact::RequestSettled { id, settlement, after, .. } => {
-            (LogLevel::Info, format!("request {id} {settlement} after {}", short(*after)))
+            (LogLevel::Info, format!("request {id} {settlement} after {}", Dur(*after)))
         }
         Fact::RequestExtended { id, .. } => (LogLevel::Info, format!("request {id} got more time")),
         Fact::RootsShared { roots, .. } => {
@@ -278,9 +278,10 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             (LogLevel::Info, format!("`{method}` is decided for this session: {rule}"))
         }
         Fact::TaskFailed { task, message } => (LogLevel::Error, format!("{task}: {message}")),
-        Fact::ConfigRejected { diagnostics } => {
-            (LogLevel::Error, format!("configuration refused: {} problems", diagnostics.len()))
-        }
+        Fact::ConfigRejected { diagnostics } => (
+            LogLevel::Error,
+            format!("configuration refused: {}", count(diagnostics.len(), "problem")),
+        ),
         Fact::Reloaded { added, removed, changed, kept, followed } => {
             let others = match followed.len() {
                 0 => String::new(),
@@ -302,15 +303,6 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
         }
         fact => return crate::host::dev::describe(fact),
     })
-}
-
-/// A time as a sentence has it: `850 ms`, `12.4 s`, `125 s`.
-fn short(span: Duration) -> String {
-    match span.as_secs() {
-        0 => format!("{} ms", span.as_millis()),
-        1..60 => format!("{:.1} s", span.as_secs_f64()),
-        seconds => format!("{seconds} s"),
-    }
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl EntryScreen {
     /// What is to be written; why not, when something typed is no value yet.
     pub fn saving(&self) -> Result<Saving, &'static str> {
         if self.form.has_drafts() {
-            return Err("something that was typed is no value yet");
+            return Err("a field has an invalid value");
         }
         Ok(Saving { before: self.before.clone(), edited: self.form.arguments() })
     }

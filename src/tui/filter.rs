@@ -1,5 +1,6 @@
 //! The filter language of the traffic pane: `server:time -kind:notification duration:>100ms text`.
-//! Words are joined by "and"; a leading `-` or `!` negates one. Pure.
+//! Words are joined by "and"; a leading `-` or `!` negates one; `"in quotes"` is text as it stands.
+//! Pure.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ pub const KEYS: &[(&str, &str)] = &[
     ("method:", "method, for example tools/call"),
     ("id:", "JSON-RPC id"),
     ("dir:", "in or out"),
-    ("kind:", "request, notification, response, error, junk"),
-    ("status:", "ok, error, junk or problem"),
+    ("kind:", "request, notification, response, error, non-json"),
+    ("status:", "ok, error, non-json or problem"),
     ("duration:", ">100ms, <2s"),
     ("size:", ">10kb, <200"),
 ];
@@ -65,11 +66,15 @@ impl Filter {
     /// The word that is not understood, and what would be.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = Vec::new();
-        for word in text.split_whitespace() {
+        for word in words(text) {
             let bare = word.trim_start_matches(['-', '!']);
             let negated = bare.len() < word.len() && !bare.is_empty();
             let bare = if bare.is_empty() { word } else { bare };
-            terms.push(Term { negated, test: test(bare)? });
+            let test = match bare.strip_prefix('"') {
+                Some(quoted) => Test::Text(quoted.trim_end_matches('"').to_lowercase()),
+                None => test(bare)?,
+            };
+            terms.push(Term { negated, test });
         }
         Ok(Self { terms })
     }
@@ -93,6 +98,22 @@ impl Filter {
     }
 }
 
+/// The words of a filter: between blanks, but for those in quotes.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start();
+        let mut quoted = false;
+        let end = rest.find(|c: char| {
+            quoted ^= c == '"';
+            c.is_whitespace() && !quoted
+        });
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = after;
+        (!word.is_empty()).then_some(word)
+    })
+}
+
 fn test(word: &str) -> Result<Test, String> {
     let Some((key, value)) = word.split_once(':') else {
         return Ok(Test::Text(word.to_lowercase()));
@@ -114,15 +135,15 @@ fn test(word: &str) -> Result<Test, String> {
             "notification" => Test::Kind(MessageKind::Notification),
             "response" => Test::Kind(MessageKind::Response),
             "error" => Test::Kind(MessageKind::Error),
-            "junk" => Test::Kind(MessageKind::Junk),
-            _ => return wrong("request, notification, response, error or junk"),
+            "non-json" | "junk" => Test::Kind(MessageKind::Junk),
+            _ => return wrong("request, notification, response, error or non-json"),
         },
         "status" => match lower.as_str() {
             "ok" => Test::Status(Status::Ok),
             "error" => Test::Status(Status::Error),
-            "junk" => Test::Status(Status::Junk),
+            "non-json" | "junk" => Test::Status(Status::Junk),
             "problem" => Test::Status(Status::Problem),
-            _ => return wrong("ok, error, junk or problem"),
+            _ => return wrong("ok, error, non-json or problem"),
         },
         "duration" => match bounded(&lower).and_then(|(b, v)| Some((b, duration(v)?))) {
             Some((bound, limit)) => Test::Duration(bound, limit),
@@ -132,8 +153,17 @@ fn test(word: &str) -> Result<Test, String> {
             Some((bound, limit)) => Test::Size(bound, limit),
             None => return wrong("> or < and a size: >10kb, <200"),
         },
-        // A colon in plain text, a URI for example, is text.
-        _ => Test::Text(word.to_lowercase()),
+        // A colon in plain text, a URI or a path for example, is text.
+        _ if !key.chars().all(|c| c.is_ascii_lowercase()) || value.starts_with(['/', '\\']) => {
+            Test::Text(word.to_lowercase())
+        }
+        _ => {
+            let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+            return Err(format!(
+                "unknown key `{key}:`; a filter takes {} or \"{word}\" as text",
+                keys.join(" ")
+            ));
+        }
     })
 }
 
@@ -230,11 +260,11 @@ pub fn completions<'a>(text: &str, servers: impl Iterator<Item = &'a str>) -> Ve
         None => KEYS.iter().map(|(key, _)| (*key).to_owned()).collect(),
         Some(("server", _)) => servers.map(|name| format!("server:{name}")).collect(),
         Some(("dir", _)) => ["dir:in", "dir:out"].map(String::from).to_vec(),
-        Some(("kind", _)) => ["request", "notification", "response", "error", "junk"]
+        Some(("kind", _)) => ["request", "notification", "response", "error", "non-json"]
             .map(|kind| format!("kind:{kind}"))
             .to_vec(),
         Some(("status", _)) => {
-            ["ok", "error", "junk", "problem"].map(|s| format!("status:{s}")).to_vec()
+            ["ok", "error", "non-json", "problem"].map(|s| format!("status:{s}")).to_vec()
         }
         Some(_) => return Vec::new(),
     };
@@ -290,6 +320,8 @@ mod tests {
             "NOON",
             "-server:git",
             "!kind:junk noon",
+            "-kind:non-json \"Zürich noon\"",
+            "\"result\":{",
             "-",
             "https://x.y -zzz".trim_start_matches("https://x.y "),
         ] {
@@ -302,9 +334,12 @@ mod tests {
 
     #[test]
     fn a_word_that_is_not_understood_says_what_would_be() {
-        for (filter, said) in
-            [("dir:up", "in or out"), ("duration:100", "> or <"), ("kind:x", "junk")]
-        {
+        for (filter, said) in [
+            ("dir:up", "in or out"),
+            ("duration:100", "> or <"),
+            ("kind:x", "non-json"),
+            ("bogus:foo", "unknown key `bogus:`"),
+        ] {
             assert!(Filter::parse(filter).unwrap_err().contains(said));
         }
     }

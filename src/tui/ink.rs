@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::base::human::Count;
+pub use crate::base::human::{Bytes, Dur, count};
 use crate::base::text::SafeText;
 
 /// Text that is safe to draw because every part of it was.
@@ -116,7 +118,9 @@ pub trait SafePart: fmt::Display {}
 macro_rules! safe_parts {
     ($($t:ty),*) => { $(impl SafePart for $t {})* };
 }
-safe_parts!(u8, u16, u32, u64, usize, i32, i64, f32, f64, bool, char, SafeText, Ink, Dur, Bytes);
+safe_parts!(
+    u8, u16, u32, u64, usize, i32, i64, f32, f64, bool, char, SafeText, Ink, Dur, Bytes, Count
+);
 safe_parts!(crate::mcp::CallId, crate::mcp::ApprovalId, crate::error::ErrorCode);
 impl SafePart for &'static str {}
 impl SafePart for Piece<'_> {}
@@ -143,76 +147,9 @@ macro_rules! ink {
 }
 pub use crate::ink;
 
-/// A duration as people read it: `850 µs`, `12 ms`, `1.4 s`, `3m 05s`, `2h 10m`, `4d 3h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Dur(pub std::time::Duration);
-
-impl fmt::Display for Dur {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = self.0.as_micros();
-        let seconds = self.0.as_secs();
-        let text = match micros {
-            0..1_000 => format!("{micros} µs"),
-            1_000..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
-            10_000..1_000_000 => format!("{} ms", micros / 1_000),
-            1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
-            _ if seconds < 3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
-            _ if seconds < 86_400 => format!("{}h {:02}m", seconds / 3_600, seconds % 3_600 / 60),
-            _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3_600),
-        };
-        f.pad(&text)
-    }
-}
-
-/// A size as people read it: `812 B`, `4.2 kB`, `92 MB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bytes(pub u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut value = self.0 as f64;
-        let mut unit = "B";
-        for next in ["kB", "MB", "GB", "TB"] {
-            if value < 1_000.0 {
-                break;
-            }
-            value /= 1_000.0;
-            unit = next;
-        }
-        let text = if unit == "B" || value >= 10.0 {
-            format!("{value:.0} {unit}")
-        } else {
-            format!("{value:.1} {unit}")
-        };
-        f.pad(&text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn durations_and_sizes_read_like_people_say_them() {
-        let dur = |micros| Dur(Duration::from_micros(micros)).to_string();
-        assert_eq!(
-            [
-                dur(850),
-                dur(3_240),
-                dur(12_900),
-                dur(1_440_000),
-                dur(185_000_000),
-                dur(7_800_000_000)
-            ],
-            ["850 µs", "3.2 ms", "12 ms", "1.4 s", "3m 05s", "2h 10m"]
-        );
-        assert_eq!(
-            [0, 812, 4_230, 92_000_000].map(|n| Bytes(n).to_string()),
-            ["0 B", "812 B", "4.2 kB", "92 MB"]
-        );
-    }
 
     #[test]
     fn a_piece_that_would_cut_a_character_is_empty_instead_of_a_panic() {

@@ -216,6 +216,14 @@ impl Model {
         }
     }
 
+    /// How long ago something was, in a sentence: `just now`, `4m ago`.
+    pub fn when(&self, at: Timestamp) -> Ink {
+        match self.ago(at) {
+            now if now.as_str() == "now" => ink!("just now"),
+            ago => ink!("{} ago", ago),
+        }
+    }
+
     /// How long something has been running, to the second.
     pub fn elapsed(&self, since: Timestamp) -> Ink {
         let seconds = self.now.since(since).as_secs();

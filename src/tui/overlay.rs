@@ -20,7 +20,7 @@ mod palette;
 pub use ask::{Ask, Named};
 pub use consent::Consent;
 pub use input::InputDialog;
-pub use palette::{ApprovalPick, Choice, FilterPick, Palette, Pick, fuzzy};
+pub use palette::{ApprovalPick, Choice, FilterPick, Palette, Pick};
 
 /// Something over the panes.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::model::Model;
 use crate::tui::overlay::Overlay;
@@ -237,7 +237,7 @@ impl Out {
 
     /// Copies text and says so.
     pub fn copy(&mut self, text: String) {
-        self.say(ink!("copied {} characters", text.chars().count()));
+        self.say(ink!("copied {}", count(text.chars().count(), "character")));
         self.effect(Effect::Copy(text));
     }
 }

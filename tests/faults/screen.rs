@@ -114,7 +114,7 @@ fn shown(deck: &Deck, what: &str, wanted: impl Fn(&str) -> bool) {
 /// Every call has ended: nothing is asked on leaving.
 fn leave(deck: &mut Deck, stage: &Stage, problems: &mut Vec<String>) {
     deck.keys("q");
-    let asks = || deck.screen().contains("stop the servers and leave?");
+    let asks = || deck.screen().contains("stop the servers and quit?");
     if fair::wait(Duration::from_millis(300), asks).is_some() {
         let log = std::fs::read_to_string(&stage.log).unwrap_or_default();
         let calls: Vec<&str> = log.lines().filter(|line| line.contains("mcpdeck::call")).collect();

@@ -35,7 +35,7 @@ fn look_everywhere(deck: &mut Deck, asked: &str) {
         ("6", "lines"),
         ("7", "p95"),
         ("8", "entries"),
-        ("9", "nothing waits"),
+        ("9", "No requests waiting"),
         ("0", "effective values"),
         ("1", "faulty"),
     ] {
@@ -46,9 +46,9 @@ fn look_everywhere(deck: &mut Deck, asked: &str) {
         }
     }
     deck.keys("b");
-    deck.wait("black box: faulty");
+    deck.wait("diagnostics: faulty");
     deck.keys("G\x1b");
-    deck.gone("black box: faulty");
+    deck.gone("diagnostics: faulty");
     deck.keys("2g");
     deck.wait("fine ()");
     // Opened and called; the keys come in order.

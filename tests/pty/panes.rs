@@ -167,7 +167,7 @@ fn logs_are_searched_both_ways_and_following_never_stops_silently() {
     deck.keys("f");
     deck.gone("not following");
     deck.keys("+++++");
-    deck.wait("logs from level error on");
+    deck.wait("showing level error and above");
     deck.gone("line 199 of hay");
     deck.keys("-----");
     deck.wait("line 199 of hay");
@@ -179,10 +179,10 @@ fn the_level_of_the_log_is_chosen_for_the_host_and_for_a_server() {
     let mut deck = Launch::demo(Size::WIDE).arg("--log-file").arg("deck.log").start();
     deck.wait("4 ready");
     deck.keys("6D");
-    deck.wait("who logs from which level on?");
+    deck.wait("log level");
     deck.keys("host debug\r");
     deck.gone("who logs");
-    deck.wait("the host logs from debug on");
+    deck.wait("mcpdeck logs debug and above");
     let log = deck.home().join("deck.log");
     deck.keys("2r");
     until("lines of that level", || {
@@ -224,15 +224,15 @@ fn escape_closes_the_topmost_thing_and_never_quits() {
     let mut deck = Deck::demo(Size::WIDE);
     deck.wait("4 ready");
     deck.keys("b");
-    deck.wait("black box: ");
+    deck.wait("diagnostics: ");
     deck.keys("?");
     deck.wait("keys: ");
     deck.keys("\x1b");
     deck.gone("keys: ");
-    deck.wait("black box: ");
+    deck.wait("diagnostics: ");
     for _ in 0..5 {
         deck.keys("\x1b");
-        deck.gone("black box: ");
+        deck.gone("diagnostics: ");
     }
     deck.keys("2");
     deck.wait("find_airport");

@@ -30,7 +30,7 @@ fn fill_every_kind(deck: &mut pty::Deck) {
     deck.keys(" \r");
     deck.wait("Nuts");
     deck.decide(SEND);
-    deck.wait("1 field is not right yet");
+    deck.wait("1 invalid field");
     deck.keys("\x1577");
     // What only looks wrong is asked about once more.
     deck.decide(SEND);
@@ -142,7 +142,7 @@ fn a_bell_rings_once_for_a_question_and_not_when_it_is_muted() {
     stage.deck.keys("9X");
     stage.deck.wait("deny all of asker?");
     stage.deck.decide("y");
-    stage.deck.wait("nothing waits for you");
+    stage.deck.wait("No requests waiting");
     stage.deck.keys("B");
     stage.deck.wait("bell: muted");
     let rung = stage.deck.raw().matches('\x07').count();

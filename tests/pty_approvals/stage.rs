@@ -160,7 +160,7 @@ pub fn open_call(deck: &mut Deck, tool: &str) {
 /// Out, although calls are still in flight.
 pub fn stop(deck: &mut Deck) {
     deck.keys("q");
-    deck.wait("stop the servers and leave?");
+    deck.wait("stop the servers and quit?");
     deck.decide("y");
     assert_eq!(deck.exit_code(), 0);
 }

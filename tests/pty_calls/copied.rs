@@ -53,7 +53,7 @@ fn echo() -> Value {
 /// Finds something in the palette, fills it in, copies the command line.
 fn copied(deck: &mut Deck, name: &str, keys: &str) -> String {
     deck.keys(&format!(":{name}"));
-    deck.wait("what do you want?");
+    deck.wait("commands");
     deck.keys(ENTER);
     deck.wait("ctrl-e JSON");
     deck.keys(keys);
@@ -127,7 +127,7 @@ fn a_command_line_copied_in_the_demo_starts_the_embedded_server() {
 fn a_call_is_saved_made_from_the_palette_and_from_the_command_line_and_found_in_the_history() {
     let mut deck = scripted(&echo());
     deck.keys(":say");
-    deck.wait("what do you want?");
+    deck.wait("commands");
     deck.keys(ENTER);
     deck.wait("ctrl-e JSON");
     deck.keys("first");
@@ -153,11 +153,11 @@ fn a_call_is_saved_made_from_the_palette_and_from_the_command_line_and_found_in_
     deck.wait(" ✓ ");
     leave_result(&mut deck);
     deck.keys("\x14");
-    deck.wait("calls of the past");
+    deck.wait("call history");
     deck.keys(DOWN);
     deck.keys(ENTER);
     deck.wait_until("the first in the form", |screen| {
-        screen.contains("first") && !screen.contains("calls of the past")
+        screen.contains("first") && !screen.contains("call history")
     });
     deck.keys(F5);
     until("it is sent again", || received(&deck, "\"text\":\"first\"") == 4);

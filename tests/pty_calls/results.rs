@@ -127,9 +127,9 @@ fn bytes_are_read_in_hexadecimal_and_written_to_a_file_that_is_replaced_only_aft
     std::fs::write(&song, "precious").unwrap();
     for (answer, left) in [("n", &b"precious"[..]), ("y", b"OggS\x07\x09")] {
         deck.keys("w\x15song.bin\r");
-        deck.wait("replace the file that is there?");
+        deck.wait("replace the file?");
         deck.keys(answer);
-        deck.gone("replace the file that is there?");
+        deck.gone("replace the file?");
         until("the file is as wanted", || std::fs::read(&song).unwrap() == left);
     }
     leave(&mut deck);

@@ -79,11 +79,11 @@ fn yes_and_no_are_clicked_and_nothing_else_of_a_question_is_a_yes() {
         let apply = Effect::Config(mcpdeck::tui::effect::ConfigCommand::Apply);
         effects.contains(&apply)
     };
-    for words in ["use it?", "restart  files", "mcpdeck"] {
+    for words in ["apply the changed configuration?", "restart  files", "mcpdeck"] {
         assert!(!apply(&click(&mut app, words)), "{words}");
     }
     assert!(!apply(&click(&mut app, "n no")));
-    assert!(!draw(&mut app, 120, 40).contains("use it?"));
+    assert!(!draw(&mut app, 120, 40).contains("apply the changed configuration?"));
     press(&mut app, KeyCode::Char('P'), NONE);
     assert!(!apply(&click(&mut app, "y yes")), "there was no time to read it");
     let read = app.model.now.plus(std::time::Duration::from_millis(500));
@@ -217,7 +217,7 @@ fn a_drag_is_given_up_by_a_key_and_copies_several_rows_as_lines() {
 #[test]
 fn the_tour_goes_on_by_a_click() {
     let mut app = App::new(Setup { tour: true, ..Setup::default() }, Timestamp(1));
-    click(&mut app, "deck of your MCP servers");
+    click(&mut app, "Your MCP servers");
     assert!(draw(&mut app, 120, 40).contains("2 of 4"));
 }
 

@@ -58,7 +58,7 @@ fn an_end_among_too_many_others_is_not_called_a_withdrawal() {
     desk.shown();
     let screen = crate::draw(&mut desk.app, 120, 40);
     assert!(!screen.contains("not sent"), "{screen}");
-    assert!(screen.contains("the request of memory is over"), "{screen}");
+    assert!(screen.contains("the request of memory ended"), "{screen}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::human::span;
+use crate::base::human::Dur;
 use crate::check::model::{Finding, Report, ServerReport, Verdict};
 use crate::config::Severity;
 
@@ -66,7 +66,7 @@ pub fn summary(report: &Report) -> String {
             server.counts.tools,
             server.counts.prompts,
             server.counts.resources,
-            span(server.took),
+            Dur(server.took),
         );
     }
     let told: Vec<_> = report.all().filter(|(_, f)| f.severity > Severity::Note).collect();

@@ -1,8 +1,8 @@
 //! The report for people: what is wrong, what to do, and a table at the end. Quiet about the rest.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
+use crate::base::human::{Dur, count};
 use crate::check::model::{Finding, Report, ServerReport, StepStatus, Verdict};
 use crate::check::subject::brief;
 use crate::config::Severity;
@@ -161,7 +161,7 @@ fn write_steps(out: &mut String, style: Style, server: &ServerReport) {
             StepStatus::Skipped => ("-", Ink::Dim),
             StepStatus::Pending => ("not reached", Ink::Dim),
         };
-        let took = step.took.map(span).unwrap_or_default();
+        let took = step.took.map(|took| Dur(took).to_string()).unwrap_or_default();
         let word = style.paint(ink, &format!("{word:11}"));
         let line = format!("    {:width$} {word} {took:>8}  {}", step.name, step.detail);
         let _ = writeln!(out, "{}", line.trim_end());
@@ -200,24 +200,20 @@ fn table(out: &mut String, style: Style, report: &Report) {
             server.counts.prompts,
             server.counts.resources,
             server.counts.resource_templates,
-            span(server.took),
+            Dur(server.took),
         );
     }
     out.push('\n');
 }
 
 fn closing(out: &mut String, style: Style, report: &Report) {
-    let count = |severity| report.all().filter(|(_, f)| f.severity == severity).count();
-    let (errors, warnings, notes) =
-        (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
-    let many = |n: usize, word: &str| match n {
-        1 => format!("1 {word}"),
-        n => format!("{n} {word}s"),
-    };
     let mut parts = Vec::new();
-    for (n, word) in [(errors, "error"), (warnings, "warning"), (notes, "note")] {
+    for (severity, word) in
+        [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]
+    {
+        let n = report.all().filter(|(_, f)| f.severity == severity).count();
         if n > 0 {
-            parts.push(many(n, word));
+            parts.push(count(n, word).to_string());
         }
     }
     let found = if parts.is_empty() { "nothing to report".to_owned() } else { parts.join(", ") };
@@ -225,22 +221,12 @@ fn closing(out: &mut String, style: Style, report: &Report) {
         out,
         "{}: {found} in {}, {}",
         style.verdict(report.verdict),
-        many(report.servers.len(), "server"),
-        span(report.took)
+        count(report.servers.len(), "server"),
+        Dur(report.took)
     );
     let hidden = report.all().any(|(_, finding)| !style.shows(finding));
     if hidden && style.detail == Detail::Brief {
         out.push_str("; --verbose shows the notes");
     }
     out.push('\n');
-}
-
-/// `340 ms`, `1.2 s`, `2 min 5 s`.
-pub(super) fn span(span: Duration) -> String {
-    let millis = span.as_millis();
-    match millis {
-        0..=999 => format!("{millis} ms"),
-        1000..=59_999 => format!("{:.1} s", span.as_secs_f64()),
-        _ => format!("{} min {} s", span.as_secs() / 60, span.as_secs() % 60),
-    }
 }

@@ -28,7 +28,7 @@ use crate::tui::approval::draw;
 use crate::tui::approval::keys::{self, Key};
 use crate::tui::approval::roots::{RootsCommand, RootsEditor};
 use crate::tui::effect::{Effect, ServerCommand};
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::message::EditToken;
 use crate::tui::overlay::{Overlay, Reader, reader_width};
@@ -113,13 +113,13 @@ impl App {
         let pending = &self.model.view.pending;
         let first = pending.keys().find(|id| !self.answers.is_sent(**id)).copied();
         let Some(id) = id.or(first) else {
-            return self.toast(ink!("nothing waits for you"), Role::Ok);
+            return self.toast(ink!("No requests waiting"), Role::Ok);
         };
         if let Some(request) = pending.get(&id).cloned() {
             self.answers.desks.entry(id).or_insert_with(|| AnswerDesk::new(request));
         }
         if !self.answers.desks.contains_key(&id) {
-            return self.toast(ink!("it is no longer open"), Role::Warning);
+            return self.toast(ink!("the request is no longer open"), Role::Warning);
         }
         self.answers.roots = None;
         self.answers.open = Some(id);
@@ -246,7 +246,7 @@ impl App {
             }
             Key::Copy => {
                 let text = desk.text();
-                self.toast(ink!("copied {} characters", text.chars().count()), Role::Ok);
+                self.toast(ink!("copied {}", count(text.chars().count(), "character")), Role::Ok);
                 effects.push(Effect::Copy(text));
             }
             Key::SaveMedia => self.save_media(effects),
@@ -327,7 +327,7 @@ impl App {
         let next = around.find(|other| *other != id && !self.answers.is_sent(*other));
         match next {
             Some(next) => self.open_answer(Some(next)),
-            None => self.toast(ink!("nothing else waits for you"), Role::Ok),
+            None => self.toast(ink!("no other request is waiting"), Role::Ok),
         }
     }
 

@@ -20,9 +20,9 @@ use crate::tui::widget::Doc;
 
 /// The mouse, for the help.
 const MOUSE: &[(&str, &str)] = &[
-    ("click", "Choose what stands there; press a key of the last line"),
+    ("click", "Select a row; press a key of the last line"),
     ("second click", "Open it"),
-    ("wheel", "Scroll what it turns over"),
+    ("wheel", "Scroll what is under the pointer"),
     ("drag", "Select text; it is copied when the button is released"),
     ("shift-drag", "The terminal's own selection, in most terminals"),
 ];
@@ -35,7 +35,7 @@ impl App {
         let on_top = !self.overlays.is_empty() || self.panes.get(self.pane).is_typing();
         match action {
             Action::Filter if matches!(self.overlays.last(), Some(Overlay::Reader(_))) => {
-                Availability::Disabled("there is no list to narrow here")
+                Availability::Disabled("there is no list to filter here")
             }
             // These are for what lies over the pane, or for the line being typed.
             Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold
@@ -78,7 +78,7 @@ impl App {
             | Action::ToggleServer
             | Action::RemoveServer => self.can_edit_server(),
             Action::UndoEdit => {
-                Availability::when(self.model.situation.undo, "there is no edit to take back")
+                Availability::when(self.model.situation.undo, "there is nothing to undo")
             }
             Action::Inputs => Availability::when(
                 !self.model.situation.inputs.is_empty(),
@@ -162,14 +162,14 @@ impl App {
             .map(|action| self.action_choice(*action, &scopes))
             .collect();
         choices.extend(self.model.view.servers.keys().map(|name| Choice {
-            words: ink!("Narrow every pane to {}", Model::name(name)),
+            words: ink!("Show only {}", Model::name(name)),
             hint: ink!("server"),
             pick: Pick::Server(name.clone()),
             disabled: None,
         }));
         choices.extend(self.call_choices());
         choices.extend(self.panes.traffic.saved.all().iter().map(|saved| Choice {
-            words: ink!("Show the traffic through the filter {}", Ink::line(&saved.name)),
+            words: ink!("Use the traffic filter {}", Ink::line(&saved.name)),
             hint: ink!("filter"),
             pick: Pick::Filter(FilterPick::Use(saved.name.clone())),
             disabled: None,
@@ -265,7 +265,7 @@ impl App {
             Overlay::Reader(reader) => !matches!(reader.subject, Subject::BlackBox(_)),
             _ => true,
         });
-        let title = ink!("black box: {}", Model::name(&server));
+        let title = ink!("diagnostics: {}", Model::name(&server));
         let mut reader = Reader::new(title, Doc::default());
         reader.subject = Subject::BlackBox(server);
         self.push_overlay(Overlay::Reader(reader));

@@ -22,7 +22,7 @@ use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerComman
 use crate::tui::form::draw::Look;
 use crate::tui::glyph::Glyphs;
 use crate::tui::graphics::Graphics;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallToken, EditToken};
 use crate::tui::overlay::{Overlay, Reader, reader_width};
@@ -212,7 +212,7 @@ impl App {
                 effects.push(Effect::Call(token, request));
             }
             Intent::Copy(text) => {
-                self.toast(ink!("copied {} characters", text.chars().count()), Role::Ok);
+                self.toast(ink!("copied {}", count(text.chars().count(), "character")), Role::Ok);
                 effects.push(Effect::Copy(text));
             }
             Intent::Save(path, content) => {

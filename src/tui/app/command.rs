@@ -288,7 +288,7 @@ impl App {
                 effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
             }
             Pick::LogLevel(None, level) => {
-                self.toast(ink!("the host logs from {} on", level_word(level)), Role::Ok);
+                self.toast(ink!("mcpdeck logs {} and above", level_word(level)), Role::Ok);
                 effects.push(Effect::HostLogLevel(level));
             }
             Pick::Template(number) => self.open_template(number),
@@ -300,7 +300,7 @@ impl App {
 
     fn open_palette(&mut self) {
         let choices = self.palette_choices();
-        self.push_overlay(Overlay::Palette(Palette::new(ink!("what do you want?"), choices)));
+        self.push_overlay(Overlay::Palette(Palette::new(ink!("commands"), choices)));
     }
 
     fn next_theme(&mut self, effects: &mut Vec<Effect>) {

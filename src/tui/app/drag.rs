@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{App, Redraw};
 use crate::tui::effect::Effect;
-use crate::tui::ink::ink;
+use crate::tui::ink::{count, ink};
 use crate::tui::theme::Role;
 
 /// What is marked: from where the button was pressed to where the mouse is.
@@ -79,7 +79,7 @@ impl App {
             return;
         }
         let said = match lines {
-            1 => ink!("copied {} characters", text.chars().count()),
+            1 => ink!("copied {}", count(text.chars().count(), "character")),
             _ => ink!("copied {} lines", lines),
         };
         self.toast(said, Role::Ok);

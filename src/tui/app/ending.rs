@@ -5,7 +5,7 @@ use super::App;
 use crate::base::ServerName;
 use crate::tui::effect::Effect;
 use crate::tui::entry::EntryScreen;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::theme::Role;
@@ -34,20 +34,14 @@ impl App {
         let pending = self.model.view.pending.values().filter(|r| of(&r.server)).count();
         let drafts = self.answers.drafts(of);
         let mut lines = Vec::new();
-        match calls {
-            0 => {}
-            1 => lines.push(ink!("1 call is running; it will be cancelled.")),
-            n => lines.push(ink!("{} calls are running; they will be cancelled.", n)),
-        }
-        match pending {
-            0 => {}
-            1 => lines.push(ink!("1 request of a server waits; it will be refused.")),
-            n => lines.push(ink!("{} requests of servers wait; they will be refused.", n)),
-        }
-        match drafts {
-            0 => {}
-            1 => lines.push(ink!("1 answer is half written; it will be lost.")),
-            n => lines.push(ink!("{} answers are half written; they will be lost.", n)),
+        for (n, noun, end) in [
+            (calls, "running call", "will be cancelled"),
+            (pending, "waiting request", "will be refused"),
+            (drafts, "unsent answer", "will be lost"),
+        ] {
+            if n > 0 {
+                lines.push(ink!("{} {}.", count(n, noun), end));
+            }
         }
         if server.is_none() && self.entry.as_ref().is_some_and(EntryScreen::is_changed) {
             lines.push(ink!("The entry being edited is not saved."));
@@ -63,7 +57,7 @@ impl App {
         // Whatever is answered: what was typed is kept.
         self.keep_drafts(effects);
         self.remember(effects);
-        self.end(ink!("stop the servers and leave?"), None, vec![Effect::Quit], effects);
+        self.end(ink!("stop the servers and quit?"), None, vec![Effect::Quit], effects);
     }
 
     /// The same from everywhere; a second time in a row is a yes, a third one waits for nothing.

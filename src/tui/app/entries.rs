@@ -29,7 +29,7 @@ use crate::tui::widget::Doc;
 const KEYS: &[(&str, &str)] = &[
     ("{save-call}", "Save the entry in its file"),
     ("{call}", "Save the entry in its file"),
-    ("{back}", "Back; asks before changes are thrown away"),
+    ("{back}", "Back; asks before changes are discarded"),
 ];
 
 impl App {
@@ -125,7 +125,7 @@ impl App {
             pick: Pick::Template(n),
             disabled: None,
         });
-        let palette = Palette::new(ink!("add what?"), choices.collect());
+        let palette = Palette::new(ink!("add a server"), choices.collect());
         self.push_overlay(Overlay::Palette(palette));
     }
 
@@ -205,7 +205,7 @@ impl App {
             Some(CallCommand::Back) => {
                 if screen.is_changed() && !leaving {
                     screen.leaving = true;
-                    let text = "not saved: {back} again throws the changes away, {save-call} saves";
+                    let text = "not saved: {back} again discards the changes, {save-call} saves";
                     let text = self.keymap.spelled(&[Scope::Call], text);
                     self.toast(text, Role::Warning);
                 } else {

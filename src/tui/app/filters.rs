@@ -97,7 +97,7 @@ impl App {
 
     fn undo_filters(&mut self) {
         if self.panes.traffic.saved.undo() {
-            self.toast(ink!("the saved filters are as they were before"), Role::Ok);
+            self.toast(ink!("undone"), Role::Ok);
         } else {
             self.toast(ink!("the saved filters were not changed"), Role::Warning);
         }

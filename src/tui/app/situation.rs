@@ -99,7 +99,7 @@ impl App {
             pick: Pick::Input(view.input.id.clone()),
             disabled: None,
         });
-        let palette = Palette::new(ink!("which input?"), choices.collect());
+        let palette = Palette::new(ink!("inputs"), choices.collect());
         self.push_overlay(Overlay::Palette(palette));
     }
 
@@ -133,13 +133,13 @@ impl App {
         self.push_overlay(Overlay::Consent(consent));
     }
 
-    /// Turns round whether changed files are shown before they are used.
+    /// Turns round whether changed files are shown before they are applied.
     pub(super) fn ask_first(&mut self, effects: &mut Vec<Effect>) {
         effects.push(Effect::Config(ConfigCommand::AskFirst));
         if self.model.situation.asks {
-            self.toast(ink!("changed files are used at once"), Role::Ok);
+            self.toast(ink!("changed files are applied at once"), Role::Ok);
         } else {
-            self.toast(ink!("changed files are shown before they are used"), Role::Ok);
+            self.toast(ink!("changed files are shown before they are applied"), Role::Ok);
         }
     }
 
@@ -147,7 +147,7 @@ impl App {
     pub(super) fn open_plan(&mut self) {
         let Some(plan) = &self.model.situation.plan else { return };
         let confirm = Confirm {
-            title: ink!("the configuration has changed: use it?"),
+            title: ink!("apply the changed configuration?"),
             lines: plan_lines(plan),
             yes: vec![Effect::Config(ConfigCommand::Apply)],
             by_itself: true,
@@ -237,7 +237,7 @@ fn plan_lines(plan: &ReloadPlan) -> Vec<Ink> {
         lines.push(ink!("  and {} more: the Config pane has all of them", more));
     }
     if lines.is_empty() {
-        lines.push(ink!("no server is touched"));
+        lines.push(ink!("no server changes"));
     }
     let kept = plan.kept.len() - plan.followed.len();
     if kept > 0 {

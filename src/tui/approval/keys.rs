@@ -63,7 +63,7 @@ use AnswerCommand as A;
 
 /// Words of the footer that depend on what is answered.
 const SEND: &str = "send";
-const DENY: &str = "say no";
+const DENY: &str = "deny";
 const NEXT: &str = "next";
 const BACK: &str = "back";
 const COPY: &str = "copy";
@@ -158,11 +158,11 @@ pub fn scopes(desk: &AnswerDesk) -> &'static [Scope] {
 /// it has them.
 pub fn footer(keymap: &Keymap, desk: &AnswerDesk) -> Vec<(String, &'static str)> {
     let (kind, send, deny) = match (&desk.says, &desk.draft) {
-        (Says::Sampling(_), _) => (Scope::AnswerSampling, "send", "say no"),
+        (Says::Sampling(_), _) => (Scope::AnswerSampling, "send", "deny"),
         (Says::Elicitation(_), Draft::Consent) => (Scope::AnswerElicitation, "open it", "decline"),
         (Says::Elicitation(_), _) => (Scope::AnswerElicitation, "accept", "decline"),
         (Says::Other(_), Draft::Consent) => (Scope::AnswerReading, "allow", "refuse"),
-        (Says::Other(_), _) => (Scope::AnswerReading, "send", "say no"),
+        (Says::Other(_), _) => (Scope::AnswerReading, "send", "deny"),
     };
     let mut labels = keymap.labels(&[Scope::Answer]);
     if desk.ended().is_some() {

@@ -210,9 +210,11 @@ fn read_wishes(params: &Value, reading: &mut SamplingReading) {
     for hint in hints.into_iter().flatten() {
         wish(format!("model like {}", hint.get("name").and_then(Value::as_str).unwrap_or("?")));
     }
-    for (key, word) in
-        [("costPriority", "cost"), ("speedPriority", "speed"), ("intelligencePriority", "wits")]
-    {
+    for (key, word) in [
+        ("costPriority", "cost"),
+        ("speedPriority", "speed"),
+        ("intelligencePriority", "intelligence"),
+    ] {
         let weight = preferences.and_then(|p| p.get(key)).and_then(Value::as_f64);
         if let Some(weight) = weight {
             wish(format!("{word} {weight}"));

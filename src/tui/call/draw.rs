@@ -5,9 +5,10 @@ use ratatui::layout::Rect;
 
 use super::ask::{Ask, Line, Pick};
 use super::failure;
-use super::run::{Difference, FORCED, Run, RunState, spell};
+use super::run::{Difference, FORCED, Run, RunState};
 use super::screen::{CallScreen, Focus};
 use crate::base::Timestamp;
+use crate::base::human::{Dur, count};
 use crate::base::text::SafeText;
 use crate::tui::form::draw::{Look, form, popup_frame, put};
 use crate::tui::keymap::Scope;
@@ -160,16 +161,16 @@ impl CallScreen {
         let room = |x: u16| area.right().saturating_sub(x);
         if let RunState::Running { cancelling } = &run.state {
             let (elapsed, waiting) = run.clocks(now);
-            let elapsed = spell(elapsed);
+            let elapsed = Dur(elapsed);
             let word = if *cancelling { "cancelling" } else { "running" };
             let text = format!(" {} {word} {elapsed}", look.sign("◐", "~"));
             let mut x = put(buf, area.x, y, area.width, &text, look.accent);
             if run.waiting.1.is_some() {
                 let key = self.keymap.spelled(&[Scope::Global], "{answer} answers");
-                let text = format!("  waiting for you {}  {key}", spell(waiting));
+                let text = format!("  waiting for you {}  {key}", Dur(waiting));
                 x = put(buf, x, y, room(x), &text, look.warning);
             } else if waiting > std::time::Duration::from_millis(100) {
-                let text = format!("  + {} waiting for you", spell(waiting));
+                let text = format!("  + {} waiting for you", Dur(waiting));
                 x = put(buf, x, y, room(x), &text, look.muted);
             }
             if run.forced {
@@ -222,8 +223,7 @@ impl CallScreen {
         match ask {
             Ask::Problems => {
                 let n = self.form.blocking();
-                let word = if n == 1 { "problem" } else { "problems" };
-                let title = format!("the form has {n} {word}");
+                let title = format!("the form has {}", count(n, "problem"));
                 let mut lines: Vec<SafeText> = self
                     .form
                     .problems()
@@ -238,7 +238,7 @@ impl CallScreen {
             }
             Ask::Pick(pick, entries, at) => {
                 let title = match pick {
-                    Pick::History => "calls of the past",
+                    Pick::History => "call history",
                     Pick::Saved => "saved calls",
                     Pick::Export => "copy as",
                     Pick::Suggestion => "the server suggests",
@@ -324,7 +324,7 @@ fn popup(
     let rows = usize::from(height).saturating_sub(2);
     let top = at.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
     if lines.is_empty() {
-        put(buf, outer.x + 1, outer.y + 1, width - 2, "nothing here yet", look.faint);
+        put(buf, outer.x + 1, outer.y + 1, width - 2, "empty", look.faint);
     }
     for (i, line) in lines.iter().enumerate().skip(top).take(rows) {
         let style = if at == Some(i) { look.selection } else { look.text };

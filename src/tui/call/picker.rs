@@ -17,8 +17,8 @@ use super::folder::{Entry, EntryKind, Found, LARGEST_FILE, Looked, More};
 use super::keys::Where;
 use super::screen::{CallScreen, Intent};
 use crate::base::text::SafeText;
+use crate::tui::find;
 use crate::tui::form::FieldKind;
-use crate::tui::overlay::fuzzy;
 use crate::tui::widget::{ListState, TextInput};
 
 /// What a field takes of the file.
@@ -116,7 +116,7 @@ impl Picker {
         if self.typed_path().is_some() {
             self.lines.clear();
         } else {
-            let found = fuzzy(text, &self.entries, |entry| entry.shown.as_str().into());
+            let found = find::rank(text, &self.entries, |entry| entry.shown.as_str().into());
             let all = self.hidden == Hidden::Listed || text.starts_with('.');
             let up = text.is_empty() && self.folder.parent().is_some();
             let listed = found.into_iter().filter(|n| all || !self.entries[*n].is_hidden());

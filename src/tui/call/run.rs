@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::base::Timestamp;
+use crate::base::human::{Dur, count};
 use crate::base::text::SafeText;
 use crate::config::ContentLimits;
 use crate::error::{Error, ErrorCode};
@@ -61,8 +62,7 @@ impl Difference {
     pub fn words(self) -> String {
         match self {
             Self::Same => "the same result as before".to_owned(),
-            Self::Places(1) => "the result differs in 1 place".to_owned(),
-            Self::Places(places) => format!("the result differs in {places} places"),
+            Self::Places(places) => format!("the result differs in {}", count(places, "place")),
             Self::Unknown => "too large to compare".to_owned(),
             Self::First => "the first answer".to_owned(),
         }
@@ -224,30 +224,30 @@ impl Run {
 }
 
 /// How a call is marked that was sent although its arguments do not fit.
-pub const FORCED: &str = "sent past validation";
+pub const FORCED: &str = "sent without validation";
 
 fn answered(outcome: &CallOutcome) -> Ending {
-    let mut parts = vec![spell(outcome.duration)];
+    let mut parts = vec![Dur(outcome.duration).to_string()];
     if outcome.waiting > Duration::from_millis(100) {
-        parts[0] = format!("{} + {} waiting for you", parts[0], spell(outcome.waiting));
+        parts[0] = format!("{} + {} waiting for you", parts[0], Dur(outcome.waiting));
     }
     match outcome.source {
         AnswerSource::Server => {}
-        AnswerSource::Cache(age) => parts.push(format!("from the cache, {} old", spell(age))),
+        AnswerSource::Cache(age) => parts.push(format!("from the cache, {} old", Dur(age))),
         AnswerSource::Stale(age) => {
-            parts.push(format!("stale, {} old: the server is unavailable", spell(age)));
+            parts.push(format!("stale, {} old: the server is unavailable", Dur(age)));
         }
     }
     if outcome.forced {
         parts.push(FORCED.to_owned());
     }
     if !outcome.guard_warnings.is_empty() {
-        parts.push(format!("{} suspicious arguments", outcome.guard_warnings.len()));
+        parts.push(count(outcome.guard_warnings.len(), "suspicious argument").to_string());
     }
     let words = parts.join(" · ");
     if outcome.is_error {
         let words = format!("tool error · {words}");
-        let next = "its words are below: mend the arguments or try again".to_owned();
+        let next = "see its message below; fix the arguments or try again".to_owned();
         return Ending { good: false, words, next };
     }
     Ending { good: true, words, next: String::new() }
@@ -260,7 +260,7 @@ fn failed(error: &Error) -> Ending {
         }
         ErrorCode::Cancelled => ("cancelled", "the server was told; call again when ready"),
         ErrorCode::Validation => {
-            ("refused before sending", "mend the fields, or send it past validation")
+            ("refused before sending", "fix the fields, or send it without validation")
         }
         ErrorCode::Protocol => ("protocol error", "look at the message in Traffic"),
         ErrorCode::ServerUnavailable => ("server unavailable", "start or restart it"),
@@ -273,15 +273,4 @@ fn failed(error: &Error) -> Ending {
     };
     let next = error.help.clone().unwrap_or_else(|| fallback.to_owned());
     Ending { good: false, words: word.to_owned(), next }
-}
-
-/// A duration as people say it.
-pub fn spell(span: Duration) -> String {
-    let millis = span.as_millis();
-    match millis {
-        0 => format!("{} µs", span.as_micros()),
-        1..=999 => format!("{millis} ms"),
-        1_000..=59_999 => format!("{:.1} s", span.as_secs_f64()),
-        _ => format!("{}m {:02}s", span.as_secs() / 60, span.as_secs() % 60),
-    }
 }

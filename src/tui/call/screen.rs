@@ -312,7 +312,7 @@ impl CallScreen {
     fn refuse(&mut self, done: &str) -> Vec<Intent> {
         self.focus = Focus::Form;
         self.form.apply(FormCommand::NextProblem);
-        vec![Intent::Say(format!("what is typed there is no value yet; nothing was {done}"))]
+        vec![Intent::Say(format!("Invalid value; not {done}"))]
     }
 
     pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Intent> {

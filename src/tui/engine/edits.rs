@@ -47,7 +47,7 @@ impl Work {
             Ok(made) => {
                 let words = made.words.clone();
                 self.made(made).await;
-                Ok(SafeText::line(&format!("{words}   z takes it back")))
+                Ok(SafeText::line(&format!("{words}   z: undo")))
             }
             Err(error) => Err(SafeText::line(&error.to_string())),
         };
@@ -107,7 +107,7 @@ impl Work {
             Ok(made) => {
                 let words = made.words.clone();
                 self.made(made).await;
-                self.done(&format!("{words}   z takes it back")).await;
+                self.done(&format!("{words}   z: undo")).await;
             }
             Err(error) => self.fail(error.to_string()).await,
         }
@@ -116,13 +116,13 @@ impl Work {
     /// Takes the last edit back, unless the file is another by now.
     pub(super) async fn undo(&mut self) {
         let Some(made) = self.edits.pop() else {
-            return self.fail("there is no edit to take back".to_owned()).await;
+            return self.fail("there is nothing to undo".to_owned()).await;
         };
         let trusted = self.trusted();
         match made.undo.undo() {
             Ok(()) => {
                 self.written(&made.servers, &trusted, false).await;
-                self.done(&format!("taken back: {}", made.words)).await;
+                self.done(&format!("undone: {}", made.words)).await;
             }
             Err(error) => self.fail(error.to_string()).await,
         }

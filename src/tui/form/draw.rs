@@ -315,6 +315,6 @@ fn draw_popup(popup: &Popup, look: &Look, area: Rect, buf: &mut Buffer) {
         }
     }
     if narrowed.is_empty() {
-        put(buf, x + 1, y + 1, width - 2, "nothing fits", look.faint);
+        put(buf, x + 1, y + 1, width - 2, "No matches", look.faint);
     }
 }

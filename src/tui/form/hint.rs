@@ -9,6 +9,7 @@ use super::input::Edits;
 use super::row::{Row, RowKind};
 use super::schema::Types;
 use super::state::FormState;
+use crate::base::human::count;
 use crate::base::text::SafeText;
 
 /// What is shown in an empty editor.
@@ -92,28 +93,22 @@ fn field_text(field: &Field, value: Option<&Value>, look: &Look) -> (String, Sty
             (items.iter().map(named).collect::<Vec<_>>().join(", "), look.text)
         }
         (_, Value::String(text)) if text.is_empty() => ("empty text".to_owned(), look.muted),
-        (_, Value::Array(items)) => {
-            let word = if items.len() == 1 { "item" } else { "items" };
-            (
-                if items.is_empty() {
-                    "empty list".to_owned()
-                } else {
-                    format!("{} {word}", items.len())
-                },
-                look.muted,
-            )
-        }
-        (FieldKind::Object { .. }, Value::Object(map)) => {
-            let word = if map.len() == 1 { "entry" } else { "entries" };
-            (
-                if map.is_empty() {
-                    "empty object".to_owned()
-                } else {
-                    format!("{} {word}", map.len())
-                },
-                look.muted,
-            )
-        }
+        (_, Value::Array(items)) => (
+            if items.is_empty() {
+                "empty list".to_owned()
+            } else {
+                count(items.len(), "item").to_string()
+            },
+            look.muted,
+        ),
+        (FieldKind::Object { .. }, Value::Object(map)) => (
+            if map.is_empty() {
+                "empty object".to_owned()
+            } else {
+                count(map.len(), "entry").to_string()
+            },
+            look.muted,
+        ),
         (FieldKind::Bool, Value::Bool(on)) => {
             let sign = if *on { look.sign("✓ ", "[x] ") } else { look.sign("✗ ", "[ ] ") };
             (format!("{sign}{on}"), look.text)
@@ -168,11 +163,11 @@ pub fn hint(field: &Field) -> String {
 
 fn ranges(field: &Field) -> Vec<String> {
     let nodes = &field.merged.nodes;
-    let range = |low: Option<u64>, high: Option<u64>, what: &str| match (low, high) {
+    let range = |low: Option<u64>, high: Option<u64>, what: &'static str| match (low, high) {
         (None, None) => None,
-        (Some(low), None) => Some(format!("at least {low} {what}")),
-        (None, Some(high)) => Some(format!("at most {high} {what}")),
-        (Some(low), Some(high)) => Some(format!("{low} to {high} {what}")),
+        (Some(low), None) => Some(format!("at least {}", count(low, what))),
+        (None, Some(high)) => Some(format!("at most {}", count(high, what))),
+        (Some(low), Some(high)) => Some(format!("{low} to {}", count(high, what))),
     };
     let length = (
         nodes.iter().filter_map(|n| n.length.0).max(),
@@ -182,6 +177,6 @@ fn ranges(field: &Field) -> Vec<String> {
         nodes.iter().filter_map(|n| n.items_range.0).max(),
         nodes.iter().filter_map(|n| n.items_range.1).min(),
     );
-    let all = [range(length.0, length.1, "characters"), range(items.0, items.1, "items")];
+    let all = [range(length.0, length.1, "character"), range(items.0, items.1, "item")];
     all.into_iter().flatten().collect()
 }

@@ -13,6 +13,7 @@ use super::pointer;
 use super::problem::Weight;
 use super::row::{Row, RowKind};
 use super::state::FormState;
+use crate::base::human::count;
 use crate::base::text::SafeText;
 
 /// A field that is typed in is at least this wide where there is room.
@@ -129,8 +130,7 @@ impl Sheet<'_> {
             let text = format!("cannot be checked: {}", problem.message);
             note(&SafeText::line(&text), look.warning);
         } else if blocking > 0 {
-            let word = if blocking == 1 { "problem" } else { "problems" };
-            note(&format!("{blocking} {word}"), look.error);
+            note(&count(blocking, "problem").to_string(), look.error);
         } else if state.is_checking() {
             note(look.sign("checking…", "checking..."), look.muted);
         }

@@ -69,7 +69,7 @@ impl Ask {
                 return Verdict::Pick(Pick::Filter(match self.named.clone() {
                     Named::Filter(text) => FilterPick::Save { name, text },
                     Named::Rename(_) if self.is_taken() => {
-                        out.warn(ink!("another one is called {}", Ink::line(&name)));
+                        out.warn(ink!("{} exists already", Ink::line(&name)));
                         return Verdict::Stay;
                     }
                     Named::Rename(from) => FilterPick::Rename { from, to: name },
@@ -91,8 +91,8 @@ impl Ask {
         pen.at(0, 1).put(&self.note, cx.style(Role::Muted));
         if self.is_taken() {
             let text: &'static str = match self.named {
-                Named::Filter(_) => "there is one of this name; it is replaced",
-                Named::Rename(_) => "another one has this name",
+                Named::Filter(_) => "replaces the one of this name",
+                Named::Rename(_) => "this name is taken",
             };
             pen.at(0, 2).put(text, cx.style(Role::Warning));
         }

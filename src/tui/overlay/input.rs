@@ -5,12 +5,13 @@ use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Verdict, fuzzy};
+use super::Verdict;
 use crate::base::secret::Secret;
 use crate::config::InputKind;
 use crate::deck::keyring::Keyring;
 use crate::tui::action::Action;
 use crate::tui::effect::{ConfigCommand, Effect, Keep};
+use crate::tui::find;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};
@@ -105,7 +106,8 @@ impl InputDialog {
     pub(super) fn key(&mut self, key: KeyEvent) -> bool {
         let taken = self.typed.key(key);
         if self.is_pick() {
-            let found = fuzzy(self.typed.text(), self.options(), |option| option.as_str().into());
+            let found =
+                find::rank(self.typed.text(), self.options(), |option| option.as_str().into());
             self.list.select_index(0, found.len(), |n| found[n]);
             self.found = found;
         }
@@ -161,7 +163,7 @@ impl InputDialog {
         let value = if self.is_pick() {
             let picked = self.list.selected().filter(|n| self.found.contains(n));
             let Some(option) = picked.and_then(|n| self.options().get(*n)) else {
-                out.warn(ink!("nothing is picked"));
+                out.warn(ink!("choose a value first"));
                 return Verdict::Stay;
             };
             option.clone()
@@ -213,7 +215,7 @@ impl InputDialog {
         pen.put(self.standing(), cx.style(Role::Muted));
         pen.at(0, area.height.saturating_sub(2));
         let kept: &'static str = match self.keep {
-            Keep::Memory => "kept until mcpdeck ends, written nowhere",
+            Keep::Memory => "kept until mcpdeck quits, not written to disk",
             Keep::Keyring => "kept in the keyring of this computer",
         };
         pen.put(kept, cx.style(Role::Muted));
@@ -221,7 +223,7 @@ impl InputDialog {
         for row in cx.keymap.rows(&[Scope::Input]).into_iter().filter(|row| row.footer > 0) {
             let label: &'static str = match (row.action, self.keep) {
                 (Action::Keep, _) if !self.keyring => continue,
-                (Action::Keep, Keep::Keyring) => "only until the end",
+                (Action::Keep, Keep::Keyring) => "only until mcpdeck quits",
                 (Action::Forget, _) if self.view.state == InputState::Open => continue,
                 (Action::Open, _) => "use it",
                 (Action::Back, _) => "later",
@@ -237,7 +239,7 @@ impl InputDialog {
             return;
         }
         if self.found.is_empty() {
-            Pen::new(buf, area).put("nothing fits", cx.style(Role::Faint));
+            Pen::new(buf, area).put("No matches", cx.style(Role::Faint));
         }
         for (row, n) in self.list.window(self.found.len(), usize::from(area.height)).enumerate() {
             let Some(option) = self.found.get(n).and_then(|index| self.options().get(*index))

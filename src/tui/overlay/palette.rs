@@ -4,8 +4,6 @@
 use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
-use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
-use nucleo_matcher::{Config, Matcher, Utf32Str};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
@@ -15,6 +13,7 @@ use crate::base::{LogLevel, ServerName};
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::capabilities::ListKind;
 use crate::tui::action::Action;
+use crate::tui::find::{self, Fields};
 use crate::tui::ink::Ink;
 use crate::tui::keymap::Scope;
 use crate::tui::pane::{Cx, Gesture};
@@ -128,6 +127,16 @@ pub struct Choice {
     pub disabled: Option<Ink>,
 }
 
+impl Choice {
+    fn fields(&self) -> Fields<'_> {
+        let words = self.words.as_str();
+        match &self.pick {
+            Pick::Offer(_, _, wire) => Fields { name: wire, context: words, text: "" },
+            _ => Fields { name: words, context: self.hint.as_str(), text: "" },
+        }
+    }
+}
+
 /// A list to search and pick from.
 #[derive(Clone, Debug)]
 pub struct Palette {
@@ -160,7 +169,7 @@ impl Palette {
 
     fn search(&mut self) {
         let typed = self.input.text().trim();
-        self.found = fuzzy(typed, &self.choices, |choice| choice.words.as_str().into());
+        self.found = find::rank(typed, &self.choices, Choice::fields);
         if !typed.is_empty() {
             // Whoever types a whole name means what is called so.
             self.found.sort_by_key(|n| self.choices[*n].pick.rank(typed));
@@ -238,6 +247,9 @@ impl Palette {
     pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         self.input.render(Rect { height: area.height.min(1), ..area }, buf, cx.style(Role::Input));
         let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        if self.found.is_empty() {
+            Pen::new(buf, rows).at(1, 0).put("No matches", cx.style(Role::Faint));
+        }
         for (row, n) in self.list.window(self.found.len(), usize::from(rows.height)).enumerate() {
             let index = self.found[n];
             let choice = &self.choices[index];
@@ -246,7 +258,9 @@ impl Palette {
             let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
             let selected = self.list.selected() == Some(&index);
             pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
-            pen.left(&choice.words, line.width.saturating_sub(22), cx.style(role)).skip(1);
+            let found = find::spans(self.input.text(), choice.words.as_str());
+            let room = line.width.saturating_sub(22);
+            pen.found(&choice.words, &found, room, cx.style(role), cx.style(Role::Match)).skip(1);
             match &choice.disabled {
                 Some(reason) => pen.flush_right(reason, cx.style(Role::Faint)),
                 None => pen.flush_right(&choice.hint, cx.style(Role::Key)),
@@ -255,43 +269,5 @@ impl Palette {
                 pen.row_style(cx.style(Role::Selection));
             }
         }
-    }
-}
-
-/// Indices of `items` that fit `query`, best first; all of them in order when it is empty.
-pub fn fuzzy<'a, T>(
-    query: &str,
-    items: &'a [T],
-    text: impl Fn(&'a T) -> std::borrow::Cow<'a, str>,
-) -> Vec<usize> {
-    if query.trim().is_empty() {
-        return (0..items.len()).collect();
-    }
-    let pattern = Pattern::parse(query, CaseMatching::Smart, Normalization::Smart);
-    let mut matcher = Matcher::new(Config::DEFAULT);
-    let mut buffer = Vec::new();
-    let mut scored: Vec<(u32, usize)> = items
-        .iter()
-        .enumerate()
-        .filter_map(|(n, item)| {
-            let haystack = text(item);
-            let score = pattern.score(Utf32Str::new(&haystack, &mut buffer), &mut matcher)?;
-            Some((score, n))
-        })
-        .collect();
-    scored.sort_by_key(|(score, n)| (std::cmp::Reverse(*score), *n));
-    scored.into_iter().map(|(_, n)| n).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_few_letters_find_the_best_first_and_nothing_typed_keeps_the_order() {
-        let items = ["show-servers", "restart", "reset-breaker"];
-        assert_eq!(fuzzy("", &items, |i| (*i).into()), [0, 1, 2]);
-        assert_eq!(fuzzy("rest", &items, |i| (*i).into())[0], 1);
-        assert!(fuzzy("zzz", &items, |i| (*i).into()).is_empty());
     }
 }

@@ -14,7 +14,7 @@ use ratatui::layout::Rect;
 use crate::base::ServerName;
 use crate::mcp::{ApprovalId, RequestKind};
 use crate::tui::action::Action;
-use crate::tui::ink::{Bytes, Ink, ink};
+use crate::tui::ink::{Bytes, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::approvals::rows::{Grouping, Row};
@@ -141,12 +141,12 @@ impl Pane for ApprovalsPane {
         let any = !self.browser.rows.is_empty();
         match action {
             Action::Open | Action::Copy | Action::CopyAll | Action::Fold => {
-                Some(Availability::when(any, "nothing waits"))
+                Some(Availability::when(any, "no request is open"))
             }
             Action::DenyAll => {
-                Some(Availability::when(!model.view.pending.is_empty(), "nothing waits"))
+                Some(Availability::when(!model.view.pending.is_empty(), "no request is open"))
             }
-            Action::Save => Some(Availability::Disabled("not here")),
+            Action::Save => Some(Availability::Disabled("not available here")),
             _ => None,
         }
     }
@@ -159,9 +159,9 @@ impl Pane for ApprovalsPane {
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let summary = if self.count == 0 {
-            ink!("nothing waits for you")
+            ink!("No requests waiting")
         } else {
-            ink!("{} {} waiting for you", cx.glyphs.hand, self.count)
+            ink!("{} {} waiting", cx.glyphs.hand, count(self.count, "request"))
         };
         self.browser.render_frame(cx, &summary, self.count, area, buf);
         let regions = self.browser.regions(area);
@@ -174,7 +174,7 @@ impl Pane for ApprovalsPane {
         self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, during, pen));
         let mut used = self.browser.rows.len() as u16;
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let text = ink!("when a server asks for a completion or an answer, it waits here");
+            let text = ink!("sampling and elicitation requests of servers wait here");
             used = 1 + empty_text(cx, &text, regions.list, buf);
         }
         if regions.detail.is_none() && regions.list.height > used + 1 {
@@ -183,7 +183,7 @@ impl Pane for ApprovalsPane {
                 height: regions.list.height - used,
                 ..regions.list
             };
-            let text = cx.spelled(&[], "{right}: rules, roots and what was settled");
+            let text = cx.spelled(&[], "{right}: rules, roots and decided requests");
             empty_text(cx, &text, rest, buf);
         }
     }

@@ -9,7 +9,7 @@ use crate::host::cache::CacheEntryView;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::filter::contains;
-use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay};
@@ -70,12 +70,10 @@ impl Pane for CachePane {
                 out.say(ink!("dropped"));
             }
             (Action::DropAll, _) => {
-                let lines = vec![match self.total {
-                    1 => ink!("1 entry goes; it is fetched again when needed."),
-                    n => ink!("{} entries go; they are fetched again when needed.", n),
-                }];
+                let entries = count(self.total, "entry");
+                let lines = vec![ink!("{} dropped; fetched again when needed.", entries)];
                 let yes = vec![Effect::CacheDrop(None)];
-                let confirm = Confirm::new(ink!("drop the whole cache?"), lines, yes);
+                let confirm = Confirm::new(ink!("clear the cache?"), lines, yes);
                 out.overlay = Some(Overlay::Confirm(confirm));
             }
             (Action::Copy, Some(key)) => out.copy(format!("{} {}", key.method, key.params)),
@@ -106,11 +104,10 @@ impl Pane for CachePane {
         let asked = cache.hits + cache.misses;
         let rate = if asked == 0 { 0.0 } else { cache.hits as f64 * 100.0 / asked as f64 };
         let summary = ink!(
-            "{} {}   {} hits  {} misses  ({:.0} %)   {} evicted",
-            self.total,
-            if self.total == 1 { "entry" } else { "entries" },
-            cache.hits,
-            cache.misses,
+            "{}   {}  {}  ({:.0} %)   {} evicted",
+            count(self.total, "entry"),
+            count(cache.hits, "hit"),
+            count(cache.misses, "miss"),
             rate,
             cache.evictions
         );
@@ -142,7 +139,8 @@ impl Pane for CachePane {
             pen.right(ink!("{}", Bytes(entry.bytes as u64)), 7, cx.style(Role::Muted));
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let text = ink!("nothing is cached; resources and prompts are, once they were read");
+            let text =
+                ink!("The cache is empty; resources and prompts are cached when they are read");
             empty_text(cx, &text, regions.list, buf);
         }
     }
@@ -215,7 +213,7 @@ fn invalidated(model: &Model, doc: &mut Doc) {
     if model.cache.invalidated.is_empty() {
         return;
     }
-    doc.heading("dropped lately, and why");
+    doc.heading("recently dropped");
     for (at, key, reason) in model.cache.invalidated.iter().rev().take(20) {
         doc.line(vec![
             (ink!("  {} ", Model::time_of_day(*at)), Role::Faint),

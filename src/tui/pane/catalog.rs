@@ -13,9 +13,9 @@ use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::find::{self, Fields};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::Model;
-use crate::tui::overlay::fuzzy;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
@@ -56,8 +56,20 @@ pub struct Entry {
     pub change: Option<Change>,
     /// Why it cannot be used now.
     pub unavailable: Option<Ink>,
-    /// What the filter looks through.
-    pub search: String,
+    /// Other names the filter finds it by, beside its server's.
+    pub names: String,
+    /// The description the filter finds it by.
+    pub description: Option<SafeText>,
+}
+
+impl Entry {
+    fn fields(&self) -> Fields<'_> {
+        Fields {
+            name: &self.label,
+            context: &self.names,
+            text: self.description.as_deref().unwrap_or_default(),
+        }
+    }
 }
 
 impl PartialEq for Entry {
@@ -101,6 +113,8 @@ impl Catalog {
                 let mut entries = Vec::new();
                 build(server, &server.capabilities, &mut entries);
                 for mut entry in entries {
+                    entry.names.push(' ');
+                    entry.names.push_str(server.name.as_str());
                     entry.server = server.name.clone();
                     entry.unavailable = unavailable(server);
                     entry.change = server.changes.as_ref().and_then(|(_, c)| change_of(c, &entry));
@@ -111,7 +125,7 @@ impl Catalog {
         let narrowed = self.built_filter != self.browser.filter.text();
         if rebuilt || narrowed {
             self.built_filter = self.browser.filter.text().to_owned();
-            let rows = fuzzy(&self.built_filter, &self.all, |entry| (&*entry.search).into())
+            let rows = find::rank(&self.built_filter, &self.all, |entry| entry.fields())
                 .into_iter()
                 .map(|n| Arc::clone(&self.all[n]))
                 .collect();
@@ -206,7 +220,7 @@ impl Catalog {
         self.browser.focus_next(ui.area)
     }
 
-    /// Draws list and detail. `noun` names the entries in the plural.
+    /// Draws list and detail. `noun` names an entry.
     pub fn render(
         &self,
         cx: &Cx<'_>,
@@ -217,11 +231,9 @@ impl Catalog {
     ) {
         let servers = self.built_from.len();
         let summary = if self.all.is_empty() {
-            ink!("no {}", noun)
+            ink!("{}", count(0usize, noun))
         } else {
-            let s: &'static str = if servers == 1 { "" } else { "s" };
-            let one = noun.strip_suffix('s').filter(|_| self.all.len() == 1);
-            ink!("{} {} of {} server{}", self.all.len(), one.unwrap_or(noun), servers, s)
+            ink!("{} of {}", count(self.all.len(), noun), count(servers, "server"))
         };
         self.browser.render_frame(cx, &summary, self.all.len(), area, buf);
         let regions = self.browser.regions(area);
@@ -234,7 +246,7 @@ impl Catalog {
         let number_width = longest(|e| e.number.clone(), 10).max(number.len() as u16);
         // The detail beside a narrow list says what the marks would.
         let roomy = regions.list.width >= 60;
-        let marks_width = if roomy { longest(|e| e.marks.clone(), 8) } else { 0 };
+        let marks_width = if roomy { longest(|e| e.marks.clone(), 11) } else { 0 };
         let server_width = if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 };
         let right = number_width + marks_width + server_width + 4;
         let flexible = regions.list.width.saturating_sub(right + 4);
@@ -256,7 +268,9 @@ impl Catalog {
             let ink = |role| if dim { cx.style(Role::Faint) } else { cx.style(role) };
             pen.put(mark, cx.style(role)).skip(1);
             let start = pen.position();
-            pen.middle(&entry.label, label_width, ink(Role::Text)).skip(1);
+            let found = find::spans(self.browser.filter.text(), &entry.label);
+            pen.found(&entry.label, &found, label_width, ink(Role::Text), cx.style(Role::Match));
+            pen.skip(1);
             // A few letters of a note say nothing.
             let rest = flexible.saturating_sub(label_width + 1);
             let rest = if rest < 8 { 0 } else { rest };
@@ -274,9 +288,9 @@ impl Catalog {
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
             let mut pen = Pen::new(buf, regions.list);
             let text = if self.all.is_empty() {
-                ink!("nothing here yet: servers list theirs when they are ready")
+                ink!("nothing listed yet; servers are listed when they are ready")
             } else {
-                cx.spelled(&[], "nothing fits the filter; {back} clears it")
+                cx.spelled(&[], "No matches; {back} clears the filter")
             };
             pen.at(1, 1).put(text, cx.style(Role::Faint));
         }
@@ -310,7 +324,7 @@ fn changes(entry: &Entry, server: &ServerView, model: &Model, doc: &mut Doc) {
     let found =
         changes.changed.iter().find(|(l, label, _)| *l == entry.list && *label == entry.label);
     let Some((_, _, fields)) = found else { return };
-    doc.heading(ink!("changed {} ago", model.ago(*at)));
+    doc.heading(ink!("changed {}", model.when(*at)));
     for field in fields {
         doc.line(vec![(ink!("  {}", Ink::line(&field.pointer)), Role::Changed)]);
         for (value, sign, role) in

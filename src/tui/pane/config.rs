@@ -123,9 +123,9 @@ impl Pane for ConfigPane {
             Action::NextProblem => {
                 let view = &model.view;
                 let any = !view.diagnostics.is_empty() || model.rejected().next().is_some();
-                Some(Availability::when(any, "there is no problem"))
+                Some(Availability::when(any, "there are no problems"))
             }
-            Action::Filter => Some(Availability::Disabled("not here")),
+            Action::Filter => Some(Availability::Disabled("not available here")),
             _ => None,
         }
     }
@@ -189,9 +189,9 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
     let all: Vec<&Diagnostic> = model.rejected().chain(&view.diagnostics).collect();
     if model.rejected().next().is_some() {
         let standing = if matches!(model.engine, crate::tui::model::EngineState::Failed(_)) {
-            "the file cannot be used; nothing runs until it can, which is noticed"
+            "The file cannot be used. Servers start as soon as it can."
         } else {
-            "the file on disk cannot be used; the last good one stays in use"
+            "The file on disk cannot be used; the last valid configuration stays in use."
         };
         doc.text(0, &standing, Role::Error);
         doc.gap();
@@ -209,7 +209,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
         }
     }
     if model.files.is_empty() && all.is_empty() {
-        doc.text(0, &"no file: the servers are the demo's or from the command line", Role::Muted);
+        doc.text(0, &"no file: the servers come from the demo or the command line", Role::Muted);
     }
     for file in &model.files {
         doc.heading(Ink::line(&file.path.display().to_string()));

@@ -110,7 +110,7 @@ impl LogsPane {
     fn turn_level(&mut self, delta: isize, out: &mut Out) {
         let at = LEVELS.iter().position(|level| *level == self.level).unwrap_or(0);
         self.level = LEVELS[at.saturating_add_signed(delta).min(LEVELS.len() - 1)];
-        out.say(ink!("logs from level {} on", level_word(self.level)));
+        out.say(ink!("showing level {} and above", level_word(self.level)));
         out.remember = true;
     }
 
@@ -138,7 +138,7 @@ impl LogsPane {
                 return self.stream.jump(seq, usize::from(Self::list(ui.area).height));
             }
         }
-        out.warn(ink!("nothing found"));
+        out.warn(ink!("No matches"));
     }
 
     fn choose_level(model: &Model, out: &mut Out) {
@@ -146,7 +146,7 @@ impl LogsPane {
         let host = [LogLevel::Trace, LogLevel::Debug, LogLevel::Info, LogLevel::Warning];
         for level in host.into_iter().chain([LogLevel::Error]) {
             choices.push(Choice {
-                words: ink!("the host logs from {} on", level_word(level)),
+                words: ink!("mcpdeck: {} and above", level_word(level)),
                 hint: ink!("log file"),
                 pick: Pick::LogLevel(None, level),
                 disabled: None,
@@ -155,14 +155,14 @@ impl LogsPane {
         for server in model.servers() {
             for level in LEVELS.into_iter().skip(1) {
                 choices.push(Choice {
-                    words: ink!("{} logs from {} on", Model::name(&server.name), level_word(level)),
+                    words: ink!("{}: {} and above", Model::name(&server.name), level_word(level)),
                     hint: ink!(""),
                     pick: Pick::LogLevel(Some(server.name.clone()), level),
-                    disabled: (server.state != ServerState::Ready).then(|| ink!("it is not ready")),
+                    disabled: (server.state != ServerState::Ready).then(|| ink!("not ready")),
                 });
             }
         }
-        let title = ink!("who logs from which level on?");
+        let title = ink!("log level");
         out.overlay = Some(Overlay::Palette(Palette::new(title, choices)));
     }
 
@@ -264,9 +264,9 @@ impl Pane for LogsPane {
             Action::SearchNext | Action::SearchPrevious => {
                 Availability::when(!self.input.text().is_empty(), "search with {filter} first")
             }
-            Action::Open => Availability::Disabled("a line is all there is; {wrap} wraps it"),
+            Action::Open => Availability::Disabled("{wrap} wraps long lines"),
             Action::Copy | Action::CopyAll | Action::Save => {
-                Availability::when(!self.stream.is_empty(), "there is no line")
+                Availability::when(!self.stream.is_empty(), "there are no log lines")
             }
             _ => return None,
         })

@@ -207,7 +207,7 @@ impl Pane for MetricsPane {
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         match action {
             Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
-                Some(Availability::when(!self.browser.rows.is_empty(), "nothing was called yet"))
+                Some(Availability::when(!self.browser.rows.is_empty(), "No calls yet"))
             }
             _ => None,
         }
@@ -236,7 +236,7 @@ impl Pane for MetricsPane {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let summary = ink!("{} servers and targets", self.total);
+        let summary = ink!("{} servers and methods", self.total);
         self.browser.render_frame(cx, &summary, self.total, area, buf);
         let regions = self.browser.regions(area);
         let shown = Column::shown(regions.list.width);
@@ -264,7 +264,7 @@ impl Pane for MetricsPane {
             }
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            empty_text(cx, &ink!("nothing was called yet"), regions.list, buf);
+            empty_text(cx, &ink!("No calls yet"), regions.list, buf);
         }
     }
 
@@ -336,13 +336,13 @@ fn detail(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     if let Some(l) = &view.latency {
         doc.heading("latency");
         for (label, value) in [
-            ("shortest", l.min),
+            ("min", l.min),
             ("mean", l.mean),
             ("p50", l.p50),
             ("p95", l.p95),
             ("p99", l.p99),
-            ("longest", l.max),
-            ("lately", l.average),
+            ("max", l.max),
+            ("EMA", l.average),
         ] {
             doc.field(label, ink!("{}", Dur(value)), Role::Text);
         }
@@ -370,7 +370,7 @@ fn histogram(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     else {
         return;
     };
-    doc.heading("distribution of recent answers");
+    doc.heading("latency histogram");
     let most = buckets.iter().max().copied().unwrap_or(1).max(1);
     for (n, count) in buckets.iter().enumerate().take(last + 1).skip(first) {
         let limit = std::time::Duration::from_micros(2u64 << n);
@@ -412,7 +412,7 @@ fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     if most == 0 {
         return;
     }
-    doc.heading("messages of the server, 2 s each");
+    doc.heading("messages of the server, 2 s per bar");
     for level in (0..ROWS).rev() {
         let mut line = Ink::default();
         for count in &counts {

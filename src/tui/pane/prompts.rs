@@ -14,7 +14,7 @@ use crate::tui::widget::Doc;
 /// The prompts pane.
 pub const KIND: Kind = Kind {
     scopes: &[Scope::Prompts, Scope::List],
-    noun: "prompts",
+    noun: "prompt",
     number: "tokens",
     build,
     detail,
@@ -37,11 +37,8 @@ fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) 
             note,
             marks: ink!(""),
             number: ink!("{}", tokens(&prompt.raw)),
-            search: format!(
-                "{} {}",
-                prompt.label.as_str(),
-                prompt.description.as_deref().unwrap_or_default()
-            ),
+            names: prompt.title.as_deref().unwrap_or_default().to_owned(),
+            description: prompt.description.clone(),
             raw: prompt.raw.clone(),
             change: None,
             unavailable: None,

@@ -2,6 +2,7 @@
 
 use super::catalog::{Entry, Kind, description, head};
 use crate::base::ServerName;
+use crate::base::text::SafeText;
 use crate::host::ServerView;
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::tui::ink::{Bytes, Ink, ink};
@@ -13,7 +14,7 @@ use crate::tui::widget::Doc;
 /// The resources pane.
 pub const KIND: Kind = Kind {
     scopes: &[Scope::Resources, Scope::List],
-    noun: "resources",
+    noun: "resource",
     number: "size",
     build,
     detail,
@@ -29,7 +30,8 @@ fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) 
             note: Ink::from(resource.title.as_ref().unwrap_or(&resource.name)),
             marks: ink!(""),
             number: resource.size.map_or_else(|| ink!(""), |size| ink!("{}", Bytes(size))),
-            search: format!("{} {}", resource.label.as_str(), resource.name.as_str()),
+            names: names(&resource.name, resource.title.as_ref()),
+            description: resource.description.clone(),
             raw: resource.raw.clone(),
             change: None,
             unavailable: None,
@@ -44,12 +46,17 @@ fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) 
             note: Ink::from(template.title.as_ref().unwrap_or(&template.name)),
             marks: ink!("template"),
             number: ink!(""),
-            search: format!("{} {}", template.label.as_str(), template.name.as_str()),
+            names: names(&template.name, template.title.as_ref()),
+            description: template.description.clone(),
             raw: template.raw.clone(),
             change: None,
             unavailable: None,
         });
     }
+}
+
+fn names(name: &SafeText, title: Option<&SafeText>) -> String {
+    format!("{} {}", name.as_str(), title.map_or("", SafeText::as_str))
 }
 
 fn detail(entry: &Entry, server: &ServerView, _: &Model, doc: &mut Doc) {

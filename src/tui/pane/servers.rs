@@ -197,7 +197,7 @@ impl Pane for ServersPane {
             Action::Graph => self.hide_graph = !self.hide_graph,
             Action::Open | Action::Right if !alone => {
                 if let Some(name) = self.selected(ui.model) {
-                    let title = ink!("black box: {}", Model::name(&name));
+                    let title = ink!("diagnostics: {}", Model::name(&name));
                     let mut reader = Reader::new(title, Doc::default());
                     reader.subject = Subject::BlackBox(name);
                     out.overlay = Some(Overlay::Reader(reader));
@@ -218,15 +218,15 @@ impl Pane for ServersPane {
         match action {
             Action::Open => Some(Availability::when(
                 model.scope.is_none() && !self.names.is_empty(),
-                "its black box is shown already",
+                "its diagnostics are shown already",
             )),
             Action::Graph => Some(Availability::when(
                 model.view.servers.values().any(|s| !s.dependencies.is_empty()),
                 "no server depends on another",
             )),
-            Action::Filter => Some(Availability::Disabled(
-                "{previous-server} and {next-server} narrow to one server",
-            )),
+            Action::Filter => {
+                Some(Availability::Disabled("{previous-server} and {next-server} show one server"))
+            }
             _ => None,
         }
     }
@@ -307,7 +307,7 @@ fn render_empty(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         }
         EngineState::Running => {
             pen.at(1, 1).put("no servers in this configuration", cx.style(Role::Muted));
-            let text = "{add-server} adds one; what is saved in the file is picked up at once";
+            let text = "{add-server} adds one; changes of the file are applied when it is saved";
             pen.at(1, 2).put(cx.spelled(&[Scope::Servers], text), cx.style(Role::Faint));
         }
         _ => _ = pen.at(1, 1).put("reading the configuration", cx.style(Role::Faint)),

@@ -13,7 +13,7 @@ use crate::tui::widget::Doc;
 
 /// The tools pane.
 pub const KIND: Kind =
-    Kind { scopes: &[Scope::Tools, Scope::List], noun: "tools", number: "tokens", build, detail };
+    Kind { scopes: &[Scope::Tools, Scope::List], noun: "tool", number: "tokens", build, detail };
 
 /// A guess at what an entry costs a model's context: four bytes to a token.
 pub fn tokens(raw: &serde_json::Value) -> usize {
@@ -28,12 +28,8 @@ fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) 
             list: ListKind::Tools,
             wire: tool.name.clone(),
             label: tool.label.clone(),
-            search: format!(
-                "{} {} {}",
-                tool.label.as_str(),
-                tool.title.as_deref().unwrap_or_default(),
-                tool.description.as_deref().unwrap_or_default()
-            ),
+            names: tool.title.as_deref().unwrap_or_default().to_owned(),
+            description: tool.description.clone(),
             note,
             marks: marks(tool.hints),
             number: ink!("{}", tokens(&tool.raw)),
@@ -46,9 +42,9 @@ fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) 
 
 fn marks(hints: ToolHints) -> Ink {
     match (hints.read_only, hints.destructive) {
-        (Some(true), _) => ink!("reads"),
-        (_, Some(true)) => ink!("destroys"),
-        (Some(false), Some(false)) => ink!("writes"),
+        (Some(true), _) => ink!("read-only"),
+        (_, Some(true)) => ink!("destructive"),
+        (Some(false), Some(false)) => ink!("additive"),
         _ => ink!(""),
     }
 }
@@ -83,16 +79,16 @@ fn detail(entry: &Entry, server: &ServerView, model: &Model, doc: &mut Doc) {
 
 fn hints(tool: &Tool, doc: &mut Doc) {
     let words: [(Option<bool>, &'static str, &'static str); 4] = [
-        (tool.hints.read_only, "reads only", "changes things"),
-        (tool.hints.destructive, "may destroy", "destroys nothing"),
-        (tool.hints.idempotent, "repeating is harmless", "repeating has more effect"),
-        (tool.hints.open_world, "reaches outside", "stays inside"),
+        (tool.hints.read_only, "read-only", "not read-only"),
+        (tool.hints.destructive, "destructive", "not destructive"),
+        (tool.hints.idempotent, "idempotent", "not idempotent"),
+        (tool.hints.open_world, "open world", "closed world"),
     ];
     let said: Vec<&'static str> = words
         .iter()
         .filter_map(|(hint, yes, no)| hint.map(|h| if h { *yes } else { *no }))
         .collect();
     if !said.is_empty() {
-        doc.text(0, &Ink::line(&format!("the server says: {}", said.join(", "))), Role::Muted);
+        doc.text(0, &Ink::line(&format!("annotations: {}", said.join(", "))), Role::Muted);
     }
 }

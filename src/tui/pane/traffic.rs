@@ -251,20 +251,20 @@ impl Pane for TrafficPane {
         let has = !self.stream.is_empty();
         Some(match action {
             Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Mark => {
-                Availability::when(has, "there is no message")
+                Availability::when(has, "there are no messages")
             }
             Action::Fold => Availability::when(
                 self.part == Part::Detail
                     || self.record(model).and_then(|r| self.groups.of(r)).is_some(),
-                "{group} groups messages by operation, {open} opens the message; both fold",
+                "{group} groups messages by operation, {open} opens the message",
             ),
             Action::JumpPair => Availability::when(
                 self.record(model).is_some_and(|r| r.id.is_some()),
-                "the message has no other half",
+                "the message has no request or response that belongs to it",
             ),
             Action::SaveFilter => Availability::when(
                 !self.input.text().trim().is_empty() && self.problem.is_none(),
-                "there is no filter; {filter} begins one",
+                "there is no filter; {filter} starts one",
             ),
             Action::NextFilter | Action::Filters => Availability::when(
                 !self.saved.all().is_empty(),
@@ -376,7 +376,7 @@ impl TrafficPane {
             }
             Action::JumpPair => match self.stream.selected().and_then(|seq| pair(ui.model, seq)) {
                 Some(seq) => self.stream.jump(seq, height),
-                None => out.warn(ink!("its other half is not there")),
+                None => out.warn(ink!("the other message is no longer recorded")),
             },
             Action::Group => {
                 self.groups.on = !self.groups.on;

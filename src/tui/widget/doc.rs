@@ -58,8 +58,7 @@ impl Doc {
             self.lines.push(line);
         } else if !self.cut {
             self.cut = true;
-            self.lines
-                .push(vec![(ink!("more than is shown here: save it to read on"), Role::Warning)]);
+            self.lines.push(vec![(ink!("truncated; save it to read the rest"), Role::Warning)]);
         }
         self
     }

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::tui::ink::Drawable;
+use crate::tui::ink::{Drawable, Piece};
 
 /// Width of drawable text in cells.
 pub fn width(text: &impl Drawable) -> u16 {
@@ -149,6 +149,35 @@ impl<'a> Pen<'a> {
         self
     }
 
+    /// Draws like [`Pen::middle`], with parts of the text, as byte ranges in order, in another style.
+    pub fn found(
+        &mut self,
+        text: impl Drawable,
+        parts: &[std::ops::Range<usize>],
+        cells: u16,
+        style: Style,
+        mark: Style,
+    ) -> &mut Self {
+        let (start, whole) = (self.x, text.text());
+        let cells = cells.min(self.room());
+        self.middle(Piece::of(&text, 0, usize::MAX), cells, style);
+        let all = whole.width() as u16;
+        // What lost its middle keeps its beginning at the left and its end at the right.
+        let head = if all > cells { cells.saturating_sub(1) / 2 } else { all };
+        for part in parts {
+            let from = whole[..part.start].width() as u16;
+            let wide = whole[part.clone()].width() as u16;
+            let shift = all.saturating_sub(cells);
+            let at = match from {
+                _ if from + wide <= head => from,
+                _ if from > shift + head => from - shift,
+                _ => continue,
+            };
+            self.buf.set_style(Rect::new(start + at, self.y, wide, 1), mark);
+        }
+        self
+    }
+
     /// Draws in exactly `cells`, filled up with blanks at the left.
     pub fn right(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
         let start = self.x;
@@ -221,6 +250,22 @@ mod tests {
         assert_eq!(cut("日本語日本語", 7).trim_end(), "日 …本 語");
         assert_eq!(cut("short", 11), "short      ");
         assert_eq!(cut("abcdefg", 3), "ab…");
+    }
+
+    #[test]
+    fn what_was_found_is_marked_on_both_sides_of_a_cut() {
+        let (area, mark) = (Rect::new(0, 0, 11, 1), Style::new().bold());
+        let marked = |name: &str, part: std::ops::Range<usize>| {
+            let mut buf = Buffer::empty(area);
+            let name = SafeText::line(name);
+            Pen::new(&mut buf, area).found(&name, &[part], 11, Style::new(), mark);
+            let bold = |x: &u16| buf[(*x, 0)].modifier.contains(mark.add_modifier);
+            (0..11).filter(bold).map(|x| buf[(x, 0)].symbol().to_owned()).collect::<String>()
+        };
+        assert_eq!(marked("short", 1..3), "ho");
+        assert_eq!(marked("resource/static/one", 0..3), "res");
+        assert_eq!(marked("resource/static/one", 16..19), "one");
+        assert_eq!(marked("resource/static/one", 9..15), "");
     }
 
     #[test]

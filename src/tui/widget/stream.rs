@@ -298,7 +298,7 @@ impl Stream {
     pub fn state(&self, cx: &Cx<'_>, feed_end: u64, scope: Scope) -> Ink {
         match (self.frozen, self.follow) {
             (Some(_), _) => {
-                ink!("{} frozen, {} newer ", cx.glyphs.frozen, self.behind(feed_end))
+                ink!("{} paused, {} newer ", cx.glyphs.frozen, self.behind(feed_end))
             }
             (None, true) => ink!("{} following ", cx.glyphs.follow),
             (None, false) => {

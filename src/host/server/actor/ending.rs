@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::human::Dur;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
@@ -214,9 +215,9 @@ async fn end(opened: Opened, farewell: Error, plan: StopPlan) -> Option<ExitRepo
 
 /// The reason a person reads: how it ended, after how long, and its last words.
 pub(super) fn why(exit: &ExitView, stderr_tail: &[SafeText]) -> String {
-    let after = exit.lived.as_secs_f64();
+    let after = Dur(exit.lived);
     match telling(stderr_tail) {
-        Some(line) => format!("{} after {after:.1} s: {}", exit.describe(), line.trim()),
-        None => format!("{} after {after:.1} s", exit.describe()),
+        Some(line) => format!("{} after {after}: {}", exit.describe(), line.trim()),
+        None => format!("{} after {after}", exit.describe()),
     }
 }

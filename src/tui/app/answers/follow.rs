@@ -56,10 +56,10 @@ impl App {
             match end_of(*id, desk, view) {
                 End::Answered => answered.push(*id),
                 End::Unseen => {
-                    let reason = SafeText::line("how is no longer kept here, the logs tell");
+                    let reason = SafeText::line("see the logs for how it ended");
                     if desk.stage == Stage::Sent {
                         let server = Ink::line(desk.request.server.as_str());
-                        told = Some(ink!("the request of {} is over: {}", server, &reason));
+                        told = Some(ink!("the request of {} ended: {}", server, &reason));
                     }
                     desk.end(reason);
                 }

@@ -13,7 +13,7 @@ use crate::tui::approval::desk::{Offer, asked_kind, kept_offers};
 use crate::tui::approval::elicitation::ElicitAction;
 use crate::tui::approval::roots::RootsEditor;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::overlay::{ApprovalPick, Choice, Confirm, Overlay, Palette, Pick};
 use crate::tui::pane::DenyAll;
@@ -46,7 +46,7 @@ impl App {
         if choices.is_empty() {
             return self.toast(ink!("nothing is kept for this kind of request"), Role::Warning);
         }
-        self.choose(ink!("start from which answer?"), choices);
+        self.choose(ink!("start from"), choices);
     }
 
     pub(super) fn choose_tool(&mut self) {
@@ -66,7 +66,7 @@ impl App {
         if choices.is_empty() {
             return self.toast(ink!("the request offers no tools"), Role::Warning);
         }
-        self.choose(ink!("answer with a call of which tool?"), choices);
+        self.choose(ink!("call a tool"), choices);
     }
 
     pub(super) fn choose_how_many(&mut self) {
@@ -103,7 +103,7 @@ impl App {
                 choices.push(choice(words, rule.unwrap_or_else(|| ink!("ask")), pick));
             }
         }
-        self.choose(ink!("whose requests?"), choices);
+        self.choose(ink!("requests of"), choices);
     }
 
     fn choose_rule(&mut self, server: &ServerName, kind: RuleKind) {
@@ -149,7 +149,7 @@ impl App {
             choice(Model::name(&server.name), count, ApprovalPick::Roots(server.name.clone()))
         });
         let choices = servers.collect();
-        self.choose(ink!("roots of which server?"), choices);
+        self.choose(ink!("roots of"), choices);
     }
 
     fn open_roots(&mut self, server: ServerName) {
@@ -228,9 +228,8 @@ impl App {
             deny.ids.iter().filter_map(|id| Some((*id, refusal(&pending.get(id)?.kind)))).collect();
         let name = Ink::line(deny.server.as_str());
         let lines = match answers.len() {
-            0 => return self.toast(ink!("nothing of {} waits", name), Role::Ok),
-            1 => vec![ink!("1 open request of this server is answered with no")],
-            count => vec![ink!("{} open requests of this server are answered with no", count)],
+            0 => return self.toast(ink!("no request of {} is waiting", name), Role::Ok),
+            open => vec![ink!("{} of this server will be denied", count(open, "open request"))],
         };
         let yes = vec![Effect::Deny(answers)];
         let title = ink!("deny all of {}?", name);

@@ -10,9 +10,8 @@ use crate::base::text::SafeText;
 use crate::host::dev::{BuildEnd, DevView};
 use crate::host::{ServerState, ServerView};
 use crate::tui::app::{App, Redraw};
-use crate::tui::call::run::spell;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Dur, Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::theme::Role;
@@ -67,11 +66,11 @@ impl App {
         match wish {
             Repeat::Yes => {
                 self.toast(
-                    ink!("the last call to {} is made again when sources change", name),
+                    ink!("the last call to {} is repeated when sources change", name),
                     Role::Ok,
                 );
             }
-            Repeat::No => self.toast(ink!("calls to {} are not made again", name), Role::Ok),
+            Repeat::No => self.toast(ink!("calls to {} are not repeated", name), Role::Ok),
         }
         self.mark(Redraw::Now);
     }
@@ -90,8 +89,8 @@ impl App {
         let view = self.model.server(server)?;
         let dev = view.dev.as_ref()?;
         let repeats = match self.repeats(server) {
-            Repeat::Yes => "called again when sources change",
-            Repeat::No => "{rerun} calls again when sources change",
+            Repeat::Yes => "repeated when sources change",
+            Repeat::No => "{rerun} repeats the call when sources change",
         };
         let repeats = self.keymap.spelled(&[Scope::Global], repeats);
         let now = match dev.build.as_ref().map(|build| &build.end) {
@@ -176,7 +175,7 @@ impl App {
 fn changed(dev: &DevView) -> SafeText {
     let build = dev.build.as_ref().and_then(|build| build.end.as_ref());
     let build = match build {
-        Some((BuildEnd::Done, took)) => format!(" · build {}", spell(*took)),
+        Some((BuildEnd::Done, took)) => format!(" · build {}", Dur(*took)),
         _ => String::new(),
     };
     SafeText::line(&format!("{} changed{build}", dev.changed_words()))

@@ -79,7 +79,7 @@ impl App {
                 let elsewhere = self.calls.open != Some(route.screen);
                 let intents = screen.ended(run, result);
                 if elsewhere && !refresh {
-                    self.toast(ink!("{} has answered", &label), Role::Ok);
+                    self.toast(ink!("{} finished", &label), Role::Ok);
                 }
                 self.intents_of(route.screen, intents, effects);
             }

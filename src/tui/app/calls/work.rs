@@ -129,8 +129,8 @@ impl App {
     pub(in crate::tui::app) fn ask_to_replace(&mut self, path: PathBuf, content: Content) {
         let shown = path.display().to_string();
         let yes = vec![Effect::SaveAs { path, content, existing: Existing::Replace }];
-        let title = ink!("replace the file that is there?");
-        let lines = vec![Ink::line(&shown), ink!("What is in it now will be gone.")];
+        let title = ink!("replace the file?");
+        let lines = vec![Ink::line(&shown), ink!("Its present content is lost.")];
         self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
     }
 

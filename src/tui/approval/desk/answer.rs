@@ -110,8 +110,8 @@ impl AnswerDesk {
             (Draft::Form(form), _) if wrong(form) > 0 => {
                 go_to_wrong(form);
                 Err(match wrong(form) {
-                    1 => "1 field is not right yet".to_owned(),
-                    count => format!("{count} fields are not right yet"),
+                    1 => "1 invalid field".to_owned(),
+                    count => format!("{count} invalid fields"),
                 })
             }
             (Draft::Form(form), _) => {

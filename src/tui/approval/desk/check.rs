@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "not checked yet");
         assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("checking")));
         assert_eq!(check(&mut desk), Outcome::Stay, "the required field is missing");
-        assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 field")));
+        assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 invalid field")));
         for c in "20".chars() {
             desk.type_in_form(KeyCode::Char(c).into());
         }
@@ -201,7 +201,7 @@ mod tests {
         assert_ne!(desk.part, Part::Name, "not checked yet");
         assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("can be kept")));
         check(&mut desk);
-        assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 field")));
+        assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 invalid field")));
         for c in "30".chars() {
             desk.type_in_form(KeyCode::Char(c).into());
         }

@@ -129,7 +129,7 @@ impl AnswerDesk {
         let count = super::answer::wrong(&tool.form);
         if count > 0 {
             super::answer::go_to_wrong(&mut tool.form);
-            self.notice = Some(SafeText::line(&format!("{count} fields are not right yet")));
+            self.notice = Some(SafeText::line(&format!("{count} invalid fields")));
             return;
         }
         let (name, input) = (tool.name.clone(), tool.form.arguments());

@@ -10,7 +10,7 @@ use crate::config::ApprovalRule;
 use crate::host::approvals::{Decider, PendingRequest, RuleKind, Settlement};
 use crate::host::{ServerView, SessionRule};
 use crate::mcp::RequestKind;
-use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
@@ -27,22 +27,25 @@ pub(super) fn build(row: Option<&Row>, model: &Model, doc: &mut Doc) {
         Some(Row::Kept(request, reason)) => {
             heading(request, doc);
             doc.text(0, &ink!("withdrawn: {}", reason), Role::Error);
-            doc.text(0, &"your draft is kept: open it to copy it", Role::Text);
+            doc.text(0, &"your draft is kept; open it to copy it", Role::Text);
         }
         Some(Row::Group { group, ids, .. }) => {
             let name = (Model::name(&group.server), Role::Heading);
-            doc.line(vec![name, (ink!(" has {} requests open", ids.len()), Role::Attention)]);
+            doc.line(vec![
+                name,
+                (ink!(" has {} open", count(ids.len(), "request")), Role::Attention),
+            ]);
             if let Some(server) = model.server(&group.server) {
                 refused(server, doc);
             }
-            doc.text(0, &"open shows them one by one; deny all says no to each", Role::Muted);
+            doc.text(0, &"open shows them one by one; deny all denies each", Role::Muted);
         }
         None => {}
     }
     standing(model, doc);
     settled(model, doc);
     if doc.is_empty() {
-        doc.text(0, &"no rules, no roots, nothing settled yet", Role::Faint);
+        doc.text(0, &"no rules, no roots, nothing decided yet", Role::Faint);
     }
 }
 
@@ -58,12 +61,12 @@ fn heading(request: &PendingRequest, doc: &mut Doc) {
 
 fn about(request: &PendingRequest, model: &Model, doc: &mut Doc) {
     heading(request, doc);
-    doc.field("you have", model.until(request.deadline), Role::Busy);
+    doc.field("to answer", model.until(request.deadline), Role::Busy);
     doc.field("size", ink!("{}", Bytes(request.bytes as u64)), Role::Text);
     if request.deferred {
         doc.field("answered by", "calling again (input_required)", Role::Text);
     }
-    doc.heading("what the server says");
+    doc.heading("from the server");
     preview(&request.kind, &request.params, doc);
     doc.gap();
 }
@@ -87,7 +90,7 @@ fn preview(kind: &RequestKind, params: &Value, doc: &mut Doc) {
                     let field = |key: &str| block.get(key).and_then(Value::as_str);
                     match (field("text"), field("type")) {
                         (Some(text), _) => say(text),
-                        (None, kind) => say(&format!("({})", kind.unwrap_or("odd content"))),
+                        (None, kind) => say(&format!("({})", kind.unwrap_or("unknown content"))),
                     }
                 }
             }
@@ -141,7 +144,7 @@ fn standing(model: &Model, doc: &mut Doc) {
 fn refused(server: &ServerView, doc: &mut Doc) {
     if server.refused_requests > 0 {
         let count = server.refused_requests;
-        let text = ink!("    {} refused: over the limit, or asked out of turn", count);
+        let text = ink!("    {} refused: over the limit or not expected", count);
         doc.line(vec![(text, Role::Warning)]);
     }
 }
@@ -167,7 +170,7 @@ const fn rule_word(rule: &ApprovalRule) -> &'static str {
     match rule {
         ApprovalRule::Ask => "ask",
         ApprovalRule::Deny => "deny",
-        ApprovalRule::Canned(_) => "a canned answer",
+        ApprovalRule::Canned(_) => "the answer in its entry",
     }
 }
 
@@ -175,7 +178,7 @@ fn settled(model: &Model, doc: &mut Doc) {
     if model.view.settled.is_empty() {
         return;
     }
-    doc.heading("settled");
+    doc.heading("Decided");
     for (at, request, settlement) in model.view.settled.iter().rev().take(SETTLED) {
         let (what, role) = match settlement {
             Settlement::Answered { by, how } => {
@@ -183,7 +186,7 @@ fn settled(model: &Model, doc: &mut Doc) {
                     Decider::Person => ink!("by you"),
                     Decider::Callback => ink!("by the callback"),
                     Decider::Rule(rule) => ink!("by the rule {}", Ink::line(rule)),
-                    Decider::Nobody => ink!("by nobody"),
+                    Decider::Nobody => ink!("not answered"),
                 };
                 (ink!("{} {}", Ink::line(how), by), Role::Text)
             }

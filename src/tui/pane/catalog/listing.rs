@@ -16,7 +16,7 @@ use crate::tui::widget::browser::Keep;
 pub struct Kind {
     /// Where its keys are bound, innermost first.
     pub scopes: &'static [Scope],
-    /// Its entries, in the plural.
+    /// What an entry is called.
     pub noun: &'static str,
     /// What the numbers at the right are.
     pub number: &'static str,

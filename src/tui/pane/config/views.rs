@@ -16,7 +16,7 @@ use crate::tui::widget::doc::wrap;
 pub(super) fn sources(model: &Model, doc: &mut Doc) {
     let situation = &model.situation;
     if situation.sources.is_empty() {
-        doc.text(0, &"no file: the servers are the demo's or from the command line", Role::Muted);
+        doc.text(0, &"no file: the servers come from the demo or the command line", Role::Muted);
         return;
     }
     for source in &situation.sources {
@@ -25,10 +25,10 @@ pub(super) fn sources(model: &Model, doc: &mut Doc) {
     doc.gap();
     match &situation.polling {
         Some(reason) => {
-            doc.text(0, &ink!("changes are looked for by the clock: {}", reason), Role::Muted);
+            doc.text(0, &ink!("the files are polled for changes: {}", reason), Role::Muted);
         }
         None => {
-            doc.text(0, &"changes are reported by the file system and followed", Role::Muted);
+            doc.text(0, &"the files are watched for changes", Role::Muted);
         }
     }
     doc.gap();
@@ -51,8 +51,8 @@ pub(super) fn sources(model: &Model, doc: &mut Doc) {
 fn source_lines(source: &SourceFile, doc: &mut Doc) {
     let path = Ink::line(&source.path.display().to_string());
     let whose: &'static str = match source.scope {
-        Scope::Project => "the project's",
-        Scope::User => "your own",
+        Scope::Project => "project",
+        Scope::User => "user",
     };
     doc.gap();
     let (standing, role) = match source.rank {
@@ -61,7 +61,7 @@ fn source_lines(source: &SourceFile, doc: &mut Doc) {
         None => (ink!("found, not used"), Role::Faint),
     };
     doc.line(vec![(path, Role::Heading), (ink!("   {}   ", whose), Role::Muted), (standing, role)]);
-    let verb: &'static str = if source.rank.is_some() { "gives" } else { "would give" };
+    let verb: &'static str = if source.rank.is_some() { "gives" } else { "would add" };
     if let Some(problem) = &source.problem {
         doc.text(2, &Ink::line(problem), Role::Error);
     } else {
@@ -85,7 +85,7 @@ fn input_line(view: &InputView, doc: &mut Doc) {
     let (word, role): (Ink, Role) = match view.state {
         InputState::Open if view.servers.is_empty() => (ink!("not answered"), Role::Muted),
         InputState::Open => (ink!("{} waits for it", names(&view.servers)), Role::Attention),
-        InputState::Answered => (ink!("answered, kept until the end"), Role::Ok),
+        InputState::Answered => (ink!("answered, until mcpdeck quits"), Role::Ok),
         InputState::Kept => (ink!("answered, in the keyring"), Role::Ok),
         InputState::Variable => {
             let name = crate::config::input_variable(&view.input.id);
@@ -113,7 +113,7 @@ pub(super) fn effective(model: &Model, doc: &mut Doc) {
         if let Some(hold) = hold {
             doc.text(2, &Ink::line(&hold), Role::Attention);
         } else if situation.awaiting(&server.name).is_some_and(|a| a.runs_as_before) {
-            let text = "as you approved it; the entry in the file is another and awaits approval";
+            let text = "as approved; the changed entry in the file awaits approval";
             doc.text(2, &text, Role::Attention);
         }
         let (defaults, set): (Vec<_>, Vec<_>) =
@@ -149,16 +149,16 @@ fn value_lines(value: &EffectiveValue, doc: &mut Doc) {
 /// What a changed file that waits would do, and what the last reload did.
 pub(super) fn reload(model: &Model, doc: &mut Doc) {
     if let Some(plan) = &model.situation.plan {
-        doc.heading("a changed file waits for your yes");
+        doc.heading("a changed file awaits your confirmation");
         planned(plan, doc);
-        doc.line(vec![(ink!("P"), Role::Key), (ink!(" asks whether to use it"), Role::Muted)]);
+        doc.line(vec![(ink!("P"), Role::Key), (ink!(" shows what would change"), Role::Muted)]);
         doc.gap();
     }
     if !model.situation.sources.is_empty() {
         let (how, turn) = if model.situation.asks {
-            ("a changed file is shown before it is used", "uses it at once")
+            ("changes are shown before they are applied", "applies them at once")
         } else {
-            ("a changed file is used at once", "shows it first")
+            ("changes are applied at once", "shows them first")
         };
         let key = (ink!("   A"), Role::Key);
         doc.line(vec![(ink!("{how}"), Role::Muted), key, (ink!(" {turn}"), Role::Muted)]);
@@ -169,7 +169,7 @@ pub(super) fn reload(model: &Model, doc: &mut Doc) {
         doc.text(0, &"the file has not changed since the start", Role::Muted);
         return;
     };
-    doc.line(vec![(ink!("{} ago", model.ago(*at)), Role::Muted)]);
+    doc.line(vec![(ink!("{}", model.when(*at)), Role::Muted)]);
     doc.gap();
     for name in added {
         doc.line(vec![(ink!("+ started    {}", Model::name(name)), Role::Added)]);

@@ -42,9 +42,11 @@ impl LogsPane {
     /// Why no line is shown.
     pub(super) fn nothing(&self, model: &Model) -> Ink {
         if model.logs.is_empty() {
-            ink!("no line yet; stderr of the servers, their log messages and the host's own")
+            ink!(
+                "No log lines yet; stderr and log messages of servers and of mcpdeck are shown here"
+            )
         } else {
-            ink!("no line from level {} on", level_word(self.level))
+            ink!("No log lines of level {} or above", level_word(self.level))
         }
     }
 

@@ -1,4 +1,4 @@
-//! The black box of a server: why it died, its last words and messages, its steps, what it said
+//! Diagnostics of a server: its last exit, recent output and messages, start steps, what it said
 //! about itself. One page, everything that is known.
 
 use super::card::{Density, breaker_line, draw as draw_card, step_word};
@@ -8,7 +8,7 @@ use crate::host::view::StepStatus;
 use crate::mcp::Era;
 use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::pane::Ui;
 use crate::tui::theme::Role;
@@ -49,19 +49,15 @@ fn exit(server: &ServerView, model: &Model, doc: &mut Doc) {
     let Some(exit) = &server.exit else { return };
     doc.heading("last exit");
     let role = if exit.expected { Role::Text } else { Role::Error };
-    doc.field("how", Ink::line(&exit.describe()), role);
-    let asked: &'static str =
-        if exit.expected { "the host asked for it" } else { "nobody asked for it" };
-    doc.field("why", asked, role);
-    doc.field("lived", ink!("{}", Dur(exit.lived)), Role::Text);
+    doc.field("exit", Ink::line(&exit.describe()), role);
+    let asked: &'static str = if exit.expected { "stopped by mcpdeck" } else { "unexpected" };
+    doc.field("cause", asked, role);
+    doc.field("uptime", ink!("{}", Dur(exit.lived)), Role::Text);
     if let Some(ladder) = &exit.ladder {
         doc.field("stopped by", ladder, Role::Text);
     }
     if exit.swept > 0 {
-        let swept = match exit.swept {
-            1 => ink!("1 process, swept"),
-            n => ink!("{} processes, swept", n),
-        };
+        let swept = ink!("{}, terminated", count(exit.swept, "process"));
         doc.field("left behind", swept, Role::Warning);
     }
     if let Some(at) = server.retry_at {
@@ -85,7 +81,7 @@ fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
     if lines.is_empty() {
         return;
     }
-    doc.heading("last words");
+    doc.heading("recent output");
     // The line that says why is among those shown, however much was printed after it.
     let why = server.last_words().last();
     let at = lines.iter().rposition(|line| Some(line) == why).unwrap_or(lines.len());
@@ -129,7 +125,7 @@ fn messages(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
     if recent.is_empty() {
         return;
     }
-    doc.heading("last messages");
+    doc.heading("recent messages");
     for record in &recent[recent.len().saturating_sub(MESSAGES)..] {
         let (sign, role) = match record.direction {
             Direction::Out => (glyphs.outbound, Role::Outbound),
@@ -150,7 +146,7 @@ fn findings(server: &ServerView, model: &Model, doc: &mut Doc) {
     if server.findings.is_empty() && server.capabilities.rejected.is_empty() {
         return;
     }
-    doc.heading("against the protocol");
+    doc.heading("protocol findings");
     for finding in server.findings.iter().rev().take(10) {
         doc.line(vec![
             (ink!("  {} ", Model::time_of_day(finding.at)), Role::Faint),
@@ -168,7 +164,7 @@ fn findings(server: &ServerView, model: &Model, doc: &mut Doc) {
         );
     }
     for (list, reason) in &server.capabilities.partial {
-        doc.text(2, &ink!("{} is cut short: {}", list.method(), reason), Role::Warning);
+        doc.text(2, &ink!("{} is incomplete: {}", list.method(), reason), Role::Warning);
     }
     for (tool, breaker) in &server.tool_breakers {
         doc.text(2, tool, Role::Warning);
@@ -177,7 +173,7 @@ fn findings(server: &ServerView, model: &Model, doc: &mut Doc) {
 }
 
 fn session(server: &ServerView, doc: &mut Doc) {
-    doc.heading("how it is reached");
+    doc.heading("connection");
     doc.field("transport", server.transport.as_str(), Role::Text);
     doc.field("target", &server.target, Role::Text);
     let Some(session) = &server.session else { return };
@@ -186,16 +182,16 @@ fn session(server: &ServerView, doc: &mut Doc) {
         Era::Modern => "server/discover",
     };
     doc.field("protocol", ink!("{} ({})", &session.protocol_version, era), Role::Text);
-    doc.field("calls itself", ink!("{} {}", &session.name, &session.version), Role::Foreign);
+    doc.field("server info", ink!("{} {}", &session.name, &session.version), Role::Foreign);
     if let Some(instructions) = &session.instructions {
-        doc.heading("its instructions");
+        doc.heading("instructions");
         crate::tui::widget::doc::foreign(doc, 2, instructions);
     }
 }
 
 fn capabilities(server: &ServerView, model: &Model, doc: &mut Doc) {
     if let Some((at, changes)) = &server.changes {
-        doc.heading(ink!("lists changed {} ago", model.ago(*at)));
+        doc.heading(ink!("lists changed {}", model.when(*at)));
         for (list, label) in &changes.added {
             doc.text(2, &ink!("+ {} {}", list.key(), label), Role::Added);
         }
@@ -205,12 +201,12 @@ fn capabilities(server: &ServerView, model: &Model, doc: &mut Doc) {
         for (list, label, fields) in &changes.changed {
             doc.text(
                 2,
-                &ink!("~ {} {} ({} fields)", list.key(), label, fields.len()),
+                &ink!("~ {} {} ({})", list.key(), label, count(fields.len(), "field")),
                 Role::Changed,
             );
         }
     }
     if let Some(session) = &server.session {
-        doc.heading("its capabilities").json(2, &session.capabilities);
+        doc.heading("capabilities").json(2, &session.capabilities);
     }
 }

@@ -12,7 +12,7 @@ use crate::host::{ServerState, ServerView};
 use crate::mcp::Era;
 use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Ui;
@@ -55,7 +55,7 @@ pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
     }
     if server.state == ServerState::Unavailable {
         let mut line = key(ui, "  {restart}", " retry   ");
-        line.extend(key(ui, "{black-box}", " black box"));
+        line.extend(key(ui, "{black-box}", " diagnostics"));
         if server.attempt > 1 {
             line.push((ink!("   attempt {}", server.attempt), Role::Muted));
         }
@@ -76,20 +76,16 @@ fn held(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     let Ui { model, glyphs, .. } = ui;
     let config = model.config.as_ref().and_then(|config| config.servers.get(&server.name));
     match config.and_then(|server| server.hold.as_ref()) {
-        Some(Hold::Approval) => _ = doc.line(key(ui, "  {review}", " look at it")),
-        Some(Hold::Input(_)) => _ = doc.line(key(ui, "  {inputs}", " answer it")),
+        Some(Hold::Approval) => _ = doc.line(key(ui, "  {review}", " review")),
+        Some(Hold::Input(_)) => _ = doc.line(key(ui, "  {inputs}", " answer")),
         None if model.situation.awaiting(&server.name).is_some_and(|a| a.runs_as_before) => {
-            let text = "its entry changed and awaits your approval; it runs as you approved it";
+            let text = "its changed entry awaits your approval; the approved one keeps running";
             let mut line = vec![(ink!("  {} {}", glyphs.hand, text), Role::Attention)];
-            line.extend(key(ui, "   {review}", " look at it"));
+            line.extend(key(ui, "   {review}", " review"));
             doc.line(line);
         }
         None => {}
     }
-}
-
-const fn plural(count: u64) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }
 
 fn doc_line(doc: &mut Doc, line: DocLine) {
@@ -108,7 +104,7 @@ fn reach(server: &ServerView) -> Vec<Ink> {
         facts.push(ink!("pid {}", pid));
     }
     if server.restarts > 0 {
-        facts.push(ink!("{} restart{}", server.restarts, plural(u64::from(server.restarts))));
+        facts.push(ink!("{}", count(server.restarts, "restart")));
     }
     if let Some(session) = &server.session {
         facts.push(match session.era {
@@ -220,9 +216,8 @@ fn offers(server: &ServerView) -> Vec<DocLine> {
         (lists.resources.len() + lists.templates.len(), "resource"),
         (lists.prompts.len(), "prompt"),
     ];
-    let said = |(count, noun): (usize, &'static str)| {
-        vec![(ink!("{} {}{}", count, noun, plural(count as u64)), Role::Text)]
-    };
+    let said =
+        |(number, noun): (usize, &'static str)| vec![(ink!("{}", count(number, noun)), Role::Text)];
     counts.into_iter().filter(|(count, _)| *count > 0).map(said).collect()
 }
 
@@ -296,7 +291,7 @@ pub fn steps(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
 /// The word of a step.
 pub const fn step_word(step: StartStep) -> &'static str {
     match step {
-        StartStep::Resolve => "find",
+        StartStep::Resolve => "resolve",
         StartStep::Spawn => "spawn",
         StartStep::FirstByte => "first byte",
         StartStep::Handshake => "handshake",
@@ -366,14 +361,10 @@ pub fn breaker_line(breaker: &BreakerView, model: &Model, doc: &mut Doc) {
         BreakerView::Closed => {}
         BreakerView::Open { until, cause } => {
             let left = model.until(*until);
-            doc.text(2, &ink!("breaker open, next probe in {}: {}", left, cause), Role::Warning);
+            doc.text(2, &ink!("breaker open, next attempt in {}: {}", left, cause), Role::Warning);
         }
         BreakerView::HalfOpen { cause } => {
-            doc.text(
-                2,
-                &ink!("breaker half open, the next call is the probe: {}", cause),
-                Role::Busy,
-            );
+            doc.text(2, &ink!("breaker half open, the next call is a test: {}", cause), Role::Busy);
         }
     }
 }
@@ -382,17 +373,14 @@ fn findings(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     let total: u64 = server.finding_counts.values().sum();
     if let Some(last) = server.findings.back() {
         doc.line(vec![
-            (
-                ink!("  {} {} protocol finding{}  ", glyphs.warning, total, plural(total)),
-                Role::Warning,
-            ),
+            (ink!("  {} {}  ", glyphs.warning, count(total, "protocol finding")), Role::Warning),
             (Ink::line(last.message.as_str()), Role::Muted),
         ]);
     }
     let rejected = server.capabilities.rejected.len();
     if rejected > 0 {
         doc.line(vec![(
-            ink!("  {} {} list entries could not be used", glyphs.warning, rejected),
+            ink!("  {} {} could not be used", glyphs.warning, count(rejected, "list entry")),
             Role::Warning,
         )]);
     }

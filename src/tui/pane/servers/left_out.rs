@@ -22,7 +22,7 @@ pub(super) fn draw(model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
         }
         doc.line(vec![
             (ink!("  0"), Role::Key),
-            (ink!(" the file, with every problem at its line"), Role::Muted),
+            (ink!(" shows the problems in the file"), Role::Muted),
         ]);
     }
 }

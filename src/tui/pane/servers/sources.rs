@@ -3,7 +3,7 @@
 
 use crate::host::dev::{BuildEnd, BuildView, DevView};
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Dur, Ink, ink};
+use crate::tui::ink::{Dur, Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
@@ -17,8 +17,7 @@ pub fn draw(dev: &DevView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let mut line: DocLine = vec![(ink!("  sources  "), Role::Faint)];
     match dev.changed_at {
         None => {
-            let files = if dev.files == 1 { "file" } else { "files" };
-            line.push((ink!("{} {} watched", dev.files, files), Role::Muted));
+            line.push((ink!("{} watched", count(dev.files, "file")), Role::Muted));
         }
         Some(at) => {
             line.push((ink!("{} changed", &dev.changed_words()), Role::Text));
@@ -32,13 +31,13 @@ pub fn draw(dev: &DevView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let end = dev.build.as_ref().and_then(|build| build.end.as_ref());
     let failed = matches!(end, Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _)));
     if failed {
-        part(ink!("runs on as it was"), Role::Warning);
+        part(ink!("the previous build keeps running"), Role::Warning);
     } else if let Some(build) = &dev.build {
         let (text, role) = built(build, model);
         part(text, role);
     }
     if dev.is_taken {
-        part(ink!("restarted for it"), Role::Ok);
+        part(ink!("restarted"), Role::Ok);
     }
     doc.line(line);
     if let Some(build) = dev.build.as_ref().filter(|_| failed) {
@@ -59,7 +58,7 @@ fn built(build: &BuildView, model: &Model) -> (Ink, Role) {
     match &build.end {
         None => (ink!("building {}", model.elapsed(build.began)), Role::Busy),
         Some((BuildEnd::Done, took)) => (ink!("built in {}", Dur(*took)), Role::Text),
-        Some((BuildEnd::Superseded, _)) => (ink!("build given up"), Role::Muted),
+        Some((BuildEnd::Superseded, _)) => (ink!("build superseded"), Role::Muted),
         Some((BuildEnd::Failed(exit), took)) => {
             let how = Ink::line(&exit.describe());
             (ink!("build failed after {}: {}", Dur(*took), how), Role::Error)

@@ -9,42 +9,41 @@ use crate::tui::widget::Doc;
 /// Title and text of each page; keys are named by what they do.
 pub const PAGES: &[(&str, &[&str])] = &[
     (
-        "This is the deck of your MCP servers",
+        "Your MCP servers",
         &[
-            "Every server of an mcp.json runs below this window: started in order, watched, and \
-             stopped with everything it started when you leave. Here some demo servers run.",
+            "mcpdeck starts the servers of an mcp.json in order, watches them, and stops them with \
+             all their processes when you quit. These are the demo servers.",
             "",
             "The digits 1 to 0 show the panes: servers, tools, resources, prompts, traffic, logs, \
              metrics, cache, approvals and the configuration.",
         ],
     ),
     (
-        "One gesture, one meaning",
+        "Keys",
         &[
-            "{open} goes in, {back} comes out and never quits. {filter} narrows a list, {copy} \
+            "{open} opens, {back} goes back and never quits. {filter} filters a list, {copy} \
              copies, {save} saves.",
             "",
-            "{previous-server} and {next-server} narrow every pane to one server; {all-servers} \
-             shows all of them again.",
+            "{previous-server} and {next-server} show one server in every pane; {all-servers} \
+             shows all of them.",
             "",
             "{restart} restarts a server, {start-stop} stops or starts it, {black-box} opens its \
-             black box: why it died, its last words and messages.",
+             diagnostics: last exit, recent output and messages.",
         ],
     ),
     (
-        "Servers may ask you",
-        &["A server that wants a completion or an answer waits in the approvals pane, with the \
-             clock of its call standing still. A badge and a bell tell you; {approvals} takes you \
-             there, {answer} straight to the oldest question. Nothing is answered by a stray key."],
+        "Requests of servers",
+        &["Sampling and elicitation requests wait in the Approvals pane; the timeout of the call \
+             is paused meanwhile. A badge and a bell tell you; {approvals} shows them, {answer} \
+             opens the oldest one."],
     ),
     (
-        "You need to remember one key",
+        "Help",
         &[
-            "{help}  shows the keys that work where you are, and  {palette}  finds every action by \
-             a few letters.",
+            "{help} shows the keys of the present screen, {palette} finds every action by name.",
             "",
-            "{theme} tries another theme. Try the moody server: ask it to crash and look at its \
-             black box.",
+            "{theme} changes the theme. Try the gremlin server: call a tool that crashes it and \
+             look at its diagnostics.",
         ],
     ),
 ];

@@ -65,7 +65,7 @@ impl Detail {
         }
         if record.cut {
             self.head.gap();
-            self.head.text(0, &"the rest of the message was not kept", Role::Warning);
+            self.head.text(0, &"the rest of the message was not recorded", Role::Warning);
             self.head.gap();
         }
     }
@@ -184,7 +184,7 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
         MessageKind::Notification => "notification",
         MessageKind::Response => "response",
         MessageKind::Error => "error",
-        MessageKind::Junk => "no JSON-RPC message",
+        MessageKind::Junk => "non-JSON output",
     };
     doc.line(vec![
         (ink!("{} ", sign), role),
@@ -211,7 +211,7 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
         MessageKind::Request => {
             let (word, role) = match pair {
                 Some(_) => {
-                    (ui.spelled(&[Scope::Traffic], "answered, {jump-pair} goes there"), Role::Text)
+                    (ui.spelled(&[Scope::Traffic], "answered; {jump-pair} goes there"), Role::Text)
                 }
                 None => (ink!("not answered"), Role::Busy),
             };

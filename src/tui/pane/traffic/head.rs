@@ -32,12 +32,10 @@ impl TrafficPane {
         let room = area.width.saturating_sub(width(&state) + width(&count) + 3);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.put("/ ", cx.style(Role::Accent));
-        let text: Ink = match &self.problem {
-            Some(problem) if !self.editing => Ink::line(problem),
-            _ if self.input.text().is_empty() && !self.editing => {
-                ink!("server: tool: method: kind: status: duration:> size:> or text")
-            }
-            _ => Ink::line(self.input.text()),
+        let text: Ink = if self.input.text().is_empty() && !self.editing {
+            ink!("server: tool: method: kind: status: duration:> size:> or text")
+        } else {
+            Ink::line(self.input.text())
         };
         let text_role = match (&self.problem, self.input.text().is_empty()) {
             (Some(_), _) => Role::Error,

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use super::groups::Group;
 use super::{Regions, TrafficPane};
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
@@ -23,18 +23,22 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     }
     let many = cx.model.scope.is_none() && cx.model.view.servers.len() > 1;
     let columns = Columns::fit(list.width, if many { Servers::Many } else { Servers::One });
-    let mut pen = Pen::new(buf, regions.columns);
+    let mut pen = Pen::new(buf, regions.columns).ellipsis(cx.glyphs.ellipsis);
     let faint = cx.style(Role::Faint);
-    pen.skip(2).left("time", columns.time, faint).skip(3);
-    if columns.server > 0 {
-        pen.left("server", columns.server, faint).skip(1);
+    if let Some(problem) = &pane.problem {
+        pen.skip(2).put(Ink::line(problem), cx.style(Role::Error));
+    } else {
+        pen.skip(2).left("time", columns.time, faint).skip(3);
+        if columns.server > 0 {
+            pen.left("server", columns.server, faint).skip(1);
+        }
+        pen.put("message", faint);
+        pen.column(list.width.saturating_sub(columns.after() + 1));
+        if columns.size > 0 {
+            pen.right("size", columns.size, faint).skip(1);
+        }
+        pen.right("took", LATENCY, faint);
     }
-    pen.put("message", faint);
-    pen.column(list.width.saturating_sub(columns.after() + 1));
-    if columns.size > 0 {
-        pen.right("size", columns.size, faint).skip(1);
-    }
-    pen.right("took", LATENCY, faint);
     for (row, seq) in pane.stream.window(usize::from(list.height)).enumerate() {
         let Some(record) = cx.model.traffic.get(seq) else { continue };
         let line = Rect { y: list.y + row as u16, height: 1, ..list };
@@ -60,9 +64,9 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     scroll_bar(cx, pane.stream.len(), pane.stream.list.top(), list, buf);
     if pane.stream.is_empty() {
         let text = if cx.model.traffic.is_empty() {
-            ink!("no message yet; every one of every server is listed here")
+            ink!("No messages yet; messages of all servers are listed here")
         } else {
-            cx.spelled(&[], "nothing fits the filter; {back} clears it")
+            cx.spelled(&[], "No matches; {back} clears the filter")
         };
         Pen::new(buf, list).at(2, 1).put(text, cx.style(Role::Faint));
     }
@@ -144,7 +148,11 @@ fn draw(
         let left = end.saturating_sub(pen.position());
         let role = if group.failed { Role::Error } else { Role::Muted };
         let sign = if group.failed { cx.glyphs.warning } else { "" };
-        pen.clip(ink!("  {} messages {}", group.below.len() + 1, sign), left, cx.style(role));
+        pen.clip(
+            ink!("  {} {}", count(group.below.len() + 1, "message"), sign),
+            left,
+            cx.style(role),
+        );
     }
     pen.column(end + 1);
     if columns.size > 0 {
@@ -165,7 +173,7 @@ fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
         MessageKind::Notification => ("~ ", Role::Muted),
         MessageKind::Response => ("= ", Role::Ok),
         MessageKind::Error => ("! ", Role::Error),
-        MessageKind::Junk => ("junk ", Role::Warning),
+        MessageKind::Junk => ("non-JSON ", Role::Warning),
     };
     pen.clip(word, left(pen), cx.style(role));
     if record.kind == MessageKind::Junk {

@@ -87,7 +87,7 @@ fn a_schema_that_is_too_large_to_check_at_every_key_is_checked_before_it_is_sent
     let job = desk.pending_check().expect("work for another thread");
     assert_eq!(desk.checked(&job.run()), Outcome::Stay, "a required field is missing");
     let notice = desk.notice.clone().unwrap_or_default();
-    assert!(notice.contains("not right yet"), "{notice}");
+    assert!(notice.contains("invalid"), "{notice}");
 }
 
 #[test]

@@ -1,0 +1,117 @@
+//! Figures as people read them: durations, sizes, and counts with their noun. The one spelling of
+//! each, for every screen, report and message.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A duration: `850 µs`, `12 ms`, `1.4 s`, `3m 05s`, `2h 10m`, `4d 3h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dur(pub Duration);
+
+impl fmt::Display for Dur {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.as_micros();
+        let seconds = self.0.as_secs();
+        let text = match micros {
+            0..1_000 => format!("{micros} µs"),
+            1_000..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
+            10_000..1_000_000 => format!("{} ms", micros / 1_000),
+            1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
+            _ if seconds < 3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+            _ if seconds < 86_400 => format!("{}h {:02}m", seconds / 3_600, seconds % 3_600 / 60),
+            _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3_600),
+        };
+        f.pad(&text)
+    }
+}
+
+/// A size: `812 B`, `4.2 kB`, `92 MB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        let mut unit = "B";
+        for next in ["kB", "MB", "GB", "TB"] {
+            if value < 1_000.0 {
+                break;
+            }
+            value /= 1_000.0;
+            unit = next;
+        }
+        let text = if unit == "B" || value >= 10.0 {
+            format!("{value:.0} {unit}")
+        } else {
+            format!("{value:.1} {unit}")
+        };
+        f.pad(&text)
+    }
+}
+
+/// A count with its noun: `1 call`, `2 calls`, `3 entries`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    number: u64,
+    noun: &'static str,
+}
+
+/// So many of what `noun` names in the singular.
+pub fn count(number: impl TryInto<u64>, noun: &'static str) -> Count {
+    Count { number: number.try_into().unwrap_or(u64::MAX), noun }
+}
+
+impl Count {
+    /// The word that agrees with the number: `one` for exactly one, `many` otherwise.
+    pub const fn verb(self, one: &'static str, many: &'static str) -> &'static str {
+        if self.number == 1 { one } else { many }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = self.noun;
+        let text = if self.number == 1 {
+            format!("1 {noun}")
+        } else if let Some(stem) = noun.strip_suffix('y').filter(|s| !s.ends_with(['a', 'e', 'o']))
+        {
+            format!("{} {stem}ies", self.number)
+        } else if noun.ends_with(['s', 'x']) || noun.ends_with("ch") || noun.ends_with("sh") {
+            format!("{} {noun}es", self.number)
+        } else {
+            format!("{} {noun}s", self.number)
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_sizes_and_counts_read_like_people_say_them() {
+        let dur = |micros| Dur(Duration::from_micros(micros)).to_string();
+        assert_eq!(
+            [850, 3_240, 12_900, 1_440_000, 185_000_000, 7_800_000_000].map(dur),
+            ["850 µs", "3.2 ms", "12 ms", "1.4 s", "3m 05s", "2h 10m"]
+        );
+        assert_eq!(
+            [0, 812, 4_230, 92_000_000].map(|n| Bytes(n).to_string()),
+            ["0 B", "812 B", "4.2 kB", "92 MB"]
+        );
+        assert_eq!(
+            [
+                (1, "problem"),
+                (0, "problem"),
+                (2, "entry"),
+                (3, "address"),
+                (4, "process"),
+                (5, "key")
+            ]
+            .map(|(n, noun)| count(n, noun).to_string()),
+            ["1 problem", "0 problems", "2 entries", "3 addresses", "4 processes", "5 keys"]
+        );
+        assert_eq!(count(1, "call").verb("is", "are"), "is");
+    }
+}

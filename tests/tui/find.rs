@@ -1,0 +1,177 @@
+//! Finding by typing, over what seven published servers list (`fixtures/catalogues.json`): the entry
+//! a person means is selected first, what does not match is not listed.
+
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyModifiers};
+use mcpdeck::base::Timestamp;
+use mcpdeck::host::{HostView, Record};
+use mcpdeck::tui::app::{App, Setup};
+use mcpdeck::tui::message::Message;
+use serde_json::{Value, json};
+
+use super::{draw, press};
+
+const NONE: KeyModifiers = KeyModifiers::NONE;
+
+/// The dashboard over the seven servers, all of them ready.
+fn catalogues() -> App {
+    let path = format!("{}/fixtures/catalogues.json", env!("CARGO_MANIFEST_DIR"));
+    let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut view = HostView::default();
+    let mut seq = 0;
+    let mut fact = |mut fact: Value| {
+        seq += 1;
+        fact["seq"] = seq.into();
+        fact["at"] = 1_790_000_000_000_000_u64.into();
+        let record: Record = serde_json::from_value(fact).unwrap();
+        view.apply(&record);
+    };
+    for server in all.as_array().unwrap() {
+        let name = &server["server"];
+        let text = |entry: &Value, key: &str| entry.get(key).cloned().unwrap_or(Value::Null);
+        let list = |list: &str| server[list].as_array().unwrap().clone();
+        let tools: Vec<Value> = list("tools")
+            .iter()
+            .map(|e| {
+                json!({"name": e["name"], "label": e["name"], "title": text(e, "title"),
+                    "description": text(e, "description"), "input_schema": {}, "output_schema": null,
+                    "hints": {"readOnly": null, "destructive": null, "idempotent": null,
+                        "openWorld": null}, "raw": e})
+            })
+            .collect();
+        let prompts: Vec<Value> = list("prompts")
+            .iter()
+            .map(|e| {
+                json!({"name": e["name"], "label": e["name"], "title": text(e, "title"),
+                    "description": text(e, "description"), "arguments": [], "raw": e})
+            })
+            .collect();
+        let resources: Vec<Value> = list("resources")
+            .iter()
+            .map(|e| {
+                json!({"uri": e["uri"], "label": e["uri"], "name": e["name"],
+                    "title": text(e, "title"), "description": text(e, "description"),
+                    "mime_type": null, "size": null, "raw": e})
+            })
+            .collect();
+        fact(json!({"fact": "serverAdded", "server": name, "transport": "stdio", "target": "x",
+            "dependencies": []}));
+        fact(json!({"fact": "stateChanged", "server": name, "state": "ready", "reason": null,
+            "attempt": 1, "retryAt": null}));
+        fact(json!({"fact": "listed", "server": name, "capabilities": {"tools": tools,
+            "prompts": prompts, "resources": resources, "templates": [], "rejected": [],
+            "partial": []}}));
+    }
+    let mut app = App::new(Setup::default(), Timestamp(1_790_000_090_000_000));
+    app.update(Message::EngineReady);
+    app.update(Message::View(Arc::new(view)));
+    draw(&mut app, 200, 60);
+    app
+}
+
+/// The selected row after typing into the list of a pane; empty when nothing matches.
+fn first(app: &mut App, pane: char, typed: &str) -> String {
+    press(app, KeyCode::Char(pane), NONE);
+    press(app, KeyCode::Char('/'), NONE);
+    typed.chars().for_each(|c| _ = press(app, KeyCode::Char(c), NONE));
+    let screen = draw(app, 200, 60);
+    press(app, KeyCode::Enter, NONE);
+    press(app, KeyCode::Esc, NONE);
+    // The rows begin behind the list of servers.
+    let rows = screen.lines().filter_map(|line| line.split_once('│').map(|(_, pane)| pane.trim()));
+    let row = rows.into_iter().find_map(|row| row.strip_prefix('▸')).unwrap_or_default();
+    row.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn thirty_things_people_type_find_what_they_mean_first() {
+    let mut app = catalogues();
+    for (pane, typed, expected) in [
+        ('2', "echo", "echo"),
+        ('2', "get-env", "get-env"),
+        ('2', "sum", "get-sum"),
+        ('2', "tiny", "get-tiny-image"),
+        ('2', "long running", "trigger-long-running-operation"),
+        ('2', "sampling", "trigger-sampling-request"),
+        ('2', "roots", "get-roots-list"),
+        ('2', "read_text_file", "read_text_file"),
+        ('2', "read text", "read_text_file"),
+        ('2', "rtf", "read_text_file"),
+        ('2', "read_file", "read_file"),
+        ('2', "list_directory", "list_directory"),
+        ('2', "sizes", "list_directory_with_sizes"),
+        ('2', "tree", "directory_tree"),
+        ('2', "move", "move_file"),
+        ('2', "filesystem search", "search_files"),
+        ('2', "allowed", "list_allowed_directories"),
+        ('2', "create entities", "create_entities"),
+        ('2', "memory search", "search_nodes"),
+        ('2', "graph", "read_graph"),
+        ('2', "think", "sequentialthinking"),
+        ('2', "news", "brave_news_search"),
+        ('2', "brave_web", "brave_web_search"),
+        ('2', "current", "get_current_time"),
+        ('2', "git_diff", "git_diff"),
+        ('2', "git.git_log", "git_log"),
+        ('2', "commit", "git_commit"),
+        ('2', "unstaged", "git_diff_unstaged"),
+        ('4', "completable", "completable-prompt"),
+    ] {
+        assert_eq!(first(&mut app, pane, typed), expected, "typed: {typed}");
+    }
+    assert!(first(&mut app, '3', "architecture").ends_with("document/architecture.md"));
+}
+
+#[test]
+fn what_does_not_match_is_not_listed_and_that_is_said() {
+    let mut app = catalogues();
+    press(&mut app, KeyCode::Char('2'), NONE);
+    "/echo".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("1 of 63"), "{screen}");
+    "zzz".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("No matches") && screen.contains("0 of 63"), "{screen}");
+}
+
+#[test]
+fn the_palette_finds_tools_by_name_and_says_when_nothing_matches() {
+    let mut app = catalogues();
+    let mut palette = |typed: &str| {
+        press(&mut app, KeyCode::Char(':'), NONE);
+        typed.chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+        let screen = draw(&mut app, 120, 40);
+        press(&mut app, KeyCode::Esc, NONE);
+        screen
+    };
+    for (typed, expected) in [
+        ("git_log", "▸Call git.git_log"),
+        ("git.git_log", "▸Call git.git_log"),
+        ("echo", "▸Call everything.echo"),
+        ("read text", "▸Call filesystem.read_text_file"),
+        ("restart", "▸Restart the server"),
+    ] {
+        let screen = palette(typed);
+        assert!(screen.contains(expected), "typed: {typed}\n{screen}");
+    }
+    assert!(palette("qqqq").contains("No matches"));
+}
+
+#[test]
+fn a_filter_says_what_is_wrong_with_it() {
+    let mut app = catalogues();
+    for (typed, said) in
+        [("bogus:foo", "unknown key `bogus:`"), ("duration:>abc", "duration: takes")]
+    {
+        press(&mut app, KeyCode::Char('5'), NONE);
+        press(&mut app, KeyCode::Char('/'), NONE);
+        typed.chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains(said), "while typing\n{screen}");
+        press(&mut app, KeyCode::Enter, NONE);
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains(said) && screen.contains(typed), "{screen}");
+        press(&mut app, KeyCode::Esc, NONE);
+    }
+}
