@@ -1,75 +1,38 @@
-//! A program that embeds the host, as an AI application would: it starts every server of an
-//! `mcp.json`, offers their tools to a model, runs the calls the model asks for, and answers what
-//! servers ask in return.
+//! A program that embeds a deck: it opens a configuration, edits the file on disk, and sees the
+//! reload and the tools of the servers that are new.
 //!
 //! ```text
-//! cargo run --example embed -- mcp.json                      # what is there
-//! cargo run --example embed -- mcp.json time.get_current_time '{"timezone": "Etc/UTC"}'
+//! cargo run --example embed -- mcp.json "$(cat edited.json)"
 //! ```
 
-use std::io::{self, Write};
-use std::sync::Arc;
+use std::error::Error;
 
-use mcpdeck::host::PendingRequest;
-use mcpdeck::mcp::{Answer, RequestKind};
-use mcpdeck::{Host, Startup};
-use serde_json::{Value, json};
+use mcpdeck::host::ServerState;
+use mcpdeck::{Deck, DeckEvent};
+
+/// Saves other text over the configuration; gives the tools of the servers that this adds.
+pub async fn edit(file: &str, edited: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut deck = Deck::open(file).await?;
+    std::fs::write(file, edited)?;
+    let mut tools = Vec::new();
+    while let Some(event) = deck.next().await {
+        let DeckEvent::Reloaded(plan) = event else { continue };
+        for name in &plan.added {
+            let mut view = deck.host().view();
+            let view = view.wait_for(|view| view.servers[name].state == ServerState::Ready).await?;
+            tools.extend(view.servers[name].capabilities.tools.iter().map(|t| t.label.to_string()));
+        }
+        break;
+    }
+    deck.shutdown().await;
+    Ok(tools)
+}
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let file = arguments.next().unwrap_or_else(|| "mcp.json".to_owned());
-    // Servers that do not start are shown with the reason; the others are used.
-    let host = Host::builder()
-        .config_file(file)
-        .startup(Startup::Available)
-        .handler(answer)
-        .initialize()
-        .await?;
-    let mut out = io::stdout().lock();
-    offer(&host, &mut out)?;
-    if let Some(tool) = arguments.next() {
-        let given = arguments.next().unwrap_or_else(|| "{}".to_owned());
-        match host.call_tool(&tool, serde_json::from_str(&given)?).await {
-            Ok(outcome) => writeln!(out, "{:.1?}: {}", outcome.duration, outcome.text())?,
-            // One error type with a stable code; nothing to parse.
-            Err(error) => writeln!(out, "{}: {error}", error.code)?,
-        }
-    }
-    let report = host.shutdown().await;
-    writeln!(out, "stopped {} processes in {:.1?}", report.exits.len(), report.took)?;
+#[allow(dead_code, reason = "a test uses the rest")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let [file, edited] = [1, 2].map(|n| std::env::args().nth(n).unwrap_or_default());
+    let tools = edit(&file, &edited).await?;
+    std::io::Write::write_all(&mut std::io::stdout(), tools.join("\n").as_bytes())?;
     Ok(())
-}
-
-/// Shows what a model would be given: each tool by its name in all servers, with its schema.
-fn offer(host: &Host, out: &mut impl Write) -> io::Result<()> {
-    let view = host.snapshot();
-    // Entries that cannot be used are left out; the configuration says why, with line and column.
-    for problem in view.diagnostics.iter().filter(|problem| problem.is_error()) {
-        writeln!(out, "{}: {}", problem.at, problem.message)?;
-    }
-    for server in view.servers.values() {
-        let why = server.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        writeln!(out, "{} {}{why}", server.name, server.state.as_str())?;
-        for tool in &server.capabilities.tools {
-            let takes = tool.input_schema.get("properties").and_then(Value::as_object);
-            let takes: Vec<&String> = takes.into_iter().flat_map(|takes| takes.keys()).collect();
-            writeln!(out, "  {}.{} {takes:?}", server.name, tool.label)?;
-        }
-    }
-    Ok(())
-}
-
-/// Answers servers: here a model would be asked, and a person before it.
-async fn answer(request: Arc<PendingRequest>) -> Option<Answer> {
-    match request.kind {
-        RequestKind::Sampling => Some(Answer::Result(json!({
-            "role": "assistant",
-            "content": {"type": "text", "text": "a model would speak here"},
-            "model": "none",
-            "stopReason": "endTurn",
-        }))),
-        // `None`: nobody here can answer, and the server is told so as the specification says.
-        _ => None,
-    }
 }

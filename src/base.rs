@@ -1,9 +1,10 @@
-//! Leaves that every layer may use: safe text, secrets, clock, ring, allowance, files replaced whole,
-//! figures as people read them.
+//! Leaves that every layer may use: safe text, secrets, clock, ring, allowance, files read and
+//! replaced whole, figures as people read them.
 
 pub mod allowance;
 pub mod atomic;
 pub mod clock;
+pub mod file;
 pub mod hash;
 pub mod human;
 pub mod logs;

@@ -25,7 +25,6 @@ pub mod origin;
 pub mod overview;
 pub mod print;
 pub mod problems;
-pub mod put;
 pub mod render;
 pub mod schema;
 mod shape;

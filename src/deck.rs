@@ -1,15 +1,25 @@
-//! One running configuration: what may run, what is remembered, what changed on disk. Knows no screen.
+//! One running configuration: loads it, starts its servers, follows its files, and remembers what
+//! was approved, answered, called and drafted. Knows no screen.
 
 pub mod answers;
+mod command;
 pub mod drafts;
+mod edits;
 pub mod gate;
+mod handle;
 pub mod history;
+mod inputs;
 pub mod keyring;
 pub mod policy;
 pub mod saved;
+mod situation;
+mod task;
 pub mod trust;
 pub mod watch;
 
+pub use command::{Change, ConfigCommand, Keep, Saving};
+pub use handle::{Deck, DeckBuilder, DeckEvent, Masks, Notebook};
 pub use saved::{SavedCall, SavedCalls, SavedTarget};
+pub use situation::{FileText, InputState, InputView, Situation};
 pub use trust::{FieldChange, Review, TrustStore, Verdict};
 pub use watch::{LoadResult, Reloaded, Watch, WatchOptions, WatchTiming};

@@ -73,5 +73,6 @@ pub mod telemetry;
 pub mod tui;
 
 pub use config::McpConfig;
+pub use deck::{Deck, DeckEvent};
 pub use error::{Error, ErrorCode};
 pub use host::{Host, HostBuilder, Startup};

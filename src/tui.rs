@@ -43,7 +43,6 @@ mod toml_place;
 pub mod widget;
 
 pub use call::export::{Origin, Start};
-pub use engine::{Engine, EngineEvent, FileSource, Listeners, Masks, Source};
 pub use run::{HostLogLevel, Options, Reveal, run};
 
 /// The key table as Markdown, with the changes of the person's keymap file.

@@ -8,6 +8,9 @@ mod deck;
 #[path = "reload/invalid.rs"]
 mod invalid;
 #[cfg(all(unix, feature = "tui", feature = "mock"))]
+#[path = "reload/library.rs"]
+mod library;
+#[cfg(all(unix, feature = "tui", feature = "mock"))]
 #[path = "reload/rows.rs"]
 mod rows;
 #[cfg(all(unix, feature = "tui", feature = "mock"))]

@@ -218,7 +218,7 @@ fn situation() -> Situation {
     let before = load(&CONFIG.replace("/data", "/old"));
     store.approve_for_session(&before, &["files".into()]);
     let gate = Gate::Guarded(store);
-    let passed = gate.pass(load(CONFIG), (&[], &env), Some(&before.config));
+    let passed = gate.pass(load(CONFIG), &env, Some(&before.config));
     let input = |id: &str, kind, state, servers: &[&str]| InputView {
         input: InputConfig {
             id: id.into(),

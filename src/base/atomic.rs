@@ -20,23 +20,39 @@ pub enum Readers {
 /// # Errors
 /// What the file system says; the old file is then as it was.
 pub fn replace(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
-    let target = resolved(path);
+    put(&resolved(path), content, readers, true)
+}
+
+/// Replaces `path`, which the user alone may read, without waiting for the disk: it survives the
+/// end of the program, not that of the machine. A symbolic link is replaced, not followed.
+///
+/// # Errors
+/// What the file system says; the old file is then as it was.
+pub fn replace_quickly(path: &Path, content: &[u8]) -> io::Result<()> {
+    put(path, content, Readers::Owner, false)
+}
+
+fn put(target: &Path, content: &[u8], readers: Readers, synced: bool) -> io::Result<()> {
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let (temporary, mut file) = beside(&target, readers)?;
+    let (temporary, mut file) = beside(target, readers)?;
     let written = (|| {
-        if let Ok(meta) = fs::metadata(&target) {
+        if let Ok(meta) = fs::symlink_metadata(target)
+            && meta.is_file()
+        {
             same_owner(&file, &meta);
             file.set_permissions(meta.permissions())?;
         }
         file.write_all(content)?;
-        file.sync_all()?;
+        if synced {
+            file.sync_all()?;
+        }
         drop(file);
-        fs::rename(&temporary, &target)
+        fs::rename(&temporary, target)
     })();
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
-    } else if let Ok(folder) = File::open(folder) {
+    } else if synced && let Ok(folder) = File::open(folder) {
         // So that the new name survives a power cut; not every system can.
         let _ = folder.sync_all();
     }

@@ -27,6 +27,7 @@ use crate::check::rules::{self, Measure};
 use crate::check::settings::Settings;
 use crate::check::subject::Subject;
 use crate::config::{McpConfig, Position, Severity};
+use crate::deck::Deck;
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostView, ServerState, Startup};
 
@@ -86,16 +87,13 @@ pub async fn run(
     let began_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
     // A gate wants the first answer.
     plan.config.answer_once(plan.timeout);
-    let host = Host::builder()
-        .config(plan.config.clone())
-        .startup(Startup::Background)
-        .handler(plan.answers.clone())
-        .initialize()
-        .await;
-    let host = match host {
-        Ok(host) => host,
+    let engine = Host::builder().startup(Startup::Background).handler(plan.answers.clone());
+    let opened = Deck::builder().config(plan.config.clone()).host(engine).open().await;
+    let deck = match opened {
+        Ok(deck) => deck,
         Err(error) => return refused(plan, &error, began.elapsed()),
     };
+    let host = deck.host().clone();
     let seen = stage::play(&host, &plan, signals, watch).await;
     let mut report = Report::new(plan.config_report.clone(), plan.fail_on);
     report.began = began_at;
@@ -111,7 +109,7 @@ pub async fn run(
         }
     }
     // What the engine holds (traffic, logs, sessions) is not needed for the judgement.
-    drop((seen, host));
+    drop((seen, host, deck));
     let settings = settings(&plan);
     let measure = Measure {
         settings: &settings,

@@ -16,19 +16,22 @@ use crate::base::text::SafeText;
 use crate::config::import::places;
 use crate::config::render::{Colour, render_all};
 use crate::config::{Diagnostic, Environment, Loaded, McpConfig, ServerConfig};
-use crate::deck::TrustStore;
 use crate::deck::gate::Gate;
+use crate::deck::{Deck, DeckBuilder, Masks, TrustStore};
 use crate::host::approvals::Drafter;
+use crate::host::{Host, Startup};
 use crate::telemetry::Telemetry;
-use crate::tui::{
-    FileSource, HostLogLevel, Listeners, Masks, Options, Origin, Reveal, Source, Start,
-};
+use crate::tui::{HostLogLevel, Options, Origin, Reveal, Start};
 
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
-    let source = source(cli)?;
+    let deck = deck(cli)?
+        .host(Host::builder().startup(Startup::Background).person_answers())
+        .keep_watching()
+        .masks(masks(telemetry))
+        .notebook(Arc::new(known::notebook()));
     let options = Options {
-        source,
+        deck,
         origin: origin(cli),
         ascii: cli.dashboard.ascii,
         theme: cli.dashboard.theme.clone(),
@@ -40,10 +43,6 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
         reveal: if cli.common.reveal { Reveal::Always } else { Reveal::Never },
-        listeners: Listeners {
-            masks: Some(masks(telemetry)),
-            notebook: Some(Arc::new(known::notebook())),
-        },
         drafter: drafter(cli),
     };
     crate::tui::run(options).map_err(|error| {
@@ -62,19 +61,19 @@ fn drafter(cli: &Cli) -> Option<Arc<dyn Drafter>> {
     None
 }
 
-fn source(cli: &Cli) -> Result<Source, Exit> {
+fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {
     #[cfg(feature = "demo")]
     if cli.dashboard.demo {
         let exe = std::env::current_exe()
             .map_err(|error| output::refuse(&format!("cannot find this program: {error}")))?;
-        return Ok(Source::Config(Box::new(crate::demo::config(&exe))));
+        return Ok(Deck::builder().config(crate::demo::config(&exe)));
     }
     let env = load::environment(&cli.common).map_err(|problems| refused(&problems))?;
     let one =
         OneServer { url: cli.url.clone(), given: cli.given.clone(), command: cli.command.clone() };
     if let Some(loaded) = one.load(&env) {
         let config = loaded.and_then(Loaded::complete).map_err(|p| refused(&p))?;
-        return Ok(Source::Config(Box::new(McpConfig { files: Vec::new(), ..config })));
+        return Ok(Deck::builder().config(McpConfig { files: Vec::new(), ..config }));
     }
     let files = load::files(&cli.common, &env);
     if files.is_empty() {
@@ -83,7 +82,7 @@ fn source(cli: &Cli) -> Result<Source, Exit> {
     // What a file names runs when its user has said so: here, once for each command.
     let gate =
         if cli.dashboard.trust { Gate::Open } else { Gate::Guarded(TrustStore::or_session(&env)) };
-    Ok(Source::Files(Box::new(FileSource { files, environment: env, gate })))
+    Ok(Deck::builder().files(files).environment(env).trust(gate))
 }
 
 /// How the dashboard was started, for command lines that are copied there.

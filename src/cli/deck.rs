@@ -13,6 +13,7 @@ use crate::base::text::SafeText;
 use crate::check::answers::Script;
 use crate::check::run::{Signals, is_settled};
 use crate::config::{Environment, McpConfig};
+use crate::deck::Deck;
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostView, ServerState, Startup};
 use crate::telemetry::Telemetry;
@@ -93,12 +94,9 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<E
     let exit = runtime.block_on(async {
         let signals = signals::listen();
         let config = source.config.clone();
-        let host = Host::builder()
-            .config(source.config)
-            .startup(Startup::Background)
-            .handler(job.answers)
-            .initialize()
-            .await?;
+        let engine = Host::builder().startup(Startup::Background).handler(job.answers);
+        let deck = Deck::builder().config(source.config).host(engine).open().await?;
+        let host = deck.host().clone();
         let left_out = &source.left_out;
         let scene = Scene { host: &host, left_out, known: known.as_ref(), rest: rest.as_ref() };
         let exit = tokio::select! {

@@ -140,9 +140,8 @@ impl Taken {
     /// Shows what would change in a file, or changes it.
     fn put_into(mut self, path: &Path, args: &ImportArgs, env: &Environment, exit: Exit) -> Exit {
         let path = env.absolute(path);
-        let before = match std::fs::read_to_string(&path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        let before = match crate::config::edit::read(&path) {
+            Ok(text) => text,
             Err(error) => return output::refuse(&format!("{}: {error}", path.display())),
         };
         let conflict = if args.replace { Conflict::Replace } else { Conflict::Keep };

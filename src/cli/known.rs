@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 pub use self::offers::{Offer, Offers};
 use crate::base::ServerName;
-use crate::base::atomic::{Readers, replace};
+use crate::base::file::StateFile;
 use crate::base::hash::file_key;
 use crate::config::{Environment, McpConfig, ServerConfig};
 use crate::host::{HostView, ServerState, ServerView};
@@ -129,7 +129,7 @@ impl Known {
         if before.is_none() {
             self.make_room();
         }
-        if text.len() as u64 <= LARGEST && replace(path, &text, Readers::Owner).is_err() {
+        if text.len() as u64 <= LARGEST && StateFile::new(path, LARGEST).write(&text).is_err() {
             tracing::debug!("what servers offer cannot be remembered");
         }
     }
@@ -164,10 +164,8 @@ impl Known {
 }
 
 fn read(path: &Path) -> Option<Offers> {
-    if std::fs::metadata(path).ok()?.len() > LARGEST {
-        return None;
-    }
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| error.to_string());
+    StateFile::new(path, LARGEST).load(parse)
 }
 
 /// Notes the offers of a host that goes on running, each time they change.

@@ -60,7 +60,7 @@ fn read(common: &Common, env: &Environment, store: &TrustStore) -> Result<Passed
         // The other servers can be approved all the same.
         problems(&wrong);
     }
-    Ok(Gate::Guarded(store.clone()).pass(loaded, (&files, env), None))
+    Ok(Gate::Guarded(store.clone()).pass(loaded, env, None))
 }
 
 fn list(reviews: &[Review], json: bool) -> Exit {

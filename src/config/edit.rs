@@ -15,11 +15,12 @@ use crate::config::source::Source;
 use crate::config::syntax::{Node, parse};
 
 pub mod entry;
+pub mod put;
 mod save;
 mod splice;
 mod write;
 
-pub use save::{Undo, save, write_with_backup};
+pub use save::{Undo, read, save, write_with_backup};
 
 use splice::{Doc, insert_element, insert_member, remove_at, replace_range};
 

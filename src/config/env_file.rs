@@ -151,8 +151,14 @@ fn expanded(
     match raw {
         Raw::Literal(text) => Ok((text.clone(), Vec::new())),
         Raw::Open(text) => {
-            let scope =
-                Scope { env, workspace: env.cwd.clone(), inputs: &[], commands: &[], local };
+            let scope = Scope {
+                env,
+                workspace: env.cwd.clone(),
+                inputs: &[],
+                commands: &[],
+                local,
+                stand_in: None,
+            };
             expand(text, &scope)
                 .map(|e| (e.text, e.via))
                 .map_err(|all| all.into_iter().map(|r| r.cause).collect())

@@ -26,6 +26,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_LEN: usize = 1 << 20;
 
 /// Where the words of an expansion come from.
+#[derive(Clone)]
 pub(crate) struct Scope<'a> {
     pub(crate) env: &'a Environment,
     pub(crate) workspace: PathBuf,
@@ -35,6 +36,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) commands: &'a [String],
     /// Variables set earlier in an env file; they win over the environment.
     pub(crate) local: &'a [(String, String)],
+    /// What stands for the answer to an input that has none.
+    pub(crate) stand_in: Option<fn(&str) -> String>,
 }
 
 /// Expanded text with where its parts come from.
@@ -249,7 +252,13 @@ impl Work<'_> {
                 self.out.secrets.push(value.clone());
             }
             None if command => self.refuse(whole, Cause::CommandInput(id.to_owned())),
-            None => self.refuse(whole, Cause::Unanswered(id.to_owned())),
+            None => match self.scope.stand_in {
+                Some(stand_in) => {
+                    self.push(&stand_in(id));
+                    self.out.via.push(format!("input:{id}"));
+                }
+                None => self.refuse(whole, Cause::Unanswered(id.to_owned())),
+            },
         }
     }
 }
@@ -388,6 +397,7 @@ mod tests {
             inputs: &inputs,
             commands: &[],
             local: &[],
+            stand_in: None,
         };
         expand(text, &scope)
             .map(|e| e.text)
@@ -448,8 +458,14 @@ mod tests {
     #[test]
     fn the_place_of_a_nested_failure_is_exact() {
         let env = Environment::default();
-        let scope =
-            Scope { env: &env, workspace: PathBuf::new(), inputs: &[], commands: &[], local: &[] };
+        let scope = Scope {
+            env: &env,
+            workspace: PathBuf::new(),
+            inputs: &[],
+            commands: &[],
+            local: &[],
+            stand_in: None,
+        };
         let text = "ab${X:-${Y}}";
         let refused = expand(text, &scope).expect_err("unset");
         assert_eq!(text.get(refused[0].range.clone()), Some("${Y}"));

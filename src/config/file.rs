@@ -16,8 +16,17 @@ use crate::config::shape::{Shape, check};
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind, parse};
 use crate::config::{
-    Diagnostic, Environment, InputConfig, InputKind, ReloadMode, ServerConfig, Severity, names,
+    Diagnostic, Environment, Hold, InputConfig, InputKind, ReloadMode, ServerConfig, Severity,
+    names,
 };
+
+/// Stand-ins for answers, the first that makes an entry readable is used. The first shows where the
+/// answer will be; an address or a host name cannot hold it. None is ever run: who uses one is held.
+const STAND_INS: [fn(&str) -> String; 3] = [
+    |id| format!("${{input:{id}}}"),
+    |_| "unanswered".to_owned(),
+    |_| "http://unanswered.invalid/".to_owned(),
+];
 
 /// What one file says.
 #[derive(Default)]
@@ -37,6 +46,8 @@ pub(crate) struct ParsedServer {
     pub(crate) name: ServerName,
     /// `None` when the entry cannot be used, or not yet.
     pub(crate) config: Option<ServerConfig>,
+    /// Where `config` waits for an input: as it is with something in the place of the answer.
+    pub(crate) waiting: Option<ServerConfig>,
     /// Inputs it waits for, with where they are used.
     pub(crate) unanswered: Vec<(String, Diagnostic)>,
     pub(crate) disabled: bool,
@@ -110,6 +121,7 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
         inputs: &ids,
         commands: &commands,
         local: &[],
+        stand_in: None,
     };
     let folder = env.absolute(&project_of(source.file()));
     for entry in found {
@@ -299,6 +311,28 @@ fn server(
         .flatten();
     let (mut unanswered, reads) = (reader.unanswered, reader.reads);
     out.reads.extend(reads);
+    let first = scope.inputs.iter().find(|id| unanswered.iter().any(|(open, _)| open == *id));
+    let waiting = first.filter(|_| sound).and_then(|input| {
+        let told = problems.list.len();
+        let mut waiting = STAND_INS.iter().find_map(|stand_in| {
+            let scope = Scope { stand_in: Some(*stand_in), ..scope.clone() };
+            let mut reader = Reader {
+                problems,
+                scope: &scope,
+                origins: &mut out.origins,
+                unanswered: Vec::new(),
+                secrets: Vec::new(),
+                reads: Vec::new(),
+                folder: folder.clone(),
+            };
+            let config = entry::read(&entry, &mut reader);
+            // What there is to say has been said.
+            reader.problems.list.truncate(told);
+            config
+        })?;
+        waiting.hold = Some(Hold::Input(input.clone()));
+        Some(waiting)
+    });
     let disabled =
         matches!(found.node.get("disabled").map(|n| &n.kind), Some(NodeKind::Bool(true)));
     if disabled {
@@ -320,6 +354,7 @@ fn server(
     ParsedServer {
         name: found.name.clone(),
         config: config.filter(|_| sound),
+        waiting,
         unanswered,
         disabled,
         dependencies: dependencies(found, &place),

@@ -15,7 +15,7 @@ use crate::config::file::{self, FileContent, ParsedServer};
 use crate::config::graph;
 use crate::config::origin::Origins;
 use crate::config::source::Source;
-use crate::config::{Diagnostic, Environment, InputConfig, McpConfig, Severity};
+use crate::config::{Diagnostic, Environment, InputConfig, McpConfig, ServerConfig, Severity};
 
 /// A configuration with everything found out about it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +30,9 @@ pub struct Loaded {
     /// Servers of the files that are not in `config`: their entry has an error, waits for an
     /// input, or depends on one that does.
     pub left_out: Vec<ServerName>,
+    /// Those of `left_out` that only wait for an input, or for a server that does: held, with
+    /// something in the place of the answer, each with its place among all usable servers.
+    pub waiting: Vec<(usize, ServerConfig)>,
     /// Where each value comes from.
     pub origins: Origins,
     /// Every file that was read, env files included: what has to be watched.
@@ -57,6 +60,30 @@ impl Loaded {
         let mut all = self.diagnostics;
         all.extend(self.needs.into_iter().map(|need| need.problem));
         if all.iter().any(Diagnostic::is_error) { Err(all) } else { Ok(self.config) }
+    }
+
+    /// The same with the servers that wait for an input in their places; none of those that use one
+    /// may be started ([`crate::config::Hold::Input`]).
+    #[must_use]
+    pub fn with_waiting(mut self) -> Self {
+        if self.waiting.is_empty() {
+            return self;
+        }
+        let waits: HashSet<ServerName> = self.waiting.iter().map(|(_, s)| s.name.clone()).collect();
+        self.left_out.retain(|name| !waits.contains(name));
+        self.diagnostics.retain(|d| {
+            d.rule != "config/left-out"
+                || d.server.as_ref().is_none_or(|name| !waits.contains(name))
+        });
+        let mut waiting = std::mem::take(&mut self.waiting).into_iter().peekable();
+        let mut ready = std::mem::take(&mut self.config.servers).into_values();
+        loop {
+            let place = self.config.servers.len();
+            let next = waiting.next_if(|(at, _)| *at == place).map(|(_, server)| server);
+            let Some(server) = next.or_else(|| ready.next()) else { break };
+            self.config.servers.insert(server.name.clone(), server);
+        }
+        self
     }
 
     /// The servers that were left out, each with the first problem that is the reason.
@@ -147,14 +174,25 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
     out.reads.dedup();
     out.needs = needs(&servers, &inputs);
     out.config.inputs = inputs.into_values().collect();
-    let sound = sound_servers(&servers, &mut out.diagnostics);
+    let sound = sound_servers(&servers, |s| s.config.is_some(), &mut out.diagnostics);
+    let mut whole = HashSet::new();
+    if servers.values().any(|server| server.waiting.is_some()) {
+        let usable = |s: &ParsedServer| s.config.is_some() || s.waiting.is_some();
+        whole = sound_servers(&servers, usable, &mut Vec::new());
+    }
     for (name, server) in servers {
-        match server.config {
-            Some(config) if sound.contains(&name) => {
-                out.config.servers.insert(name, config);
-            }
-            _ => out.left_out.push(name),
+        if sound.contains(&name)
+            && let Some(config) = server.config
+        {
+            out.config.servers.insert(name, config);
+            continue;
         }
+        if whole.contains(&name)
+            && let Some(config) = server.config.or(server.waiting)
+        {
+            out.waiting.push((out.config.servers.len() + out.waiting.len(), config));
+        }
+        out.left_out.push(name);
     }
     out.diagnostics = sorted(out.diagnostics, files);
     out.config.warnings = out.diagnostics.iter().filter(|d| !d.is_error()).cloned().collect();
@@ -205,10 +243,11 @@ fn needs(
 /// The servers whose entry is usable and whose dependencies are; reports those that are not.
 fn sound_servers(
     servers: &IndexMap<ServerName, ParsedServer>,
+    usable: impl Fn(&ParsedServer) -> bool,
     out: &mut Vec<Diagnostic>,
 ) -> HashSet<ServerName> {
     let mut sound: HashSet<ServerName> =
-        servers.values().filter(|s| s.config.is_some()).map(|s| s.name.clone()).collect();
+        servers.values().filter(|s| usable(s)).map(|s| s.name.clone()).collect();
     let mut broken: HashSet<ServerName> = HashSet::new();
     for server in servers.values() {
         for (needed, place) in &server.dependencies {

@@ -2,11 +2,10 @@
 //!
 //! Owns reading with limits and decoding. Must not interpret the content.
 
-use std::fs;
-use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::base;
 use crate::base::secret::MASK;
 use crate::base::text::SafeText;
 use crate::config::diagnostics::Mark;
@@ -85,6 +84,22 @@ impl Source {
     /// The text, without a byte order mark.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The text with its secrets replaced, line by line as it was.
+    pub(crate) fn masked(&self) -> String {
+        let mut out = String::with_capacity(self.text.len());
+        let mut at = 0;
+        for range in &self.hidden {
+            out.push_str(self.text.get(at..range.start).unwrap_or_default());
+            out.push_str(MASK);
+            // A hidden text over several lines keeps its lines, so that numbers stay right.
+            let lines = self.text.get(range.clone()).unwrap_or_default().matches('\n').count();
+            out.extend(std::iter::repeat_n('\n', lines));
+            at = range.end;
+        }
+        out.push_str(self.text.get(at..).unwrap_or_default());
+        out
     }
 
     /// Line and column of a byte offset; an offset beyond the end is the end.
@@ -198,24 +213,23 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
             std::io::ErrorKind::PermissionDenied => {
                 ("the file may not be read".to_owned(), "check its permissions")
             }
+            std::io::ErrorKind::FileTooLarge => {
+                let message = format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20);
+                return fail("config/too-large", message, "a configuration is a few kilobytes");
+            }
+            std::io::ErrorKind::InvalidInput => {
+                let message = if path.is_dir() {
+                    "this is a directory"
+                } else {
+                    "this is not a regular file"
+                };
+                (message.to_owned(), "name an mcp.json file")
+            }
             _ => (format!("the file cannot be read: {e}"), ""),
         };
         fail("config/read", message, help)
     };
-    // Looked at before opening: opening a pipe that nobody writes to would wait for ever.
-    let meta = fs::metadata(path).map_err(unreadable)?;
-    if !meta.is_file() {
-        let what = if meta.is_dir() { "a directory" } else { "not a regular file" };
-        return Err(fail("config/read", format!("this is {what}"), "name an mcp.json file"));
-    }
-    let file = fs::File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::with_capacity(meta.len().min(MAX_FILE_BYTES) as usize);
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        let message = format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20);
-        return Err(fail("config/too-large", message, "a configuration is a few kilobytes"));
-    }
-    Ok(bytes)
+    base::file::read(path, MAX_FILE_BYTES).map_err(unreadable)
 }
 
 fn bad_encoding(path: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {

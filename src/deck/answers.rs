@@ -16,8 +16,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::base::atomic::{Readers, replace};
+use crate::base::file::read_text;
 use crate::base::turn::alone;
-use crate::config::put;
+use crate::config::edit::put;
+
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 64 << 20;
 
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.answers.json";
@@ -132,11 +136,8 @@ impl Answers {
     /// Names the file and what is wrong with it.
     pub fn load(path: &Path) -> Result<Self, String> {
         let fail = |error: String| format!("{}: {error}", path.display());
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(fail(error.to_string())),
-        };
+        let text = read_text(path, LARGEST).map_err(|error| fail(error.to_string()))?;
+        let Some(text) = text else { return Ok(Self::default()) };
         let options = jsonc_parser::ParseOptions::default();
         let root = jsonc_parser::cst::CstRootNode::parse(&text, &options)
             .map_err(|error| fail(error.to_string()))?;
@@ -167,7 +168,7 @@ impl Answers {
         let fail = |error: io::Error| format!("{}: {error}", path.display());
         alone(path, || {
             let mut all = Self::load(path)?;
-            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let text = read_text(path, LARGEST).map_err(fail)?.unwrap_or_default();
             let value = serde_json::to_value(&answer).map_err(|e| fail(e.into()))?;
             let place = all.place(&answer);
             all.set(answer);

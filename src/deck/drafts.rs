@@ -3,12 +3,15 @@
 //! nothing about what is secret: what comes here is written.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::Digest as _;
+
+use crate::base::atomic::replace_quickly;
+use crate::base::file::StateFile;
 
 /// A half-filled form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,22 +75,9 @@ pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
     if text.len() > LARGEST {
         return Ok(());
     }
-    std::fs::create_dir_all(folder(history))?;
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     // Not synchronised to the disk: this happens while somebody types, and what must survive is
     // the end of this program, not that of the machine.
-    let written = options
-        .open(&beside)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&beside, &path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
+    replace_quickly(&path, text.as_bytes())
 }
 
 /// Every draft by target. What cannot be read is left out.
@@ -104,7 +94,8 @@ pub fn load(history: &Path) -> HashMap<String, Draft> {
         let _ = std::fs::remove_file(old);
     }
     let read = |path: &Path| {
-        let kept: Kept<Draft> = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+        let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| error.to_string());
+        let kept: Kept<Draft> = StateFile::new(path, LARGEST as u64).load(parse)?;
         Some((kept.target, kept.draft))
     };
     files.iter().filter_map(|(_, path)| read(path)).collect()

@@ -7,10 +7,8 @@
 
 use std::path::PathBuf;
 
-use crate::base::ServerName;
-use crate::base::secret::Secret;
 use crate::config::{
-    Environment, Hold, InputNeed, Loaded, McpConfig, ServerConfig, Severity, TransportConfig, load,
+    Environment, Hold, InputNeed, Loaded, McpConfig, ServerConfig, Severity, TransportConfig,
 };
 use crate::deck::trust::{Review, TrustStore};
 
@@ -50,23 +48,11 @@ pub struct Passed {
 }
 
 impl Gate {
-    /// Lets `loaded` through. `running` is what runs now. `files` and `env` are what it was loaded
-    /// from: with inputs unanswered it is read once more, to show what waits for them.
-    pub fn pass(
-        &self,
-        loaded: Loaded,
-        (files, env): (&[PathBuf], &Environment),
-        running: Option<&McpConfig>,
-    ) -> Passed {
+    /// Lets `loaded`, which was loaded in `env`, through. `running` is what runs now.
+    pub fn pass(&self, loaded: Loaded, env: &Environment, running: Option<&McpConfig>) -> Passed {
         let needs = loaded.needs.clone();
-        let (mut reviewed, waiting) = with_waiting(loaded, files, env);
-        let mut config = std::mem::take(&mut reviewed.config);
-        for (name, input) in &waiting {
-            if let Some(server) = config.servers.get_mut(name) {
-                server.hold = Some(Hold::Input(input.clone()));
-            }
-        }
-        reviewed.config = config.clone();
+        let reviewed = loaded.with_waiting();
+        let mut config = reviewed.config.clone();
         let mut awaiting = Vec::new();
         let unapproved = match self {
             Self::Open => Vec::new(),
@@ -112,104 +98,12 @@ fn may_stay(before: &ServerConfig, now: &ServerConfig) -> bool {
         && before.dependencies == now.dependencies
 }
 
-/// Stand-ins for answers, the first that makes an entry readable is used. The first shows where the
-/// answer will be; an address or a host name cannot hold it.
-const STAND_INS: [fn(&str) -> String; 3] = [
-    |id| format!("${{input:{id}}}"),
-    |_| "unanswered".to_owned(),
-    |_| "http://unanswered.invalid/".to_owned(),
-];
-
-/// The configuration with the servers that wait for an input in it, and those servers with the
-/// input. A stand-in is never run: who uses one is held.
-fn with_waiting(
-    loaded: Loaded,
-    files: &[PathBuf],
-    env: &Environment,
-) -> (Loaded, Vec<(ServerName, String)>) {
-    let open: Vec<String> = loaded
-        .config
-        .inputs
-        .iter()
-        .map(|input| input.id.clone())
-        .filter(|id| env.input(id).is_none())
-        .collect();
-    if open.is_empty() || loaded.left_out.is_empty() {
-        return (loaded, Vec::new());
-    }
-    let mut whole: Option<Loaded> = None;
-    for stand_in in STAND_INS {
-        let mut env = env.clone();
-        env.inputs.extend(open.iter().map(|id| (id.clone(), Secret::new(stand_in(id)))));
-        let Ok(attempt) = load(files, &env) else { continue };
-        let done = attempt.left_out.is_empty();
-        match &mut whole {
-            None => whole = Some(attempt),
-            Some(whole) => take_missing(whole, attempt),
-        }
-        if done {
-            break;
-        }
-    }
-    let Some(mut whole) = whole else { return (loaded, Vec::new()) };
-    let waiting: Vec<(ServerName, String)> = whole
-        .config
-        .servers
-        .keys()
-        .filter_map(|name| Some((name.clone(), first_open(&whole, name, &open)?)))
-        .collect();
-    // A server that another place of the file made usable meanwhile is not taken on trust.
-    let usable = |name: &ServerName| {
-        loaded.config.servers.contains_key(name) || waiting.iter().any(|(w, _)| w == name)
-    };
-    let depends = |server: &ServerConfig| {
-        server.dependencies.iter().any(|d| !loaded.config.servers.contains_key(d))
-    };
-    whole.config.servers.retain(|name, server| usable(name) || depends(server));
-    (whole, waiting)
-}
-
-/// Takes over servers that only this attempt could read.
-fn take_missing(whole: &mut Loaded, attempt: Loaded) {
-    let order: Vec<ServerName> =
-        attempt.config.servers.keys().chain(&attempt.left_out).cloned().collect();
-    for (name, server) in attempt.config.servers {
-        if whole.config.servers.contains_key(&name) {
-            continue;
-        }
-        let base = crate::config::problems::child("/servers", name.as_str());
-        let inside = format!("{base}/");
-        whole.origins.extend(
-            attempt
-                .origins
-                .iter()
-                .filter(|(pointer, _)| **pointer == base || pointer.starts_with(&inside))
-                .map(|(pointer, origin)| (pointer.clone(), origin.clone())),
-        );
-        whole.diagnostics.retain(|d| d.server.as_ref() != Some(&name));
-        whole.left_out.retain(|left| *left != name);
-        whole.config.servers.insert(name, server);
-    }
-    let place = |name: &ServerName| order.iter().position(|o| o == name).unwrap_or(usize::MAX);
-    whole.config.servers.sort_by(|a, _, b, _| place(a).cmp(&place(b)));
-}
-
-/// The first unanswered input a server uses.
-fn first_open(whole: &Loaded, name: &ServerName, open: &[String]) -> Option<String> {
-    let inside = format!("{}/", crate::config::problems::child("/servers", name.as_str()));
-    let used: Vec<&String> = whole
-        .origins
-        .range(inside.clone()..)
-        .take_while(|(pointer, _)| pointer.starts_with(&inside))
-        .flat_map(|(_, origin)| &origin.via)
-        .collect();
-    let uses = |id: &str| used.iter().any(|via| via.strip_prefix("input:") == Some(id));
-    open.iter().find(|id| uses(id)).cloned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ServerName;
+    use crate::base::secret::Secret;
+    use crate::config::load;
 
     struct Desk {
         dir: tempfile::TempDir,
@@ -234,7 +128,7 @@ mod tests {
             let files = [self.dir.path().join("mcp.json")];
             std::fs::write(&files[0], text).expect("written");
             let loaded = load(&files, &self.env).expect("loads");
-            let passed = self.gate.pass(loaded, (&files, &self.env), self.running.as_ref());
+            let passed = self.gate.pass(loaded, &self.env, self.running.as_ref());
             self.running = Some(passed.config.clone());
             passed
         }

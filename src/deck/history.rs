@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::drafts::Draft;
 use crate::base::atomic::{Readers, replace};
+use crate::base::file::StateFile;
 use crate::base::turn::alone;
 
 /// One line of the file.
@@ -78,6 +79,8 @@ impl History {
     pub const PER_TARGET: usize = 50;
     /// Longest record that is kept, in bytes; a longer one is a call without its arguments.
     pub const LONGEST: usize = 256 << 10;
+    /// Largest file that is read, in bytes.
+    const LARGEST: u64 = 64 << 20;
     /// File size at which [`History::load`] writes it anew.
     const COMPACT_AT: u64 = 4 << 20;
 
@@ -98,7 +101,8 @@ impl History {
 
     /// Folds the records of a file in. A line that is none says nothing about the others.
     fn read(&mut self, path: &Path) {
-        let bytes = std::fs::read(path).unwrap_or_default();
+        // What a killed program left half written is a line that is none: nothing is broken here.
+        let bytes = Self::kept(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
         for line in String::from_utf8_lossy(&bytes).lines() {
             if let Ok(record) = serde_json::from_str(line) {
                 self.apply(&record);
@@ -167,12 +171,20 @@ impl History {
         alone(path, || Self::append_line(path, line))
     }
 
+    fn kept(path: &Path) -> StateFile {
+        StateFile::new(path, Self::LARGEST)
+    }
+
     fn append_line(path: &Path, mut line: String) -> io::Result<()> {
         let mut options = std::fs::OpenOptions::new();
         options.read(true).append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path)?;
+        let kept = Self::kept(path);
+        let mut file = kept.open(&options).or_else(|error| {
+            kept.set_aside(&error.to_string())?;
+            kept.open(&options)
+        })?;
         let before = file.metadata()?.len();
         if is_cut_short(&mut file)? {
             line.insert(0, '\n');

@@ -18,8 +18,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::base::atomic::{Readers, replace};
+use crate::base::file::read_text;
 use crate::base::turn::alone;
-use crate::config::put;
+use crate::config::edit::put;
+
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 64 << 20;
 
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.calls.json";
@@ -149,12 +153,17 @@ impl SavedCalls {
     /// # Errors
     /// [`SavedError::Io`] or [`SavedError::Syntax`].
     pub fn load(path: &Path) -> Result<Self, SavedError> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(source) => return Err(SavedError::Io { path: path.to_owned(), source }),
-        };
-        Self::parse(&text, path)
+        Ok(Self::read(path)?.1)
+    }
+
+    /// The text of the file and what it holds.
+    fn read(path: &Path) -> Result<(String, Self), SavedError> {
+        let text = read_text(path, LARGEST);
+        let text = text.map_err(|source| SavedError::Io { path: path.to_owned(), source })?;
+        match text {
+            None => Ok((String::new(), Self::default())),
+            Some(text) => Self::parse(&text, path).map(|all| (text, all)),
+        }
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, SavedError> {
@@ -214,8 +223,7 @@ impl SavedCalls {
     pub fn put(path: &Path, name: &str, call: SavedCall) -> Result<(), SavedError> {
         let fail = |source| SavedError::Io { path: path.to_owned(), source };
         alone(path, || {
-            let mut all = Self::load(path)?;
-            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let (text, mut all) = Self::read(path)?;
             let value = serde_json::to_value(&call).map_err(|e| fail(e.into()))?;
             let kept = (!text.trim().is_empty()).then(|| put::member(&text, "calls", name, &value));
             if let Some(text) = kept.flatten() {

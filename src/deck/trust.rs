@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::base::ServerName;
-use crate::base::atomic::{Readers, replace};
+use crate::base::file::StateFile;
 use crate::base::hash::{file_key, hex};
 use crate::base::text::path::spelled;
-use crate::base::turn::alone;
 use crate::config::{Diagnostic, Environment, Loaded, ServerConfig, Severity};
 
 mod content;
@@ -26,6 +25,9 @@ pub use review::{FieldChange, Review, Verdict, escaped};
 
 /// Format of the store; another one counts as nothing approved.
 const VERSION: u32 = 2;
+
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 64 << 20;
 
 /// Where approvals are kept: one file for each configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,13 +73,15 @@ impl TrustStore {
                 let file = self.absolute(&server.at.file);
                 let kept = known.entry(file.clone()).or_insert_with(|| self.read(&file));
                 let reviews = [Some(&*kept), self.session.get(&file)].into_iter().flatten();
+                let unsalted = Content::of(server, &loaded.origins, "");
                 let mut reviews = reviews.map(|approvals| {
                     let content = Content::of(server, &loaded.origins, &approvals.salt);
-                    Review::new(server, &content, approvals.servers.get(&server.name))
+                    let approved = approvals.servers.get(&server.name);
+                    Review::new(server, &content, approved, &unsalted.hash)
                 });
-                let first = reviews.next().unwrap_or_else(|| {
-                    Review::new(server, &Content::of(server, &loaded.origins, ""), None)
-                });
+                let first = reviews
+                    .next()
+                    .unwrap_or_else(|| Review::new(server, &unsalted, None, &unsalted.hash));
                 // What was approved in either way is approved; what is known to either is no news.
                 reviews.fold(first, |best, other| match (&best.verdict, &other.verdict) {
                     (Verdict::Approved, _) | (_, Verdict::New) => best,
@@ -136,15 +140,17 @@ impl TrustStore {
     fn change(&self, file: &Path, change: impl FnOnce(&mut Approvals) -> bool) -> io::Result<bool> {
         let missing =
             || io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
-        let path = self.path(file).ok_or_else(missing)?;
-        alone(&path, || {
-            let mut approvals = self.read(file);
-            if !change(&mut approvals) {
-                return Ok(false);
-            }
-            let text = serde_json::to_vec_pretty(&approvals).map_err(io::Error::other)?;
-            replace(&path, &text, Readers::Owner).map(|()| true)
-        })
+        let kept = self.kept(file).ok_or_else(missing)?;
+        kept.change(
+            |bytes| Approvals::parse(bytes, file),
+            |approvals| {
+                let mut approvals = approvals.unwrap_or_else(|| Approvals::none(file));
+                if !change(&mut approvals) {
+                    return Ok(None);
+                }
+                serde_json::to_vec_pretty(&approvals).map(Some).map_err(io::Error::other)
+            },
+        )
     }
 
     /// Approves servers as they are loaded now, until the program ends: nothing is written.
@@ -192,18 +198,15 @@ impl TrustStore {
     }
 
     /// Where the approvals for a file stand.
-    fn path(&self, file: &Path) -> Option<PathBuf> {
+    fn kept(&self, file: &Path) -> Option<StateFile> {
         let name = file_key(file);
-        Some(self.folder.as_ref()?.join(format!("{name}.json")))
+        Some(StateFile::new(self.folder.as_ref()?.join(format!("{name}.json")), LARGEST))
     }
 
-    /// What cannot be read, or is about another file, counts as nothing approved.
+    /// What cannot be used counts as nothing approved.
     fn read(&self, file: &Path) -> Approvals {
-        self.path(file)
-            .and_then(|path| std::fs::read(path).ok())
-            .and_then(|bytes| serde_json::from_slice::<Approvals>(&bytes).ok())
-            .filter(|a| a.version == VERSION && a.file == spelled(file) && a.salt.len() >= 32)
-            .unwrap_or_else(|| Approvals::none(file))
+        let kept = self.kept(file).and_then(|kept| kept.load(|b| Approvals::parse(b, file)));
+        kept.unwrap_or_else(|| Approvals::none(file))
     }
 }
 
@@ -214,6 +217,16 @@ impl Approvals {
             file: spelled(file).into_owned(),
             salt: hex(&random_bytes()),
             servers: BTreeMap::new(),
+        }
+    }
+
+    fn parse(bytes: &[u8], file: &Path) -> Result<Self, String> {
+        let all: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        match all {
+            all if all.version != VERSION => Err(format!("it has format {}", all.version)),
+            all if all.file != spelled(file) => Err("it is about another file".to_owned()),
+            all if all.salt.len() < 32 => Err("it has no salt".to_owned()),
+            all => Ok(all),
         }
     }
 

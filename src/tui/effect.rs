@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::base::secret::Secret;
 use crate::base::{LogLevel, ServerName};
 use crate::config::RootConfig;
-use crate::config::edit::entry::ShownEntry;
 use crate::deck::answers::ScriptedAnswer;
 use crate::deck::history::HistoryRecord;
 use crate::deck::saved::SavedCall;
+pub use crate::deck::{Change, ConfigCommand, Keep, Saving};
 use crate::host::cache::CacheKey;
 use crate::host::{RuleKind, SessionRule, Validation};
 use crate::mcp::{Answer, ApprovalId};
@@ -110,74 +109,6 @@ pub enum Effect {
     Quit,
     /// Stop waiting for anything and leave.
     QuitNow,
-}
-
-/// What a person wants of the configuration and its files.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ConfigCommand {
-    /// Use the changed files that wait (`"reload": "ask"`).
-    Apply,
-    /// From now on, and in this run only, changed files are shown before they are used, or used at
-    /// once: the opposite of what was so.
-    AskFirst,
-    /// Let servers run as they were shown in this situation, from now on.
-    Approve {
-        /// The situation.
-        revision: u64,
-        /// The servers.
-        servers: Vec<ServerName>,
-    },
-    /// Use an answer to an input.
-    Answer {
-        /// Id of the input.
-        id: String,
-        /// The answer.
-        value: Secret,
-        /// Where it is kept.
-        keep: Keep,
-    },
-    /// Forget the answer to an input.
-    Forget(String),
-    /// Show an entry for editing.
-    OpenEntry(ServerName),
-    /// Write an entry.
-    SaveEntry(Box<Saving>),
-    /// Change the file without a form.
-    Change(Change),
-    /// Take the last edit back.
-    Undo,
-}
-
-/// An entry to write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Saving {
-    /// As it was shown; `None` for a new one.
-    pub before: Option<ShownEntry>,
-    /// As it is wanted, its name under [`crate::config::edit::entry::NAME`].
-    pub edited: Value,
-}
-
-/// A change of a file that needs no form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Listed but not started any more.
-    Disable(ServerName),
-    /// Started again.
-    Enable(ServerName),
-    /// A copy under a free name.
-    Duplicate(ServerName),
-    /// Gone.
-    Remove(ServerName),
-}
-
-/// Where an answer to an input is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// Until the program ends.
-    #[default]
-    Memory,
-    /// In the keyring of the system.
-    Keyring,
 }
 
 /// What happens to a file that is there already.

@@ -1,95 +1,27 @@
-//! The engine thread: loads the configuration, runs the host on a runtime of its own, stops it.
-//! The screen never waits for it. `work` is what the thread does.
+//! The thread that owns the deck: the screen never waits for it. Passes commands down and events up.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use crate::base::text::SafeText;
-use crate::config::edit::entry::ShownEntry;
-use crate::config::{Environment, McpConfig};
-use crate::deck::gate::Gate;
+use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent};
 use crate::error::Error;
-use crate::host::{Host, HostView};
-use crate::tui::effect::ConfigCommand;
-use crate::tui::model::{FileText, Situation};
+use crate::host::Host;
 
-mod edits;
-mod inputs;
-mod work;
-
-/// Where the servers come from.
-#[derive(Clone, Debug)]
-pub enum Source {
-    /// Configuration files, the last of them with the highest precedence.
-    Files(Box<FileSource>),
-    /// A ready configuration: the demo, or a command on the command line.
-    Config(Box<McpConfig>),
-}
-
-impl Source {
-    /// The file beside which a project keeps what belongs to it: that of highest precedence.
-    pub fn project(&self) -> Option<&std::path::Path> {
-        match self {
-            Self::Files(source) => source.files.last().map(PathBuf::as_path),
-            Self::Config(_) => None,
-        }
-    }
-}
-
-/// Configuration files and what they are read with.
-#[derive(Clone, Debug)]
-pub struct FileSource {
-    /// The files, the last of them with the highest precedence.
-    pub files: Vec<PathBuf>,
-    /// Variables, folders, answers.
-    pub environment: Environment,
-    /// Whose word counts before a command of them runs.
-    pub gate: Gate,
-}
-
-/// Told of every configuration before it is used, so that its secrets are kept out of the log.
-pub type Masks = Arc<dyn Fn(&McpConfig) + Send + Sync>;
-
-/// Is told what the servers of a configuration offer, soon after that changed.
-pub type Notebook = Arc<dyn Fn(&McpConfig, &HostView) + Send + Sync>;
-
-/// Who outside of the dashboard is told how things go.
-#[derive(Clone, Default)]
-pub struct Listeners {
-    /// Keeps the secrets of every configuration out of the program's own log.
-    pub masks: Option<Masks>,
-    /// Remembers what servers offer.
-    pub notebook: Option<Notebook>,
-}
-
-/// What the engine thread reports.
+/// What the thread reports.
 pub enum EngineEvent {
-    /// The configuration was read: what is used of it, and its files.
-    Loaded(Arc<McpConfig>, Vec<FileText>),
-    /// It could not be used; the files as far as they could be read.
-    Refused(Error, Vec<FileText>),
-    /// The files changed and are not used: what stands in them now.
-    Edited(Vec<FileText>),
-    /// How the configuration stands: what waits for the person.
-    Situation(Arc<Situation>),
-    /// An entry to edit.
-    Entry(Box<ShownEntry>),
-    /// An edited entry was written, or why not.
-    Saved(Result<SafeText, SafeText>),
-    /// Something the person asked for was done; a word about it.
-    Done(SafeText),
-    /// Something the person asked for could not be done.
-    Failed(Error),
-    /// The host runs.
+    /// The deck is open.
     Ready(Host),
+    /// It cannot be opened.
+    Failed(Error),
+    /// What happened to the configuration.
+    Deck(DeckEvent),
 }
 
-/// The engine thread; dropping it stops the servers and waits for that.
+/// The thread; dropping it stops the servers and waits for that.
 pub struct Engine {
-    stop: Option<oneshot::Sender<()>>,
+    stop: CancellationToken,
     commands: mpsc::Sender<ConfigCommand>,
     thread: Option<std::thread::JoinHandle<()>>,
     host: Option<Host>,
@@ -97,21 +29,18 @@ pub struct Engine {
 
 impl Engine {
     /// Starts the thread. Overflow policy: the thread waits while `events` is full.
-    pub fn spawn(
-        source: Source,
-        listeners: Listeners,
-        events: mpsc::Sender<EngineEvent>,
-    ) -> std::io::Result<Self> {
-        let (stop, stopped) = oneshot::channel();
+    pub fn spawn(deck: DeckBuilder, events: mpsc::Sender<EngineEvent>) -> std::io::Result<Self> {
+        let stop = CancellationToken::new();
         let (commands, asked) = mpsc::channel(16);
+        let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(work::run(source, listeners, events, (asked, stopped)));
+                runtime.block_on(run(deck, events, asked, stopped));
                 runtime.shutdown_timeout(Duration::from_millis(200));
             }
         })?;
-        Ok(Self { stop: Some(stop), commands, thread: Some(thread), host: None })
+        Ok(Self { stop, commands, thread: Some(thread), host: None })
     }
 
     /// Keeps the handle, to force the end with.
@@ -127,9 +56,7 @@ impl Engine {
 
     /// Asks for the end; the thread ends when every server has.
     pub fn stop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
+        self.stop.cancel();
     }
 
     /// Skips the grace.
@@ -156,4 +83,39 @@ impl Drop for Engine {
             let _ = thread.join();
         }
     }
+}
+
+/// Runs until it is told to stop. A screen that is gone needs no news.
+async fn run(
+    deck: DeckBuilder,
+    events: mpsc::Sender<EngineEvent>,
+    mut commands: mpsc::Receiver<ConfigCommand>,
+    stop: CancellationToken,
+) {
+    let opened = tokio::select! {
+        opened = deck.open() => opened,
+        () = stop.cancelled() => return,
+    };
+    let mut deck = match opened {
+        Ok(deck) => deck,
+        Err(error) => {
+            let _ = events.send(EngineEvent::Failed(error)).await;
+            return stop.cancelled().await;
+        }
+    };
+    let _ = events.send(EngineEvent::Ready(deck.host().clone())).await;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(command) = commands.recv() => {
+                if let Err(error) = deck.ask(command) {
+                    let _ = events.send(EngineEvent::Deck(DeckEvent::Failed(error))).await;
+                }
+            }
+            Some(event) = deck.next() => {
+                let _ = events.send(EngineEvent::Deck(event)).await;
+            }
+        }
+    }
+    deck.shutdown().await;
 }

@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +22,10 @@ use crate::tui::ink::{Dur, Ink, ink};
 
 mod activity;
 mod feed;
-mod situation;
+mod left_out;
+pub use crate::deck::{FileText, InputState, InputView, Situation};
 pub use activity::Activity;
 pub use feed::Feed;
-pub use situation::{InputState, InputView, Situation};
 
 /// The time zone times are shown in; set once when the dashboard starts, UTC before that.
 static ZONE: std::sync::OnceLock<jiff::tz::TimeZone> = std::sync::OnceLock::new();
@@ -55,15 +54,6 @@ pub struct Usage {
     pub cpu: f32,
     /// Processes.
     pub processes: u32,
-}
-
-/// A configuration file as it was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileText {
-    /// Its path.
-    pub path: PathBuf,
-    /// Its lines, made safe, secrets masked.
-    pub lines: Vec<SafeText>,
 }
 
 /// Everything panes read.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::base::LogLevel;
 
@@ -65,10 +66,49 @@ impl From<Remembered> for SavedFilter {
     }
 }
 
+/// What both sides made of a value: objects by key, lists by element, of anything else ours.
+fn merge(before: &Value, ours: Value, theirs: Value) -> Value {
+    match (ours, theirs) {
+        (ours, theirs) if ours == *before => theirs,
+        (Value::Object(ours), Value::Object(mut theirs)) => {
+            for (key, old) in before.as_object().into_iter().flatten() {
+                if !ours.contains_key(key) && theirs.get(key) == Some(old) {
+                    theirs.remove(key);
+                }
+            }
+            for (key, value) in ours {
+                let old = before.get(&key).unwrap_or(&Value::Null);
+                let other = theirs.remove(&key).unwrap_or(Value::Null);
+                theirs.insert(key, if other.is_null() { value } else { merge(old, value, other) });
+            }
+            Value::Object(theirs)
+        }
+        (Value::Array(ours), Value::Array(mut theirs)) => {
+            let old = before.as_array().map(Vec::as_slice).unwrap_or_default();
+            theirs.retain(|item| ours.contains(item) || !old.contains(item));
+            let new: Vec<_> = ours.into_iter().filter(|item| !theirs.contains(item)).collect();
+            theirs.extend(new.into_iter().filter(|item| !old.contains(item)));
+            Value::Array(theirs)
+        }
+        (ours, _) => ours,
+    }
+}
+
 impl Prefs {
-    /// Reads them; anything unreadable counts as nothing remembered.
-    pub fn parse(text: &str) -> Self {
-        serde_json::from_str(text).unwrap_or_default()
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    }
+
+    /// These, which were `before` once, with what others changed of that meanwhile.
+    #[must_use]
+    pub fn merged(&self, before: &Self, theirs: &Self) -> Self {
+        let value = |prefs: &Self| serde_json::to_value(prefs).unwrap_or_default();
+        let merged = merge(&value(before), value(self), value(theirs));
+        serde_json::from_value(merged).unwrap_or_else(|_| self.clone())
     }
 
     /// As text.
@@ -84,19 +124,19 @@ mod tests {
     #[test]
     fn preferences_survive_being_written_and_rubbish_is_forgotten() {
         let prefs = Prefs { pane: Some("logs".into()), toured: true, ..Prefs::default() };
-        assert_eq!(Prefs::parse(&prefs.to_text()), prefs);
-        assert_eq!(Prefs::parse("{\"pane\": 3"), Prefs::default());
+        assert_eq!(Prefs::parse(prefs.to_text().as_bytes()), Ok(prefs));
+        assert!(Prefs::parse(b"{\"pane\": 3").is_err());
     }
 
     #[test]
     fn saved_filters_that_had_no_name_are_called_by_their_text() {
         let text = r#"{"savedFilters": ["kind:error", {"name": "slow", "text": "duration:>1s"}]}"#;
-        let prefs = Prefs::parse(text);
+        let prefs = Prefs::parse(text.as_bytes()).unwrap();
         let named = |name: &str, text: &str| SavedFilter { name: name.into(), text: text.into() };
         assert_eq!(
             prefs.saved_filters,
             [named("kind:error", "kind:error"), named("slow", "duration:>1s")]
         );
-        assert_eq!(Prefs::parse(&prefs.to_text()), prefs);
+        assert_eq!(Prefs::parse(prefs.to_text().as_bytes()), Ok(prefs));
     }
 }

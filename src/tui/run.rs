@@ -15,13 +15,14 @@ use crate::base::clock::Clock;
 use crate::deck::answers::Answers;
 use crate::deck::history::History;
 use crate::deck::saved::SavedCalls;
+use crate::deck::{DeckBuilder, DeckEvent};
 use crate::error::{Error, ErrorCode};
 use crate::host::approvals::Drafter;
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::export::Origin;
 use crate::tui::effect::Effect;
-use crate::tui::engine::{Engine, EngineEvent, Listeners, Source};
+use crate::tui::engine::{Engine, EngineEvent};
 use crate::tui::graphics::TerminalReply;
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
@@ -47,9 +48,9 @@ pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
 /// How the dashboard is started.
 pub struct Options {
-    /// Where the servers come from.
-    pub source: Source,
-    /// The same, as a command line says it again.
+    /// The running configuration, to be opened.
+    pub deck: DeckBuilder,
+    /// Where its servers come from, as a command line says it again.
     pub origin: Origin,
     /// Draw with ASCII characters only.
     pub ascii: bool,
@@ -63,8 +64,6 @@ pub struct Options {
     pub log_level: Option<HostLogLevel>,
     /// What is seen of values of the configuration that a server sends back.
     pub reveal: Reveal,
-    /// Who outside is told of configurations and of what servers offer.
-    pub listeners: Listeners,
     /// Drafts answers to requests of servers, for the person to approve.
     pub drafter: Option<Arc<dyn Drafter>>,
 }
@@ -108,6 +107,8 @@ struct Dashboard {
     leaving: Option<Leaving>,
     /// A signal or the end of the terminal ends the run, not the person.
     interrupted: bool,
+    /// Whether there was a configuration that could be used.
+    loaded: bool,
     drafter: Option<Arc<dyn Drafter>>,
 }
 
@@ -133,16 +134,16 @@ impl Dashboard {
         let clock = Clock::system();
         crate::tui::model::use_local_time();
         let places = Places::of_process();
-        let files = match &options.source {
-            Source::Files(source) => source.files.clone(),
-            Source::Config(_) => {
-                vec![PathBuf::from(if options.tour { ":demo" } else { ":command" })]
-            }
-        };
+        let mut files = options.deck.followed().to_vec();
+        // The file beside which a project keeps what belongs to it: that of highest precedence.
+        let project = files.last().cloned();
+        if files.is_empty() {
+            files.push(PathBuf::from(if options.tour { ":demo" } else { ":command" }));
+        }
         let prefs_file = places.prefs_file(&files);
         let history_file = prefs_file.as_ref().map(|file| file.with_extension("history.jsonl"));
-        let calls_file = options.source.project().map(SavedCalls::path_beside);
-        let answers_file = options.source.project().map(Answers::path_beside);
+        let calls_file = project.as_deref().map(SavedCalls::path_beside);
+        let answers_file = project.as_deref().map(Answers::path_beside);
         let kept = answers_file.as_deref().map(Answers::load).transpose();
         let history = history_file.as_deref().map(History::load).unwrap_or_default();
         let saved = calls_file.as_deref().map(SavedCalls::load).transpose();
@@ -177,13 +178,14 @@ impl Dashboard {
                 .remembering(history_file, calls_file)
                 .keeping_answers(answers_file)
                 .revealing(options.reveal),
-            engine: Engine::spawn(options.source, options.listeners, engine_sender)?,
+            engine: Engine::spawn(options.deck, engine_sender)?,
             pacer: Pacer::default(),
             clock,
             messages,
             log_level: options.log_level,
             leaving: None,
             interrupted: false,
+            loaded: false,
             drafter: options.drafter,
         };
         deck.pacer.drawn(Instant::now());
@@ -275,19 +277,7 @@ impl Dashboard {
 
     async fn engine_event(&mut self, event: EngineEvent) -> io::Result<()> {
         match event {
-            EngineEvent::Loaded(config, files) => {
-                self.update(Message::Config(Some(config), files)).await
-            }
-            EngineEvent::Edited(files) => self.update(Message::Files(files)).await,
-            EngineEvent::Refused(error, files) => {
-                self.update(Message::Config(None, files)).await?;
-                self.update(Message::EngineFailed(error)).await
-            }
-            EngineEvent::Situation(situation) => self.update(Message::Situation(situation)).await,
-            EngineEvent::Entry(entry) => self.update(Message::Entry(entry)).await,
-            EngineEvent::Saved(outcome) => self.update(Message::Saved(outcome)).await,
-            EngineEvent::Done(text) => self.update(Message::Done(text)).await,
-            EngineEvent::Failed(error) => self.update(Message::Failed(error)).await,
+            EngineEvent::Failed(error) => self.update(Message::EngineFailed(error)).await,
             EngineEvent::Ready(host) => {
                 self.engine.attach(host.clone());
                 self.runner.host = Some(host.clone());
@@ -296,9 +286,36 @@ impl Dashboard {
                 }
                 let drafter = host.drafter_name();
                 tokio::spawn(crate::tui::pump::run(host, self.messages.clone()));
-                self.update(Message::Drafter(drafter)).await?;
+                self.update(Message::Drafter(drafter)).await
+            }
+            EngineEvent::Deck(event) => self.deck_event(event).await,
+        }
+    }
+
+    async fn deck_event(&mut self, event: DeckEvent) -> io::Result<()> {
+        match event {
+            DeckEvent::Loaded(config, files) => {
+                self.loaded = true;
+                self.update(Message::Config(Some(config), files.to_vec())).await?;
                 self.update(Message::EngineReady).await
             }
+            DeckEvent::Rejected(error, files) if !self.loaded => {
+                self.update(Message::Config(None, files.to_vec())).await?;
+                self.update(Message::EngineFailed(error)).await
+            }
+            DeckEvent::Rejected(_, files) | DeckEvent::Waiting(files) => {
+                self.update(Message::Files(files.to_vec())).await
+            }
+            DeckEvent::Situation(situation) => self.update(Message::Situation(situation)).await,
+            DeckEvent::Entry(entry) => self.update(Message::Entry(entry)).await,
+            DeckEvent::Saved(outcome) => self.update(Message::Saved(outcome)).await,
+            DeckEvent::Done(text) => self.update(Message::Done(text)).await,
+            DeckEvent::Failed(error) => self.update(Message::Failed(error)).await,
+            // The view and the situation say it too.
+            DeckEvent::Reloaded(_)
+            | DeckEvent::TrustNeeded(_)
+            | DeckEvent::InputNeeded(_)
+            | DeckEvent::Missed(_) => Ok(()),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin};
 use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
 use crate::tui::message::{CallToken, Message, ViewToken};
+use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, PictureJob};
 use crate::tui::run::Reveal;
 
@@ -26,6 +27,8 @@ pub struct Runner {
     pub host: Option<Host>,
     messages: mpsc::Sender<Message>,
     prefs_file: Option<PathBuf>,
+    /// Preferences as they were read or written last.
+    prefs: Prefs,
     history_file: Option<PathBuf>,
     calls_file: Option<PathBuf>,
     answers_file: Option<PathBuf>,
@@ -41,6 +44,7 @@ impl Runner {
         Self {
             host: None,
             messages,
+            prefs: crate::tui::state::read_prefs(prefs_file.as_deref()),
             prefs_file,
             history_file: None,
             calls_file: None,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::base::file::{StateFile, read_text};
 use crate::tui::effect::Existing;
 use crate::tui::message::UserFiles;
 use crate::tui::prefs::Prefs;
@@ -53,35 +54,32 @@ impl Places {
         for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
             let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
             if path.extension().is_some_and(|e| e == "toml")
-                && let (Some(name), Ok(text)) = (name, std::fs::read_to_string(&path))
+                && let (Some(name), Ok(Some(text))) = (name, read_text(&path, LARGEST))
             {
                 themes.push((name, text));
             }
         }
         themes.sort();
-        UserFiles { themes, keymap: std::fs::read_to_string(config.join("keymap.toml")).ok() }
+        UserFiles { themes, keymap: read_text(&config.join("keymap.toml"), LARGEST).ok().flatten() }
     }
 }
+
+/// Largest file of these that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// Reads preferences.
 pub fn read_prefs(file: Option<&Path>) -> Prefs {
-    let text = file.and_then(|file| std::fs::read_to_string(file).ok());
-    text.map_or_else(Prefs::default, |text| Prefs::parse(&text))
+    file.and_then(|file| StateFile::new(file, LARGEST).load(Prefs::parse)).unwrap_or_default()
 }
 
-/// Writes preferences: to a file beside it first, so that a crash leaves the old or the new.
-pub fn write_prefs(file: &Path, prefs: &Prefs) -> io::Result<()> {
-    let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let beside = file.with_extension(format!("{}.new", std::process::id()));
-    let mut out = std::fs::File::create(&beside)?;
-    let written = out.write_all(prefs.to_text().as_bytes()).and_then(|()| out.sync_all());
-    drop(out);
-    let done = written.and_then(|()| std::fs::rename(&beside, file));
-    if done.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    done
+/// Writes preferences that were `before` when they were read or written last: what another
+/// dashboard changed since stays.
+pub fn write_prefs(file: &Path, before: &Prefs, prefs: &Prefs) -> io::Result<()> {
+    let put = |theirs: Option<Prefs>| {
+        let merged = theirs.map(|theirs| prefs.merged(before, &theirs));
+        Ok(Some(merged.as_ref().unwrap_or(prefs).to_text().into_bytes()))
+    };
+    StateFile::new(file, LARGEST).change(Prefs::parse, put).map(|_| ())
 }
 
 /// Writes a new file; one that exists is left alone and the name gets a number. Gives its path.
@@ -155,8 +153,16 @@ mod tests {
         let places = Places { config: None, state: Some(dir.path().into()) };
         let file = places.prefs_file(&["mcp.json".into()]).unwrap();
         let prefs = Prefs { pane: Some("logs".into()), ..Prefs::default() };
-        write_prefs(&file, &prefs).unwrap();
+        write_prefs(&file, &Prefs::default(), &prefs).unwrap();
         assert_eq!(read_prefs(Some(&file)), prefs);
+        // Another dashboard keeps a filter; ours changes the pane and knows nothing of that.
+        let filter = ("logs".to_owned(), "error".to_owned());
+        let other = Prefs { filters: [filter.clone()].into(), ..prefs.clone() };
+        write_prefs(&file, &prefs, &other).unwrap();
+        let ours = Prefs { pane: Some("traffic".into()), ..prefs.clone() };
+        write_prefs(&file, &prefs, &ours).unwrap();
+        let both = read_prefs(Some(&file));
+        assert_eq!((both.pane.as_deref(), both.filters), (Some("traffic"), [filter].into()));
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         assert_ne!(places.prefs_file(&["other.json".into()]).unwrap(), file);
     }

@@ -1,32 +1,27 @@
-//! The engine of the dashboard over a file and scripted servers, without a screen: what is written
+//! A deck over a file and scripted servers, without a screen: what is written
 //! to the file happens to real processes.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcpdeck::Host;
 use mcpdeck::base::ServerName;
 use mcpdeck::config::{Environment, TransportConfig};
-use mcpdeck::deck::gate::Gate;
+use mcpdeck::deck::ConfigCommand;
 use mcpdeck::host::{HostView, ServerState};
-use mcpdeck::tui::effect::ConfigCommand;
-use mcpdeck::tui::{Engine, EngineEvent, FileSource, Listeners, Source};
+use mcpdeck::{Deck, Host, Startup};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use crate::support::Bench;
 
 /// Long enough for any machine; reached only when something is wrong.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A running engine over `mcp.json` of a bench.
+/// A running deck over `mcp.json` of a bench.
 pub struct Running {
     pub bench: Bench,
     pub file: PathBuf,
     pub host: Host,
-    pub events: mpsc::Receiver<EngineEvent>,
-    /// Dropping it stops the servers.
-    pub engine: Engine,
+    pub deck: Deck,
 }
 
 /// Whether the process of a server in the view carries this number in its environment: an entry in
@@ -61,22 +56,20 @@ impl Running {
         for (name, value) in vars {
             environment.vars.insert((*name).to_owned(), mcpdeck::base::secret::Secret::new(*value));
         }
-        let source = FileSource { files: vec![file.clone()], environment, gate: Gate::Open };
-        let (sender, mut events) = mpsc::channel(64);
-        let engine = Engine::spawn(Source::Files(Box::new(source)), Listeners::default(), sender)
-            .expect("a thread");
-        let host = loop {
-            let event = tokio::time::timeout(DEADLINE, events.recv()).await.expect("in time");
-            if let EngineEvent::Ready(host) = event.expect("it runs") {
-                break host;
-            }
-        };
-        Self { bench, file, host, events, engine }
+        let deck = Deck::builder()
+            .files(vec![file.clone()])
+            .environment(environment)
+            .host(Host::builder().startup(Startup::Background))
+            .open()
+            .await
+            .expect("it opens");
+        let host = deck.host().clone();
+        Self { bench, file, host, deck }
     }
 
     /// Asks the engine for something.
     pub fn ask(&self, command: ConfigCommand) {
-        assert!(self.engine.ask(command), "it was taken");
+        self.deck.ask(command).expect("it was taken");
     }
 
     /// Waits until the view is as wanted; takes what the engine tells meanwhile.
@@ -89,7 +82,7 @@ impl Running {
             }
             tokio::select! {
                 changed = view.changed() => changed.expect("the host runs"),
-                _ = self.events.recv() => {}
+                _ = self.deck.next() => {}
                 () = tokio::time::sleep_until(deadline) => {
                     let text = std::fs::read_to_string(&self.file).unwrap_or_default();
                     panic!("never: {what}\nfile: {text}\nview: {:#?}", view.borrow().servers.values().map(|s| (&s.name, s.state, &s.reason, s.pid, s.starts)).collect::<Vec<_>>())
@@ -124,9 +117,8 @@ impl Running {
 
     /// Stops everything; nothing of it may be left.
     pub async fn end(self) {
-        let Self { bench, engine, host, events, .. } = self;
-        drop((host, events));
-        tokio::task::spawn_blocking(move || drop(engine)).await.expect("it stops");
+        let Self { bench, deck, .. } = self;
+        deck.shutdown().await;
         bench.expect_nothing_left(Duration::from_secs(10));
     }
 }

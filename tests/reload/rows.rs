@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use mcpdeck::DeckEvent;
 use mcpdeck::config::Severity;
+use mcpdeck::deck::ConfigCommand;
 use mcpdeck::host::{Fact, HostView, ReloadPlan, ServerState};
-use mcpdeck::tui::EngineEvent;
-use mcpdeck::tui::effect::ConfigCommand;
 use serde_json::{Value, json};
 
 use crate::deck::{DEADLINE, Running, carries, script};
@@ -230,8 +231,8 @@ async fn c8_an_unset_variable_on_reload_is_named_with_its_server_and_starts_noth
 /// The plan that waits, told by the engine.
 async fn plan(running: &mut Running) -> Option<ReloadPlan> {
     loop {
-        let event = tokio::time::timeout(DEADLINE, running.events.recv()).await.expect("in time");
-        if let Some(EngineEvent::Situation(situation)) = event {
+        let event = tokio::time::timeout(DEADLINE, running.deck.next()).await.expect("in time");
+        if let Some(DeckEvent::Situation(situation)) = event {
             return situation.plan.clone();
         }
     }
@@ -249,7 +250,7 @@ async fn a_changed_file_waits_for_a_yes_when_it_says_so_and_newer_changes_join_t
     let mut running = Running::start(bench, &first).await;
     running.ready(&["a", "b"]).await;
     let pids = (running.pid("a"), running.pid("b"));
-    while running.events.try_recv().is_ok() {}
+    while running.deck.next().now_or_never().is_some() {}
     std::fs::write(&running.file, &second).expect("written");
     let waiting = plan(&mut running).await.expect("a plan");
     assert_eq!(waiting.added, ["c".into()]);

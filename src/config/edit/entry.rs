@@ -30,7 +30,7 @@ const SECRET_OBJECTS: [&str; 2] = ["env", "headers"];
 /// # Errors
 /// When the file cannot be read or parsed, or has no such server.
 pub fn shown(file: &Path, name: &ServerName) -> Result<ShownEntry, EditError> {
-    let written = written(&std::fs::read_to_string(file)?, name)?;
+    let written = written(&super::read(file)?.unwrap_or_default(), name)?;
     Ok(ShownEntry { file: file.to_path_buf(), name: name.clone(), shown: masked(&written) })
 }
 

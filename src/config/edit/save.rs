@@ -4,10 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::base::atomic::{Readers, replace};
+use crate::base::file::read_text;
 use crate::base::turn::alone;
 use crate::config::Environment;
 use crate::config::edit::write::backup;
 use crate::config::edit::{Edit, EditError, apply};
+use crate::config::source::MAX_FILE_BYTES;
 
 /// What takes an edit back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +35,12 @@ pub fn save(path: &Path, edits: &[Edit], env: &Environment) -> Result<Undo, Edit
     })
 }
 
-fn read(path: &Path) -> io::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The text of a file; nothing when it does not exist yet.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read(path: &Path) -> io::Result<Option<String>> {
+    read_text(path, MAX_FILE_BYTES)
 }
 
 /// Replaces a file by a text made elsewhere (an import), with backup and undo.
@@ -82,7 +84,7 @@ impl Undo {
     /// [`EditError::ChangedSince`], [`EditError::Io`].
     pub fn undo(&self) -> Result<(), EditError> {
         alone(&self.path, || {
-            if std::fs::read_to_string(&self.path)? != self.after {
+            if read(&self.path)?.as_ref() != Some(&self.after) {
                 return Err(EditError::ChangedSince(self.path.clone()));
             }
             match &self.before {

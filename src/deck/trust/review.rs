@@ -19,6 +19,8 @@ pub struct Review {
     pub shown: Vec<(String, String)>,
     /// Why to look twice, safe to draw.
     pub dangers: Vec<String>,
+    /// Tells whether another review shows the same, masked values included. Not for keeping.
+    pub shown_hash: String,
 }
 
 /// What is known about a server.
@@ -45,7 +47,12 @@ pub struct FieldChange {
 }
 
 impl Review {
-    pub(super) fn new(server: &ServerConfig, now: &Content, approved: Option<&Content>) -> Self {
+    pub(super) fn new(
+        server: &ServerConfig,
+        now: &Content,
+        approved: Option<&Content>,
+        shown_hash: &str,
+    ) -> Self {
         let verdict = match approved {
             None => Verdict::New,
             Some(before) if before.hash == now.hash => Verdict::Approved,
@@ -57,6 +64,7 @@ impl Review {
             verdict,
             shown: shown(now),
             dangers: dangers(server).iter().map(|d| escape_hidden(d)).collect(),
+            shown_hash: shown_hash.to_owned(),
         }
     }
 }

@@ -117,6 +117,11 @@ impl HostBuilder {
         self
     }
 
+    /// What a server that does not start means.
+    pub(crate) const fn startup_mode(&self) -> Startup {
+        self.startup
+    }
+
     /// Starts the servers.
     ///
     /// # Errors

@@ -24,7 +24,6 @@ use crate::tui::widget::{Doc, Pen, width};
 pub struct Consent {
     /// What is asked, in a few words.
     pub title: Ink,
-    revision: u64,
     awaiting: Vec<Awaiting>,
     doc: Doc,
     /// Lines of each server, in the order of `awaiting`.
@@ -46,7 +45,6 @@ impl Consent {
     pub fn new(situation: &Situation, glyphs: &'static Glyphs) -> Self {
         let mut consent = Self {
             title: Ink::default(),
-            revision: 0,
             awaiting: Vec::new(),
             doc: Doc::default(),
             blocks: Vec::new(),
@@ -64,7 +62,6 @@ impl Consent {
     /// anything left to ask.
     pub fn follow(&mut self, situation: &Situation) -> bool {
         let here = self.awaiting.get(self.selected).map(|a| a.review.server.clone());
-        self.revision = situation.revision;
         self.awaiting.clone_from(&situation.awaiting);
         // What is dangerous comes first, what is switched off last: both are hard to miss there.
         self.awaiting.sort_by_key(|a| (a.disabled, a.review.dangers.is_empty()));
@@ -178,14 +175,15 @@ impl Consent {
                     self.read_on(unread, rows, out);
                     return Verdict::Stay;
                 }
-                let servers = self.awaiting.iter().map(|a| a.review.server.clone()).collect();
-                self.approve(servers, out);
+                let servers: Vec<_> =
+                    self.awaiting.iter().map(|a| a.review.server.clone()).collect();
+                self.approve(&servers, out);
                 return Verdict::Close;
             }
             Action::ApproveOne => match self.awaiting.get(self.selected) {
                 Some(one) if self.seen.contains(one) => {
                     let servers = vec![one.review.server.clone()];
-                    self.approve(servers, out);
+                    self.approve(&servers, out);
                 }
                 Some(_) => self.read_on(self.selected, rows, out),
                 None => return Verdict::Close,
@@ -199,9 +197,11 @@ impl Consent {
         Verdict::Stay
     }
 
-    fn approve(&self, servers: Vec<ServerName>, out: &mut Out) {
-        let command = ConfigCommand::Approve { revision: self.revision, servers };
-        out.effect(Effect::Config(command));
+    fn approve(&self, servers: &[ServerName], out: &mut Out) {
+        let awaiting = self.awaiting.iter().map(|a| &a.review);
+        let shown = awaiting.filter(|review| servers.contains(&review.server));
+        let shown = shown.map(|review| (review.server.clone(), review.shown_hash.clone()));
+        out.effect(Effect::Config(ConfigCommand::Approve(shown.collect())));
     }
 
     /// Shows what was not on the screen yet.

@@ -29,7 +29,8 @@ impl Runner {
             }
             Effect::SavePrefs(prefs) => {
                 let file = self.prefs_file.as_ref();
-                let written = file.map(|file| state::write_prefs(file, &prefs));
+                let written = file.map(|file| state::write_prefs(file, &self.prefs, &prefs));
+                self.prefs = *prefs;
                 self.kept("preferences", written);
             }
             Effect::Record(record) => {

@@ -3,16 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use super::EngineEvent;
-use super::work::Work;
+use super::command::{Change, Saving};
+use super::handle::DeckEvent;
+use super::task::Work;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::edit::entry::{self, NAME};
-use crate::config::edit::{Edit, EditError, Undo, apply, write_with_backup};
+use crate::config::edit::{self, Edit, EditError, Undo, apply, write_with_backup};
 use crate::config::{self, load_text};
 use crate::deck::gate::Gate;
 use crate::deck::trust::Verdict;
-use crate::tui::effect::{Change, Saving};
 
 /// Edits that can be taken back.
 const UNDO: usize = 50;
@@ -28,11 +28,11 @@ pub(super) struct Made {
 
 impl Work {
     /// Shows an entry to the person.
-    pub(super) async fn open_entry(&mut self, name: &ServerName) {
+    pub(super) fn open_entry(&mut self, name: &ServerName) {
         let file = self.file_of(name);
         match entry::shown(&file, name) {
-            Ok(entry) => self.send(EngineEvent::Entry(Box::new(entry))).await,
-            Err(error) => self.fail(error.to_string()).await,
+            Ok(entry) => self.send(DeckEvent::Entry(Box::new(entry))),
+            Err(error) => self.fail(error.to_string()),
         }
     }
 
@@ -40,7 +40,7 @@ impl Work {
     pub(super) async fn save_entry(&mut self, saving: Saving) {
         let file = match &saving.before {
             Some(before) => before.file.clone(),
-            None => self.files.files.last().cloned().unwrap_or_default(),
+            None => self.files.last().cloned().unwrap_or_default(),
         };
         let done = self.saved(&file, &saving);
         let outcome = match done {
@@ -51,14 +51,14 @@ impl Work {
             }
             Err(error) => Err(SafeText::line(&error.to_string())),
         };
-        self.send(EngineEvent::Saved(outcome)).await;
+        self.send(DeckEvent::Saved(outcome));
     }
 
     fn saved(&self, file: &Path, saving: &Saving) -> Result<Made, EditError> {
         let mut edited = saving.edited.clone();
         let name = edited.as_object_mut().and_then(|entry| entry.shift_remove(NAME));
         let name = ServerName::new(name.as_ref().and_then(|n| n.as_str()).unwrap_or_default());
-        let text = read(file)?;
+        let text = edit::read(file)?;
         match &saving.before {
             None => {
                 let edit = Edit::Add { name: name.clone(), entry: edited };
@@ -102,29 +102,31 @@ impl Work {
             }
         };
         let file = self.file_of(&name);
-        let done = read(&file).and_then(|text| self.write(&file, text, &[edit], (servers, words)));
+        let done = edit::read(&file)
+            .map_err(EditError::from)
+            .and_then(|text| self.write(&file, text, &[edit], (servers, words)));
         match done {
             Ok(made) => {
                 let words = made.words.clone();
                 self.made(made).await;
-                self.done(&format!("{words}   z: undo")).await;
+                self.done(&format!("{words}   z: undo"));
             }
-            Err(error) => self.fail(error.to_string()).await,
+            Err(error) => self.fail(error.to_string()),
         }
     }
 
     /// Takes the last edit back, unless the file is another by now.
     pub(super) async fn undo(&mut self) {
         let Some(made) = self.edits.pop() else {
-            return self.fail("there is nothing to undo".to_owned()).await;
+            return self.fail("there is nothing to undo".to_owned());
         };
         let trusted = self.trusted();
         match made.undo.undo() {
             Ok(()) => {
                 self.written(&made.servers, &trusted, false).await;
-                self.done(&format!("undone: {}", made.words)).await;
+                self.done(&format!("undone: {}", made.words));
             }
-            Err(error) => self.fail(error.to_string()).await,
+            Err(error) => self.fail(error.to_string()),
         }
     }
 
@@ -141,14 +143,14 @@ impl Work {
         if !removes {
             self.check(file, &after, servers.first())?;
         }
-        let environment = &self.files.environment;
+        let environment = &self.environment;
         let undo = write_with_backup(file, before, after, environment)?;
         Ok(Made { undo, servers, words })
     }
 
     /// Refuses an entry that could not be used.
     fn check(&self, file: &Path, text: &str, name: Option<&ServerName>) -> Result<(), EditError> {
-        let problems = match load_text(file, text, &self.files.environment) {
+        let problems = match load_text(file, text, &self.environment) {
             Ok(loaded) => loaded.diagnostics,
             Err(problems) => problems,
         };
@@ -179,7 +181,7 @@ impl Work {
 
     /// The servers that are approved as they stand in the files now.
     fn trusted(&self) -> Vec<ServerName> {
-        let Gate::Guarded(store) = &self.files.gate else { return Vec::new() };
+        let Gate::Guarded(store) = &self.gate else { return Vec::new() };
         let reviews = store.review(&self.passed.reviewed).into_iter();
         reviews.filter(|r| r.verdict == Verdict::Approved).map(|r| r.server).collect()
     }
@@ -187,12 +189,11 @@ impl Work {
     /// Our own edit is on the disk: it is loaded, approved as far as what it was made of was
     /// approved, and applied.
     async fn written(&mut self, servers: &[ServerName], trusted: &[ServerName], typed: bool) {
-        let result = config::load(&self.files.files, &self.files.environment);
+        let result = config::load(&self.files, &self.environment);
         if let (Ok(loaded), true) = (&result, typed || servers.iter().any(|s| trusted.contains(s)))
         {
-            let from = (self.files.files.as_slice(), &self.files.environment);
-            let passed = self.files.gate.pass(loaded.clone(), from, self.running.as_ref());
-            if let Gate::Guarded(store) = &mut self.files.gate
+            let passed = self.gate.pass(loaded.clone(), &self.environment, self.running.as_ref());
+            if let Gate::Guarded(store) = &mut self.gate
                 && let Err(error) = store.approve(&passed.reviewed, servers)
             {
                 tracing::warn!(%error, "an edit of the person could not be remembered as approved");
@@ -203,28 +204,19 @@ impl Work {
         self.changed(result).await;
     }
 
-    async fn done(&self, words: &str) {
-        self.send(EngineEvent::Done(SafeText::line(words))).await;
+    fn done(&self, words: &str) {
+        self.send(DeckEvent::Done(SafeText::line(words)));
     }
 
     /// The file an entry stands in; the one that wins when it is nowhere.
     fn file_of(&self, name: &ServerName) -> PathBuf {
         let known = self.passed.reviewed.config.servers.get(name).map(|s| s.at.file.clone());
-        known.or_else(|| self.files.files.last().cloned()).unwrap_or_default()
+        known.or_else(|| self.files.last().cloned()).unwrap_or_default()
     }
 
     fn free_name(&self, name: &ServerName) -> ServerName {
         let numbered = (2..).map(|n| ServerName::new(&format!("{name}-{n}")));
         let mut free = numbered.filter(|name| !self.knows(name));
         free.next().unwrap_or_else(|| name.clone())
-    }
-}
-
-/// The text of a file; nothing when it does not exist yet.
-fn read(file: &Path) -> Result<Option<String>, EditError> {
-    match std::fs::read_to_string(file) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }

@@ -1,18 +1,20 @@
 //! How the configuration stands beyond what runs: what awaits approval, what waits for an input, a
-//! changed file that is not used yet. Built by the engine thread, read by the screen.
+//! changed file that is not used yet, and the text of the files.
+
+use std::path::{Path, PathBuf};
 
 use crate::base::ServerName;
 use crate::base::text::SafeText;
+use crate::config::InputConfig;
 use crate::config::overview::{ServerValues, SourceFile};
-use crate::config::{Diagnostic, InputConfig};
+use crate::config::source::Source;
 use crate::deck::gate::Awaiting;
 use crate::host::ReloadPlan;
-use crate::tui::model::Model;
 
 /// How the configuration stands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Situation {
-    /// Counts situations: an approval is for the one that was shown.
+    /// Counts situations.
     pub revision: u64,
     /// Servers that await approval, in file order.
     pub awaiting: Vec<Awaiting>,
@@ -75,19 +77,20 @@ impl Situation {
     }
 }
 
-impl Model {
-    /// Servers of the files that are not there because their entry cannot be used, each with its
-    /// first problem; an error before anything else.
-    pub fn left_out(&self) -> Vec<(&ServerName, &Diagnostic)> {
-        let mut out: Vec<(&ServerName, &Diagnostic)> = Vec::new();
-        let errors = self.view.diagnostics.iter().filter(|d| d.is_error());
-        let dependents = self.view.diagnostics.iter().filter(|d| d.rule == "config/left-out");
-        for diagnostic in errors.chain(dependents) {
-            let Some(name) = &diagnostic.server else { continue };
-            if self.server(name).is_none() && !out.iter().any(|(known, _)| *known == name) {
-                out.push((name, diagnostic));
-            }
-        }
-        out
+/// A configuration file as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileText {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its lines, made safe, secrets masked.
+    pub lines: Vec<SafeText>,
+}
+
+impl FileText {
+    /// Reads a file for showing; `None` when it cannot be read.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        let source = Source::read(path).ok()?;
+        let lines = source.masked().lines().map(SafeText::line).collect();
+        Some(Self { path: path.to_path_buf(), lines })
     }
 }

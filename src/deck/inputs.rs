@@ -2,22 +2,21 @@
 //! forgotten. Which inputs are in the keyring is remembered by name; values are written nowhere.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::work::{Heard, Work};
+use super::command::Keep;
+use super::keyring::{Keyring, Place};
+use super::situation::{InputState, InputView};
+use super::task::{Heard, Work};
 use crate::base::ServerName;
-use crate::base::atomic::{Readers, replace};
+use crate::base::file::StateFile;
 use crate::base::secret::Secret;
-use crate::base::turn::alone;
 use crate::config::Hold;
-use crate::deck::keyring::{Keyring, Place};
-use crate::tui::effect::Keep;
-use crate::tui::model::{InputState, InputView};
 
 impl Work {
     /// Uses an answer of the person.
-    pub(super) async fn answer(&mut self, id: String, value: Secret, keep: Keep) {
-        self.files.environment.inputs.insert(id.clone(), value.clone());
+    pub(super) fn answer(&mut self, id: String, value: Secret, keep: Keep) {
+        self.environment.inputs.insert(id.clone(), value.clone());
         self.fresh_answers();
         let was_kept = self.kept.contains(&id);
         match (keep, &self.keyring) {
@@ -34,8 +33,7 @@ impl Work {
                 self.fail(format!(
                     "there is no keyring here: {program} is not on PATH; the answer is kept until \
                      you leave"
-                ))
-                .await;
+                ));
             }
             (Keep::Memory, _) if was_kept => self.forget_kept(&id),
             (Keep::Memory, _) => {}
@@ -44,7 +42,7 @@ impl Work {
 
     /// Forgets an answer, in the keyring too; the servers that use it wait again.
     pub(super) fn forget(&mut self, id: &str) {
-        self.files.environment.inputs.remove(id);
+        self.environment.inputs.remove(id);
         self.fresh_answers();
         self.forget_kept(id);
     }
@@ -63,15 +61,18 @@ impl Work {
     fn fresh_answers(&mut self) {
         self.expected = true;
         if let Some(watch) = &self.watch {
-            watch.set_environment(self.files.environment.clone());
+            watch.set_environment(self.environment.clone());
         }
     }
 
     /// Asks the keyring for what was put there before.
     pub(super) fn look_up_kept(&mut self) {
-        let path = self.files.environment.var("PATH").map(str::to_owned);
+        let path = self.environment.var("PATH").map(str::to_owned);
         self.keyring = Keyring::find(path.as_deref());
-        self.kept = self.kept_file().map(|file| read_kept(&file)).unwrap_or_default();
+        self.kept = self
+            .kept_file()
+            .and_then(|file| StateFile::new(file, LARGEST).load(parse))
+            .unwrap_or_default();
         let Some(keyring) = self.keyring.clone() else { return };
         for id in self.kept.clone() {
             let (keyring, place, heard) = (keyring.clone(), self.place(&id), self.heard.clone());
@@ -83,32 +84,32 @@ impl Work {
     }
 
     /// The keyring has answered.
-    pub(super) async fn heard(&mut self, heard: Heard) {
+    pub(super) fn heard(&mut self, heard: Heard) {
         match heard {
             Heard::Found(id, Ok(Some(value))) => {
                 // What the person typed meanwhile is newer.
-                if self.files.environment.input(&id).is_none() {
-                    self.files.environment.inputs.insert(id, value);
+                if self.environment.input(&id).is_none() {
+                    self.environment.inputs.insert(id, value);
                     self.fresh_answers();
                 }
             }
             Heard::Found(id, Ok(None)) => {
                 self.kept.remove(&id);
                 self.remember_kept(&id);
-                self.tell().await;
+                self.tell();
             }
             Heard::Kept(id, Ok(())) => {
                 self.kept.insert(id.clone());
                 self.remember_kept(&id);
-                self.tell().await;
+                self.tell();
             }
-            Heard::Found(_, Err(error)) | Heard::Kept(_, Err(error)) => self.fail(error).await,
+            Heard::Found(_, Err(error)) | Heard::Kept(_, Err(error)) => self.fail(error),
         }
     }
 
     /// The declared inputs and how they stand.
     pub(super) fn inputs(&self) -> Vec<InputView> {
-        let environment = &self.files.environment;
+        let environment = &self.environment;
         let declared = self.passed.config.inputs.iter();
         declared
             .map(|input| {
@@ -135,13 +136,13 @@ impl Work {
     }
 
     fn place(&self, id: &str) -> Place {
-        let file = self.files.files.last().cloned().unwrap_or_default();
-        let file = self.files.environment.absolute(&file).display().to_string();
+        let file = self.files.last().cloned().unwrap_or_default();
+        let file = self.environment.absolute(&file).display().to_string();
         Place { file, input: id.to_owned() }
     }
 
     fn kept_file(&self) -> Option<PathBuf> {
-        let state = self.files.environment.state_dir.as_ref()?;
+        let state = self.environment.state_dir.as_ref()?;
         let file = self.place("").file;
         Some(state.join("inputs").join(format!("{}.json", crate::base::hash::file_key(&file))))
     }
@@ -149,22 +150,25 @@ impl Work {
     /// Whether this one is kept. The others in the file may be another window's.
     fn remember_kept(&self, id: &str) {
         let Some(file) = self.kept_file() else { return };
-        let written = alone(&file, || {
-            let mut all = read_kept(&file);
-            if self.kept.contains(id) {
-                all.insert(id.to_owned());
-            } else {
-                all.remove(id);
-            }
-            replace(&file, serde_json::to_string(&all)?.as_bytes(), Readers::Owner)
-        });
+        let written =
+            StateFile::new(file, LARGEST).change(parse, |all: Option<BTreeSet<String>>| {
+                let mut all = all.unwrap_or_default();
+                if self.kept.contains(id) {
+                    all.insert(id.to_owned());
+                } else {
+                    all.remove(id);
+                }
+                Ok(Some(serde_json::to_vec(&all)?))
+            });
         if let Err(error) = written {
             tracing::warn!(%error, "which inputs are in the keyring was not remembered");
         }
     }
 }
 
-fn read_kept(file: &Path) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(file).ok();
-    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+fn parse(bytes: &[u8]) -> Result<BTreeSet<String>, String> {
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }

@@ -1,0 +1,356 @@
+//! Reading files, and the files in which the program remembers something.
+//!
+//! One guarded way to read: regular files alone, never more than a bound, and never waiting for a
+//! pipe, a terminal or a device. State files moreover belong to the user: no symbolic link is
+//! followed, nobody else may write them, and one that is broken or of a newer format is set aside,
+//! never overwritten.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::base::atomic::{Readers, replace};
+use crate::base::turn::alone;
+
+/// Reads a regular file of at most `limit` bytes, links followed. Never blocks on a pipe or device.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::InvalidInput`] for what is no regular file,
+/// [`io::ErrorKind::FileTooLarge`] for a longer one.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    take(open(path, &options, 0)?.0, limit)
+}
+
+/// The same as text; `None` when there is no such file.
+///
+/// # Errors
+/// As [`read`]; [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<Option<String>> {
+    let bytes = match read(path, limit) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes?,
+    };
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not valid UTF-8"))
+}
+
+fn take(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let message = format!("it is larger than {limit} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+/// Opens a regular file. Looked at before, because opening a device may do something, and after,
+/// because it may be another by then; what is a pipe by then does not block.
+fn open(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<(File, Metadata)> {
+    let regular = |meta: &Metadata| {
+        if meta.is_file() {
+            return Ok(());
+        }
+        let what = if meta.is_dir() { "it is a folder" } else { "it is not a regular file" };
+        Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    };
+    let mut options = options.clone();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let nonblocking = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        options.custom_flags(nonblocking.bits() as i32 | flags);
+    }
+    #[cfg(not(unix))]
+    let _ = flags;
+    match std::fs::metadata(path) {
+        Ok(meta) => regular(&meta)?,
+        // A file that is to be made.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let file = options.open(path)?;
+    let meta = file.metadata()?;
+    regular(&meta)?;
+    Ok((file, meta))
+}
+
+/// A file in which the program remembers something, in the state folder of the user.
+#[derive(Clone, Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    limit: u64,
+}
+
+/// A half-written file that is older than this has no writer any more.
+const LEFT: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// What a state file holds.
+enum Held<T> {
+    Nothing,
+    Value(T),
+    /// It cannot be used, for this reason.
+    Broken(String),
+}
+
+impl StateFile {
+    /// A state file of at most `limit` bytes.
+    pub fn new(path: impl Into<PathBuf>, limit: u64) -> Self {
+        Self { path: path.into(), limit }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens it by `options`: no link, a regular file, the user's own, writable by nobody else.
+    ///
+    /// # Errors
+    /// What the system says, or which of these it is not.
+    pub fn open(&self, options: &OpenOptions) -> io::Result<File> {
+        refuse_link(&self.path)?;
+        let (file, meta) = open(&self.path, options, no_follow())?;
+        private(&meta)?;
+        Ok(file)
+    }
+
+    /// Its bytes; `None` when there is no such file.
+    ///
+    /// # Errors
+    /// As [`StateFile::open`], or that it is too large.
+    pub fn bytes(&self) -> io::Result<Option<Vec<u8>>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match self.open(&options) {
+            Ok(file) => take(file, self.limit).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn held<T>(&self, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Held<T> {
+        match self.bytes() {
+            Ok(None) => Held::Nothing,
+            Ok(Some(bytes)) => match parse(&bytes) {
+                Ok(value) => Held::Value(value),
+                Err(why) => Held::Broken(why),
+            },
+            Err(error) => Held::Broken(error.to_string()),
+        }
+    }
+
+    /// What it holds; nothing where it cannot be used. `parse` gives why it cannot.
+    pub fn load<T>(&self, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Option<T> {
+        match self.held(parse) {
+            Held::Value(value) => Some(value),
+            Held::Nothing => None,
+            Held::Broken(why) => {
+                tracing::warn!(file = %self.path.display(), %why, "a state file is not used");
+                None
+            }
+        }
+    }
+
+    /// Changes what it holds while no other program does: `change` is given what it holds, and
+    /// gives what to write, if anything. A file that cannot be used is set aside before.
+    ///
+    /// # Errors
+    /// When it cannot be written; it is then as it was.
+    pub fn change<T>(
+        &self,
+        parse: impl FnOnce(&[u8]) -> Result<T, String>,
+        change: impl FnOnce(Option<T>) -> io::Result<Option<Vec<u8>>>,
+    ) -> io::Result<bool> {
+        alone(&self.path, || {
+            self.sweep();
+            let (held, broken) = match self.held(parse) {
+                Held::Nothing => (None, None),
+                Held::Value(value) => (Some(value), None),
+                Held::Broken(why) => (None, Some(why)),
+            };
+            let Some(bytes) = change(held)? else { return Ok(false) };
+            if let Some(why) = broken {
+                self.set_aside(&why)?;
+            }
+            replace(&self.path, &bytes, Readers::Owner).map(|()| true)
+        })
+    }
+
+    /// Writes it whole, whatever it held; a link in its place is replaced, not followed.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.change(|_| Ok(()), |_| Ok(Some(bytes.to_vec()))).map(|_| ())
+    }
+
+    /// Removes what killed programs left of writing this file: nobody else writes it now.
+    fn sweep(&self) {
+        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return;
+        };
+        let own = format!(".{}.", name.to_string_lossy());
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let age = entry.metadata().ok().and_then(|m| m.modified().ok()?.elapsed().ok());
+            let is_tmp = Path::new(&name).extension().is_some_and(|e| e == "tmp");
+            if name.starts_with(&own) && is_tmp && age.is_some_and(|age| age > LEFT) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Gives it another name, under which nobody reads it.
+    ///
+    /// # Errors
+    /// When it cannot be renamed.
+    pub fn set_aside(&self, why: &str) -> io::Result<()> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let free = (0..1000).map(|n| match n {
+            0 => self.path.with_file_name(format!("{name}.set-aside")),
+            n => self.path.with_file_name(format!("{name}.set-aside-{n}")),
+        });
+        let taken = || io::Error::new(io::ErrorKind::AlreadyExists, "too many files set aside");
+        let to = { free }.find(|path| path.symlink_metadata().is_err()).ok_or_else(taken)?;
+        std::fs::rename(&self.path, &to)?;
+        let (file, to) = (self.path.display(), to.display());
+        tracing::warn!(%file, %to, %why, "a state file could not be used and was set aside");
+        Ok(())
+    }
+}
+
+fn refuse_link(path: &Path) -> io::Result<()> {
+    let is_link = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+    let refusal = || io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link");
+    if is_link { Err(refusal()) } else { Ok(()) }
+}
+
+#[cfg(unix)]
+fn no_follow() -> i32 {
+    rustix::fs::OFlags::NOFOLLOW.bits() as i32
+}
+
+#[cfg(not(unix))]
+const fn no_follow() -> i32 {
+    0
+}
+
+/// Refuses what others own or may write.
+#[cfg(unix)]
+fn private(meta: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let user = rustix::process::geteuid().as_raw();
+    let refuse = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if meta.uid() != user {
+        return refuse("it belongs to another user");
+    }
+    let group = rustix::process::getegid().as_raw();
+    if meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && meta.gid() != group) {
+        return refuse("others may write it");
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn private(_: &Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn text(bytes: &[u8]) -> Result<String, String> {
+        match String::from_utf8_lossy(bytes) {
+            text if text.starts_with("v1 ") => Ok(text.into_owned()),
+            _ => Err("it has another format".to_owned()),
+        }
+    }
+
+    fn add(file: &StateFile, word: &str) {
+        let change = |old: Option<String>| {
+            Ok(Some(format!("{}{word} ", old.unwrap_or("v1 ".into())).into_bytes()))
+        };
+        assert!(file.change(text, change).expect("written"));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .expect("a pipe");
+        for path in [pipe.as_path(), dir.path(), Path::new("/dev/zero"), Path::new("/dev/tty")] {
+            let error = read(path, 1 << 20).expect_err("no file");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+            assert!(StateFile::new(path, 10).bytes().is_err());
+        }
+        let long = dir.path().join("long");
+        std::fs::write(&long, "123456").expect("written");
+        assert_eq!(read(&long, 5).expect_err("long").kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(&long, 6).expect("fits"), b"123456");
+        assert_eq!(read_text(&dir.path().join("none"), 6).expect("no file"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_set_aside_and_never_written_through_or_over() {
+        for spoil in ["link", "mode", "garbage"] {
+            let dir = tempfile::tempdir().expect("a folder");
+            let file = StateFile::new(dir.path().join("deep/state.json"), 1 << 10);
+            add(&file, "one");
+            let precious = dir.path().join("precious");
+            std::fs::write(&precious, "v1 mine").expect("written");
+            match spoil {
+                "link" => {
+                    std::fs::remove_file(file.path()).expect("removed");
+                    symlink(&precious, file.path()).expect("linked");
+                }
+                "mode" => {
+                    let mode = std::fs::Permissions::from_mode(0o666);
+                    std::fs::set_permissions(file.path(), mode).expect("set");
+                }
+                _ => std::fs::write(file.path(), "v9 newer").expect("written"),
+            }
+            assert_eq!(file.load(text), None, "{spoil}");
+            add(&file, "two");
+            add(&file, "three");
+            assert_eq!(file.load(text).as_deref(), Some("v1 two three "), "{spoil}");
+            assert_eq!(std::fs::read_to_string(&precious).expect("there"), "v1 mine");
+            let aside = dir.path().join("deep/state.json.set-aside");
+            assert!(aside.symlink_metadata().is_ok(), "{spoil}: the old one is kept");
+            let meta = std::fs::metadata(file.path()).expect("there");
+            assert_eq!(meta.permissions().mode() & 0o777, 0o600, "{spoil}");
+        }
+    }
+
+    #[test]
+    fn half_written_files_of_killed_programs_are_swept_and_changes_of_many_are_all_kept() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = StateFile::new(dir.path().join("state.json"), 1 << 10);
+        let (old, other) = (dir.path().join(".state.json.1-0.tmp"), dir.path().join(".x.1-0.tmp"));
+        for path in [&old, &other] {
+            let past = std::time::SystemTime::now() - 2 * LEFT;
+            std::fs::File::create(path).expect("made").set_modified(past).expect("set");
+        }
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let file = &file;
+                scope.spawn(move || add(file, &n.to_string()));
+            }
+        });
+        let all = file.load(text).expect("there");
+        assert!((0..8).all(|n| all.contains(&format!("{n} "))), "{all}");
+        assert!(!old.exists() && other.exists());
+    }
+}

@@ -1,0 +1,433 @@
+//! What a deck does while it runs: loads, lets through the gate, hands over to the host, reloads;
+//! does what is asked of the configuration.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::command::ConfigCommand;
+use super::edits::Made;
+use super::gate::{Gate, Passed};
+use super::handle::{DeckBuilder, DeckEvent, Masks, Notebook, Source};
+use super::keyring::Keyring;
+use super::situation::{FileText, Situation};
+use super::watch::{LoadResult, Watch, WatchOptions};
+use crate::base::secret::Secret;
+use crate::base::text::SafeText;
+use crate::base::{ServerName, WatchMode};
+use crate::config::overview::{SourceFile, sources, values};
+use crate::config::{self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode};
+use crate::error::{Error, ErrorCode};
+use crate::host::dev::sources::SourceOptions;
+use crate::host::{Host, HostView, ReloadPlan, ShutdownReport, Startup};
+
+/// Least time between two looks at what servers offer.
+const NOTED: Duration = Duration::from_secs(1);
+
+/// What work outside of the task has found out.
+pub(super) enum Heard {
+    /// The keyring was asked for the answer to an input.
+    Found(String, Result<Option<Secret>, String>),
+    /// The keyring was given one.
+    Kept(String, Result<(), String>),
+}
+
+/// State of the task.
+pub(super) struct Work {
+    pub(super) host: Host,
+    pub(super) watch: Option<Watch>,
+    pub(super) files: Vec<std::path::PathBuf>,
+    pub(super) environment: Environment,
+    pub(super) gate: Gate,
+    masks: Option<Masks>,
+    notebook: Option<Notebook>,
+    /// What was loaded last and can be used.
+    latest: Option<Loaded>,
+    /// The same, behind the gate.
+    pub(super) passed: Passed,
+    /// What the host runs; nothing until a configuration could be used.
+    pub(super) running: Option<McpConfig>,
+    /// Edits of the person that can be taken back.
+    pub(super) edits: Vec<Made>,
+    /// A changed configuration that waits for a yes, with what it would change.
+    waiting: Option<(McpConfig, ReloadPlan)>,
+    /// What the person said of showing changes before they are used; else `"reload"` says it.
+    ask: Option<ReloadMode>,
+    /// The next change was asked for and needs no question.
+    pub(super) expected: bool,
+    pub(super) keyring: Option<Keyring>,
+    /// Inputs whose answers are in the keyring.
+    pub(super) kept: BTreeSet<String>,
+    pub(super) heard: mpsc::Sender<Heard>,
+    news: Option<mpsc::Receiver<Heard>>,
+    /// Whether the newest state of the files could be used.
+    sound: bool,
+    revision: u64,
+    /// Servers and inputs a person was asked for last.
+    asked_for: (Vec<ServerName>, Vec<String>),
+    events: broadcast::Sender<DeckEvent>,
+}
+
+impl Work {
+    /// Loads, and starts the host.
+    pub(super) async fn open(
+        builder: DeckBuilder,
+        events: broadcast::Sender<DeckEvent>,
+    ) -> Result<Self, Error> {
+        let DeckBuilder { source, environment, gate, host, masks, notebook, keep_watching } =
+            builder;
+        let environment = environment.unwrap_or_else(Environment::of_process);
+        let (files, result) = match source {
+            Source::Ready(config) => {
+                (Vec::new(), Ok(Loaded { config: *config, ..Loaded::default() }))
+            }
+            Source::Files(files) => {
+                let (paths, env) = (files.clone(), environment.clone());
+                let loading = tokio::task::spawn_blocking(move || config::load(&paths, &env));
+                let stopping = |e| Error::new(ErrorCode::Internal, format!("loading: {e}"));
+                (files, loading.await.map_err(stopping)?)
+            }
+        };
+        let startup = host.startup_mode();
+        let result = match result {
+            // Under `All` a bad entry is a server that does not start.
+            Ok(loaded) if startup == Startup::All && !keep_watching && !files.is_empty() => {
+                loaded.clone().complete().map(|_| loaded)
+            }
+            result => result,
+        };
+        let poll_only = polls(&environment);
+        let known = result.clone();
+        let (latest, refused) = match result {
+            Ok(loaded) => (Some(loaded), None),
+            Err(diagnostics) if keep_watching => (None, Some(refusal(diagnostics))),
+            Err(diagnostics) => return Err(refusal(diagnostics)),
+        };
+        let mut passed = Passed::default();
+        if let Some(loaded) = latest.clone() {
+            passed = if files.is_empty() {
+                Passed { config: loaded.config, ..Passed::default() }
+            } else {
+                gate.pass(loaded, &environment, None)
+            };
+        }
+        if let Some(masks) = &masks {
+            masks(&passed.config);
+        }
+        let mut host = host.config(passed.config.clone());
+        if !files.is_empty() || keep_watching {
+            host = host.follow_sources(SourceOptions { poll_only, ..SourceOptions::default() });
+        }
+        let host = host.initialize().await?;
+        let watch = (!files.is_empty()).then(|| {
+            let options = WatchOptions { known: Some(known), poll_only, ..WatchOptions::default() };
+            Watch::start(files.clone(), environment.clone(), options)
+        });
+        let (heard, news) = mpsc::channel(8);
+        let running = refused.is_none().then(|| passed.config.clone());
+        let mut work = Self {
+            host,
+            watch,
+            files,
+            environment,
+            gate,
+            masks,
+            notebook,
+            latest,
+            passed,
+            running,
+            edits: Vec::new(),
+            waiting: None,
+            ask: None,
+            expected: false,
+            keyring: None,
+            kept: BTreeSet::new(),
+            heard,
+            news: Some(news),
+            sound: true,
+            revision: 0,
+            asked_for: (Vec::new(), Vec::new()),
+            events,
+        };
+        if !work.files.is_empty() {
+            work.look_up_kept();
+        }
+        if let Some(error) = refused {
+            work.send(DeckEvent::Rejected(error, work.texts()));
+        } else {
+            work.loaded();
+            work.tell();
+        }
+        Ok(work)
+    }
+
+    /// Runs until it is told to stop; then every server has ended.
+    pub(super) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<ConfigCommand>,
+        stop: CancellationToken,
+    ) -> ShutdownReport {
+        let Some(mut news) = self.news.take() else { return ShutdownReport::default() };
+        let mut offers = self.notebook.as_ref().map(|_| self.host.view());
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(command) = commands.recv() => self.asked(command).await,
+                Some(heard) = news.recv() => self.heard(heard),
+                Some(state) = next_state(&mut self.watch) => self.changed(state).await,
+                Some(view) = next_view(&mut offers) => self.note(&view),
+            }
+        }
+        self.watch = None;
+        self.host.shutdown().await
+    }
+
+    fn note(&self, view: &HostView) {
+        if let (Some(notebook), Some(config)) = (&self.notebook, &self.running) {
+            notebook(config, view);
+        }
+    }
+
+    async fn asked(&mut self, command: ConfigCommand) {
+        match command {
+            ConfigCommand::Apply => {
+                if let Some((config, _)) = self.waiting.take() {
+                    self.take(config).await;
+                    self.tell();
+                }
+            }
+            ConfigCommand::AskFirst => {
+                self.ask = Some(match self.mode(&self.passed.config) {
+                    ReloadMode::Ask => ReloadMode::Auto,
+                    ReloadMode::Auto => ReloadMode::Ask,
+                });
+                self.tell();
+            }
+            ConfigCommand::Approve(shown) => self.approve(&shown).await,
+            ConfigCommand::Answer { id, value, keep } => self.answer(id, value, keep),
+            ConfigCommand::Forget(id) => self.forget(&id),
+            ConfigCommand::OpenEntry(name) => self.open_entry(&name),
+            ConfigCommand::SaveEntry(saving) => self.save_entry(*saving).await,
+            ConfigCommand::Change(change) => self.change(change).await,
+            ConfigCommand::Undo => self.undo().await,
+        }
+    }
+
+    /// What happens to a change: the person's word in this run goes before the file's.
+    fn mode(&self, config: &McpConfig) -> ReloadMode {
+        self.ask.unwrap_or(config.reload)
+    }
+
+    fn sources(&self) -> Vec<SourceFile> {
+        if self.files.is_empty() {
+            return Vec::new();
+        }
+        sources(&self.files, &self.environment, &self.passed.reviewed)
+    }
+
+    /// What runs, or would if it were let, with the origins of its values.
+    fn in_effect(&self) -> Loaded {
+        Loaded {
+            config: self.passed.config.clone(),
+            origins: self.passed.reviewed.origins.clone(),
+            ..Loaded::default()
+        }
+    }
+
+    /// Lets what was loaded last through the gate.
+    fn pass(&mut self) -> McpConfig {
+        let loaded = self.latest.clone().unwrap_or_default();
+        self.passed = self.gate.pass(loaded, &self.environment, self.running.as_ref());
+        self.passed.config.clone()
+    }
+
+    /// Remembers that the person approves servers as they were shown, and lets them start.
+    async fn approve(&mut self, shown: &[(ServerName, String)]) {
+        let Gate::Guarded(store) = &mut self.gate else { return };
+        let same = |(name, hash): &&(ServerName, String)| {
+            self.passed
+                .awaiting
+                .iter()
+                .any(|a| a.review.server == *name && a.review.shown_hash == *hash)
+        };
+        let servers: Vec<ServerName> =
+            shown.iter().filter(same).map(|(name, _)| name.clone()).collect();
+        let kept = store.approve(&self.passed.reviewed, &servers);
+        if kept.is_err() {
+            store.approve_for_session(&self.passed.reviewed, &servers);
+        }
+        if servers.len() < shown.len() {
+            let said = "the file changed meanwhile: look again before you approve";
+            self.fail(said.to_owned());
+        }
+        if let Err(error) = kept {
+            self.fail(format!("approved for now, but it cannot be remembered: {error}"));
+        }
+        if servers.is_empty() {
+            return;
+        }
+        let config = self.pass();
+        if let Some((_, change)) = self.waiting.take() {
+            // The rest of the changed file still waits for its own yes.
+            self.waiting = Some((config, change));
+        } else {
+            self.take(config).await;
+        }
+        self.tell();
+    }
+
+    fn texts(&self) -> Arc<[FileText]> {
+        self.files.iter().filter_map(|path| FileText::read(path)).collect()
+    }
+
+    pub(super) fn send(&self, event: DeckEvent) {
+        // Nobody has to listen.
+        let _ = self.events.send(event);
+    }
+
+    pub(super) fn fail(&self, message: String) {
+        self.send(DeckEvent::Failed(Error::new(ErrorCode::Configuration, message)));
+    }
+
+    fn loaded(&self) {
+        self.send(DeckEvent::Loaded(Arc::new(self.passed.config.clone()), self.texts()));
+    }
+
+    /// Tells how things stand, and what is newly wanted of a person.
+    pub(super) fn tell(&mut self) {
+        self.revision += 1;
+        let situation = Situation {
+            revision: self.revision,
+            awaiting: self.passed.awaiting.clone(),
+            inputs: self.inputs(),
+            keyring: self.keyring.is_some(),
+            undo: !self.edits.is_empty(),
+            sources: self.sources(),
+            values: values(&self.in_effect()),
+            polling: match self.watch.as_ref().map(Watch::mode) {
+                Some(WatchMode::Polling(reason)) => Some(SafeText::line(&reason)),
+                _ => None,
+            },
+            asks: self.mode(&self.passed.config) == ReloadMode::Ask,
+            plan: self.waiting.as_ref().map(|(_, change)| change.clone()),
+        };
+        let servers: Vec<_> = situation.asked().map(|a| a.review.server.clone()).collect();
+        let inputs: Vec<_> = situation.wanted().map(|input| input.input.id.clone()).collect();
+        self.send(DeckEvent::Situation(Arc::new(situation)));
+        if !servers.is_empty() && servers != self.asked_for.0 {
+            self.send(DeckEvent::TrustNeeded(servers.clone()));
+        }
+        if !inputs.is_empty() && inputs != self.asked_for.1 {
+            self.send(DeckEvent::InputNeeded(inputs.clone()));
+        }
+        self.asked_for = (servers, inputs);
+    }
+
+    /// The files are in this state now.
+    pub(super) async fn changed(&mut self, result: LoadResult) {
+        let waited = self.waiting.take();
+        if result.as_ref().ok() == self.latest.as_ref() && self.running.is_some() && self.sound {
+            // Our own edit, which is in use already.
+            self.waiting = waited;
+            return;
+        }
+        let expected = std::mem::take(&mut self.expected);
+        self.sound = result.as_ref().is_ok_and(|loaded| !loaded.has_errors());
+        match result {
+            Ok(loaded) if !loaded.has_errors() => {
+                self.latest = Some(loaded);
+                let config = self.pass();
+                let ask = self.mode(&config) == ReloadMode::Ask && !expected;
+                let touches =
+                    |running: &McpConfig| !ConfigChange::between(running, &config).is_empty();
+                if ask && self.running.as_ref().is_some_and(touches) {
+                    self.plan(config).await;
+                } else {
+                    self.take(config).await;
+                }
+                self.tell();
+            }
+            Ok(loaded) => self.reject(loaded.diagnostics),
+            Err(diagnostics) => self.reject(diagnostics),
+        }
+    }
+
+    /// Holds a changed configuration back until the person has seen what it would do.
+    async fn plan(&mut self, config: McpConfig) {
+        match self.host.plan_reload(config.clone()).await {
+            Ok(plan) => {
+                self.waiting = Some((config, plan));
+                self.send(DeckEvent::Waiting(self.texts()));
+            }
+            Err(error) => self.reject(error.diagnostics.clone()),
+        }
+    }
+
+    async fn take(&mut self, config: McpConfig) {
+        if let Some(masks) = &self.masks {
+            masks(&config);
+        }
+        self.loaded();
+        // A server that was taken out and does not want to end holds up no later change.
+        match self.host.begin_reload(config.clone()).await {
+            Ok(_) => {
+                let before = self.running.replace(config.clone()).unwrap_or_default();
+                let plan = ReloadPlan::between(&before, &config);
+                self.send(DeckEvent::Reloaded(plan));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the changed configuration was not applied");
+                self.reject(error.diagnostics.clone());
+            }
+        }
+    }
+
+    fn reject(&self, diagnostics: Vec<Diagnostic>) {
+        if self.running.is_some() {
+            self.host.reject_config(diagnostics.clone());
+        }
+        self.send(DeckEvent::Rejected(refusal(diagnostics), self.texts()));
+    }
+}
+
+/// The next state of the files; never, when there are none.
+async fn next_state(watch: &mut Option<Watch>) -> Option<LoadResult> {
+    match watch {
+        Some(watch) => watch.next().await.map(|state| state.result),
+        None => std::future::pending().await,
+    }
+}
+
+/// How things stand at the host, at most once in a while; never, when nobody wants to know.
+async fn next_view(offers: &mut Option<watch::Receiver<Arc<HostView>>>) -> Option<Arc<HostView>> {
+    match offers {
+        Some(view) => {
+            // First, so that a change is not forgotten when something else comes meanwhile.
+            tokio::time::sleep(NOTED).await;
+            let changed = view.changed().await;
+            let now = view.borrow_and_update().clone();
+            if changed.is_err() {
+                *offers = None;
+            }
+            Some(now)
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether files are to be looked at by the clock: `MCPDECK_WATCH=poll`, for file systems that
+/// report nothing and are not known for it.
+fn polls(environment: &Environment) -> bool {
+    environment.var("MCPDECK_WATCH").is_some_and(|how| how.eq_ignore_ascii_case("poll"))
+}
+
+fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
+    let first =
+        diagnostics.first().map_or_else(String::new, |d| format!("{}: {}", d.at, d.message));
+    let mut error = Error::new(ErrorCode::Configuration, first);
+    error.diagnostics = diagnostics;
+    error
+}
