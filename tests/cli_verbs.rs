@@ -17,6 +17,8 @@ mod findings;
 mod limits;
 #[path = "cli_verbs/log.rs"]
 mod log;
+#[path = "cli_verbs/masked.rs"]
+mod masked;
 #[path = "cli_verbs/mistakes.rs"]
 mod mistakes;
 #[path = "cli_verbs/offers.rs"]

@@ -10,7 +10,8 @@ use super::{load, output};
 use crate::base::text::{SafeText, json as safe};
 use crate::config::print::origin_in_words;
 use crate::config::{
-    Colour, Detail, Diagnostic, Loaded, effective, effective_text, hazards, render_all,
+    Colour, Detail, Diagnostic, InputNeed, Loaded, Severity, effective, effective_text, hazards,
+    render_all,
 };
 
 /// `mcpdeck config`
@@ -29,10 +30,11 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
         }
         Err(diagnostics) => return problems(&diagnostics),
     };
-    let wrong = loaded.has_errors() || !loaded.needs.is_empty();
-    let exit = if wrong { Exit::Usage } else { Exit::Ok };
+    let exit = if loaded.has_errors() { Exit::Usage } else { Exit::Ok };
     let mut all = loaded.diagnostics.clone();
-    all.extend(loaded.needs.iter().map(|need| need.problem.clone()));
+    // A question to the person is no mistake of the file.
+    let note = |need: &InputNeed| Diagnostic { severity: Severity::Note, ..need.problem.clone() };
+    all.extend(loaded.needs.iter().map(note));
     if args.json {
         let mut object = effective(&loaded);
         object["files"] = json!(spelled(&files));

@@ -104,6 +104,8 @@ pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     note(old.log_level != new.log_level, "logLevel");
     note(old.tools != new.tools, "tools");
     note(old.dev != new.dev, "dev");
+    note(old.secret != new.secret, "secrets");
+    note(old.public != new.public, "public");
     note(old.guard != new.guard, "guard");
     note(old.approvals != new.approvals, "approvals");
     if old.hold != new.hold {

@@ -157,6 +157,7 @@ fn expanded(
                 inputs: &[],
                 commands: &[],
                 local,
+                plain: &[],
                 stand_in: None,
             };
             expand(text, &scope)

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use crate::base::secret::Secret;
 use crate::config::Environment;
-use crate::config::mask::is_secret_name;
+use crate::config::mask::{is_secret, looks_secret};
 
 /// Deepest nesting of defaults.
 const MAX_DEPTH: usize = 8;
@@ -36,6 +36,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) commands: &'a [String],
     /// Variables set earlier in an env file; they win over the environment.
     pub(crate) local: &'a [(String, String)],
+    /// Those of `inputs` whose answers are no passwords.
+    pub(crate) plain: &'a [String],
     /// What stands for the answer to an input that has none.
     pub(crate) stand_in: Option<fn(&str) -> String>,
 }
@@ -203,7 +205,7 @@ impl Work<'_> {
             (Some(value), _) if !value.is_empty() => {
                 self.push(value);
                 self.out.via.push(format!("env:{name}"));
-                if is_secret_name(name) {
+                if is_secret(name, value) {
                     self.out.secrets.push(Secret::new(value));
                 }
             }
@@ -249,7 +251,9 @@ impl Work<'_> {
             Some(value) => {
                 self.push(value.expose());
                 self.out.via.push(format!("input:{id}"));
-                self.out.secrets.push(value.clone());
+                if !declared(self.scope.plain) || looks_secret(value.expose()) {
+                    self.out.secrets.push(value.clone());
+                }
             }
             None if command => self.refuse(whole, Cause::CommandInput(id.to_owned())),
             None => match self.scope.stand_in {
@@ -397,6 +401,7 @@ mod tests {
             inputs: &inputs,
             commands: &[],
             local: &[],
+            plain: &[],
             stand_in: None,
         };
         expand(text, &scope)
@@ -464,6 +469,7 @@ mod tests {
             inputs: &[],
             commands: &[],
             local: &[],
+            plain: &[],
             stand_in: None,
         };
         let text = "ab${X:-${Y}}";

@@ -20,6 +20,18 @@ use crate::config::{
     names,
 };
 
+/// Files of other programs, by a key of theirs.
+const OTHERS: [(&str, &str); 8] = [
+    ("context_servers", "a settings file of Zed"),
+    ("mcp", "a configuration of opencode or VS Code"),
+    ("projects", "a settings file of Claude Code"),
+    ("customizations", "a devcontainer.json"),
+    ("devcontainer", "a devcontainer.json"),
+    ("dockerFile", "a devcontainer.json"),
+    ("features", "a devcontainer.json"),
+    ("image", "a devcontainer.json"),
+];
+
 /// Stand-ins for answers, the first that makes an entry readable is used. The first shows where the
 /// answer will be; an address or a host name cannot hold it. None is ever run: who uses one is held.
 const STAND_INS: [fn(&str) -> String; 3] = [
@@ -115,12 +127,15 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
     });
     let (inputs, commands) = inputs(&root, &mut problems);
     let ids: Vec<String> = inputs.iter().map(|input| input.id.clone()).collect();
+    let is_plain = |i: &&InputConfig| i.kind != InputKind::PromptString { password: true };
+    let plain: Vec<String> = inputs.iter().filter(is_plain).map(|input| input.id.clone()).collect();
     let scope = Scope {
         env,
         workspace: env.workspace_of(source.file()),
         inputs: &ids,
         commands: &commands,
         local: &[],
+        plain: &plain,
         stand_in: None,
     };
     let folder = env.absolute(&project_of(source.file()));
@@ -184,8 +199,8 @@ fn no_servers(root: &Node, problems: &mut Problems<'_>) {
     let foreign = |key: &str| root.get(key).is_some();
     if let Some(near) = near {
         problem.help(format!("`{}` may be meant to be it", near.key));
-    } else if foreign("context_servers") || foreign("mcp") || foreign("projects") {
-        problem.help("this is another program's file: `mcpdeck import` reads it");
+    } else if let Some((_, whose)) = OTHERS.iter().find(|(key, _)| foreign(key)) {
+        problem.help(format!("this is {whose}: `mcpdeck import` reads what it has of servers"));
     } else {
         problem.help("write { \"servers\": { \"NAME\": { \"command\": \"...\" } } }");
     }

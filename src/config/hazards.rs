@@ -28,9 +28,13 @@ const HOOKS: [&str; 22] = [
     "GIT_EXTERNAL_DIFF",
 ];
 
-/// Whether a variable is a hook of a loader or an interpreter.
-pub fn is_hook(variable: &str) -> bool {
+/// Whether a variable is a hook of a loader or an interpreter. `ENV` names a file to shells, and
+/// the kind of a deployment to everything else.
+pub fn is_hook(variable: &str, value: &str) -> bool {
     let upper = variable.to_ascii_uppercase();
+    if upper == "ENV" && !value.contains(['/', '\\', '$']) {
+        return false;
+    }
     HOOKS.contains(&upper.as_str()) || upper.starts_with("DYLD_") || upper.starts_with("LD_AUDIT")
 }
 
@@ -63,7 +67,8 @@ pub fn dangers(server: &ServerConfig) -> Vec<String> {
     match &server.transport {
         TransportConfig::Stdio(stdio) => {
             command_dangers(&stdio.command, &stdio.args, &mut out);
-            for name in stdio.env.keys().filter(|name| is_hook(name)) {
+            let hooks = stdio.env.iter().filter(|(name, value)| is_hook(name, value.expose()));
+            for (name, _) in hooks {
                 out.push(format!("`{name}` makes a loader or interpreter run other code"));
             }
             if stdio.inherit_env {
@@ -238,8 +243,15 @@ mod tests {
     #[test]
     fn hooks_are_known_in_any_case() {
         assert!(
-            is_hook("LD_PRELOAD") && is_hook("dyld_insert_libraries") && is_hook("node_options")
+            is_hook("LD_PRELOAD", "x")
+                && is_hook("dyld_insert_libraries", "x")
+                && is_hook("node_options", "x")
+                && is_hook("ENV", "/tmp/env.sh")
         );
-        assert!(!is_hook("PATH") && !is_hook("GITHUB_TOKEN") && !is_hook("ENVIRONMENT"));
+        for (name, value) in
+            [("PATH", "/x"), ("GITHUB_TOKEN", "x"), ("ENVIRONMENT", "x"), ("ENV", "production")]
+        {
+            assert!(!is_hook(name, value), "{name}");
+        }
     }
 }

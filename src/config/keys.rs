@@ -63,6 +63,19 @@ pub(crate) static FILE: ObjectShape = ObjectShape {
     foreign: &[
         ("sandbox", "the sandbox settings of another host"),
         ("version", "mcpdeck has one version of the file"),
+        ("globalShortcut", "a setting of Claude Desktop"),
+        ("preferences", "a setting of Claude Desktop"),
+        ("isUsingBuiltInNodeForMcp", "a setting of Claude Desktop"),
+        ("isDxtAutoUpdatesEnabled", "a setting of Claude Desktop"),
+        ("theme", "a setting of Gemini CLI"),
+        ("selectedAuthType", "a setting of Gemini CLI"),
+        ("security", "a setting of Gemini CLI"),
+        ("general", "a setting of Gemini CLI"),
+        ("ui", "a setting of Gemini CLI"),
+        ("tools", "a setting of Gemini CLI"),
+        ("context", "a setting of Gemini CLI"),
+        ("telemetry", "a setting of Gemini CLI"),
+        ("powers", "a setting of Kiro"),
         ("trust", "trust is never read from a file, only given by its user"),
         ("trusted", "trust is never read from a file, only given by its user"),
     ],
@@ -144,14 +157,25 @@ const SERVER_KEYS: &[Key] = &[
     )
     .default("\"auto\""),
     key("logLevel", Shape::Word(LOG_LEVELS), "Level asked of the server's own logging"),
-    key("tools", Shape::Object(&TOOLS), "Which tools are offered"),
+    key("tools", TOOLS_SETTING, "Which tools are offered; a list is that of `allow`"),
     key("dev", Shape::Object(&DEV), "Development: restart when sources change"),
+    key(
+        "secrets",
+        Shape::List(&Shape::Text),
+        "Names of variables and headers whose values are masked whatever they look like",
+    ),
+    key(
+        "public",
+        Shape::List(&Shape::Text),
+        "Names of variables and headers whose values are no secrets",
+    ),
     key("guard", GUARD_SETTING, "What happens to suspicious arguments").default("\"warn\""),
     key("approvals", Shape::Object(&APPROVALS), "What happens to requests of the server"),
 ];
 
 const RESTART_SETTING: Shape =
     Shape::Either(&[Shape::Word(RESTART_POLICIES), Shape::Object(&RESTART)]);
+const TOOLS_SETTING: Shape = Shape::Either(&[Shape::List(&Shape::Text), Shape::Object(&TOOLS)]);
 const CACHE_SETTING: Shape = Shape::Either(&[Shape::Flag, Shape::Object(&CACHE)]);
 const GUARD_SETTING: Shape = Shape::Either(&[Shape::Word(GUARD_MODES), Shape::Object(&GUARD)]);
 
@@ -391,7 +415,11 @@ const FOREIGN: &[(&str, &str)] = &[
     ("trusted", "trust is never read from a file, only given by its user"),
     ("includeTools", "Gemini CLI's list of tools; see `tools`"),
     ("excludeTools", "Gemini CLI's list of tools; see `tools`"),
-    ("disabledTools", "Windsurf's list of tools; see `tools`"),
+    ("disabledTools", "a list of tools of Windsurf, Kiro and Roo; see `tools`"),
+    ("watchPaths", "a setting of Roo; see `dev`"),
+    ("targetAudience", "a setting of Gemini CLI"),
+    ("targetServiceAccount", "a setting of Gemini CLI"),
+    ("extension", "a setting of Gemini CLI"),
     ("disabled_tools", "Codex's list of tools; see `tools`"),
     ("enabled_tools", "Codex's list of tools; see `tools`"),
     ("oauth", "authorisation is negotiated with the server"),

@@ -8,9 +8,11 @@ use std::ops::Range;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 
+mod credential;
 mod spots;
 mod words;
 
+pub(crate) use credential::{is_secret, looks_secret};
 pub use words::{masked_address, masked_arguments};
 pub(crate) use words::{secret_arguments, secret_of_address};
 

@@ -258,6 +258,11 @@ fn policies(server: &ServerConfig, put: &mut dyn FnMut(&str, Value)) {
     if let Some(level) = server.log_level {
         put("logLevel", json!(level));
     }
+    for (key, names) in [("secrets", &server.secret), ("public", &server.public)] {
+        if !names.is_empty() {
+            put(key, json!(names));
+        }
+    }
     put("tools", json!({ "allow": server.tools.allow, "deny": server.tools.deny }));
     if let Some(dev) = &server.dev {
         let mut value = json!({ "watch": dev.watch, "rerun": dev.rerun });

@@ -92,6 +92,10 @@ pub struct ServerConfig {
     pub guard: GuardPolicy,
     /// What to do with sampling and elicitation requests.
     pub approvals: ApprovalRules,
+    /// Names of variables and headers whose values are secret whatever they look like (`secrets`).
+    pub secret: Vec<String>,
+    /// Names of those whose values are shown (`public`).
+    pub public: Vec<String>,
     /// Secrets that stand within arguments or the address: answered inputs, variables and options
     /// that are called like a secret.
     pub hidden: Vec<Secret>,
@@ -315,8 +319,8 @@ impl ServerConfig {
         Ok(Self::new(ServerName::new(name), TransportConfig::Http(http)))
     }
 
-    /// Gives a process a variable of its environment, or a server at an address a header. The value
-    /// is a secret: it is shown nowhere.
+    /// Gives a process a variable of its environment, or a server at an address a header. A value
+    /// that is a secret by its name or look is shown nowhere.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Secret>) -> Self {
         match &mut self.transport {
@@ -353,21 +357,30 @@ impl ServerConfig {
             dev: None,
             guard: GuardPolicy::default(),
             approvals: ApprovalRules::default(),
+            secret: Vec::new(),
+            public: Vec::new(),
             hidden: Vec::new(),
             hold: None,
             at: Position::default(),
         }
     }
 
-    /// Every secret of this server: environment and header values, and what is secret in its
-    /// arguments and address.
+    /// Every secret of this server (decision D14): values of its environment and headers whose name
+    /// or look makes them one, and what is secret in its arguments and address.
     pub fn secrets(&self) -> Vec<Secret> {
         let values = match &self.transport {
-            TransportConfig::Stdio(stdio) => stdio.env.values(),
+            TransportConfig::Stdio(stdio) => &stdio.env,
             TransportConfig::Http(http)
             | TransportConfig::Sse(http)
-            | TransportConfig::WebSocket(http) => http.headers.values(),
+            | TransportConfig::WebSocket(http) => &http.headers,
         };
-        values.chain(&self.hidden).cloned().collect()
+        let has = |list: &[String], name: &str| list.iter().any(|n| n.eq_ignore_ascii_case(name));
+        let public: Vec<&Secret> =
+            values.iter().filter(|(name, _)| has(&self.public, name)).map(|(_, v)| v).collect();
+        let secret = |name: &str, value: &Secret| {
+            has(&self.secret, name) || super::mask::is_secret(name, value.expose())
+        };
+        let found = values.iter().filter(|(name, value)| secret(name, value)).map(|(_, v)| v);
+        found.chain(&self.hidden).filter(|value| !public.contains(value)).cloned().collect()
     }
 }

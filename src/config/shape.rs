@@ -303,6 +303,10 @@ fn conversion(shape: &Shape, node: &Node) -> Option<String> {
             Some("write it without quotes".to_owned())
         }
         (Shape::Seconds, NodeKind::Text(_)) => Some("write the seconds as a number".to_owned()),
+        (Shape::Object(object), NodeKind::List(_)) if object.name == "file" => Some(
+            "write { \"servers\": { \"NAME\": { ... } } }, or the list as the value of `servers`"
+                .to_owned(),
+        ),
         (Shape::Object(object), NodeKind::Text(_))
             if object.keys.iter().any(|k| k.name == "command") =>
         {
@@ -374,14 +378,22 @@ fn check_number(shape: &Shape, written: &str, node: &Node, pointer: &str, out: &
         }
         _ => None,
     };
+    let name = pointer.rsplit('/').next().unwrap_or_default();
+    if wrong.is_none() && matches!(shape, Shape::Seconds) && value >= LONG_SECONDS {
+        let message = format!("`{name}` is {value} seconds: seconds?");
+        out.warn("config/seconds", &node.range, pointer, message)
+            .help(format!("it is in seconds; milliseconds are `{name}Ms`"));
+    }
     if let Some(wrong) = wrong {
-        let name = pointer.rsplit('/').next().unwrap_or_default();
         let problem = out.error("config/range", &node.range, pointer, format!("`{name}` {wrong}"));
         if matches!(shape, Shape::Seconds) && value > MAX_SECONDS {
             problem.help(format!("it is in seconds; milliseconds are `{name}Ms`"));
         }
     }
 }
+
+/// A deadline that nobody means, unless it was given in milliseconds.
+const LONG_SECONDS: f64 = 10_000.0;
 
 /// Largest size: what JSON numbers hold exactly.
 pub(crate) const MAX_BYTES: u64 = (1 << 53) - 1;

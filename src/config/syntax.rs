@@ -229,7 +229,12 @@ fn too_much(source: &Source) -> Option<Diagnostic> {
 
 fn syntax_error(source: &Source, error: &ParseError) -> Diagnostic {
     let range = error.range();
-    let (message, help) = words(error.kind());
+    let hash = source.text().get(range.start..).is_some_and(|rest| rest.starts_with('#'));
+    let (message, help) = if hash {
+        ("`#` does not begin a comment in JSON", "write `// ...`")
+    } else {
+        words(error.kind())
+    };
     // An open bracket is best shown where it was opened, which is where the range starts.
     let range = match error.kind() {
         ParseErrorKind::UnterminatedObject | ParseErrorKind::UnterminatedArray => {

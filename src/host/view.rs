@@ -5,7 +5,7 @@
 
 mod fold;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -313,7 +313,13 @@ impl HostView {
                         .entry(name.clone())
                         .or_insert_with(|| Arc::new(ServerView::new(name.clone(), record.at)));
                     Arc::make_mut(entry).apply(record.at, fact);
-                    if !known {
+                    // Thousands may come, most of them in the order of the file.
+                    let count = self.servers.len();
+                    let follows =
+                        self.order.get(count.saturating_sub(2)..count).is_some_and(|wanted| {
+                            self.servers.keys().rev().take(2).eq(wanted.iter().rev())
+                        });
+                    if !known && !follows {
                         self.sort_servers();
                     }
                 }
@@ -328,9 +334,10 @@ impl HostView {
         if self.order.is_empty() {
             return;
         }
-        let order = &self.order;
-        let place = |name: &ServerName| order.iter().position(|o| o == name).unwrap_or(usize::MAX);
-        self.servers.sort_by(|a, _, b, _| place(a).cmp(&place(b)));
+        let places: HashMap<&ServerName, usize> =
+            self.order.iter().enumerate().map(|(place, name)| (name, place)).collect();
+        let place = |name: &ServerName| places.get(name).copied().unwrap_or(usize::MAX);
+        self.servers.sort_by_cached_key(|name, _| place(name));
     }
 
     fn trim_settled(&mut self) {

@@ -126,3 +126,13 @@ fn what_validation_may_take_is_set_for_one_server() {
     assert_eq!(rules("strict"), (1, 0), "{report:#}");
     assert_eq!(rules("few"), (2, 2), "{report:#}");
 }
+
+#[test]
+fn thousands_of_entries_that_are_switched_off_are_listed() {
+    let bench = Bench::new();
+    let entry = |n: usize| (format!("s{n}"), json!({"command": "none", "disabled": true}));
+    let servers: serde_json::Map<String, Value> = (0..3_000).map(entry).collect();
+    bench.servers(&servers.into());
+    let done = bench.run(&["list"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+}

@@ -130,7 +130,8 @@ fn one_word_for_a_whole_object_shows_what_it_changes() {
 
 #[test]
 fn secrets_within_arguments_and_addresses_are_known_to_the_redactor() {
-    let loaded = load(TEXT);
+    // A plain word of the environment is none by itself (decision D14).
+    let loaded = load(&TEXT.replace("\"timeoutMs\"", "\"secrets\": [\"E\"], \"timeoutMs\""));
     let secrets = loaded.config.servers.values().flat_map(mcpdeck::config::ServerConfig::secrets);
     let redactor = Redactor::new(secrets);
     let told = "canary-literal canary-token canary-input canary-env canary-user canary-query";

@@ -61,6 +61,9 @@ fn each_line_of_a_key_is_masked() {
     let masking = redactor(&[key]);
     assert_eq!(masking.redact("> BAQEFAASCBKcwggSjAgEAA"), "> ***");
     assert_eq!(masking.redact("-----BEGIN KEY-----"), "-----BEGIN KEY-----");
+    let masking =
+        redactor(&["-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nQw9=\n-----END KEY-----"]);
+    assert_eq!(masking.redact("> Qw9="), "> ***", "also a short last line");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use super::Redactor;
 
 /// Shortest piece of base64 that is searched for: shorter ones appear by chance.
 const MIN_BASE64: usize = 10;
-/// Shortest line of a value of several lines.
-const MIN_LINE: usize = 16;
+/// Shortest line of a value of several lines: the last one of a key may be short.
+const MIN_LINE: usize = 4;
 
 /// Patterns to search for.
 #[derive(Default)]
@@ -45,6 +45,7 @@ impl Patterns {
         if value.contains('\n') {
             let lines = value.lines().map(str::trim);
             for line in lines.filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----")) {
+                self.0.insert(line.to_owned());
                 self.add_spellings(line);
             }
         }

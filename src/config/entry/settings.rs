@@ -40,6 +40,8 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut Ser
         Some(version) => protocol_version(entry, reader, version),
     };
     out.log_level = reader.word(entry, "logLevel").and_then(log_level);
+    out.secret = reader.texts(entry, "secrets").unwrap_or_default();
+    out.public = reader.texts(entry, "public").unwrap_or_default();
     restart(entry, reader, out);
     retry(entry, reader, out);
     cache(entry, reader, out);
@@ -202,6 +204,12 @@ fn limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig
 }
 
 fn tools(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
+    if entry.node.get("tools").is_some_and(|node| matches!(node.kind, NodeKind::List(_))) {
+        out.tools.allow = globs(entry, reader, "tools");
+        // A list that names none offers none.
+        out.tools.deny = if out.tools.allow.is_empty() { vec!["*".to_owned()] } else { Vec::new() };
+        return;
+    }
     let Some(of) = inner(entry, "tools") else { return };
     out.tools.allow = globs(&of, reader, "allow");
     out.tools.deny = globs(&of, reader, "deny");

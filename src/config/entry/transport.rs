@@ -210,7 +210,7 @@ fn environment(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMa
             sound = false;
             continue;
         }
-        if is_hook(&m.key) {
+        if is_hook(&m.key, m.value.text().unwrap_or_default()) {
             let message = format!("`{}` makes a loader or interpreter run other code", m.key);
             reader.problems.warn("config/env-hook", &m.key_range, &at, message);
         }
@@ -288,7 +288,7 @@ fn env_file(
         reader.problems.list.push(diagnostic);
     }
     for line in lines {
-        if is_hook(&line.name) {
+        if is_hook(&line.name, "/") {
             let message = format!("`{}` makes a loader or interpreter run other code", line.name);
             let mut warning = source.diagnostic(
                 "config/env-hook",

@@ -50,6 +50,13 @@ pub(super) fn is_reference(text: &str) -> bool {
         .is_some_and(|inside| !inside.contains(":-") && !inside.contains(['{', '}']))
 }
 
+/// Whether an address in the text names a user.
+pub(super) fn has_user(text: &str) -> bool {
+    let mut found = Vec::new();
+    users(text, &mut found);
+    !found.is_empty()
+}
+
 /// User and password in front of the host of each address.
 fn users(text: &str, found: &mut Vec<Range<usize>>) {
     for (scheme, _) in text.match_indices("://") {

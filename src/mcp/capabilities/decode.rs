@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::mcp::capabilities::{
     Capabilities, ListKind, Prompt, PromptArgument, RejectedEntry, Resource, ResourceTemplate,
@@ -37,6 +38,56 @@ impl Capabilities {
         self.rejected.sort_by_key(|entry| (entry.list, entry.index));
         if let Some(reason) = &list.partial {
             self.partial.push((kind, reason.clone()));
+        }
+    }
+}
+
+/// The entry as it may be shown, when a secret stands in it. What it is asked for by stays.
+fn masked<T>(
+    raw: &Value,
+    masks: &Redactor,
+    one: fn(&Arc<Value>, &Map<String, Value>) -> Decoded<T>,
+) -> Option<T> {
+    let raw = Arc::new(masks.redact_json(raw)?);
+    one(&raw, raw.as_object()?).ok().map(|(_, entry)| entry)
+}
+
+impl Capabilities {
+    /// Takes secrets out of everything that is kept and shown: titles, descriptions, schemas.
+    /// Names and URIs are sent back as they came.
+    pub fn mask(&mut self, masks: &Redactor) {
+        if masks.is_empty() {
+            return;
+        }
+        for entry in &mut self.tools {
+            if let Some(shown) = masked(&entry.raw, masks, tool) {
+                *entry = Arc::new(Tool { name: Arc::clone(&entry.name), ..shown });
+            }
+        }
+        for entry in &mut self.prompts {
+            if let Some(mut shown) = masked(&entry.raw, masks, prompt) {
+                for (argument, sent) in shown.arguments.iter_mut().zip(&entry.arguments) {
+                    argument.name = Arc::clone(&sent.name);
+                }
+                *entry = Arc::new(Prompt { name: Arc::clone(&entry.name), ..shown });
+            }
+        }
+        for entry in &mut self.resources {
+            if let Some(shown) = masked(&entry.raw, masks, resource) {
+                *entry = Arc::new(Resource { uri: Arc::clone(&entry.uri), ..shown });
+            }
+        }
+        for entry in &mut self.templates {
+            if let Some(shown) = masked(&entry.raw, masks, template) {
+                let uri_template = Arc::clone(&entry.uri_template);
+                *entry = Arc::new(ResourceTemplate { uri_template, ..shown });
+            }
+        }
+        for entry in &mut self.rejected {
+            if let Some(shown) = masks.redact_json(&entry.raw) {
+                entry.raw = Arc::new(shown);
+                entry.reason = SafeText::line(&masks.redact(&entry.reason));
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use super::live::{Core, Live};
 use super::message::RpcRequest;
 use super::request::set_level;
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
+use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::FindingKind;
@@ -147,7 +148,7 @@ fn discovered(core: &Core, result: Value) -> Result<SessionView, ConnectError> {
     }
     note_gaps(core, &result, "server/discover");
     core.agreed(client::MODERN, Era::Modern);
-    Ok(view_of(&result, client::MODERN, Era::Modern))
+    Ok(view_of(&result, client::MODERN, Era::Modern, &core.tap.context.redactor))
 }
 
 async fn initialize(
@@ -174,7 +175,7 @@ async fn initialize(
     }
     core.agreed(version, Era::Legacy);
     core.initialized().await.map_err(|error| explain(error, core))?;
-    Ok(view_of(&result, version, Era::Legacy))
+    Ok(view_of(&result, version, Era::Legacy, &core.tap.context.redactor))
 }
 
 /// Tells what a handshake should have and has not. It is rarely needed, so it is done without.
@@ -252,13 +253,14 @@ fn version_error(message: &str, help: &str, tap: &Tap) -> ConnectError {
     }
 }
 
-fn view_of(result: &Value, version: &str, era: Era) -> SessionView {
+fn view_of(result: &Value, version: &str, era: Era, masks: &Redactor) -> SessionView {
     const META: &str = "io.modelcontextprotocol/serverInfo";
     let info = result
         .get("serverInfo")
         .or_else(|| result.get("_meta").and_then(|meta| meta.get(META)))
         .cloned()
         .unwrap_or_default();
+    let info = masks.redact_json(&info).unwrap_or(info);
     let text = |key: &str| info.get(key).and_then(Value::as_str).map(SafeText::line);
     let instructions = result.get("instructions").and_then(Value::as_str);
     SessionView {
@@ -267,7 +269,7 @@ fn view_of(result: &Value, version: &str, era: Era) -> SessionView {
         name: text("name").unwrap_or_default(),
         version: text("version").unwrap_or_default(),
         title: text("title"),
-        instructions: instructions.map(SafeText::block),
+        instructions: instructions.map(|text| SafeText::block(&masks.redact(text))),
         capabilities: Arc::new(result.get("capabilities").cloned().unwrap_or_default()),
         server_info: Arc::new(info),
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
@@ -136,6 +137,7 @@ impl Actor {
             Ok(list) => {
                 let mut capabilities = Capabilities::clone(&self.capabilities);
                 capabilities.replace(kind, &list);
+                capabilities.mask(&Redactor::new(self.config.secrets()));
                 self.take_lists(capabilities).await;
                 self.deck.reroute();
             }

@@ -167,6 +167,7 @@ impl Attempt {
                 capabilities.replace(kind, &list);
             }
         }
+        capabilities.mask(&self.context.redactor);
         Ok(capabilities)
     }
 

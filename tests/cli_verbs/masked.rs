@@ -1,0 +1,79 @@
+//! Secrets in what servers say of themselves, and plain values that are no secrets (decision D14).
+
+use serde_json::{Value, json};
+
+use super::{AT_MOST, support::Bench};
+
+const TOKEN: &str = "open-sesame-wide";
+const KEY: &str = "-----BEGIN KEY-----\nq7Zk29fLw0Xn4Rt8\nQw9z\n-----END KEY-----";
+
+/// A server that repeats its environment in everything it says of itself.
+fn bench(more: &Value) -> Bench {
+    let bench = Bench::new();
+    let says = format!("uses {TOKEN}");
+    let script = json!({
+        "serverInfo": {"name": format!("db postgres://me:{TOKEN}@h/x"), "version": "1"},
+        "instructions": format!("{says}, Qw9z"),
+        "tools": [{
+            "name": "deploy", "title": says, "description": format!("{says} in us-east-1"),
+            "inputSchema": {"type": "object", "properties": {"k": {
+                "type": "string", "description": says, "default": TOKEN}}},
+        }],
+        "calls": {"deploy": {"text": format!("production build in us-east-1 by {TOKEN} to /srv/app/data")}},
+        "prompts": [{"name": "ask", "description": says, "arguments": [
+            {"name": "who", "description": says}]}],
+        "resources": [{"uri": "mem://a", "name": says, "description": says}],
+    });
+    let mut entry = json!({"env": {
+        "GITHUB_TOKEN": TOKEN, "SIGNING_KEY": KEY, "AWS_REGION": "us-east-1",
+        "NODE_ENV": "production", "APP_DIR": "/srv/app/data",
+    }});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        entry[key] = value.clone();
+    }
+    bench.servers(&json!({"a": bench.mock("a", &script, &entry)}));
+    bench
+}
+
+#[test]
+fn a_secret_in_definitions_is_shown_and_kept_nowhere() {
+    let bench = bench(&json!({}));
+    for args in [
+        &["list"][..],
+        &["list", "--json"],
+        &["status"],
+        &["status", "--json"],
+        &["--check", "--lock"],
+        &["--check", "--format", "json", "-v"],
+        &["call", "a.deploy", "--json"],
+    ] {
+        let done = bench.run(args, AT_MOST);
+        for secret in [TOKEN, "q7Zk29fLw0Xn4Rt8", "Qw9z"] {
+            let told = format!("{}{}", done.stdout, done.stderr);
+            assert!(!told.contains(secret), "{args:?}: {told}");
+        }
+    }
+    let mut folders = vec![bench.path().join(".state"), bench.path().join("mcp.lock.json")];
+    let mut read = 0;
+    while let Some(path) = folders.pop() {
+        if path.is_dir() {
+            folders.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            read += 1;
+            assert!(!text.contains(TOKEN), "{}: {text}", path.display());
+        }
+    }
+    assert!(read > 1, "the lock and what is offered");
+}
+
+#[test]
+fn words_regions_and_paths_are_no_secrets_and_the_entry_decides_otherwise() {
+    let text = |bench: &Bench| bench.run(&["call", "a.deploy"], AT_MOST).stdout;
+    let shown = text(&bench(&json!({})));
+    assert_eq!(shown.trim_end(), "production build in us-east-1 by *** to /srv/app/data");
+    let more = json!({"secrets": ["AWS_REGION"], "public": ["GITHUB_TOKEN"]});
+    let shown = text(&bench(&more));
+    assert_eq!(shown.trim_end(), format!("production build in *** by {TOKEN} to /srv/app/data"));
+    let revealed = bench(&json!({})).run(&["call", "a.deploy", "--reveal"], AT_MOST).stdout;
+    assert!(revealed.contains(TOKEN), "{revealed}");
+}
