@@ -122,7 +122,7 @@ fn words(name: &str) -> Vec<String> {
 /// A word or a number.
 fn is_plain(value: &str) -> bool {
     let part = |part: &str| {
-        part.chars().all(|c| c.is_alphabetic()) || part.chars().all(|c| c.is_ascii_digit())
+        part.chars().all(char::is_alphabetic) || part.chars().all(|c| c.is_ascii_digit())
     };
     value.split(['-', '_', '.', ' ', ',', ':']).all(part)
 }
