@@ -87,7 +87,7 @@ impl Consent {
         for awaiting in &self.awaiting {
             format!("{awaiting:?}").hash(hash);
         }
-        (self.revision, self.seen.len()).hash(hash);
+        self.seen.len().hash(hash);
     }
 
     /// Whether this approves something; while there is more to read it only reads on.
