@@ -46,12 +46,14 @@ fn run_atlas() -> ExitCode {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return ExitCode::FAILURE;
     };
-    let served = runtime.block_on(async {
-        let service = atlas::Atlas::new().serve(rmcp::transport::io::stdio_pipes()).await.ok()?;
-        service.waiting().await.ok()
+    runtime.block_on(async {
+        // A host that speaks 2026-07-28 never initializes: to rmcp its end is a failed handshake.
+        if let Ok(service) = atlas::Atlas::new().serve(rmcp::transport::io::stdio_pipes()).await {
+            let _ = service.waiting().await;
+        }
     });
     runtime.shutdown_background();
-    if served.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    ExitCode::SUCCESS
 }
 
 /// The configuration of the demo: its servers as children of the program at `exe`.

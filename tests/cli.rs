@@ -93,7 +93,7 @@ fn a_word_that_is_no_command_is_refused_with_what_was_meant() {
         let assert = mcpdeck(args).code(2);
         let output = assert.get_output();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(text.contains("is no command, file or URL"), "{args:?}: {text}");
+        assert!(text.contains("is not a command, file or URL"), "{args:?}: {text}");
         assert!(text.contains(wanted), "{args:?}: {text}");
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(output.stdout.is_empty());

@@ -125,7 +125,7 @@ fn modern_questions_are_answered_by_calling_again() {
     stage.deck.keys(CALL);
     stage.deck.wait("2 waiting");
     stage.deck.keys(ANSWER);
-    stage.deck.wait("nothing waits on the wire");
+    stage.deck.wait("no request is open on the wire");
     stage.deck.wait("1 of 2");
     stage.deck.keys("Ada");
     stage.send("1 waiting");
@@ -217,7 +217,7 @@ fn a_registered_drafter_drafts_and_a_person_sends() {
     deck.wait("asks for a completion");
     // The request is edited before it is used.
     deck.keys("\x1bo");
-    deck.wait("the request as JSON, yours to edit");
+    deck.wait("the request as JSON, editable");
     deck.keys("\x1bo");
     deck.gone("yours to edit");
     deck.keys("\x1b[18~");
@@ -262,7 +262,7 @@ fn no_stray_key_answers_anything() {
 #[test]
 fn the_time_left_counts_down_and_can_be_made_longer() {
     let mut stage = Stage::of("asker", Size::WIDE, r#"{"maxWaiting": 90}"#);
-    stage.asked("sample", "1m 28s left, its clock is stopped");
+    stage.asked("sample", "1m 28s to answer; the timeout of the call is paused");
     stage.deck.wait("1m 27s left");
     stage.deck.keys("\x1bm");
     stage.deck.wait("11m");

@@ -270,7 +270,7 @@ pub async fn with_last_words(host: &Host, error: Error) -> Error {
     let mut help = match (&server.help, words.is_empty()) {
         (Some(help), _) => help.as_str().to_owned(),
         (None, true) => "it wrote nothing to stderr before".to_owned(),
-        (None, false) => "its last words:".to_owned(),
+        (None, false) => "its last output:".to_owned(),
     };
     for line in words.iter().skip(words.len().saturating_sub(LAST_WORDS)) {
         let _ = write!(help, "\n  stderr | {line}");

@@ -260,7 +260,7 @@ fn status_text(view: &HostView, left_out: &LeftOut) -> String {
     let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(6);
     let mut out = format!(
         "{:width$}  {:11}  {:9}  {:10}  {:>5}  {:>7}  {:>9}  {}\n",
-        "server", "state", "transport", "version", "tools", "prompts", "resources", "says it is"
+        "server", "state", "transport", "version", "tools", "prompts", "resources", "server info"
     );
     for (server, name) in view.servers.values().zip(&names) {
         let session = server.session.as_deref();

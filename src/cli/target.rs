@@ -28,7 +28,7 @@ pub fn settle(cli: &mut Cli) -> Result<(), String> {
         cli.common.config.push(path.to_path_buf());
         return Ok(());
     }
-    Err(format!("`{word}` is no command, file or URL; {}", meant(&word)))
+    Err(format!("`{word}` is not a command, file or URL; {}", meant(&word)))
 }
 
 const HEADER: &str = "--header goes with the address of a server; headers of a file stand in it";

@@ -91,6 +91,7 @@ actions! {
     LevelUp = "level-up", "fewer", "Show only more severe logs";
     LevelDown = "level-down", "more", "Show less severe logs too";
     ServerLogLevel = "server-log-level", "log level", "Set the log level of mcpdeck or of a server";
+    ServerInfo = "server-info", "info", "Server info: version, instructions and capabilities";
     Sort = "sort", "sort", "Sort by the next column";
     SortReverse = "sort-reverse", "reverse", "Reverse the order";
     DropEntry = "drop-entry", "drop", "Drop the cache entry";

@@ -67,6 +67,8 @@ pub struct Model {
     pub traffic: Feed<TrafficRecord>,
     /// Every log line, as far as the ring holds it.
     pub logs: Feed<LogRecord>,
+    /// Errors logged since the logs were looked at last.
+    pub unseen_errors: usize,
     /// Metrics by server.
     pub metrics: HashMap<ServerName, ServerMetrics>,
     /// Calls in flight.
@@ -212,6 +214,15 @@ impl Model {
             now if now.as_str() == "now" => ink!("just now"),
             ago => ink!("{} ago", ago),
         }
+    }
+
+    /// Messages of a server in the newest `n` slots of [`Activity`]; moves on while any is shown.
+    pub fn recent(&self, server: &ServerName, n: usize) -> Vec<u32> {
+        let recent = self.activity.recent(server, n, self.now);
+        if recent.iter().any(|count| *count > 0) {
+            self.wake_at(Timestamp((self.now.0 / Activity::SLOT + 1) * Activity::SLOT));
+        }
+        recent
     }
 
     /// How long something has been running, to the second.

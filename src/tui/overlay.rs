@@ -11,7 +11,7 @@ use crate::tui::ink::Ink;
 use crate::tui::keymap::Scope;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Doc, Pen, TextInput};
+use crate::tui::widget::{Doc, Pen, TextInput, width};
 
 mod ask;
 mod consent;
@@ -52,6 +52,8 @@ pub struct Reader {
     pub subject: Subject,
     /// Raw text for copying and saving instead of the drawn one.
     pub raw: Option<String>,
+    /// What it is narrowed by, while that is typed, with the whole of it.
+    pub narrow: Option<(TextInput, Doc)>,
 }
 
 /// What a text is about; the app builds it again when that changes.
@@ -61,8 +63,10 @@ pub enum Subject {
     Fixed,
     /// Keys.
     Help,
-    /// A server's black box.
+    /// A server's diagnostics.
     BlackBox(crate::base::ServerName),
+    /// What a server says of itself.
+    Info(crate::base::ServerName),
     /// The tour, at a page.
     Tour(usize),
 }
@@ -109,7 +113,7 @@ impl Confirm {
 impl Reader {
     /// A fixed text.
     pub fn new(title: Ink, doc: Doc) -> Self {
-        Self { title, doc, top: 0, subject: Subject::Fixed, raw: None }
+        Self { title, doc, top: 0, subject: Subject::Fixed, raw: None, narrow: None }
     }
 }
 
@@ -117,6 +121,7 @@ impl Overlay {
     /// Where its keys are bound, innermost first.
     pub fn scopes(&self) -> &'static [Scope] {
         match self {
+            Self::Reader(reader) if reader.narrow.is_some() => &[Scope::Text],
             Self::Reader(_) => &[Scope::Reader, Scope::List],
             Self::Palette(palette) => palette.scopes,
             Self::Ask(_) => &[Scope::Ask],
@@ -128,7 +133,10 @@ impl Overlay {
 
     /// Whether plain keys are text.
     pub const fn is_typing(&self) -> bool {
-        matches!(self, Self::Palette(_) | Self::Input(_) | Self::Ask(_))
+        match self {
+            Self::Reader(reader) => reader.narrow.is_some(),
+            _ => matches!(self, Self::Palette(_) | Self::Input(_) | Self::Ask(_)),
+        }
     }
 
     /// Its region on a screen.
@@ -181,6 +189,7 @@ impl Overlay {
     pub fn key(&mut self, key: KeyEvent) -> bool {
         match self {
             Self::Palette(palette) => palette.key(key),
+            Self::Reader(reader) => reader.key(key),
             Self::Input(dialog) => dialog.key(key),
             Self::Ask(ask) => ask.key(key),
             _ => false,
@@ -193,6 +202,7 @@ impl Overlay {
             Self::Palette(palette) => Some(&mut palette.input),
             Self::Input(dialog) => Some(dialog.typing()),
             Self::Ask(ask) => Some(&mut ask.input),
+            Self::Reader(reader) => reader.narrow.as_mut().map(|(typed, _)| typed),
             _ => None,
         }
     }
@@ -241,6 +251,14 @@ impl Overlay {
         match self {
             Self::Reader(reader) => {
                 title(cx, &reader.title, area, buf);
+                if let Some((typed, _)) = &reader.narrow {
+                    let start = width(&reader.title) + 5;
+                    let mut pen = Pen::new(buf, Rect { height: area.height.min(1), ..area });
+                    pen.column(start).put("/ ", cx.style(Role::Accent));
+                    let room = area.width.saturating_sub(start + 4).min(30);
+                    let line = Rect { x: area.x + start + 2, width: room, height: 1, ..area };
+                    typed.render(line.intersection(area), buf, cx.style(Role::Input));
+                }
                 reader.doc.render(cx, reader.top, inner, buf);
                 crate::tui::widget::scroll_bar(cx, reader.doc.len(), reader.top, inner, buf);
             }
@@ -291,6 +309,15 @@ impl Reader {
             Action::Left if matches!(self.subject, Subject::Tour(_)) => {
                 return Verdict::Pick(Pick::TourPage(-1));
             }
+            Action::Back if self.narrow.is_some() => {
+                if let Some((_, whole)) = self.narrow.take() {
+                    self.doc = whole;
+                }
+            }
+            Action::Filter if self.subject == Subject::Help => {
+                let whole = self.doc.clone();
+                self.narrow.get_or_insert((TextInput::default(), whole));
+            }
             Action::Back | Action::Open => return Verdict::Close,
             Action::Help if self.subject == Subject::Help => return Verdict::Close,
             Action::Copy | Action::CopyAll => out.copy(self.text()),
@@ -301,6 +328,15 @@ impl Reader {
             _ => return Verdict::Pass,
         }
         Verdict::Stay
+    }
+
+    /// A key of what it is narrowed by.
+    fn key(&mut self, key: KeyEvent) -> bool {
+        let Some((typed, whole)) = &mut self.narrow else { return false };
+        let taken = typed.key(key);
+        self.doc = whole.narrowed(typed.text());
+        self.top = 0;
+        taken
     }
 
     fn text(&self) -> String {

@@ -75,7 +75,7 @@ fn look_everywhere(deck: &mut Deck, asked: &str) {
 fn control_sequences_of_a_server_reach_no_terminal_from_any_pane() {
     for size in [Size::WIDE, Size::SMALL] {
         let mut deck = hostile("S24", size).start();
-        look_everywhere(&mut deck, "what the server says");
+        look_everywhere(&mut deck, "from the server");
         deck.assert_no_foreign_escape();
         let raw = deck.raw();
         for bytes in ["owned\u{7}", "\u{1b}]", "\u{1b}P", "\u{9b}", "\u{7f}", "\u{8}"] {

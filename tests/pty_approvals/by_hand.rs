@@ -162,7 +162,7 @@ fn a_question_that_outlives_its_call_says_so_and_is_answered_all_the_same() {
     stage.deck.wait("1 waiting");
     stage.deck.keys(ANSWER);
     stage.deck.wait("Which way?");
-    stage.deck.wait("left, its call is over");
+    stage.deck.wait("to answer; the call has ended");
     stage.deck.keys("that way");
     stage.deck.decide(SEND);
     stage::until("it is answered", || !stage.answers("leaves").is_empty());

@@ -222,7 +222,7 @@ fn hostile_text_stays_on_its_own_ground() {
     assert!(!screen.contains('\u{202e}') && !screen.contains('\u{200b}'), "{screen}");
     // The forged rule and fields stand between the two real rules, which begin at the edge.
     let line = |text: &str| screen.lines().position(|line| line.starts_with(text));
-    let (says, ours) = (line("─ what the server says"), line("─ your answer"));
+    let (says, ours) = (line("─ from the server"), line("─ your answer"));
     let forged = screen.lines().position(|line| line.contains("approved by you"));
     assert!(says < forged && forged < ours, "{screen}");
     let rules = screen.lines().filter(|line| line.starts_with("─ your answer")).count();

@@ -157,7 +157,7 @@ fn a_link_opens_among_the_resources_and_what_changes_is_read_again_while_subscri
     deck.wait("demo://counter");
     deck.keys(ENTER);
     deck.wait("reading 1");
-    // Subscribed: what the server says to have changed is read again, in its place.
+    // Subscribed: from the server to have changed is read again, in its place.
     deck.keys("S");
     deck.wait("subscribed");
     deck.wait("reading 2");

@@ -175,3 +175,47 @@ fn a_filter_says_what_is_wrong_with_it() {
         press(&mut app, KeyCode::Esc, NONE);
     }
 }
+
+#[test]
+fn the_help_is_narrowed_by_typing_and_whole_again_after() {
+    let mut app = catalogues();
+    press(&mut app, KeyCode::Char('?'), NONE);
+    assert!(draw(&mut app, 120, 40).contains("Move up"));
+    "/palette".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+    let narrowed = draw(&mut app, 120, 40);
+    assert!(!narrowed.contains("Move up"), "{narrowed}");
+    "zzz".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+    assert!(draw(&mut app, 120, 40).contains("No matches"));
+    press(&mut app, KeyCode::Esc, NONE);
+    assert!(draw(&mut app, 120, 40).contains("Move up"));
+}
+
+#[test]
+fn lists_are_sorted_by_a_column_and_servers_stand_in_a_table() {
+    let mut app = catalogues();
+    press(&mut app, KeyCode::Char('2'), NONE);
+    press(&mut app, KeyCode::Char('o'), NONE);
+    let by_name = draw(&mut app, 200, 60);
+    let at = |screen: &str, name: &str| screen.find(name).unwrap_or(usize::MAX);
+    assert!(at(&by_name, "add_observations") < at(&by_name, "brave_image_search"), "{by_name}");
+    press(&mut app, KeyCode::Char('O'), NONE);
+    let reversed = draw(&mut app, 200, 60);
+    assert!(at(&reversed, "write_file") < at(&reversed, "trigger-url-elicitation"), "{reversed}");
+    press(&mut app, KeyCode::Char('1'), NONE);
+    press(&mut app, KeyCode::Char('o'), NONE);
+    let table = draw(&mut app, 80, 24);
+    let row = table.lines().find(|line| line.contains("sequential-thinking")).unwrap();
+    assert!(row.contains("ready") && table.contains("errors"), "{table}");
+}
+
+#[test]
+fn names_have_no_less_room_at_120_columns_than_at_80() {
+    let mut app = catalogues();
+    press(&mut app, KeyCode::Char('2'), NONE);
+    for width in [80, 100, 110, 120, 140, 160, 200] {
+        let screen = draw(&mut app, width, 80);
+        for name in ["trigger-long-running-operation", "list_directory_with_sizes"] {
+            assert!(screen.contains(name), "{width}: {name}\n{screen}");
+        }
+    }
+}

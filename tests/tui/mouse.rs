@@ -150,7 +150,7 @@ fn an_answer_is_given_by_mouse_and_never_by_a_single_stray_click() {
     assert!(screen.lines().any(|line| line.contains("Meal") && line.contains('x')), "{screen}");
     click(&mut desk.app, "Seat");
     desk.keys("12a");
-    assert!(!sends(&click(&mut desk.app, "Where do you sit?")), "what the server says is read");
+    assert!(!sends(&click(&mut desk.app, "Where do you sit?")), "from the server is read");
     assert!(!sends(&click(&mut desk.app, "accept (f5)")), "one click chooses the line");
     desk.reads();
     let mut effects = click(&mut desk.app, "accept (f5)");

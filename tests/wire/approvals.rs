@@ -390,3 +390,37 @@ async fn changed_roots_are_told_to_the_server_and_given_when_it_asks() {
     assert_eq!(replies[0]["result"]["roots"], json!([{"uri": "file:///work", "name": "w"}]));
     stage.host.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn metrics_count_no_human_time_while_the_question_of_another_call_is_open() {
+    let mut stage = stage(false).await;
+    let call = || {
+        let host = stage.host.clone();
+        tokio::spawn(async move { host.call_tool("s.echo", json!({})).await })
+    };
+    let ask = |n: u64| {
+        let params = json!({"n": n, "message": "?"});
+        Do::Send(
+            json!({"jsonrpc": "2.0", "id": n, "method": "elicitation/create", "params": params}),
+        )
+    };
+    let first = call();
+    stage.breathe().await;
+    let id = stage.world.seen.lock().unwrap().calls.pop().unwrap();
+    let second = call();
+    stage.breathe().await;
+    // Both may be asking: the server does not say during which call it asks.
+    stage.tell(ask(7)).await;
+    stage.tell(ask(8)).await;
+    stage.view.wait_for(|view| view.pending.len() == 2).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let done = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+    stage.tell(Do::Send(done)).await;
+    let outcome = first.await.unwrap().unwrap();
+    assert!(outcome.waiting >= Duration::from_secs(60), "{:?}", outcome.waiting);
+    let metrics = stage.host.get_metrics();
+    let latency = metrics[0].1.total.latency.expect("one call ended");
+    assert!(latency.p95 < Duration::from_secs(1), "{latency:?}");
+    second.abort();
+    stage.host.shutdown().await;
+}

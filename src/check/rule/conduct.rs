@@ -29,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "protocol/flood",
         severity: Severity::Error,
         summary: "the server sends more requests than a host will hold",
-        why: "Requests beyond the limit are refused so that one server cannot bury a person in questions.",
+        why: "Requests beyond the limit are refused so that one server cannot flood a person with requests.",
         fix: "ask only while a call is running, one question at a time",
     },
     Rule {
@@ -114,7 +114,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Error,
         summary: "the process ended before it was ready",
         why: "The last lines of its stderr usually say why.",
-        fix: "read the stderr lines; run the command by hand",
+        fix: "read the stderr lines; run the command manually",
     },
     Rule {
         id: "start/failed",
@@ -128,7 +128,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Error,
         summary: "the server did not become ready in time",
         why: "It did not answer within `startupTimeout`: it hangs, waits for something, or is still downloading.",
-        fix: "run the command by hand; raise `startupTimeout` or --timeout if it is only slow",
+        fix: "run the command manually; raise `startupTimeout` or --timeout if it is only slow",
     },
     Rule {
         id: "start/unauthorized",
@@ -168,14 +168,14 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "stop/leftover",
         severity: Severity::Error,
-        summary: "processes outlived the server",
+        summary: "processes were left running",
         why: "They keep ports, files and memory after the host is gone. They were ended now.",
         fix: "end child processes before exiting, and start them in the same process group",
     },
     Rule {
         id: "stop/unexpected-exit",
         severity: Severity::Error,
-        summary: "the process ended although nobody asked",
+        summary: "the process exited unexpectedly",
         why: "It was ready and then died while it was being checked.",
         fix: "read the stderr lines and the exit code",
     },

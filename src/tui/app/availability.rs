@@ -34,7 +34,7 @@ impl App {
         let running = matches!(self.model.engine, EngineState::Running);
         let on_top = !self.overlays.is_empty() || self.panes.get(self.pane).is_typing();
         match action {
-            Action::Filter if matches!(self.overlays.last(), Some(Overlay::Reader(_))) => {
+            Action::Filter if matches!(self.overlays.last(), Some(Overlay::Reader(r)) if r.subject != Subject::Help) => {
                 Availability::Disabled("there is no list to filter here")
             }
             // These are for what lies over the pane, or for the line being typed.
@@ -46,7 +46,7 @@ impl App {
             Action::Restart | Action::StartStop | Action::Refresh if !running => {
                 Availability::Disabled("the engine is not running")
             }
-            Action::Restart | Action::StartStop | Action::BlackBox => {
+            Action::Restart | Action::StartStop | Action::BlackBox | Action::ServerInfo => {
                 Availability::when(target().is_some(), "select a server first")
             }
             Action::Refresh => match target() {
@@ -259,15 +259,22 @@ impl App {
         self.push_overlay(Overlay::Reader(reader));
     }
 
-    pub(super) fn open_black_box(&mut self, server: crate::base::ServerName) {
+    /// Opens the diagnostics or the info of a server.
+    pub(super) fn open_reader_of(&mut self, subject: Subject) {
         // One is enough: esc leads out of it at once.
         self.overlays.retain(|overlay| match overlay {
-            Overlay::Reader(reader) => !matches!(reader.subject, Subject::BlackBox(_)),
+            Overlay::Reader(reader) => {
+                !matches!(reader.subject, Subject::BlackBox(_) | Subject::Info(_))
+            }
             _ => true,
         });
-        let title = ink!("diagnostics: {}", Model::name(&server));
+        let title = match &subject {
+            Subject::BlackBox(server) => ink!("diagnostics: {}", Model::name(server)),
+            Subject::Info(server) => ink!("info: {}", Model::name(server)),
+            _ => return,
+        };
         let mut reader = Reader::new(title, Doc::default());
-        reader.subject = Subject::BlackBox(server);
+        reader.subject = subject;
         self.push_overlay(Overlay::Reader(reader));
     }
 
@@ -301,6 +308,9 @@ impl App {
             match &reader.subject {
                 Subject::BlackBox(name) => {
                     reader.doc = crate::tui::pane::servers::black_box(ui, name);
+                }
+                Subject::Info(name) => {
+                    reader.doc = crate::tui::pane::servers::info(ui, name);
                 }
                 Subject::Tour(page) => {
                     reader.doc = crate::tui::pane::servers::tour::page(*page, ui);

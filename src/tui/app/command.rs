@@ -8,7 +8,7 @@ use crate::tui::action::Action;
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Overlay, Palette, Pick, Verdict};
+use crate::tui::overlay::{Overlay, Palette, Pick, Subject, Verdict};
 use crate::tui::pane::logs::level_word;
 use crate::tui::pane::{Availability, Out, PaneId, Ui};
 use crate::tui::theme::{Role, SHIPPED};
@@ -138,9 +138,12 @@ impl App {
                 self.command_server(action, effects);
             }
             Action::Rerun => self.switch_rerun(),
-            Action::BlackBox => {
+            Action::BlackBox | Action::ServerInfo => {
                 if let Some(server) = self.target_server() {
-                    self.open_black_box(server);
+                    self.open_reader_of(match action {
+                        Action::ServerInfo => Subject::Info(server),
+                        _ => Subject::BlackBox(server),
+                    });
                 }
             }
             Action::SaveFilter | Action::Filters | Action::UndoFilter => {
@@ -227,6 +230,9 @@ impl App {
         self.leave_call();
         self.leave_answer();
         self.pane = pane;
+        if pane == PaneId::Logs {
+            self.model.unseen_errors = 0;
+        }
         self.focus = Focus::Pane;
         self.setup.prefs.pane = Some(pane.title().to_lowercase());
         self.mark(Redraw::Now);

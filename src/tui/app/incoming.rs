@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
+use crate::base::LogLevel;
 use crate::base::text::SafeText;
 use crate::error::Error;
 use crate::host::HostView;
@@ -50,6 +51,9 @@ impl App {
             }
             Message::Logs(batch, oldest) => {
                 self.calls_logged(&batch.items);
+                let errors = batch.items.iter().filter(|line| line.level >= LogLevel::Error);
+                let unseen = self.pane != crate::tui::pane::PaneId::Logs;
+                self.model.unseen_errors += if unseen { errors.count() } else { 0 };
                 self.model.logs.take(batch, oldest);
                 self.mark(Redraw::Soon);
             }

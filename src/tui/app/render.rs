@@ -23,6 +23,13 @@ impl App {
     pub fn render(&self, area: Rect, buf: &mut Buffer) {
         self.render_screen(area, buf);
         self.render_drag(buf);
+        if self.setup.ascii {
+            for cell in &mut buf.content {
+                if cell.symbol() == "µ" {
+                    cell.set_symbol("u");
+                }
+            }
+        }
     }
 
     fn render_screen(&self, area: Rect, buf: &mut Buffer) {
@@ -248,6 +255,9 @@ impl App {
             PaneId::Prompts => sum(|c| c.prompts.len()),
             PaneId::Cache => self.model.cache.entries.len(),
             PaneId::Approvals => view.pending.len(),
+            PaneId::Logs if self.model.unseen_errors > 0 => {
+                return ink!("{}{}", self.glyphs.warning, self.model.unseen_errors);
+            }
             PaneId::Config => {
                 let problems = view.diagnostics.len() + self.model.rejected().count();
                 return if problems > 0 {

@@ -19,8 +19,9 @@ pub const fn state_role(state: ServerState) -> Role {
 
 /// Draws a server's activity over the last minute in `cells` cells.
 pub fn spark(cx: &Cx<'_>, server: &ServerName, cells: usize, pen: &mut Pen<'_>) {
-    let max = cx.model.activity.recent(server, cells).max().unwrap_or(0).max(4);
-    for count in cx.model.activity.recent(server, cells) {
+    let recent = cx.model.recent(server, cells);
+    let max = recent.iter().copied().max().unwrap_or(0).max(4);
+    for count in recent {
         let level = (count as usize * 8).div_ceil(max as usize).min(8);
         let level = if count == 0 { 1 } else { level.max(2) };
         let role = if count == 0 { Role::Faint } else { Role::Accent };

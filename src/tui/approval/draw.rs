@@ -248,15 +248,15 @@ fn time_left(desk: &AnswerDesk, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
             let left = cx.model.until(desk.request.deadline);
             let over = desk.request.call.is_some_and(|call| cx.model.has_ended(call));
             let words: &[&str] = if over {
-                &[", its call is over", ", call over", ""]
+                &["; the call has ended", "; call ended", ""]
             } else if is_outside_calls(desk, cx) {
-                &[", no call waits for it", ", no call", ""]
+                &["; no call waits for it", "; no call", ""]
             } else if desk.request.deferred {
-                &[", nothing waits on the wire", ", no open wire", ""]
+                &["; no request is open on the wire", "; no open request", ""]
             } else {
-                &[", its clock is stopped", ", clock stopped", ""]
+                &["; the timeout of the call is paused", "; call paused", ""]
             };
-            let mut told = words.iter().map(|words| ink!("{} left{} ", &left, *words));
+            let mut told = words.iter().map(|words| ink!("{} to answer{} ", &left, *words));
             let fits = told.clone().find(|told| width(told) <= room);
             (fits.or_else(|| told.next_back()).unwrap_or_default(), Role::Busy)
         }
@@ -285,9 +285,9 @@ pub fn asks_for(kind: &RequestKind) -> Ink {
 fn says_title(desk: &AnswerDesk) -> Ink {
     match &desk.request.kind {
         RequestKind::Guard => ink!("the call"),
-        _ if desk.part == Part::Request => ink!("the request as JSON, yours to edit"),
-        _ if desk.is_edited() => ink!("what the server says, as edited by you"),
-        _ => ink!("what the server says"),
+        _ if desk.part == Part::Request => ink!("the request as JSON, editable"),
+        _ if desk.is_edited() => ink!("from the server, edited by you"),
+        _ => ink!("from the server"),
     }
 }
 

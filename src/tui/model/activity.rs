@@ -49,15 +49,16 @@ impl Activity {
         }
     }
 
-    /// The newest `n` slots that end with the slot of the newest message, oldest first. Without
-    /// the clock on purpose: a spark-line that crawls while nothing happens would draw for nothing.
-    pub fn recent(&self, server: &ServerName, n: usize) -> impl Iterator<Item = u32> + '_ {
-        let counts = self.by_server.get(server).map(|slots| &slots.counts);
-        let len = counts.map_or(0, VecDeque::len);
-        let pad = n.saturating_sub(len);
-        let skip = len.saturating_sub(n);
-        std::iter::repeat_n(0, pad)
-            .chain(counts.into_iter().flat_map(move |counts| counts.range(skip..).copied()))
+    /// The newest `n` slots up to now, oldest first.
+    pub fn recent(&self, server: &ServerName, n: usize, now: Timestamp) -> Vec<u32> {
+        let Some(slots) = self.by_server.get(server) else { return vec![0; n] };
+        let idle = (now.0 / Self::SLOT).saturating_sub(slots.newest);
+        let idle = usize::try_from(idle).unwrap_or(n).min(n);
+        let len = slots.counts.len();
+        let mut recent = vec![0; (n - idle).saturating_sub(len)];
+        recent.extend(slots.counts.range(len.saturating_sub(n - idle)..));
+        recent.resize(n, 0);
+        recent
     }
 }
 
@@ -72,8 +73,11 @@ mod tests {
         for at in [0, 1, 4_000_000] {
             activity.count(&server, Timestamp(at));
         }
-        assert_eq!(activity.recent(&server, 4).collect::<Vec<_>>(), [0, 2, 0, 1]);
+        let recent = |activity: &Activity, n, at| activity.recent(&server, n, Timestamp(at));
+        assert_eq!(recent(&activity, 4, 4_000_000), [0, 2, 0, 1]);
+        assert_eq!(recent(&activity, 4, 8_500_000), [0, 1, 0, 0], "idle slots follow");
+        assert_eq!(recent(&activity, 4, 60_000_000), [0; 4]);
         activity.count(&server, Timestamp(900_000_000));
-        assert_eq!(activity.recent(&server, 2).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(recent(&activity, 2, 900_000_000), [0, 1]);
     }
 }

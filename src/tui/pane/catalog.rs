@@ -50,6 +50,8 @@ pub struct Entry {
     pub marks: Ink,
     /// Number at the right: tokens, bytes.
     pub number: Ink,
+    /// The same to sort by.
+    pub size: u64,
     /// The entry as sent.
     pub raw: Arc<Value>,
     /// How it changed lately.
@@ -86,7 +88,85 @@ pub struct Catalog {
     all: Vec<Arc<Entry>>,
     built_from: Vec<(ServerName, usize, ServerState)>,
     built_filter: String,
+    sort: Sort,
     wanted: Option<(ServerName, Arc<str>)>,
+}
+
+/// What entries are sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum By {
+    /// Nothing: as the servers list them, or as well as they match.
+    #[default]
+    Listed,
+    Name,
+    Server,
+    Marks,
+    Number,
+}
+
+impl By {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Listed => "listing order",
+            Self::Name => "name",
+            Self::Server => "server",
+            Self::Marks => "hints",
+            Self::Number => "size",
+        }
+    }
+}
+
+/// How the list is sorted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sort {
+    by: By,
+    reversed: bool,
+    changed: bool,
+}
+
+impl Sort {
+    fn next(&mut self) {
+        self.by = match self.by {
+            By::Listed => By::Name,
+            By::Name => By::Server,
+            By::Server => By::Marks,
+            By::Marks => By::Number,
+            By::Number => By::Listed,
+        };
+        self.reversed = false;
+        self.changed = true;
+    }
+
+    fn apply(self, rows: &mut [Arc<Entry>]) {
+        match self.by {
+            By::Listed => {}
+            By::Name => rows.sort_by(|a, b| a.label.cmp(&b.label)),
+            By::Server => rows.sort_by(|a, b| a.server.as_str().cmp(b.server.as_str())),
+            By::Marks => rows.sort_by(|a, b| a.marks.cmp(&b.marks)),
+            By::Number => rows.sort_by_key(|entry| std::cmp::Reverse(entry.size)),
+        }
+        if self.reversed {
+            rows.reverse();
+        }
+    }
+
+    /// A title, with a sign where the list is sorted by it.
+    fn heading(self, by: By, title: &'static str, cx: &Cx<'_>) -> Ink {
+        if self.by != by {
+            return ink!("{}", title);
+        }
+        let down = (by == By::Number) != self.reversed;
+        ink!("{}{}", if down { cx.glyphs.descending } else { cx.glyphs.ascending }, title)
+    }
+}
+
+/// Cells the list has use for: names, notes as far as they say something, what stands behind them.
+fn wanted(rows: &[Arc<Entry>]) -> u16 {
+    let longest = |of: &dyn Fn(&Entry) -> u16| rows.iter().map(|e| of(e)).max().unwrap_or(0);
+    let names = longest(&|e| width(&e.label)).min(48);
+    let notes = longest(&|e| width(&e.note)).min(60);
+    let behind = longest(&|e| width(&e.marks) + width(&Model::name(&e.server)).min(14));
+    names + notes + behind + 18
 }
 
 /// What the pane gives: its entries of one server.
@@ -123,12 +203,16 @@ impl Catalog {
             }
         }
         let narrowed = self.built_filter != self.browser.filter.text();
-        if rebuilt || narrowed {
+        let sorted = std::mem::take(&mut self.sort.changed);
+        if rebuilt || narrowed || sorted {
             self.built_filter = self.browser.filter.text().to_owned();
             let rows = find::rank(&self.built_filter, &self.all, |entry| entry.fields())
                 .into_iter()
                 .map(|n| Arc::clone(&self.all[n]))
                 .collect();
+            let mut rows: Vec<Arc<Entry>> = rows;
+            self.sort.apply(&mut rows);
+            self.browser.wants = wanted(&rows);
             self.browser.set_rows(rows, ui.area);
             // Whoever types a few letters means the entry they fit best.
             if let Some(best) = self.browser.rows.first().filter(|_| narrowed).cloned()
@@ -175,6 +259,14 @@ impl Catalog {
         match action {
             Action::Call => {
                 out.call = Some((entry.server.clone(), entry.list, entry.wire.to_string()));
+            }
+            Action::Sort => {
+                self.sort.next();
+                out.say(ink!("sorted by {}", self.sort.by.title()));
+            }
+            Action::SortReverse => {
+                self.sort.reversed = !self.sort.reversed;
+                self.sort.changed = true;
             }
             Action::Copy => out.copy(entry.wire.to_string()),
             Action::CopyAll => out.copy(pretty(&entry.raw)),
@@ -248,16 +340,29 @@ impl Catalog {
         let roomy = regions.list.width >= 60;
         let marks_width = if roomy { longest(|e| e.marks.clone(), 11) } else { 0 };
         let server_width = if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 };
+        // Names never shrink first: the marks go before them, then the servers.
+        let names = longest(|e| Ink::from(&e.label), 48);
+        let rest = regions.list.width.saturating_sub(number_width + 8);
+        let marks_width = if names + marks_width + server_width > rest { 0 } else { marks_width };
+        let server_width = match rest.saturating_sub(names + marks_width) {
+            left if server_width <= left => server_width,
+            left if left >= 6 => left,
+            _ => 0,
+        };
+        let many = many && server_width > 0;
         let right = number_width + marks_width + server_width + 4;
         let flexible = regions.list.width.saturating_sub(right + 4);
-        let label_width = longest(|e| Ink::from(&e.label), 48).min(flexible);
+        let label_width = names.min(flexible);
         let mut pen = Pen::new(buf, regions.columns);
         let heading = cx.style(Role::Faint);
-        pen.skip(3).left("name", flexible.max(label_width), heading).skip(1);
+        pen.skip(3)
+            .left(self.sort.heading(By::Name, "name", cx), flexible.max(label_width), heading)
+            .skip(1);
         if many {
-            pen.left("server", server_width, heading).skip(1);
+            pen.left(self.sort.heading(By::Server, "server", cx), server_width, heading).skip(1);
         }
-        pen.skip(marks_width + 1).right(number, number_width, heading);
+        pen.left(self.sort.heading(By::Marks, "", cx), marks_width, heading).skip(1);
+        pen.right(self.sort.heading(By::Number, number, cx), number_width, heading);
         self.browser.render_rows(cx, area, buf, |pen, entry| {
             let (mark, role): (&'static str, Role) = match entry.change {
                 Some(Change::Added) => ("+", Role::Added),

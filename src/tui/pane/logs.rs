@@ -9,15 +9,15 @@ use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::filter::contains;
-use crate::tui::ink::ink;
+use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::overlay::{Choice, Overlay, Palette, Pick};
+use crate::tui::overlay::{Choice, Overlay, Palette, Pick, Reader};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Pen, Stream, TextInput, stream};
+use crate::tui::widget::{Doc, Pen, Stream, TextInput, stream};
 
 mod draw;
 
@@ -118,7 +118,7 @@ impl LogsPane {
     fn seek_here(&mut self, ui: Ui<'_>) {
         let needle = self.input.text().to_lowercase();
         let here = self.stream.selected().and_then(|seq| ui.model.logs.get(seq));
-        if !needle.is_empty() && !here.is_some_and(|record| contains(&record.text, &needle)) {
+        if !needle.is_empty() && !here.is_some_and(|record| matches(record, &needle)) {
             self.search(-1, ui, &mut Out::default());
         }
     }
@@ -134,7 +134,7 @@ impl LogsPane {
             let row =
                 (start as isize + delta * step as isize).rem_euclid(len as isize).unsigned_abs();
             let seq = self.stream.seq(row);
-            if ui.model.logs.get(seq).is_some_and(|record| contains(&record.text, &needle)) {
+            if ui.model.logs.get(seq).is_some_and(|record| matches(record, &needle)) {
                 return self.stream.jump(seq, usize::from(Self::list(ui.area).height));
             }
         }
@@ -173,6 +173,28 @@ impl LogsPane {
             .map(|record| line_of(record))
             .collect()
     }
+}
+
+/// Whether a line says this, or is of a server called so.
+fn matches(record: &LogRecord, needle: &str) -> bool {
+    let of = record.server.as_ref().is_some_and(|server| contains(server.as_str(), needle));
+    of || contains(&record.text, needle)
+}
+
+/// Everything known of a line.
+fn detail(record: &LogRecord, width: u16) -> Doc {
+    let mut doc = Doc::new(width.clamp(40, 100));
+    let server = record.server.as_ref().map_or_else(|| ink!("mcpdeck"), Model::name);
+    doc.field("time", Ink::line(&record.at.to_rfc3339()), Role::Text);
+    doc.field("level", level_word(record.level), level_role(record.level));
+    doc.field("server", server, Role::Text);
+    doc.field("source", Ink::line(&format!("{:?}", record.source).to_lowercase()), Role::Text);
+    if let Some(logger) = &record.logger {
+        doc.field("logger", logger, Role::Foreign);
+    }
+    doc.gap();
+    doc.text(0, &record.text, Role::Foreign);
+    doc
 }
 
 fn line_of(record: &LogRecord) -> String {
@@ -251,8 +273,11 @@ impl Pane for LogsPane {
                 content: self.text_of(ui.model).into_bytes(),
             }),
             Action::Open => {
-                self.wrap = !self.wrap;
-                self.shift = 0;
+                let seq = self.stream.selected();
+                if let Some(record) = seq.and_then(|seq| ui.model.logs.get(seq)) {
+                    let reader = Reader::new(ink!("log line"), detail(record, ui.area.width));
+                    out.overlay = Some(Overlay::Reader(reader));
+                }
             }
             _ => return false,
         }
@@ -264,8 +289,7 @@ impl Pane for LogsPane {
             Action::SearchNext | Action::SearchPrevious => {
                 Availability::when(!self.input.text().is_empty(), "search with {filter} first")
             }
-            Action::Open => Availability::Disabled("{wrap} wraps long lines"),
-            Action::Copy | Action::CopyAll | Action::Save => {
+            Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
                 Availability::when(!self.stream.is_empty(), "there are no log lines")
             }
             _ => return None,

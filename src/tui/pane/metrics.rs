@@ -11,7 +11,7 @@ use crate::host::metrics::MetricsView;
 use crate::mcp::traffic::MessageKind;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::filter::contains;
+use crate::tui::find::{self, Fields};
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::keymap::Scope;
@@ -19,7 +19,7 @@ use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Pen, TextInput, empty_text};
+use crate::tui::widget::{Browser, Doc, Pen, TextInput, empty_text, width};
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -28,6 +28,12 @@ struct Row {
     target: Option<String>,
     label: Ink,
     view: MetricsView,
+}
+
+impl Row {
+    fn fields(&self) -> Fields<'_> {
+        Fields { name: self.label.as_str(), context: self.server.as_str(), text: "" }
+    }
 }
 
 impl PartialEq for Row {
@@ -78,20 +84,33 @@ impl Column {
     const fn width(self) -> u16 {
         match self {
             Self::Name => 0,
-            Self::Calls | Self::Errors => 7,
-            Self::LastUsed => 5,
-            _ => 8,
+            Self::Calls | Self::Errors => 6,
+            Self::LastUsed => 4,
+            _ => 7,
         }
     }
 
-    /// Columns that are shown in a list this wide.
-    fn shown(width: u16) -> &'static [Self] {
-        match width {
-            0..44 => &[Self::Calls, Self::P95],
-            44..60 => &[Self::Calls, Self::Errors, Self::P95],
-            60..84 => &[Self::Calls, Self::Errors, Self::P50, Self::P95],
-            _ => &Self::ALL[1..],
+    /// Columns that are shown in a list this wide beside names of `name` cells, which they never
+    /// make shorter.
+    fn shown(width: u16, name: u16) -> Vec<Self> {
+        let mut room = width.saturating_sub(name + 3);
+        let mut shown = Vec::new();
+        for column in [
+            Self::Calls,
+            Self::P95,
+            Self::Errors,
+            Self::P50,
+            Self::P99,
+            Self::Bytes,
+            Self::LastUsed,
+        ] {
+            if column.width() < room {
+                room -= column.width() + 1;
+                shown.push(column);
+            }
         }
+        shown.sort_by_key(|column| Self::ALL.iter().position(|other| other == column));
+        shown
     }
 }
 
@@ -102,6 +121,8 @@ pub struct MetricsPane {
     column: Column,
     reversed: bool,
     total: usize,
+    /// Cells of the longest name.
+    names: u16,
 }
 
 fn errors(view: &MetricsView) -> u64 {
@@ -141,10 +162,8 @@ impl MetricsPane {
             }));
         }
         self.total = rows.len();
-        let needle = self.browser.filter.text().to_lowercase();
-        rows.retain(|row| {
-            contains(row.label.as_str(), &needle) || contains(row.server.as_str(), &needle)
-        });
+        let needle = self.browser.filter.text();
+        rows.retain(|row| find::fits(needle, &row.fields()));
         if self.column != Column::Name {
             rows.sort_by_key(|row| std::cmp::Reverse(key(row, self.column)));
         }
@@ -162,10 +181,13 @@ impl Pane for MetricsPane {
 
     fn sync(&mut self, ui: Ui<'_>) {
         let rows = self.rows(ui.model);
+        self.names = rows.iter().map(|row| width(&row.label)).max().unwrap_or(0).clamp(12, 40);
+        // Calls, errors and both percentiles have room before the detail has.
+        self.browser.wants = self.names + 34;
         self.browser.set_rows(rows, ui.area);
-        let width = self.browser.detail_width(ui.area);
-        if width > 0 {
-            let mut doc = Doc::new(width);
+        let room = self.browser.detail_width(ui.area);
+        if room > 0 {
+            let mut doc = Doc::new(room);
             if let Some(row) = self.browser.selected() {
                 detail(row, ui.model, ui.glyphs, &mut doc);
             }
@@ -184,21 +206,16 @@ impl Pane for MetricsPane {
                 out.say(ink!("sorted by {}", self.column.title()));
             }
             Action::SortReverse => self.reversed = !self.reversed,
-            Action::Copy | Action::CopyAll => out.copy(self.browser.doc.to_text()),
-            Action::Save => {
-                let all: serde_json::Map<_, _> = ui
-                    .model
-                    .metrics
-                    .iter()
-                    .filter_map(|(k, v)| {
-                        Some((k.as_str().to_owned(), serde_json::to_value(v).ok()?))
-                    })
-                    .collect();
-                out.effect(Effect::Save {
-                    name: "mcpdeck-metrics.json".into(),
-                    content: super::catalog::pretty(&all.into()).into_bytes(),
-                });
+            Action::Copy => {
+                if let Some(row) = self.browser.selected() {
+                    out.copy(serde_json::to_string_pretty(&row.view).unwrap_or_default());
+                }
             }
+            Action::CopyAll => out.copy(everything(ui.model)),
+            Action::Save => out.effect(Effect::Save {
+                name: "mcpdeck-metrics.json".into(),
+                content: everything(ui.model).into_bytes(),
+            }),
             _ => return false,
         }
         true
@@ -219,7 +236,7 @@ impl Pane for MetricsPane {
             && columns.contains(at)
         {
             let mut x = columns.right();
-            for column in Column::shown(columns.width).iter().rev() {
+            for column in Column::shown(columns.width, self.names).iter().rev() {
                 x = x.saturating_sub(column.width() + 1);
                 if at.x >= x {
                     self.reversed = self.column == *column && !self.reversed;
@@ -239,7 +256,7 @@ impl Pane for MetricsPane {
         let summary = ink!("{} servers and methods", self.total);
         self.browser.render_frame(cx, &summary, self.total, area, buf);
         let regions = self.browser.regions(area);
-        let shown = Column::shown(regions.list.width);
+        let shown = Column::shown(regions.list.width, self.names);
         let numbers: u16 = shown.iter().map(|column| column.width() + 1).sum();
         let name = regions.list.width.saturating_sub(numbers + 3);
         let mut pen = Pen::new(buf, regions.columns);
@@ -247,7 +264,7 @@ impl Pane for MetricsPane {
             cx.style(if column == self.column { Role::Accent } else { Role::Faint })
         };
         pen.skip(1).left("name", name, style(Column::Name));
-        for column in shown {
+        for column in &shown {
             let arrow: &'static str = match (*column == self.column, self.reversed) {
                 (false, _) => "",
                 (true, false) => cx.glyphs.descending,
@@ -257,14 +274,20 @@ impl Pane for MetricsPane {
         }
         self.browser.render_rows(cx, area, buf, |pen, row| {
             let role = if row.target.is_none() { Role::Heading } else { Role::Text };
-            pen.middle(&row.label, name, cx.style(role));
-            for column in shown {
+            let found = find::spans(self.browser.filter.text(), row.label.as_str());
+            pen.found(&row.label, &found, name, cx.style(role), cx.style(Role::Match));
+            for column in &shown {
                 let (text, role) = cell(row, *column, cx.model);
                 pen.skip(1).right(text, column.width(), cx.style(role));
             }
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            empty_text(cx, &ink!("No calls yet"), regions.list, buf);
+            let text = if self.total > 0 {
+                cx.spelled(&[], "No matches; {back} clears the filter")
+            } else {
+                ink!("No calls yet")
+            };
+            empty_text(cx, &text, regions.list, buf);
         }
     }
 
@@ -291,6 +314,14 @@ impl Pane for MetricsPane {
     fn set_filter(&mut self, text: &str) {
         self.browser.filter.set(text);
     }
+}
+
+/// The metrics of all servers as JSON.
+fn everything(model: &Model) -> String {
+    let of =
+        |(k, v): (&ServerName, _)| Some((k.as_str().to_owned(), serde_json::to_value(v).ok()?));
+    let all: serde_json::Map<_, _> = model.metrics.iter().filter_map(of).collect();
+    super::catalog::pretty(&all.into())
 }
 
 fn cell(row: &Row, column: Column, model: &Model) -> (Ink, Role) {
@@ -357,7 +388,9 @@ fn histogram(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let from = model.traffic.end().saturating_sub(50_000);
     for (_, record) in model.traffic.from(from) {
         let answer = matches!(record.kind, MessageKind::Response | MessageKind::Error);
-        if !answer || record.server != row.server || !fits(row, record) {
+        // What the deck asks by itself, lists and pings, is no call and not counted above either.
+        let called = answer && record.call.is_some();
+        if !called || record.server != row.server || !fits(row, record) {
             continue;
         }
         if let Some(latency) = record.latency {
@@ -407,7 +440,7 @@ fn slots(width: u16) -> usize {
 }
 
 fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
-    let counts: Vec<u32> = model.activity.recent(&row.server, slots(doc.width())).collect();
+    let counts = model.recent(&row.server, slots(doc.width()));
     let most = counts.iter().max().copied().unwrap_or(0);
     if most == 0 {
         return;

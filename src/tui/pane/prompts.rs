@@ -37,6 +37,7 @@ fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) 
             note,
             marks: ink!(""),
             number: ink!("{}", tokens(&prompt.raw)),
+            size: tokens(&prompt.raw) as u64,
             names: prompt.title.as_deref().unwrap_or_default().to_owned(),
             description: prompt.description.clone(),
             raw: prompt.raw.clone(),

@@ -22,9 +22,10 @@ mod card;
 mod graph;
 mod left_out;
 mod sources;
+mod table;
 pub mod tour;
 
-pub use black_box::{below_card, black_box};
+pub use black_box::{below_card, black_box, info};
 use card::Density;
 pub use card::breaker_line;
 
@@ -38,6 +39,9 @@ pub struct ServersPane {
     cards: Vec<Range<usize>>,
     top: usize,
     hide_graph: bool,
+    /// How the table is sorted; cards are shown without one.
+    order: Option<table::Order>,
+    reversed: bool,
     /// The rest of the selected server's black box, beside the cards.
     detail: Doc,
     detail_top: usize,
@@ -112,6 +116,15 @@ impl ServersPane {
         self.clamp(area);
     }
 
+    fn table(&mut self, ui: Ui<'_>, order: table::Order) -> Doc {
+        let mut doc = Doc::new(ui.area.width.saturating_sub(4));
+        self.names = table::sorted(ui.model, order, self.reversed);
+        let sorting = (order, self.reversed);
+        self.cards = table::draw(ui.model, ui.glyphs, &self.names, sorting, &mut doc);
+        left_out::draw(ui.model, ui.glyphs, &mut doc);
+        doc
+    }
+
     fn cards(&mut self, ui: Ui<'_>) -> Doc {
         let mut graph = Doc::new(ui.area.width);
         if !self.hide_graph {
@@ -150,7 +163,11 @@ impl Pane for ServersPane {
             let area = Rect { width: ui.area.width.saturating_sub(3), ..ui.area };
             self.doc = black_box(Ui { area, ..ui }, scope);
         } else {
-            self.doc = self.cards(Ui { area: regions.cards, ..ui });
+            let ui = Ui { area: regions.cards, ..ui };
+            self.doc = match self.order {
+                Some(order) => self.table(ui, order),
+                None => self.cards(ui),
+            };
         }
         let names = &self.names;
         self.list.sync(
@@ -195,6 +212,16 @@ impl Pane for ServersPane {
                 self.part = Part::List;
             }
             Action::Graph => self.hide_graph = !self.hide_graph,
+            Action::Sort => {
+                self.order = table::Order::next(self.order);
+                self.reversed = false;
+                match self.order {
+                    Some(order) => out.say(ink!("sorted by {}", order.title())),
+                    None => out.say(ink!("as cards")),
+                }
+            }
+            Action::SortReverse => self.reversed = !self.reversed,
+            Action::Back if self.order.is_some() => self.order = None,
             Action::Open | Action::Right if !alone => {
                 if let Some(name) = self.selected(ui.model) {
                     let title = ink!("diagnostics: {}", Model::name(&name));
@@ -204,7 +231,11 @@ impl Pane for ServersPane {
                 }
             }
             Action::Copy if part == Part::Detail => out.copy(self.detail.to_text()),
-            Action::Copy | Action::CopyAll => out.copy(self.doc.to_text()),
+            Action::Copy => match self.cards.get(self.list.index()) {
+                Some(card) => out.copy(self.doc.lines_as_text(card.clone(), &[Role::Accent])),
+                None => out.copy(self.doc.to_text()),
+            },
+            Action::CopyAll => out.copy(self.doc.to_text()),
             Action::Save => out.effect(crate::tui::effect::Effect::Save {
                 name: "servers.txt".into(),
                 content: self.doc.to_text().into_bytes(),
@@ -220,6 +251,13 @@ impl Pane for ServersPane {
                 model.scope.is_none() && !self.names.is_empty(),
                 "its diagnostics are shown already",
             )),
+            Action::Sort => Some(Availability::when(
+                model.scope.is_none() && !self.names.is_empty(),
+                "only one server is shown",
+            )),
+            Action::SortReverse => {
+                Some(Availability::when(self.order.is_some(), "{sort} shows the table first"))
+            }
             Action::Graph => Some(Availability::when(
                 model.view.servers.values().any(|s| !s.dependencies.is_empty()),
                 "no server depends on another",

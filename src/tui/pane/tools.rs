@@ -33,6 +33,7 @@ fn build(_: &ServerView, capabilities: &Capabilities, entries: &mut Vec<Entry>) 
             note,
             marks: marks(tool.hints),
             number: ink!("{}", tokens(&tool.raw)),
+            size: tokens(&tool.raw) as u64,
             raw: tool.raw.clone(),
             change: None,
             unavailable: None,

@@ -69,8 +69,8 @@ impl TrafficPane {
     }
 
     fn regions(&self, area: Rect) -> Regions {
-        let detail = if area.width >= SIDE_BY_SIDE + 30 && self.beside == Beside::Shown {
-            Detail::Beside(area.width * 11 / 20)
+        let detail = if area.width >= SIDE_BY_SIDE && self.beside == Beside::Shown {
+            Detail::Beside((area.width * 3 / 5).min(area.width - 36))
         } else if self.opened {
             Detail::Over
         } else {
@@ -375,7 +375,11 @@ impl TrafficPane {
                 }
             }
             Action::JumpPair => match self.stream.selected().and_then(|seq| pair(ui.model, seq)) {
-                Some(seq) => self.stream.jump(seq, height),
+                Some(seq) if self.stream.has(seq) => self.stream.jump(seq, height),
+                Some(_) => out.tell(
+                    "the other message is hidden by the filter; {back} clears it",
+                    Role::Warning,
+                ),
                 None => out.warn(ink!("the other message is no longer recorded")),
             },
             Action::Group => {

@@ -56,6 +56,8 @@ pub struct Browser<I> {
     pub opened: bool,
     /// Whether the detail is shown beside the list on a wide one.
     pub beside: bool,
+    /// Cells the list has use for; it gets them as long as the detail keeps enough.
+    pub wants: u16,
     /// The detail.
     pub doc: Doc,
     /// First visible line of the detail.
@@ -106,6 +108,7 @@ impl<I> Default for Browser<I> {
             part: Part::List,
             opened: false,
             beside: true,
+            wants: 0,
             doc: Doc::default(),
             doc_top: 0,
         }
@@ -117,7 +120,8 @@ impl<I: Clone + PartialEq> Browser<I> {
     pub fn regions(&self, area: Rect) -> Regions {
         let detail = if area.width >= SIDE_BY_SIDE && self.beside {
             let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width / 2 };
-            Detail::Beside(share)
+            let most = area.width - (area.width * 2 / 5).clamp(34, 80);
+            Detail::Beside(share.max(self.wants.min(most)))
         } else if self.opened {
             Detail::Over
         } else {

@@ -8,6 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
 use crate::base::text::SafeText;
+use crate::tui::filter::contains;
 use crate::tui::ink::{Drawable, Ink, Piece, ink};
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
@@ -100,6 +101,29 @@ impl Doc {
         self
     }
 
+    /// The lines that hold what is typed, each below the title of its part.
+    #[must_use]
+    pub fn narrowed(&self, typed: &str) -> Self {
+        let wanted = typed.trim().to_ascii_lowercase();
+        let mut found = Self::new(self.width);
+        let mut title = None;
+        for line in &self.lines {
+            let text: String = line.iter().map(|(piece, _)| piece.as_str()).collect();
+            if line.first().is_some_and(|(_, role)| *role == Role::Heading) {
+                title = Some(line);
+            } else if !line.is_empty() && contains(&text, &wanted) {
+                if let Some(title) = title.take() {
+                    found.gap().line(title.clone());
+                }
+                found.line(line.clone());
+            }
+        }
+        if found.is_empty() {
+            found.text(0, &"No matches", Role::Faint);
+        }
+        found
+    }
+
     /// A JSON value, indented and coloured by kind.
     pub fn json(&mut self, indent: u16, value: &Value) -> &mut Self {
         self.json_value(usize::from(indent), None, value, "");
@@ -166,10 +190,17 @@ impl Doc {
 
     /// The whole as plain text.
     pub fn to_text(&self) -> String {
+        self.lines_as_text(0..self.lines.len(), &[])
+    }
+
+    /// Some lines as plain text, without the pieces of these roles.
+    pub fn lines_as_text(&self, lines: std::ops::Range<usize>, without: &[Role]) -> String {
         let mut out = String::new();
-        for line in &self.lines {
-            for (piece, _) in line {
-                out.push_str(piece.as_str());
+        for line in self.lines.get(lines).unwrap_or_default() {
+            for (piece, role) in line {
+                if !without.contains(role) {
+                    out.push_str(piece.as_str());
+                }
             }
             out.truncate(out.trim_end().len());
             out.push('\n');

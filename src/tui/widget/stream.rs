@@ -208,6 +208,11 @@ impl Stream {
         (len > 0).then(|| row.min(len - 1))
     }
 
+    /// Whether a sequence number has a row of its own.
+    pub fn has(&self, seq: u64) -> bool {
+        self.index_of(seq).is_some_and(|row| self.seq(row) == seq)
+    }
+
     /// The selected sequence number.
     pub const fn selected(&self) -> Option<u64> {
         match self.list.selected() {

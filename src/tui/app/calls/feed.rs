@@ -77,9 +77,13 @@ impl App {
                 let label = screen.subject.label.clone();
                 let refresh = screen.is_refresh(run);
                 let elsewhere = self.calls.open != Some(route.screen);
+                let failed = result.as_ref().err().map(|error| error.code);
                 let intents = screen.ended(run, result);
                 if elsewhere && !refresh {
-                    self.toast(ink!("{} finished", &label), Role::Ok);
+                    match failed {
+                        None => self.toast(ink!("{} finished", &label), Role::Ok),
+                        Some(code) => self.toast(ink!("{} failed: {}", &label, code), Role::Error),
+                    }
                 }
                 self.intents_of(route.screen, intents, effects);
             }

@@ -40,8 +40,25 @@ pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
     steps(server, glyphs, &mut doc);
     messages(server, model, glyphs, &mut doc);
     findings(server, model, &mut doc);
+    changes(server, model, &mut doc);
     session(server, &mut doc);
-    capabilities(server, model, &mut doc);
+    doc
+}
+
+/// What a server says of itself: how it is connected, its instructions and capabilities.
+pub fn info(ui: Ui<'_>, name: &ServerName) -> Doc {
+    let mut doc = Doc::new(ui.area.width);
+    let Some(server) = ui.model.server(name) else { return doc };
+    session(server, &mut doc);
+    let Some(session) = &server.session else {
+        doc.gap().text(0, &"not connected: the rest is known once it is ready", Role::Muted);
+        return doc;
+    };
+    if let Some(instructions) = &session.instructions {
+        doc.heading("instructions");
+        crate::tui::widget::doc::foreign(&mut doc, 2, instructions);
+    }
+    doc.heading("capabilities").json(2, &session.capabilities);
     doc
 }
 
@@ -183,13 +200,9 @@ fn session(server: &ServerView, doc: &mut Doc) {
     };
     doc.field("protocol", ink!("{} ({})", &session.protocol_version, era), Role::Text);
     doc.field("server info", ink!("{} {}", &session.name, &session.version), Role::Foreign);
-    if let Some(instructions) = &session.instructions {
-        doc.heading("instructions");
-        crate::tui::widget::doc::foreign(doc, 2, instructions);
-    }
 }
 
-fn capabilities(server: &ServerView, model: &Model, doc: &mut Doc) {
+fn changes(server: &ServerView, model: &Model, doc: &mut Doc) {
     if let Some((at, changes)) = &server.changes {
         doc.heading(ink!("lists changed {}", model.when(*at)));
         for (list, label) in &changes.added {
@@ -205,8 +218,5 @@ fn capabilities(server: &ServerView, model: &Model, doc: &mut Doc) {
                 Role::Changed,
             );
         }
-    }
-    if let Some(session) = &server.session {
-        doc.heading("capabilities").json(2, &session.capabilities);
     }
 }

@@ -253,13 +253,13 @@ fn load(server: &ServerView, model: &Model) -> Vec<DocLine> {
 
 /// Messages of the last while, a bar for each two seconds; nothing when there were none.
 fn spark(server: &ServerView, ui: Ui<'_>, slots: usize, label: &'static str) -> Vec<DocLine> {
-    let recent = || ui.model.activity.recent(&server.name, slots);
-    let max = recent().max().unwrap_or(0);
+    let recent = ui.model.recent(&server.name, slots);
+    let max = recent.iter().copied().max().unwrap_or(0);
     if max == 0 {
         return Vec::new();
     }
     let mut bars = Ink::default();
-    for count in recent() {
+    for count in recent {
         let level = (count as usize * 8).div_ceil(max.max(4) as usize).min(8);
         bars.push(ui.glyphs.bars[if count == 0 { 1 } else { level.max(2) }]);
     }

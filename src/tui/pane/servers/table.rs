@@ -1,0 +1,177 @@
+//! The servers as a table: one row each, sorted by a column, the worst first.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use crate::base::ServerName;
+use crate::host::{ServerState, ServerView};
+use crate::tui::app::text::state_role;
+use crate::tui::glyph::Glyphs;
+use crate::tui::ink::{Bytes, Dur, Ink, ink};
+use crate::tui::model::Model;
+use crate::tui::theme::Role;
+use crate::tui::widget::doc::DocLine;
+use crate::tui::widget::{Doc, width};
+
+/// What the rows are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// State, then errors.
+    Worst,
+    Name,
+    Tools,
+    Calls,
+    Errors,
+    P95,
+    Memory,
+    Cpu,
+}
+
+impl Order {
+    const ALL: [Self; 8] = [
+        Self::Worst,
+        Self::Name,
+        Self::Tools,
+        Self::Calls,
+        Self::Errors,
+        Self::P95,
+        Self::Memory,
+        Self::Cpu,
+    ];
+
+    /// The next one; from none to the first, and after the last to none: the cards again.
+    pub(super) fn next(order: Option<Self>) -> Option<Self> {
+        let at = order.and_then(|order| Self::ALL.iter().position(|other| *other == order));
+        Self::ALL.get(at.map_or(0, |at| at + 1)).copied()
+    }
+
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Worst => "state",
+            Self::Name => "name",
+            Self::Tools => "tools",
+            Self::Calls => "calls",
+            Self::Errors => "errors",
+            Self::P95 => "p95",
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// What the rows are sorted by, the most first.
+    fn key(self, server: &ServerView, model: &Model) -> (u64, u64) {
+        let metrics = model.metrics.get(&server.name).map(|metrics| &metrics.total);
+        let usage = model.usage.get(&server.name);
+        let errors = metrics.map_or(0, crate::host::metrics::MetricsView::failed);
+        let first = match self {
+            Self::Worst => match server.state {
+                ServerState::Unavailable => 5,
+                ServerState::Starting | ServerState::Waiting => 4,
+                ServerState::Ready if !server.breaker.is_closed() => 3,
+                ServerState::Ready => 2,
+                ServerState::Disabled | ServerState::Shutdown => 1,
+            },
+            Self::Name => 0,
+            Self::Tools => server.capabilities.tools.len() as u64,
+            Self::Calls => metrics.map_or(0, |m| m.requests),
+            Self::Errors => errors,
+            Self::P95 => metrics.and_then(|m| m.latency).map_or(0, |l| l.p95.as_micros() as u64),
+            Self::Memory => usage.map_or(0, |usage| usage.memory),
+            Self::Cpu => usage.map_or(0, |usage| (usage.cpu * 100.0) as u64),
+        };
+        (first, if self == Self::Worst { errors } else { 0 })
+    }
+
+    fn cell(self, server: &ServerView, model: &Model) -> (Ink, Role) {
+        let metrics = model.metrics.get(&server.name).map(|metrics| &metrics.total);
+        let usage = model.usage.get(&server.name);
+        let none = || ink!("-");
+        match self {
+            Self::Worst | Self::Name => (none(), Role::Text),
+            Self::Tools => (ink!("{}", server.capabilities.tools.len()), Role::Text),
+            Self::Calls => (metrics.map_or_else(none, |m| ink!("{}", m.requests)), Role::Text),
+            Self::Errors => {
+                let errors = metrics.map_or(0, crate::host::metrics::MetricsView::failed);
+                (ink!("{}", errors), if errors > 0 { Role::Error } else { Role::Faint })
+            }
+            Self::P95 => {
+                let latency = metrics.and_then(|m| m.latency);
+                (latency.map_or_else(none, |l| ink!("{}", Dur(l.p95))), Role::Text)
+            }
+            Self::Memory => (usage.map_or_else(none, |u| ink!("{}", Bytes(u.memory))), Role::Muted),
+            Self::Cpu => (usage.map_or_else(none, |u| ink!("{:.0} %", u.cpu)), Role::Muted),
+        }
+    }
+}
+
+/// The names in the order of their rows.
+pub(super) fn sorted(model: &Model, order: Order, reversed: bool) -> Vec<ServerName> {
+    let mut servers: Vec<_> = model.servers().collect();
+    match order {
+        Order::Name => servers.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str())),
+        order => servers.sort_by_key(|server| Reverse(order.key(server, model))),
+    }
+    if reversed {
+        servers.reverse();
+    }
+    servers.into_iter().map(|server| server.name.clone()).collect()
+}
+
+/// Cells of a column of numbers.
+const NUMBER: usize = 8;
+
+/// Draws a line of titles and a row for each name; gives the lines of the rows.
+pub(super) fn draw(
+    model: &Model,
+    glyphs: &Glyphs,
+    names: &[ServerName],
+    (order, reversed): (Order, bool),
+    doc: &mut Doc,
+) -> Vec<Range<usize>> {
+    let name_width = names.iter().map(|name| width(&Model::name(name))).max().unwrap_or(0).max(6);
+    let state_width = 14;
+    // Names are never cut for a column: those there is no room for are left out, the last first.
+    let room = usize::from(doc.width()).saturating_sub(usize::from(name_width) + 3 + state_width);
+    let columns = &Order::ALL[2..(2 + room / (NUMBER + 1)).min(Order::ALL.len())];
+    let role = |column| if column == order { Role::Accent } else { Role::Faint };
+    let title = |column: Order| {
+        let sign = if reversed { glyphs.ascending } else { glyphs.descending };
+        if column == order {
+            ink!("{}{}", sign, column.title())
+        } else {
+            ink!("{}", column.title())
+        }
+    };
+    let name_width = usize::from(name_width);
+    let mut line: DocLine = vec![
+        (ink!("  {:<1$} ", title(Order::Name), name_width), role(Order::Name)),
+        (ink!("{:<1$}", title(Order::Worst), state_width), role(Order::Worst)),
+    ];
+    line.extend(columns.iter().map(|c| (ink!(" {:>1$}", title(*c), NUMBER), role(*c))));
+    doc.line(line);
+    let mut rows = Vec::new();
+    for server in names.iter().filter_map(|name| model.server(name)) {
+        rows.push(doc.len()..doc.len() + 1);
+        let role = state_role(server.state);
+        let word = match server.state {
+            ServerState::Unavailable => "down",
+            ServerState::Ready if !server.breaker.is_closed() => "breaker open",
+            state => state.as_str(),
+        };
+        let mut line: DocLine = vec![
+            (ink!("{} ", glyphs.state(server.state)), role),
+            (ink!("{:<1$} ", Model::name(&server.name), name_width), Role::Heading),
+            (ink!("{:<1$}", word, state_width), role),
+        ];
+        for column in columns {
+            let (text, role) = column.cell(server, model);
+            line.push((ink!(" {:>1$}", text, NUMBER), role));
+        }
+        if let Some(reason) = server.reason.as_ref().filter(|_| server.state != ServerState::Ready)
+        {
+            line.push((ink!("  {}", reason), Role::Muted));
+        }
+        doc.line(line);
+    }
+    rows
+}
