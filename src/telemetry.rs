@@ -144,10 +144,8 @@ impl Telemetry {
 /// one of its commands.
 pub fn refused(problems: &[Diagnostic]) {
     for problem in problems {
-        let action = match problem.rule.as_str() {
-            "start/untrusted" => "trustRefused",
-            _ => "configurationRefused",
-        };
+        let trust = problem.rule.starts_with("trust/") || problem.rule == "start/untrusted";
+        let action = if trust { "trustRefused" } else { "configurationRefused" };
         let server = problem.server.as_ref().map(ServerName::as_str);
         let (status, at) = (problem.rule.as_str(), problem.at.to_string());
         tracing::error!(target: "mcpdeck::config", server, action, status, at, "{}", problem.message);

@@ -172,3 +172,16 @@ fn an_entry_with_a_retry_is_tried_again_by_commands_and_by_the_check() {
         assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
     }
 }
+
+#[test]
+fn a_result_of_the_wrong_shape_is_an_error_with_what_was_sent() {
+    let bench = Bench::new();
+    let script =
+        json!({"tools": [tool("odd")], "calls": {"odd": {"answer": {"content": "no list"}}}});
+    bench.servers(&json!({"s": bench.mock("s", &script, &json!({}))}));
+    let done = run(&bench, &["call", "s.odd", "--json"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let error = &done.json()["error"];
+    assert_eq!(error["code"], "Protocol", "{error}");
+    assert!(error["raw"].as_str().is_some_and(|raw| raw.contains("no list")), "{error}");
+}
