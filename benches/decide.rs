@@ -11,7 +11,10 @@ use std::time::Instant;
 
 use mcpdeck::base::Timestamp;
 use mcpdeck::host::Origin;
-use mcpdeck::host::policy::*;
+use mcpdeck::host::policy::{
+    Action, Definition, Digest, Effect, Grant, GrantId, GrantKind, Grants, Pins, Policy,
+    PolicyConfig, Principal, Rules, Scope, ServerDigests, Target,
+};
 use serde_json::json;
 
 const SERVERS: usize = 50;
