@@ -22,8 +22,11 @@ mod outcome;
 mod output;
 mod policy;
 mod progress;
+mod recording;
 mod saved;
 mod secret;
+#[cfg(feature = "gateway")]
+mod serve;
 mod signals;
 mod signature;
 mod target;
@@ -108,6 +111,19 @@ fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
             Ok(output::print(&format!("{schema:#}\n"), Exit::Ok).into())
         }
         #[cfg(feature = "mock")]
+        Some(Verb::Mock(args)) if args.file.as_deref().is_some_and(is_recording) => {
+            use crate::mock::recorded::{Faults, PlayOptions, play};
+            let faults = Faults {
+                delay: args.delay.unwrap_or_default(),
+                drop: args.drop,
+                junk: args.junk,
+                die: args.die,
+            };
+            let (server, speed, scrubbed) = (args.server, args.speed, args.scrubbed);
+            let options = PlayOptions { server, speed, scrubbed, faults };
+            Ok(play(&args.file.unwrap_or_default(), &options))
+        }
+        #[cfg(feature = "mock")]
         Some(Verb::Mock(args)) => Ok(crate::mock::run(crate::mock::MockOptions {
             file: args.file,
             script: args.script,
@@ -118,6 +134,12 @@ fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
         Some(Verb::DemoServer { name }) => Ok(crate::demo::run(&name)),
         verb => Err(Box::new(Cli { verb, ..cli })),
     }
+}
+
+/// Whether a file is a recording and not a script.
+#[cfg(feature = "mock")]
+fn is_recording(path: &std::path::Path) -> bool {
+    crate::deck::recording::Recording::open(path).is_ok()
 }
 
 fn log_options(cli: &Cli) -> LogOptions {
@@ -146,6 +168,13 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Grants(args)) => grants::grants(&cli.common, &args),
         Some(Verb::Policy(args)) => policy::policy(&cli.common, &args),
         Some(Verb::Import(args)) => import::import(&args),
+        #[cfg(feature = "gateway")]
+        Some(Verb::Serve(args)) => serve::serve(&cli.common, &args, telemetry),
+        #[cfg(feature = "gateway")]
+        Some(Verb::Token(args)) => serve::token(&args),
+        Some(Verb::Scrub(args)) => recording::scrub(&args),
+        Some(Verb::Report(args)) => recording::report(&args),
+        Some(Verb::Replay(args)) => recording::replay(&cli.common, &args, telemetry),
         Some(Verb::Schema { which }) => docs::schema(which),
         Some(_) => output::refuse("this build was made without this command"),
         None if cli.check.check => {

@@ -11,6 +11,7 @@ pub mod history;
 mod inputs;
 pub mod keyring;
 pub mod policy;
+pub mod recording;
 pub mod saved;
 mod situation;
 mod task;

@@ -65,6 +65,8 @@ pub mod check;
 pub mod cli;
 #[cfg(feature = "demo")]
 pub mod demo;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 #[cfg(feature = "mock")]
 pub mod mock;
 #[cfg(feature = "cli")]

@@ -53,6 +53,7 @@ mod flood;
 mod http;
 mod os;
 mod play;
+pub mod recorded;
 pub mod script;
 mod sink;
 mod stage;

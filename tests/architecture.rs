@@ -16,7 +16,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("deck", &["base", "config", "error", "process", "mcp", "host"]),
     ("check", &["base", "config", "error", "process", "mcp", "host", "deck"]),
     ("tui", &["base", "config", "error", "process", "mcp", "host", "deck"]),
-    ("mock", &["base"]),
+    ("gateway", &["base", "config", "error", "process", "mcp", "host", "deck"]),
+    ("mock", &["base", "config", "error", "mcp", "host", "deck"]),
     ("demo", &["base", "config", "error", "mcp", "host", "mock"]),
     ("telemetry", &["base", "config", "error", "mcp", "host"]),
 ];
@@ -31,6 +32,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("deck", &["ratatui", "crossterm", "rmcp", "clap::"]),
     ("tui", &["println!", "print!"]),
     ("check", &["ratatui", "crossterm"]),
+    ("gateway", &["ratatui", "crossterm", "clap::", "println!", "print!"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

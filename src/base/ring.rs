@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -21,11 +22,16 @@ pub trait Weighed {
 pub struct Ring<T> {
     inner: Arc<Mutex<Inner<T>>>,
     changed: watch::Sender<u64>,
+    whole: Arc<AtomicUsize>,
 }
 
 impl<T> Clone for Ring<T> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), changed: self.changed.clone() }
+        Self {
+            inner: Arc::clone(&self.inner),
+            changed: self.changed.clone(),
+            whole: Arc::clone(&self.whole),
+        }
     }
 }
 
@@ -72,11 +78,26 @@ impl<T: Weighed> Ring<T> {
             max_items: max_items.max(1),
             max_bytes,
         };
-        Self { inner: Arc::new(Mutex::new(inner)), changed: watch::channel(0).0 }
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            changed: watch::channel(0).0,
+            whole: Arc::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.inner.lock()
+    }
+
+    /// From now on somebody needs records whole: writers cut them at this size, in bytes, if that
+    /// is more than they would keep by themselves.
+    pub fn keep_whole(&self, bytes: usize) {
+        self.whole.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// What [`Ring::keep_whole`] asked for.
+    pub fn whole(&self) -> usize {
+        self.whole.load(Ordering::Relaxed)
     }
 
     /// Appends a record; gives its sequence number.

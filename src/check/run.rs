@@ -28,6 +28,7 @@ use crate::check::settings::Settings;
 use crate::check::subject::Subject;
 use crate::config::{McpConfig, Position, Severity};
 use crate::deck::Deck;
+use crate::deck::recording::Recorder;
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostView, ServerState, Startup};
 
@@ -56,6 +57,8 @@ pub struct Plan {
     pub lock: Option<Lock>,
     /// Answers to requests of servers.
     pub answers: Script,
+    /// The new file that everything is recorded to.
+    pub record: Option<std::path::PathBuf>,
 }
 
 /// What a run gives.
@@ -94,7 +97,23 @@ pub async fn run(
         Err(error) => return refused(plan, &error, began.elapsed()),
     };
     let host = deck.host().clone();
+    let recorder = plan.record.as_deref().map(|path| Recorder::start(&host, path)).transpose();
+    let recorder = match recorder {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            host.shutdown().await;
+            let message = format!("cannot record to the file of --record: {error}");
+            let error = Error::new(ErrorCode::Configuration, message);
+            return refused(plan, &error, began.elapsed());
+        }
+    };
     let seen = stage::play(&host, &plan, signals, watch).await;
+    // A recording that could not be finished is still what was seen so far.
+    if let Some(recorder) = recorder
+        && let Err(error) = recorder.finish().await
+    {
+        tracing::error!(target: "mcpdeck::check", "the recording was not finished: {error}");
+    }
     let mut report = Report::new(plan.config_report.clone(), plan.fail_on);
     report.began = began_at;
     let mut subjects = Vec::new();

@@ -112,6 +112,10 @@ pub struct Common {
     #[arg(long, global = true, help_heading = "Configuration")]
     pub reveal: bool,
 
+    /// Record every message, log line and event to this new file (JSON lines, secrets masked).
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Logging", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+
     /// Put arguments and results into the log file; secrets stay masked.
     #[arg(long, global = true, help_heading = "Logging")]
     pub log_payloads: bool,

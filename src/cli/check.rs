@@ -140,6 +140,7 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Files), Refusal> {
         calls,
         lock,
         answers,
+        record: request.common.record.clone(),
     };
     Ok((plan, files))
 }

@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::known::{Kind, Known};
 use super::load::{self, LeftOut, Source};
 use super::progress::Progress;
-use super::{output, signals};
+use super::{output, recording, signals};
 use crate::base::ServerName;
 use crate::base::human::Dur;
 use crate::base::text::SafeText;
@@ -97,6 +97,13 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<E
         let engine = Host::builder().startup(Startup::Background).handler(job.answers);
         let deck = Deck::builder().config(source.config).host(engine).open().await?;
         let host = deck.host().clone();
+        let recorder = match recording::start(job.common, &host) {
+            Ok(recorder) => recorder,
+            Err(message) => {
+                stop(&host, &signals).await;
+                return Err(Error::new(ErrorCode::Configuration, message));
+            }
+        };
         let left_out = &source.left_out;
         let scene = Scene { host: &host, left_out, known: known.as_ref(), rest: rest.as_ref() };
         let exit = tokio::select! {
@@ -111,6 +118,7 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<E
             }
         };
         stop(&host, &signals).await;
+        recording::finish(job.common, recorder).await;
         Ok(exit)
     });
     runtime.shutdown_background();
@@ -177,7 +185,8 @@ async fn started(host: &Host, config: &McpConfig) {
     }
 }
 
-async fn stop(host: &Host, signals: &Signals) {
+/// Stops every server; a second signal forces it.
+pub async fn stop(host: &Host, signals: &Signals) {
     let stopping = host.shutdown();
     tokio::pin!(stopping);
     let force = async {

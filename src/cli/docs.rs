@@ -128,6 +128,7 @@ pub fn schema(which: SchemaKind) -> Exit {
         SchemaKind::Expect => report::expectations_schema(),
         SchemaKind::Answers => report::answers_schema(),
         SchemaKind::Policy => crate::deck::policy::policy_schema(),
+        SchemaKind::Recording => crate::deck::recording::json_schema(),
     };
     output::print(&(json::pretty(&schema) + "\n"), Exit::Ok)
 }

@@ -40,9 +40,16 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// The id of the operator's own token at the gateway.
+    pub const OWNER: &str = "owner";
+
     /// Whether it is the person: nothing is decided for others then.
-    pub const fn is_person(&self) -> bool {
-        matches!(self, Self::Library | Self::Dashboard | Self::Check | Self::Cli)
+    pub fn is_person(&self) -> bool {
+        match self {
+            Self::Library | Self::Dashboard | Self::Check | Self::Cli => true,
+            Self::Gateway(id) => id == Self::OWNER,
+            Self::Browser(_) | Self::Chat(_) => false,
+        }
     }
 
     /// The origin that [`fmt::Display`] spells so.

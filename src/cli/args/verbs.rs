@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use crate::cli::args::parse_duration;
 use crate::config::{Environment, single_command_with, single_url_with};
 use crate::deck::LoadResult;
 
@@ -44,6 +45,18 @@ pub enum Verb {
     Policy(crate::cli::policy::PolicyArgs),
     /// Find configurations of other MCP hosts; print them as one mcp.json, or put them into yours.
     Import(ImportArgs),
+    /// Serve every server to agents, editors and scripts: REST and MCP over HTTP, or MCP over stdio.
+    #[cfg(feature = "gateway")]
+    Serve(crate::cli::serve::ServeArgs),
+    /// Make, list and revoke the tokens of `serve`.
+    #[cfg(feature = "gateway")]
+    Token(crate::cli::serve::TokenArgs),
+    /// Mask what a recording holds before it is given to others.
+    Scrub(crate::cli::recording::ScrubArgs),
+    /// Send the requests of a recording to a live server and show where its answers differ.
+    Replay(crate::cli::recording::ReplayArgs),
+    /// Make one HTML page of a recording, to attach to an issue.
+    Report(crate::cli::recording::ReportArgs),
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
@@ -132,6 +145,11 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
 }
 
 impl OneServer {
+    /// Whether the arguments name a server, so that no file is read.
+    pub fn is_named(&self) -> bool {
+        self.url.is_some() || !self.command.is_empty()
+    }
+
     /// The one server that the arguments name, if they name one.
     ///
     /// # Errors
@@ -313,6 +331,8 @@ pub enum SchemaKind {
     Answers,
     /// `policy` of mcp.json, and mcpdeck.policy.json.
     Policy,
+    /// One line of a recording.
+    Recording,
 }
 
 /// `mcpdeck config`
@@ -385,7 +405,7 @@ pub struct ImportArgs {
 /// `mcpdeck mock`
 #[derive(Debug, Args)]
 pub struct MockArgs {
-    /// The script (`mcpdeck mock --schema` prints its JSON Schema).
+    /// The script (`mcpdeck mock --schema` prints its JSON Schema), or a recording (`--record`).
     #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["script", "schema"])]
     pub file: Option<PathBuf>,
 
@@ -397,6 +417,34 @@ pub struct MockArgs {
     #[arg(long, value_name = "PORT")]
     pub http: Option<u16>,
 
+    /// The server of the recording to play, when it holds several.
+    #[arg(long, value_name = "NAME", help_heading = "Recordings")]
+    pub server: Option<String>,
+
+    /// Answer as slowly as it was recorded, times this; without it at once.
+    #[arg(long, value_name = "TIMES", help_heading = "Recordings", value_parser = parse_speed)]
+    pub speed: Option<f64>,
+
+    /// Play the recording although it was scrubbed.
+    #[arg(long, help_heading = "Recordings")]
+    pub scrubbed: bool,
+
+    /// Fault: every answer comes this much later.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Recordings")]
+    pub delay: Option<std::time::Duration>,
+
+    /// Fault: the Nth request gets no answer.
+    #[arg(long, value_name = "N", help_heading = "Recordings")]
+    pub drop: Option<u64>,
+
+    /// Fault: a line that is no message comes before the Nth answer.
+    #[arg(long, value_name = "N", help_heading = "Recordings")]
+    pub junk: Option<u64>,
+
+    /// Fault: the program ends instead of answering the Nth request.
+    #[arg(long, value_name = "N", help_heading = "Recordings")]
+    pub die: Option<u64>,
+
     /// Print the JSON Schema of scripts.
     #[arg(long)]
     pub schema: bool,
@@ -404,4 +452,9 @@ pub struct MockArgs {
     /// Arguments the script can use as ${argv.N}.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
     pub args: Vec<String>,
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse::<f64>().ok().filter(|speed| *speed > 0.0 && speed.is_finite());
+    speed.ok_or_else(|| "write a number above 0, for example 2".to_owned())
 }

@@ -47,7 +47,7 @@ impl Principal {
 
     /// Whether it is the person: at the dashboard, at the command line, or whose program embeds the
     /// library.
-    pub const fn is_person(&self) -> bool {
+    pub fn is_person(&self) -> bool {
         self.origin.is_person()
     }
 }

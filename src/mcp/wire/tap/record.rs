@@ -67,7 +67,8 @@ impl JunkWindow {
 
 impl Tap {
     pub(super) fn record(&self, passed: Passed<'_>) {
-        let body = self.text(passed.body, TrafficRecord::BODY);
+        let most = TrafficRecord::BODY.max(self.context.traffic.whole());
+        let body = self.text(passed.body, most);
         let record = Arc::new(TrafficRecord {
             at: self.context.clock.now(),
             server: self.context.server.clone(),
@@ -79,7 +80,7 @@ impl Tap {
             call: passed.call,
             bytes: passed.bytes,
             latency: passed.latency,
-            cut: passed.bytes > TrafficRecord::BODY,
+            cut: passed.bytes > most,
             body: body.into(),
             problem: passed.problem.map(|problem| self.remark(&problem)),
         });

@@ -1,0 +1,277 @@
+//! `scrub`, `replay` and `report`: what is done with a recording; and `--record`, which makes one.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use serde_json::{Value, json};
+
+use super::args::{Common, OneServer};
+use super::deck::{self, Job, Need};
+use super::exit::Exit;
+use super::output;
+use crate::base::text::SafeText;
+use crate::check::answers::Script;
+use crate::deck::recording::{Line, Recorder, Recording, Scrubber, differences, html};
+use crate::host::{CallOptions, Host, Origin};
+use crate::mcp::traffic::{Direction, MessageKind};
+use crate::telemetry::Telemetry;
+
+/// `mcpdeck scrub`
+#[derive(Debug, Args)]
+pub struct ScrubArgs {
+    /// The recording.
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Where the masked recording goes.
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: PathBuf,
+    /// Mask this text too, wherever it stands; may be given several times.
+    #[arg(long, value_name = "TEXT")]
+    mask: Vec<String>,
+}
+
+/// `mcpdeck report`
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The recording.
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Where the page goes.
+    #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: PathBuf,
+}
+
+/// `mcpdeck replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The recording.
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// The server of the configuration that gets the recorded requests; the one that was recorded
+    /// when left out.
+    #[arg(long, value_name = "SERVER")]
+    against: Option<String>,
+    /// The recorded server whose requests are sent, when several were recorded.
+    #[arg(long, value_name = "SERVER")]
+    server: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Without a file.
+    #[command(flatten)]
+    one: OneServer,
+}
+
+/// Starts recording when that was asked for.
+///
+/// # Errors
+/// What to say when the file cannot be made.
+pub fn start(common: &Common, host: &Host) -> Result<Option<Recorder>, String> {
+    let Some(path) = &common.record else { return Ok(None) };
+    Recorder::start(host, path).map(Some).map_err(|error| failed(path, &error))
+}
+
+/// Ends a recording; a failure is told and changes nothing else.
+pub async fn finish(common: &Common, recorder: Option<Recorder>) {
+    if let (Some(recorder), Some(path)) = (recorder, &common.record)
+        && let Err(error) = recorder.finish().await
+    {
+        output::complain(&failed(path, &error));
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> String {
+    let path = SafeText::line(&path.display().to_string());
+    let what = match error.kind() {
+        std::io::ErrorKind::AlreadyExists => "it exists; name another file or move it away",
+        _ => return format!("cannot record to {path}: {error}"),
+    };
+    format!("cannot record to {path}: {what}")
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Exit {
+    let path = SafeText::line(&path.display().to_string());
+    output::refuse(&format!("{path}: {}", SafeText::line(&error.to_string())))
+}
+
+/// Masks a recording.
+pub fn scrub(args: &ScrubArgs) -> Exit {
+    let recording = match Recording::open(&args.file) {
+        Ok(recording) => recording,
+        Err(error) => return unreadable(&args.file, &error),
+    };
+    let file = match File::create_new(&args.output) {
+        Ok(file) => std::io::BufWriter::new(file),
+        Err(error) => return unreadable(&args.output, &error),
+    };
+    match Scrubber::new(args.mask.iter().cloned()).scrub(recording, file) {
+        Ok(done) => {
+            let by_key: u64 = done.by_key.values().sum();
+            let mut text = format!(
+                "{} lines; masked {by_key} values by their name, {} by their looks, {} by --mask\n",
+                done.lines, done.by_pattern, done.by_word
+            );
+            for (key, count) in &done.by_key {
+                let _ = writeln!(text, "  {count:6}  {}", SafeText::line(key));
+            }
+            output::print(&text, Exit::Ok)
+        }
+        Err(error) => unreadable(&args.file, &error),
+    }
+}
+
+/// Writes the page of a recording.
+pub fn report(args: &ReportArgs) -> Exit {
+    let page = Recording::open(&args.file).and_then(html);
+    let page = match page {
+        Ok(page) => page,
+        Err(error) => return unreadable(&args.file, &error),
+    };
+    let written = File::create(&args.output).and_then(|mut file| file.write_all(page.as_bytes()));
+    match written {
+        Ok(()) => Exit::Ok,
+        Err(error) => unreadable(&args.output, &error),
+    }
+}
+
+/// One recorded operation.
+struct Recorded {
+    method: String,
+    params: Value,
+    result: Result<Value, Value>,
+}
+
+fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<Recorded>)> {
+    let mut open: Vec<(Value, String, Value)> = Vec::new();
+    let mut out = Vec::new();
+    let mut server = args.server.clone();
+    for line in Recording::open(&args.file)? {
+        let Line::Frame(frame) = line? else { continue };
+        if *server.get_or_insert_with(|| frame.server.as_str().to_owned()) != frame.server.as_str()
+        {
+            continue;
+        }
+        let Ok(message) = serde_json::from_str::<Value>(&frame.body) else { continue };
+        let wanted = ["tools/call", "prompts/get", "resources/read"];
+        match (frame.direction, frame.kind) {
+            (Direction::Out, MessageKind::Request) => {
+                let method = message["method"].as_str().unwrap_or_default().to_owned();
+                if wanted.contains(&method.as_str()) {
+                    open.push((message["id"].clone(), method, message["params"].clone()));
+                }
+            }
+            (Direction::In, MessageKind::Response | MessageKind::Error) => {
+                let Some(at) = open.iter().position(|(id, ..)| *id == message["id"]) else {
+                    continue;
+                };
+                let (_, method, params) = open.remove(at);
+                let result = match message.get("result") {
+                    Some(result) => Ok(result.clone()),
+                    None => Err(message["error"].clone()),
+                };
+                out.push(Recorded { method, params, result });
+            }
+            _ => {}
+        }
+    }
+    Ok((server, out))
+}
+
+/// Sends the recorded requests to a live server and shows where its answers differ. 0 when none
+/// does, 1 when one does.
+pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Exit {
+    let (server, operations) = match recorded(args) {
+        Ok(recorded) => recorded,
+        Err(error) => return unreadable(&args.file, &error),
+    };
+    let Some(server) = args.against.clone().or(server) else {
+        return output::refuse("no message of a server was recorded");
+    };
+    let job = Job {
+        common,
+        one: &args.one,
+        need: Need::Servers(if args.one.is_named() { Vec::new() } else { vec![server.clone()] }),
+        answers: Script::default(),
+        telemetry,
+    };
+    let ran = deck::run(job, async |scene| {
+        let name = match scene.host.snapshot().servers.keys().next() {
+            Some(only) if args.one.is_named() => only.clone(),
+            _ => crate::base::ServerName::new(&server),
+        };
+        let mut rows = Vec::new();
+        for operation in &operations {
+            rows.push(compared(scene.host, &name, operation).await);
+        }
+        let differing = rows.iter().filter(|row| row["same"] == false).count();
+        let exit = if differing == 0 { Exit::Ok } else { Exit::Failed };
+        if args.json {
+            let whole = json!({"requests": rows.len(), "differing": differing, "results": rows});
+            return output::print(&format!("{whole:#}\n"), exit);
+        }
+        let mut text = String::new();
+        for row in rows.iter().filter(|row| row["same"] == false) {
+            let title = format!("{} {}", row["method"].as_str().unwrap_or(""), row["params"]);
+            let _ = writeln!(text, "{}", SafeText::cut(&title, 200));
+            for found in row["differences"].as_array().into_iter().flatten() {
+                let place = found["pointer"].as_str().unwrap_or_default();
+                let line = format!(
+                    "  {}: {} -> {}",
+                    if place.is_empty() { "/" } else { place },
+                    found["recorded"],
+                    found["now"]
+                );
+                let _ = writeln!(text, "{}", SafeText::cut(&line, 300));
+            }
+        }
+        let _ = writeln!(text, "{} requests, {differing} answered differently", rows.len());
+        output::print(&text, exit)
+    });
+    ran.unwrap_or_else(|error| {
+        deck::complain(&error);
+        deck::exit_of(&error)
+    })
+}
+
+async fn compared(host: &Host, server: &crate::base::ServerName, operation: &Recorded) -> Value {
+    let options = CallOptions {
+        server: Some(server.clone()),
+        bypass_cache: true,
+        origin: Origin::Cli,
+        validation: crate::host::Validation::Force,
+        ..CallOptions::default()
+    };
+    let params = &operation.params;
+    let arguments = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+    let name = params["name"].as_str().unwrap_or_default();
+    let outcome = match operation.method.as_str() {
+        "tools/call" => host.call_tool_with(name, arguments, options).await,
+        "prompts/get" => host.get_prompt_with(name, arguments, options).await,
+        _ => {
+            let uri = params["uri"].as_str().unwrap_or_default();
+            host.get_resource_with(uri, options).await
+        }
+    };
+    let now = match outcome {
+        Ok(outcome) => Ok(outcome.result.into_value()),
+        Err(error) => Err(error.rpc.as_ref().map_or_else(
+            || json!({"message": error.message}),
+            |rpc| json!({"code": rpc.code, "message": rpc.message}),
+        )),
+    };
+    let found = match (&operation.result, &now) {
+        (Err(before), Err(now)) if before["code"] == now["code"] => Vec::new(),
+        (Ok(before) | Err(before), Ok(now) | Err(now)) => differences(before, now),
+    };
+    let found: Vec<Value> = found
+        .into_iter()
+        .map(|f| json!({"pointer": f.pointer, "recorded": f.recorded, "now": f.other}))
+        .collect();
+    json!({
+        "method": operation.method, "params": params, "same": found.is_empty(),
+        "differences": found,
+    })
+}

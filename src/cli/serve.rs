@@ -1,0 +1,247 @@
+//! `serve` and `token`: the gateway, and who may use it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueHint};
+use serde_json::json;
+
+use super::args::{Common, OneServer, parse_duration};
+use super::exit::Exit;
+use super::{deck, load, output, recording, signals};
+use crate::base::text::SafeText;
+use crate::base::{Clock, Timestamp};
+use crate::config::Environment;
+use crate::gateway::{
+    Bridge, Options, OwnerToken, Scope, Service, TokenError, TokenStore, serve_stdio, token_file,
+};
+use crate::host::{Host, Startup};
+use crate::telemetry::Telemetry;
+
+/// `mcpdeck serve`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Address to listen on; port 0 takes any free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7337")]
+    listen: SocketAddr,
+    /// File with your own token; made, readable by you alone, when it does not exist.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    token_file: Option<PathBuf>,
+    /// The profile your own token acts under.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    profile: String,
+    /// Serve one MCP client over stdin and stdout instead of HTTP.
+    #[arg(long, conflicts_with_all = ["listen", "token_file"])]
+    stdio: bool,
+    /// Another value of the Host header to accept, with its port.
+    #[arg(long, value_name = "HOST:PORT")]
+    allow_host: Vec<String>,
+    /// An origin whose pages may call, for example `https://app.example:443`.
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// Listen on an address that others can reach: a proxy in front of it adds TLS.
+    #[arg(long)]
+    behind_tls_proxy: bool,
+    /// Without a file.
+    #[command(flatten)]
+    one: OneServer,
+}
+
+/// `mcpdeck token`
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make a token and print it; only a hash of it is kept.
+    New {
+        /// The profile it acts under.
+        #[arg(long, value_name = "NAME", default_value = "default")]
+        profile: String,
+        /// What it allows; listing, calling, reading and prompts when left out.
+        #[arg(long, value_name = "SCOPE")]
+        scope: Vec<Scope>,
+        /// How long it counts: seconds, or with a unit (30m, 12h, 90d); for ever when left out.
+        #[arg(long, value_name = "TIME", value_parser = lifetime)]
+        expires: Option<Duration>,
+    },
+    /// Show every token: its id, profile, scopes and end.
+    List {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a token back; it ends at once.
+    Revoke {
+        /// Its id, as `token list` shows it.
+        id: String,
+    },
+}
+
+/// A span that may be days long.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    match text.strip_suffix('d').map(str::parse::<u32>) {
+        Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),
+        _ => parse_duration(text),
+    }
+}
+
+fn refused(error: &TokenError) -> Exit {
+    output::refuse(&SafeText::line(&error.to_string()))
+}
+
+/// Serves until a signal ends it.
+pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
+    if !args.listen.ip().is_loopback() && !args.behind_tls_proxy {
+        return output::refuse(
+            "others can reach this address, and nothing here encrypts: listen on 127.0.0.1, or put \
+             a proxy with TLS in front and say so with --behind-tls-proxy",
+        );
+    }
+    let source = match load::usable(common, &args.one) {
+        Ok(source) => source,
+        Err(problems) => {
+            let text = crate::config::render_all(&problems, crate::config::Colour::Never);
+            return output::refuse(text.trim_end());
+        }
+    };
+    for (server, problem) in &source.left_out {
+        let server = SafeText::line(server.as_str());
+        output::complain(&format!("{server} is left out: {}", SafeText::line(&problem.message)));
+    }
+    telemetry.mask(load::redactor(&source.config));
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return output::refuse(&format!("cannot start: {error}")),
+    };
+    let exit = runtime.block_on(async {
+        let signals = signals::listen();
+        let bridge = Bridge::default();
+        let host = Host::builder()
+            .config(source.config)
+            .startup(Startup::Background)
+            .handler(bridge.clone())
+            .initialize()
+            .await;
+        let host = match host {
+            Ok(host) => host,
+            Err(error) => {
+                deck::complain(&error);
+                return Exit::Usage;
+            }
+        };
+        let recorder = match recording::start(common, &host) {
+            Ok(recorder) => recorder,
+            Err(message) => {
+                deck::stop(&host, &signals).await;
+                return output::refuse(&message);
+            }
+        };
+        let stop = signals.stop.clone();
+        let served = if args.stdio {
+            serve_stdio(host.clone(), bridge, args.profile.clone(), stop).await
+        } else {
+            over_http(args, host.clone(), bridge, stop).await
+        };
+        deck::stop(&host, &signals).await;
+        recording::finish(common, recorder).await;
+        match served {
+            Ok(()) => Exit::Ok,
+            Err(message) => output::refuse(&SafeText::line(&message)),
+        }
+    });
+    runtime.shutdown_background();
+    exit
+}
+
+async fn over_http(
+    args: &ServeArgs,
+    host: Host,
+    bridge: Bridge,
+    stop: tokio_util::sync::CancellationToken,
+) -> Result<(), String> {
+    let state = Environment::of_process().state_dir;
+    let none = "there is no folder for the token: name a file with --token-file";
+    let file = match &args.token_file {
+        Some(file) => file.clone(),
+        None => token_file(state.as_deref().ok_or(none)?),
+    };
+    let (owner, fresh) = OwnerToken::open(&file).map_err(|error| error.to_string())?;
+    let options = Options {
+        listen: args.listen,
+        owner,
+        tokens: state.as_deref().map_or_else(TokenStore::none, TokenStore::of),
+        profile: args.profile.clone(),
+        allowed_hosts: args.allow_host.clone(),
+        allowed_origins: args.allow_origin.clone(),
+    };
+    let service = Service::bind(host, bridge, options).await;
+    let service = service.map_err(|error| {
+        format!("cannot listen on {}: {error}; choose another with --listen", args.listen)
+    })?;
+    let address = service.address().map_err(|error| error.to_string())?;
+    let url = format!("http://{address}");
+    if fresh.is_some() {
+        let file = SafeText::line(&file.display().to_string());
+        output::complain(&format!("made a new token, which you alone can read in {file}"));
+    }
+    let event = json!({
+        "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,
+    });
+    output::print(&format!("{event}\n"), Exit::Ok);
+    service.run(stop).await.map_err(|error| error.to_string())
+}
+
+/// Makes, lists and takes back tokens.
+pub fn token(args: &TokenArgs) -> Exit {
+    let Some(state) = Environment::of_process().state_dir else {
+        return output::refuse("there is no folder to keep tokens in: set MCPDECK_STATE_DIR");
+    };
+    let store = TokenStore::of(&state);
+    match &args.command {
+        TokenCommand::New { profile, scope, expires } => {
+            let scopes = if scope.is_empty() { Scope::DEFAULT.to_vec() } else { scope.clone() };
+            match store.create(profile, scopes, *expires, Clock::system().now()) {
+                Ok((token, record)) => {
+                    let id = &record.id;
+                    output::complain(&format!("token {id}: it is shown only here"));
+                    output::print(&format!("{}\n", token.expose()), Exit::Ok)
+                }
+                Err(error) => refused(&error),
+            }
+        }
+        TokenCommand::List { json } => match store.list() {
+            Ok(tokens) if *json => {
+                let rows = tokens.iter().map(|token| {
+                    json!({
+                        "id": token.id, "profile": token.profile, "scopes": token.scopes,
+                        "created": token.created.to_rfc3339(),
+                        "expires": token.expires.map(Timestamp::to_rfc3339),
+                    })
+                });
+                let rows: Vec<_> = rows.collect();
+                output::print(&format!("{:#}\n", json!({ "tokens": rows })), Exit::Ok)
+            }
+            Ok(tokens) if tokens.is_empty() => output::print("no tokens\n", Exit::Ok),
+            Ok(tokens) => {
+                let rows = tokens.iter().map(|token| {
+                    let scopes: Vec<&str> = token.scopes.iter().map(|s| s.as_str()).collect();
+                    let end = token.expires.map_or("never".to_owned(), Timestamp::to_rfc3339);
+                    let profile = SafeText::line(&token.profile);
+                    format!("{}  {profile}  expires {end}  {}\n", token.id, scopes.join(" "))
+                });
+                output::print(&rows.collect::<String>(), Exit::Ok)
+            }
+            Err(error) => refused(&error),
+        },
+        TokenCommand::Revoke { id } => match store.revoke(id) {
+            Ok(true) => output::print("revoked\n", Exit::Ok),
+            Ok(false) => output::refuse("there is no such token; `mcpdeck token list` shows them"),
+            Err(error) => refused(&error),
+        },
+    }
+}

@@ -1,0 +1,149 @@
+//! What servers ask during a client's call (sampling, elicitation) goes to that client when it can
+//! answer; otherwise to the operator.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::Error;
+use crate::host::approvals::RequestHandler;
+use crate::host::{CallOutcome, PendingRequest};
+use crate::mcp::{Answer, CallId, RequestKind};
+
+/// Most calls that wait for the input of a modern client.
+const PARKED: usize = 1_000;
+/// How long such a call waits for its client to come back.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// One request of a server, on its way to the client whose call caused it.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub request: Arc<PendingRequest>,
+    /// Where the answer goes; `None` says that this client cannot answer.
+    pub reply: oneshot::Sender<Option<Answer>>,
+}
+
+/// Brings requests of servers to the client whose call caused them. The handler a host is built
+/// with, so that it is there before the first request.
+#[derive(Clone, Debug, Default)]
+pub struct Bridge {
+    calls: Arc<Mutex<HashMap<CallId, mpsc::Sender<Ask>>>>,
+}
+
+/// A call whose requests come here while this lives.
+#[derive(Debug)]
+pub(crate) struct Line {
+    bridge: Bridge,
+    call: CallId,
+    pub asks: mpsc::Receiver<Ask>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.bridge.lock().remove(&self.call);
+    }
+}
+
+impl Bridge {
+    /// From now on what servers ask during this call is received here.
+    pub(crate) fn open(&self, call: CallId) -> Line {
+        let (sender, asks) = mpsc::channel(8);
+        self.lock().insert(call, sender);
+        Line { bridge: self.clone(), call, asks }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, mpsc::Sender<Ask>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RequestHandler for Bridge {
+    fn handle(
+        &self,
+        request: Arc<PendingRequest>,
+        withdrawn: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        let asked = matches!(
+            request.kind,
+            RequestKind::Sampling | RequestKind::Elicitation | RequestKind::UrlElicitation
+        );
+        let line = request.call.filter(|_| asked).and_then(|call| self.lock().get(&call).cloned());
+        Box::pin(async move {
+            let line = line?;
+            let (reply, answered) = oneshot::channel();
+            line.send(Ask { request, reply }).await.ok()?;
+            tokio::select! {
+                answer = answered => answer.ok().flatten(),
+                () = withdrawn.cancelled() => None,
+            }
+        })
+    }
+}
+
+/// A call in flight for a client that cannot be asked while its request is open (2026-07-28): it
+/// goes on while the client fetches the input.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    /// Whose it is.
+    pub client: Arc<str>,
+    /// What the client called; its next request must call the same.
+    pub target: String,
+    pub line: Line,
+    pub outcome: JoinHandle<Result<CallOutcome, Error>>,
+    pub cancel: CancellationToken,
+    /// What it waits for, by the key in `inputRequests`.
+    pub waiting: HashMap<String, oneshot::Sender<Option<Answer>>>,
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        // A call that is gone on with was taken out of here before.
+        if !self.outcome.is_finished() {
+            self.cancel.cancel();
+        }
+    }
+}
+
+/// Calls that wait for their client, by the state it holds.
+#[derive(Debug, Default)]
+pub(crate) struct Parking {
+    parked: Mutex<HashMap<String, (Instant, Parked)>>,
+}
+
+impl Parking {
+    /// Puts a call aside; gives the `requestState` that fetches it, or nothing when too many wait.
+    pub fn park(&self, call: Parked) -> Option<String> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).ok()?;
+        let state = crate::base::hash::hex(&random);
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        parked.retain(|_, (since, _)| since.elapsed() < PATIENCE);
+        if parked.len() >= PARKED {
+            return None;
+        }
+        parked.insert(state.clone(), (Instant::now(), call));
+        Some(state)
+    }
+
+    /// Takes a call back for the client it belongs to.
+    pub fn fetch(&self, state: &str, client: &str, target: &str) -> Option<Parked> {
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, call) = parked.get(state)?;
+        if &*call.client != client || call.target != target || since.elapsed() >= PATIENCE {
+            return None;
+        }
+        parked.remove(state).map(|(_, call)| call)
+    }
+}
+
+/// The result of a client's `sampling/createMessage` or `elicitation/create` as an answer.
+pub(crate) fn answer(result: Value) -> Answer {
+    Answer::Result(result)
+}

@@ -1,0 +1,222 @@
+//! What a client sees of the servers: names within `^[A-Za-z0-9_-]{1,64}$` (decision D13), and the
+//! way back from a name to its server. Pure but for its cache.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::base::ServerName;
+use crate::host::{HostView, ServerState, ServerView};
+use crate::mcp::Capabilities;
+
+/// Longest name that clients accept.
+const LONGEST: usize = 64;
+/// Hexadecimal digits of a hash that tells names apart.
+const DIGITS: usize = 8;
+
+/// One tool or prompt as a client sees it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The name the client uses.
+    pub name: String,
+    /// Its server.
+    pub server: ServerName,
+    /// Its name there.
+    pub original: Arc<str>,
+    /// The definition as the server sent it, under the client's name.
+    pub raw: Value,
+}
+
+/// Everything a client may see, by list.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    pub tools: Vec<Entry>,
+    pub prompts: Vec<Entry>,
+    /// URIs and definitions; of one URI on two servers the first server's.
+    pub resources: Vec<(ServerName, Arc<str>, Value)>,
+    pub templates: Vec<(ServerName, Arc<str>, Value)>,
+    tool_names: HashMap<String, usize>,
+    prompt_names: HashMap<String, usize>,
+}
+
+/// The newest catalog, kept as long as the lists it was made from.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogs {
+    kept: Mutex<Option<(Vec<Source>, Arc<Catalog>)>>,
+}
+
+/// Whose lists, and whether they can be used.
+type Source = (ServerName, Arc<Capabilities>, Option<String>);
+
+impl Catalogs {
+    /// The catalog of a view.
+    pub fn of(&self, view: &HostView) -> Arc<Catalog> {
+        let sources: Vec<Source> = view
+            .servers
+            .values()
+            .filter(|server| server.state != ServerState::Disabled)
+            .map(|s| (s.name.clone(), Arc::clone(&s.capabilities), unavailable(s)))
+            .collect();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |old: &[Source]| {
+            old.len() == sources.len()
+                && old
+                    .iter()
+                    .zip(&sources)
+                    .all(|(a, b)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1) && a.2 == b.2)
+        };
+        if let Some((old, catalog)) = &*kept
+            && same(old)
+        {
+            return Arc::clone(catalog);
+        }
+        let catalog = Arc::new(Catalog::new(&sources));
+        *kept = Some((sources, Arc::clone(&catalog)));
+        catalog
+    }
+}
+
+/// Why a server's tools cannot be called now; `None` when they can.
+fn unavailable(server: &ServerView) -> Option<String> {
+    (server.state != ServerState::Ready).then(|| server.state.as_str().to_owned())
+}
+
+impl Catalog {
+    fn new(sources: &[Source]) -> Self {
+        let mut out = Self::default();
+        let alone = sources.len() == 1;
+        for (server, capabilities, reason) in sources {
+            let prefix = (!alone).then_some(server);
+            for tool in &capabilities.tools {
+                let name = exposed(prefix, &tool.name);
+                let mut raw = named(&tool.raw, &name);
+                if let Some(reason) = reason {
+                    unavailable_because(&mut raw, reason);
+                }
+                let original = Arc::clone(&tool.name);
+                insert(&mut out.tools, &mut out.tool_names, name, server, original, raw);
+            }
+            for prompt in &capabilities.prompts {
+                let name = exposed(prefix, &prompt.name);
+                let raw = named(&prompt.raw, &name);
+                let original = Arc::clone(&prompt.name);
+                insert(&mut out.prompts, &mut out.prompt_names, name, server, original, raw);
+            }
+            for resource in &capabilities.resources {
+                if !out.resources.iter().any(|(_, uri, _)| *uri == resource.uri) {
+                    let raw = (*resource.raw).clone();
+                    out.resources.push((server.clone(), Arc::clone(&resource.uri), raw));
+                }
+            }
+            for template in &capabilities.templates {
+                let (uri, raw) = (Arc::clone(&template.uri_template), (*template.raw).clone());
+                out.templates.push((server.clone(), uri, raw));
+            }
+        }
+        out
+    }
+
+    /// The tool of a name as the client writes it.
+    pub fn tool(&self, name: &str) -> Option<&Entry> {
+        self.tool_names.get(name).and_then(|at| self.tools.get(*at))
+    }
+
+    /// The prompt of a name as the client writes it.
+    pub fn prompt(&self, name: &str) -> Option<&Entry> {
+        self.prompt_names.get(name).and_then(|at| self.prompts.get(*at))
+    }
+
+    /// The server that lists a resource.
+    pub fn resource(&self, uri: &str) -> Option<&ServerName> {
+        self.resources.iter().find(|(_, known, _)| &**known == uri).map(|(server, ..)| server)
+    }
+
+    /// The server that lists a resource template.
+    pub fn template(&self, uri: &str) -> Option<&ServerName> {
+        self.templates.iter().find(|(_, known, _)| &**known == uri).map(|(server, ..)| server)
+    }
+}
+
+fn insert(
+    list: &mut Vec<Entry>,
+    names: &mut HashMap<String, usize>,
+    name: String,
+    server: &ServerName,
+    original: Arc<str>,
+    mut raw: Value,
+) {
+    let name = if names.contains_key(&name) {
+        let told_apart = hashed(&name, &format!("{server}\0{original}"));
+        raw["name"] = json!(told_apart);
+        told_apart
+    } else {
+        name
+    };
+    names.insert(name.clone(), list.len());
+    list.push(Entry { name, server: server.clone(), original, raw });
+}
+
+/// `server__tool`, or the bare name where there is one server; what clients refuse is replaced by
+/// `_`, and a hash tells apart what that made alike.
+fn exposed(server: Option<&ServerName>, name: &str) -> String {
+    let whole = match server {
+        Some(server) => format!("{server}__{name}"),
+        None => name.to_owned(),
+    };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if whole.len() <= LONGEST && !whole.is_empty() && whole.chars().all(allowed) {
+        return whole;
+    }
+    let plain: String = whole.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
+    hashed(&plain, &whole)
+}
+
+fn hashed(name: &str, of: &str) -> String {
+    let digest = Sha256::digest(of.as_bytes());
+    let room = LONGEST - DIGITS - 1;
+    let mut out: String = name.chars().take(room).collect();
+    out.push('_');
+    for byte in digest.iter().take(DIGITS / 2) {
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
+}
+
+fn named(raw: &Value, name: &str) -> Value {
+    let mut raw = raw.clone();
+    if let Some(object) = raw.as_object_mut() {
+        object.insert("name".to_owned(), json!(name));
+    }
+    raw
+}
+
+/// A tool of a server that is down stays in the list and says why it cannot be called.
+fn unavailable_because(raw: &mut Value, reason: &str) {
+    let Some(object) = raw.as_object_mut() else { return };
+    let words = object.get("description").and_then(Value::as_str).unwrap_or_default();
+    let words = format!("(unavailable: its server is {reason}) {words}");
+    object.insert("description".to_owned(), json!(words.trim_end()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_within_what_clients_accept_and_differ() {
+        let server = ServerName::new("files");
+        assert_eq!(exposed(Some(&server), "read"), "files__read");
+        assert_eq!(exposed(None, "read"), "read");
+        let long = "x".repeat(80);
+        let (a, b) = (exposed(Some(&server), &long), exposed(Some(&server), &format!("{long}y")));
+        assert!(a.len() <= LONGEST && b.len() <= LONGEST && a != b, "{a} {b}");
+        let (dot, slash) = (exposed(Some(&server), "a.b"), exposed(Some(&server), "a/b"));
+        assert_ne!(dot, slash);
+        for name in [&a, &b, &dot, &slash] {
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
+        }
+    }
+}

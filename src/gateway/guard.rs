@@ -1,0 +1,124 @@
+//! What every request passes first: `Host` and `Origin` (DNS rebinding, foreign pages), the bearer
+//! token, whose a session is, and how many there may be.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::outside::Outside;
+use super::{Client, Gateway, SESSIONS};
+
+const SESSION: &str = "mcp-session-id";
+
+/// Lets a request through with its [`Client`] among its extensions, or refuses it.
+pub(crate) async fn guard(
+    State(gateway): State<Arc<Gateway>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Err(refused) = same_site(&gateway, &request) {
+        return refused.into_response();
+    }
+    if request.uri().path() == "/healthz" {
+        return next.run(request).await;
+    }
+    let Some(client) = bearer(request.headers()).and_then(|token| gateway.client(token)) else {
+        let message = "send `Authorization: Bearer TOKEN`; the operator has the token file";
+        let refused = Outside::new("ERR_PERMISSION_DENIED", StatusCode::UNAUTHORIZED, message);
+        return ([(header::WWW_AUTHENTICATE, "Bearer")], refused).into_response();
+    };
+    let path = request.uri().path();
+    let is_mcp = path == "/mcp" || path.starts_with("/mcp/");
+    if let Some(profile) = path.strip_prefix("/mcp/p/")
+        && profile != &*client.profile
+        && !client.is_owner
+    {
+        let message = "the token belongs to another profile";
+        return Outside::new("ERR_PERMISSION_DENIED", StatusCode::FORBIDDEN, message)
+            .into_response();
+    }
+    let session = session_of(request.headers()).map(str::to_owned);
+    if let Some(session) = &session {
+        // The same answer as for a session that never was: an id tells nothing about others.
+        if is_mcp && gateway.owners().get(session) != Some(&client.id) {
+            return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+        }
+    } else if is_mcp && gateway.sessions.sessions.read().await.len() >= SESSIONS {
+        let message = "too many sessions are open; close one with DELETE";
+        let refused = Outside::new("ERR_RATE_LIMITED", StatusCode::SERVICE_UNAVAILABLE, message);
+        return ([(header::RETRY_AFTER, "60")], refused).into_response();
+    }
+    let is_delete = request.method() == Method::DELETE;
+    request.extensions_mut().insert(client.clone());
+    let response = next.run(request).await;
+    if is_mcp {
+        let opened = session_of(response.headers()).map(str::to_owned);
+        let is_gone = is_delete || response.status() == StatusCode::NOT_FOUND;
+        remember(&gateway, &client, session, opened, is_gone).await;
+    }
+    response
+}
+
+/// Keeps whose the session of an answer is, and forgets those that are gone.
+async fn remember(
+    gateway: &Gateway,
+    client: &Client,
+    used: Option<String>,
+    opened: Option<String>,
+    is_gone: bool,
+) {
+    match (used, opened) {
+        (Some(used), _) if is_gone => _ = gateway.owners().remove(&used),
+        (None, Some(opened)) => {
+            let open = gateway.sessions.sessions.read().await;
+            let mut owners = gateway.owners();
+            if owners.len() > 2 * open.len() + 64 {
+                owners.retain(|id, _| open.contains_key(id.as_str()));
+            }
+            owners.insert(opened, Arc::clone(&client.id));
+        }
+        _ => {}
+    }
+}
+
+/// Refuses what a page of another site, or a name that was made to point here, would send.
+fn same_site(gateway: &Gateway, request: &Request) -> Result<(), Outside> {
+    let refuse =
+        |message: &str| Err(Outside::new("ERR_PERMISSION_DENIED", StatusCode::FORBIDDEN, message));
+    let headers = request.headers();
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), hosts.next(), request.uri().authority()) {
+        (Some(host), None, _) => host.to_str().unwrap_or_default(),
+        (None, None, Some(authority)) => authority.as_str(),
+        _ => return refuse("exactly one Host header is expected"),
+    };
+    if !gateway.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
+        return refuse("this Host is not served here; the operator allows it with --allow-host");
+    }
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    match (origins.next(), origins.next()) {
+        (None, _) => Ok(()),
+        (Some(origin), None)
+            if gateway.allowed_origins.iter().any(|allowed| origin == allowed.as_str()) =>
+        {
+            Ok(())
+        }
+        _ => {
+            refuse("pages of this origin may not call; the operator allows it with --allow-origin")
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn session_of(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION)?.to_str().ok()
+}

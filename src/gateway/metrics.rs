@@ -1,0 +1,182 @@
+//! `GET /metrics` for Prometheus. Counters of calls are kept here; states are read from the view at
+//! each scrape. Labels are names the host knows, never words of a request.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::outside::Outside;
+use super::tokens::Scope;
+use super::{Client, Gateway};
+use crate::base::ServerName;
+use crate::error::Error;
+use crate::host::{CallOutcome, Host, ServerState};
+
+/// Upper bounds of the latency buckets, in seconds: from a local answer to the longest call.
+const BUCKETS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolLabels {
+    server: String,
+    tool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailureLabels {
+    server: String,
+    tool: String,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServerLabels {
+    server: String,
+}
+
+/// What the gateway counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    active: Gauge,
+    duration: Family<ToolLabels, Histogram>,
+    operations: Family<ToolLabels, Histogram>,
+    failures: Family<FailureLabels, Counter>,
+}
+
+/// A call that is being counted.
+pub(crate) struct Counted<'a> {
+    metrics: &'a Metrics,
+    labels: ToolLabels,
+    began: Instant,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+impl Metrics {
+    /// Metrics over a host.
+    pub fn new(host: Host) -> Self {
+        let mut registry = Registry::default();
+        let active = Gauge::default();
+        let duration = Family::new_with_constructor(histogram as fn() -> Histogram);
+        let operations = Family::new_with_constructor(histogram as fn() -> Histogram);
+        let failures = Family::default();
+        registry.register("active_tools", "Tool calls in flight", active.clone());
+        registry.register_with_unit(
+            "tool_duration",
+            "Time of tool calls without the time a person took",
+            Unit::Seconds,
+            duration.clone(),
+        );
+        registry.register_with_unit(
+            "mcp_server_operation_duration",
+            "Time of operations of servers",
+            Unit::Seconds,
+            operations.clone(),
+        );
+        registry.register("tool_failure", "Tool calls that failed", failures.clone());
+        registry.register_collector(Box::new(Servers(host)));
+        Self { registry, active, duration, operations, failures }
+    }
+
+    /// Counts a call of a tool that the host has.
+    pub fn begin(&self, server: &ServerName, tool: &str) -> Counted<'_> {
+        self.active.inc();
+        let labels = ToolLabels { server: server.as_str().to_owned(), tool: tool.to_owned() };
+        Counted { metrics: self, labels, began: Instant::now() }
+    }
+}
+
+impl Counted<'_> {
+    /// The call is over.
+    pub fn end(self, outcome: &Result<CallOutcome, Error>) {
+        let took = match outcome {
+            Ok(outcome) => outcome.duration,
+            Err(_) => self.began.elapsed(),
+        };
+        let metrics = self.metrics;
+        metrics.duration.get_or_create(&self.labels).observe(took.as_secs_f64());
+        metrics.operations.get_or_create(&self.labels).observe(took.as_secs_f64());
+        let code = match outcome {
+            Ok(outcome) if outcome.is_error => "toolError",
+            Ok(_) => return,
+            Err(error) => error.code.as_str(),
+        };
+        let ToolLabels { server, tool } = self.labels.clone();
+        metrics.failures.get_or_create(&FailureLabels { server, tool, code }).inc();
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.metrics.active.dec();
+    }
+}
+
+/// The states of the servers, read when they are asked for.
+struct Servers(Host);
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Servers")
+    }
+}
+
+impl Collector for Servers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        type Read = fn(&crate::host::ServerView) -> i64;
+        let gauges: [(&str, &str, Read); 3] = [
+            ("mcp_server_ready", "Whether the server is ready", |server| {
+                i64::from(server.state == ServerState::Ready)
+            }),
+            ("mcp_server_restarts", "Restarts since the service began", |server| {
+                i64::from(server.restarts)
+            }),
+            ("mcp_server_breaker_open", "Whether the server's breaker refuses calls", |server| {
+                i64::from(!server.breaker.is_closed())
+            }),
+        ];
+        let view = self.0.snapshot();
+        for (name, help, read) in gauges {
+            let gauge = ConstGauge::new(0_i64);
+            let mut family = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            for server in view.servers.values() {
+                let labels = ServerLabels { server: server.name.as_str().to_owned() };
+                ConstGauge::new(read(server)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `GET /metrics`.
+pub(crate) async fn scrape(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(client): Extension<Client>,
+) -> Response {
+    if !client.may(Scope::ServerConnect) {
+        return Outside::scope(Scope::ServerConnect.as_str()).into_response();
+    }
+    let mut text = String::new();
+    if prometheus_client::encoding::text::encode(&mut text, &gateway.metrics.registry).is_err() {
+        text.clear();
+        let _ = write!(text, "metrics could not be written");
+        return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}

@@ -1,0 +1,196 @@
+//! Results as the servers sent them. The server side of rmcp carries typed results only, which drop
+//! what they do not know (vendor fields, new kinds of content); so a handler gives a placeholder and
+//! the text travels beside it, to be put in its place where the message leaves.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body::Frame;
+use rmcp::model::{CustomResult, MetaObject, ServerResult};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ErrorData, RoleServer, Service};
+use serde_json::Value;
+
+use super::Gateway;
+use super::mcp::Face;
+
+/// The key of a placeholder's `_meta`.
+const KEY: &str = "mcpdeck/raw";
+/// Most bytes of results that wait to leave. What is older than that was abandoned by its client.
+const BYTES: usize = 64 << 20;
+
+/// Results that wait to leave, by their placeholder.
+#[derive(Debug, Default)]
+pub(crate) struct Raws {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    texts: VecDeque<(String, Arc<str>)>,
+    bytes: usize,
+}
+
+impl Raws {
+    /// Keeps a result; gives the `_meta` of its placeholder.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn keep(&self, text: String) -> Result<MetaObject, ErrorData> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)
+            .map_err(|_| ErrorData::internal_error("no random numbers", None))?;
+        let token = crate::base::hash::hex(&random);
+        let mut kept = self.lock();
+        kept.bytes += text.len();
+        kept.texts.push_back((token.clone(), text.into()));
+        while kept.bytes > BYTES
+            && kept.texts.len() > 1
+            && let Some((_, text)) = kept.texts.pop_front()
+        {
+            kept.bytes -= text.len();
+        }
+        let mut meta = serde_json::Map::new();
+        meta.insert(KEY.to_owned(), Value::String(token));
+        Ok(MetaObject(meta))
+    }
+
+    /// The result of a placeholder; it stays, because a stream may be resumed.
+    fn find(&self, token: &str) -> Option<Arc<str>> {
+        let kept = self.lock();
+        kept.texts.iter().rev().find(|(known, _)| known == token).map(|(_, text)| Arc::clone(text))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message, or an event that holds one, with its result in place.
+    fn restore(&self, bytes: &Bytes) -> Option<Bytes> {
+        let key = format!("\"{KEY}\":\"");
+        let at = memchr::memmem::find(bytes, key.as_bytes())?;
+        let token = bytes.get(at + key.len()..at + key.len() + 32)?;
+        let result = self.find(std::str::from_utf8(token).ok()?)?;
+        let field = b"\"result\":";
+        let begin = memchr::memmem::find(bytes, field)? + field.len();
+        // One message stands on one line; after its last brace only the end of the event follows.
+        let line = memchr::memchr(b'\n', bytes.get(at..)?).map_or(bytes.len(), |end| at + end);
+        let end = memchr::memrchr(b'}', bytes.get(..line)?)?;
+        let mut out = Vec::with_capacity(bytes.len() + result.len());
+        out.extend_from_slice(bytes.get(..begin)?);
+        out.extend_from_slice(result.as_bytes());
+        out.extend_from_slice(bytes.get(end..)?);
+        Some(out.into())
+    }
+}
+
+/// Puts results in place of their placeholders on the way out over HTTP.
+pub(crate) async fn splice(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    response.map(|inner| Body::new(Spliced { inner, gateway }))
+}
+
+struct Spliced {
+    inner: Body,
+    gateway: Arc<Gateway>,
+}
+
+impl HttpBody for Spliced {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        let gateway = &self.gateway;
+        Poll::Ready(frame.map(|frame| {
+            frame.map(|frame| frame.map_data(|data| gateway.raws.restore(&data).unwrap_or(data)))
+        }))
+    }
+}
+
+/// The MCP server over a pipe, where results can be sent as they are.
+pub(crate) struct OverPipe(pub Face);
+
+impl Service<RoleServer> for OverPipe {
+    async fn handle_request(
+        &self,
+        request: rmcp::model::ClientRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
+        let result = Service::handle_request(&self.0, request, context).await?;
+        let meta = match &result {
+            ServerResult::CallToolResult(result) => result.meta.as_ref(),
+            ServerResult::GetPromptResult(result) => result.meta.as_ref(),
+            ServerResult::ReadResourceResult(result) => result.meta.as_ref(),
+            ServerResult::CompleteResult(result) => result.meta.as_ref(),
+            ServerResult::ListToolsResult(result) => result.meta.as_ref(),
+            ServerResult::ListPromptsResult(result) => result.meta.as_ref(),
+            ServerResult::ListResourcesResult(result) => result.meta.as_ref(),
+            ServerResult::ListResourceTemplatesResult(result) => result.meta.as_ref(),
+            _ => None,
+        };
+        let token = meta.and_then(|meta| meta.0.get(KEY)).and_then(Value::as_str);
+        let text = token.and_then(|token| self.0.gateway().raws.find(token));
+        match text.and_then(|text| serde_json::from_str(&text).ok()) {
+            Some(value) => Ok(ServerResult::CustomResult(CustomResult(value))),
+            None => Ok(result),
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: rmcp::model::ClientNotification,
+        context: NotificationContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Service::handle_notification(&self.0, notification, context).await
+    }
+
+    fn get_info(&self) -> rmcp::model::ServerConfig {
+        Service::get_info(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(meta: &MetaObject) -> String {
+        let meta = serde_json::to_string(meta).unwrap_or_default();
+        format!(r#"{{"jsonrpc":"2.0","id":3,"result":{{"content":[],"_meta":{meta}}}}}"#)
+    }
+
+    #[test]
+    fn a_result_leaves_as_it_came_in_a_body_and_in_an_event() -> Result<(), ErrorData> {
+        let raws = Raws::default();
+        let meta = raws.keep(r#"{"content":[{"type":"new"}],"vendor":{"a":1}}"#.to_owned())?;
+        let whole =
+            r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"new"}],"vendor":{"a":1}}}"#;
+        let body = Bytes::from(message(&meta));
+        assert_eq!(raws.restore(&body).as_deref(), Some(whole.as_bytes()));
+        let event = Bytes::from(format!("data: {}\nid: 1/2\n\n", message(&meta)));
+        let restored = raws.restore(&event);
+        assert_eq!(restored.as_deref(), Some(format!("data: {whole}\nid: 1/2\n\n").as_bytes()));
+        Ok(())
+    }
+
+    #[test]
+    fn a_placeholder_of_somebody_else_stays_what_it_is() {
+        let forged = Bytes::from_static(
+            br#"{"result":{"_meta":{"mcpdeck/raw":"00000000000000000000000000000000"}}}"#,
+        );
+        assert_eq!(Raws::default().restore(&forged), None);
+    }
+}

@@ -1,0 +1,403 @@
+//! Tokens of the gateway: the operator's own, kept in a file that only the operator reads, and
+//! those given to others, of which only a hash is kept.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::base::Timestamp;
+use crate::base::atomic::{Readers, replace};
+use crate::base::hash::hex;
+use crate::base::secret::Secret;
+use crate::base::turn::alone;
+use crate::host::Origin;
+
+/// Format of the file of hashes.
+const VERSION: u32 = 1;
+/// Largest token file that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// What a token allows (requirements, section 11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Scope {
+    /// List tools.
+    #[serde(rename = "mcp:tools.list")]
+    ToolsList,
+    /// Call tools.
+    #[serde(rename = "mcp:tools.call")]
+    ToolsCall,
+    /// See servers and their state.
+    #[serde(rename = "mcp:server.connect")]
+    ServerConnect,
+    /// Read resources.
+    #[serde(rename = "mcp:resources.read")]
+    ResourcesRead,
+    /// Get prompts.
+    #[serde(rename = "mcp:prompts.get")]
+    PromptsGet,
+    /// Read the active tab of a browser.
+    #[serde(rename = "browser:activeTab.read")]
+    ActiveTabRead,
+    /// Restart servers; never part of the default.
+    #[serde(rename = "mcpdeck:servers.restart")]
+    ServersRestart,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 7] = [
+        Self::ToolsList,
+        Self::ToolsCall,
+        Self::ServerConnect,
+        Self::ResourcesRead,
+        Self::PromptsGet,
+        Self::ActiveTabRead,
+        Self::ServersRestart,
+    ];
+
+    /// What a token carries when nothing is said.
+    pub const DEFAULT: [Self; 5] = [
+        Self::ToolsList,
+        Self::ToolsCall,
+        Self::ServerConnect,
+        Self::ResourcesRead,
+        Self::PromptsGet,
+    ];
+
+    /// Its stable spelling.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolsList => "mcp:tools.list",
+            Self::ToolsCall => "mcp:tools.call",
+            Self::ServerConnect => "mcp:server.connect",
+            Self::ResourcesRead => "mcp:resources.read",
+            Self::PromptsGet => "mcp:prompts.get",
+            Self::ActiveTabRead => "browser:activeTab.read",
+            Self::ServersRestart => "mcpdeck:servers.restart",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for Scope {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|scope| scope.as_str() == text);
+        known.ok_or_else(|| {
+            let all: Vec<&str> = Self::ALL.iter().map(|scope| scope.as_str()).collect();
+            format!("`{text}` is not a scope; there are {}", all.join(", "))
+        })
+    }
+}
+
+/// Who sent a request, by its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// The token's id; `owner` for the operator's own.
+    pub id: Arc<str>,
+    /// The profile it acts under.
+    pub profile: Arc<str>,
+    /// Whether it is the operator's own token, which carries every scope.
+    pub is_owner: bool,
+    scopes: Vec<Scope>,
+}
+
+impl Client {
+    /// The operator.
+    pub fn owner(profile: Arc<str>) -> Self {
+        Self { id: Origin::OWNER.into(), profile, is_owner: true, scopes: Vec::new() }
+    }
+
+    /// Who calls, for the engine.
+    pub fn origin(&self) -> Origin {
+        Origin::Gateway(self.id.to_string())
+    }
+
+    /// Whether its token carries a scope.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.is_owner || self.scopes.contains(&scope)
+    }
+}
+
+/// Why tokens could not be read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {reason}", path.display())]
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+}
+
+/// The operator's own token.
+pub struct OwnerToken {
+    digest: Option<[u8; 32]>,
+}
+
+impl fmt::Debug for OwnerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerToken(***)")
+    }
+}
+
+impl OwnerToken {
+    /// No token opens anything: the client is at the other end of a pipe.
+    pub fn none() -> Self {
+        Self { digest: None }
+    }
+
+    /// The token in a file. Where there is none, one of 256 bits is made and written so that only
+    /// its owner can read it; the second value is that new token, to be shown once.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, is empty, or others may read it.
+    pub fn open(path: &Path) -> Result<(Self, Option<Secret>), TokenError> {
+        let failed = |source| TokenError::File { path: path.to_owned(), source };
+        match read_private(path) {
+            Ok(text) => {
+                let token = text.trim();
+                if token.len() < 32 || token.contains(char::is_whitespace) {
+                    let reason = "a token of at least 32 characters on one line is expected; \
+                                  delete the file to have a new one made";
+                    return Err(TokenError::Unusable {
+                        path: path.to_owned(),
+                        reason: reason.into(),
+                    });
+                }
+                Ok((Self { digest: Some(digest(token)) }, None))
+            }
+            Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                let token = fresh().map_err(failed)?;
+                if let Some(folder) = path.parent() {
+                    std::fs::create_dir_all(folder).map_err(failed)?;
+                }
+                let mut options = std::fs::OpenOptions::new();
+                options.write(true).create_new(true);
+                #[cfg(unix)]
+                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+                let mut file = options.open(path).map_err(failed)?;
+                writeln!(file, "{token}").map_err(failed)?;
+                Ok((Self { digest: Some(digest(&token)) }, Some(Secret::new(token))))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether this is it.
+    pub fn is(&self, token: &str) -> bool {
+        self.digest.is_some_and(|own| equal(&own, &digest(token)))
+    }
+}
+
+/// A token given to somebody, as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRecord {
+    /// Short name of the token; part of every record of what it did.
+    pub id: String,
+    /// SHA-256 of the token. The token has 256 random bits, so that a slow hash adds nothing.
+    hash: String,
+    /// The profile it acts under.
+    pub profile: String,
+    /// What it allows.
+    pub scopes: Vec<Scope>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it stops counting.
+    pub expires: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct TokenFile {
+    version: u32,
+    tokens: Vec<TokenRecord>,
+}
+
+/// The tokens given to others.
+#[derive(Debug)]
+pub struct TokenStore {
+    path: Option<PathBuf>,
+}
+
+impl TokenStore {
+    /// A store that knows nobody.
+    pub fn none() -> Self {
+        Self { path: None }
+    }
+
+    /// The store in the user's state folder.
+    pub fn of(state: &Path) -> Self {
+        Self { path: Some(state.join("gateway").join("tokens.json")) }
+    }
+
+    /// Every token that was given and not revoked.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be used; nobody is let in then.
+    pub fn list(&self) -> Result<Vec<TokenRecord>, TokenError> {
+        let Some(path) = &self.path else { return Ok(Vec::new()) };
+        let text = match read_private(path) {
+            Ok(text) => text,
+            Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        };
+        let unusable = |reason: String| TokenError::Unusable { path: path.clone(), reason };
+        let file: TokenFile = serde_json::from_str(&text).map_err(|error| {
+            unusable(format!("{error}; no token counts until it is repaired or deleted"))
+        })?;
+        if file.version != VERSION {
+            return Err(unusable("it was written by another version of mcpdeck".to_owned()));
+        }
+        Ok(file.tokens)
+    }
+
+    /// Makes a token; gives it and what is kept of it.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written.
+    pub fn create(
+        &self,
+        profile: &str,
+        scopes: Vec<Scope>,
+        lifetime: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<(Secret, TokenRecord), TokenError> {
+        let token = fresh().map_err(|source| self.failed(source))?;
+        let expires = lifetime.map(|lifetime| Timestamp(now.0 + lifetime.as_micros() as u64));
+        let hash = hex(&digest(&token));
+        let id = hash.chars().take(8).collect();
+        let record =
+            TokenRecord { id, hash, profile: profile.to_owned(), scopes, created: now, expires };
+        self.change(|tokens| {
+            // What has expired is gone for good.
+            tokens.retain(|kept| kept.expires.is_none_or(|end| end > now));
+            tokens.push(record.clone());
+        })?;
+        Ok((Secret::new(token), record))
+    }
+
+    /// Takes a token back; gives whether there was one.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written.
+    pub fn revoke(&self, id: &str) -> Result<bool, TokenError> {
+        let mut found = false;
+        self.change(|tokens| {
+            tokens.retain(|kept| {
+                kept.id != id || {
+                    found = true;
+                    false
+                }
+            });
+        })?;
+        Ok(found)
+    }
+
+    /// Whose a token is. Read anew each time, so that a revoked token ends at once.
+    pub(crate) fn client(&self, token: &str, now: Timestamp) -> Option<Client> {
+        let own = hex(&digest(token));
+        let tokens = match self.list() {
+            Ok(tokens) => tokens,
+            Err(error) => {
+                tracing::error!(target: "mcpdeck::gateway", "tokens cannot be read: {error}");
+                return None;
+            }
+        };
+        let found = tokens.into_iter().find(|kept| equal(kept.hash.as_bytes(), own.as_bytes()))?;
+        if found.expires.is_some_and(|end| end <= now) {
+            return None;
+        }
+        Some(Client {
+            id: found.id.into(),
+            profile: found.profile.into(),
+            is_owner: false,
+            scopes: found.scopes,
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<TokenRecord>)) -> Result<(), TokenError> {
+        let missing = io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
+        let Some(path) = &self.path else { return Err(self.failed(missing)) };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|source| self.failed(source))?;
+        }
+        alone(path, || {
+            let mut tokens = self.list()?;
+            change(&mut tokens);
+            let file = TokenFile { version: VERSION, tokens };
+            let text = serde_json::to_vec_pretty(&file).map_err(|e| self.failed(e.into()))?;
+            replace(path, &text, Readers::Owner).map_err(|source| self.failed(source))
+        })
+    }
+
+    fn failed(&self, source: io::Error) -> TokenError {
+        TokenError::File { path: self.path.clone().unwrap_or_default(), source }
+    }
+}
+
+/// A file that nobody else may read.
+fn read_private(path: &Path) -> Result<String, TokenError> {
+    let failed = |source| TokenError::File { path: path.to_owned(), source };
+    let meta = std::fs::symlink_metadata(path).map_err(failed)?;
+    let reason = if !meta.is_file() {
+        Some("a plain file is expected, not a link or a folder".to_owned())
+    } else if meta.len() > LARGEST {
+        Some("it is larger than any token file".to_owned())
+    } else {
+        readable_by_others(&meta)
+    };
+    if let Some(reason) = reason {
+        return Err(TokenError::Unusable { path: path.to_owned(), reason });
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+#[cfg(unix)]
+fn readable_by_others(meta: &std::fs::Metadata) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    (meta.mode() & 0o077 != 0)
+        .then(|| "others may read it; make it private with `chmod 600`".to_owned())
+}
+
+#[cfg(not(unix))]
+fn readable_by_others(_: &std::fs::Metadata) -> Option<String> {
+    None
+}
+
+fn fresh() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(format!("mcpdeck_{}", hex(&bytes)))
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// Equality whose time does not depend on where two values differ.
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}

@@ -1,0 +1,450 @@
+//! `mcpdeck serve` as its clients meet it: the program itself, over HTTP and over a pipe.
+#![cfg(all(feature = "gateway", feature = "mock", feature = "cli"))]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// A server whose answer holds what no typed client knows.
+const VENDOR: &str = r#"{
+  "serverInfo": {"name": "vendor", "version": "1"},
+  "tools": [
+    {"name": "odd", "inputSchema": {"type": "object"}, "x-vendor": {"cost": 7}},
+    {"name": "fail", "inputSchema": {"type": "object"}},
+    {"name": "with.dots", "inputSchema": {"type": "object"}}
+  ],
+  "calls": {
+    "odd": {"result": {"content": [{"type": "hologram", "beams": 3}], "x-vendor": [1, 2]}},
+    "fail": {"result": {"content": [{"type": "text", "text": "no"}], "isError": true}},
+    "with.dots": {"text": "dotted"}
+  }
+}"#;
+
+/// A running service; ended with SIGTERM when dropped.
+struct Service {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    url: String,
+    token: String,
+    folder: tempfile::TempDir,
+}
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+}
+
+fn configured(folder: &Path) -> std::path::PathBuf {
+    std::fs::write(folder.join("vendor.jsonc"), VENDOR).unwrap();
+    let greeter = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/servers/greeter.jsonc");
+    let exe = env!("CARGO_BIN_EXE_mcpdeck");
+    let config = json!({"servers": {
+        "vendor": {"command": exe, "args": ["mock", folder.join("vendor.jsonc")]},
+        "greeter": {"command": exe, "args": ["mock", greeter]},
+        "absent": {"command": folder.join("no-such-program"), "retry": {"max": 0}},
+    }});
+    let file = folder.join("mcp.json");
+    std::fs::write(&file, config.to_string()).unwrap();
+    file
+}
+
+impl Service {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = configured(folder.path());
+        let mut child = program()
+            .args(["serve", "--listen", "127.0.0.1:0", "-c"])
+            .arg(file)
+            .arg("--token-file")
+            .arg(folder.path().join("token"))
+            .env("MCPDECK_STATE_DIR", folder.path().join("state"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["event"], "listening");
+        let url = event["url"].as_str().unwrap().to_owned();
+        assert_eq!(event["mcp"], format!("{url}/mcp"));
+        let token = std::fs::read_to_string(event["tokenFile"].as_str().unwrap()).unwrap();
+        let service = Self { child, stdout, url, token: token.trim().to_owned(), folder };
+        // Ready once every server has started or failed.
+        while service.get("/readyz").status != 200 {
+            std::thread::yield_now();
+        }
+        service
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let port = self.url.rsplit(':').next().unwrap();
+        let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            let _ = write!(text, "Host: 127.0.0.1:{port}\r\n");
+        }
+        for (name, value) in headers {
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
+        let _ = write!(text, "Content-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(text.as_bytes()).unwrap();
+        Answer::read(BufReader::new(stream))
+    }
+
+    fn auth(&self) -> String {
+        format!("Bearer {}", self.token)
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[("Authorization", &self.auth())], "")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        let auth = self.auth();
+        let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
+        self.send("POST", path, &headers, &body.to_string())
+    }
+
+    /// One message to `/mcp`; more headers may say the session.
+    fn mcp(&self, token: &str, more: &[(&str, &str)], message: &Value) -> Answer {
+        let auth = format!("Bearer {token}");
+        let mut headers = vec![
+            ("Authorization", auth.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        headers.extend(more);
+        self.send("POST", "/mcp", &headers, &message.to_string())
+    }
+
+    fn session(&self, token: &str) -> String {
+        let answer = self.mcp(token, &[], &initialize());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let session = answer.header("mcp-session-id").unwrap().to_owned();
+        let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(self.mcp(token, &[("Mcp-Session-Id", &session)], &done).status, 202);
+        session
+    }
+
+    fn state(&self) -> std::path::PathBuf {
+        self.folder.path().join("state")
+    }
+
+    fn token(&self, args: &[&str]) -> String {
+        let out = program()
+            .args(["token"])
+            .args(args)
+            .env("MCPDECK_STATE_DIR", self.state())
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    }
+
+    #[cfg(unix)]
+    fn end(mut self) -> std::process::ExitStatus {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
+        assert_eq!(rest, "", "stdout holds the one event");
+        status
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Answer {
+    fn read(mut from: impl BufRead) -> Self {
+        let mut line = String::new();
+        from.read_line(&mut line).unwrap();
+        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut headers = Vec::new();
+        loop {
+            line.clear();
+            from.read_line(&mut line).unwrap();
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        let mut body = Vec::new();
+        from.read_to_end(&mut body).unwrap();
+        Self { status, headers, body: String::from_utf8(body).unwrap() }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The JSON-RPC message of a body or of its last event.
+    fn message(&self) -> Value {
+        let events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let text = events.filter(|text| text.starts_with('{')).last().unwrap_or(&self.body);
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+fn initialize() -> Value {
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }})
+}
+
+fn request(id: u32, method: &str, params: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+#[test]
+fn a_script_lists_and_calls_tools_with_the_token_of_the_file() {
+    let service = Service::start();
+    assert_eq!(service.send("GET", "/healthz", &[], "").status, 200);
+    let tools = service.get("/tools").json();
+    let names: Vec<&str> = tools["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"greeter__greet") && names.contains(&"vendor__odd"), "{names:?}");
+    for name in &names {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        assert!(name.len() <= 64 && name.chars().all(fits), "{name}");
+    }
+    let called = service.post("/tools/greeter__greet/call", &json!({"arguments": {"name": "Ada"}}));
+    assert_eq!(called.status, 200, "{called:?}");
+    let called = called.json();
+    assert_eq!(called["content"][0]["text"], "Hello Ada!");
+    assert_eq!(called["isError"], false);
+    assert_eq!(called["provenance"]["server"], "greeter");
+    let failed = service.post("/tools/vendor__fail/call", &json!({})).json();
+    assert_eq!(failed["isError"], true);
+    let dotted = service.post("/tools/vendor.with.dots/call", &json!({"arguments": {}})).json();
+    assert_eq!(dotted["content"][0]["text"], "dotted");
+    let servers = service.get("/servers").json();
+    let states = servers["servers"].as_array().unwrap().iter();
+    let ready = states.filter(|server| server["state"] == "ready").count();
+    assert_eq!(ready, 2, "{servers}");
+    let metrics = service.get("/metrics").body;
+    let failures = r#"tool_failure_total{server="vendor",tool="fail",code="toolError"} 1"#;
+    assert!(metrics.contains(failures) && metrics.contains("active_tools 0"), "{metrics}");
+    assert!(metrics.contains(r#"mcp_server_ready{server="greeter"} 1"#), "{metrics}");
+}
+
+#[test]
+fn what_is_wrong_is_told_by_code_and_says_nothing_of_this_machine() {
+    let service = Service::start();
+    let cases = [
+        ("/tools/nobody__has/call", json!({}), 404, "ERR_TOOL_NOT_FOUND"),
+        ("/tools/greeter__greet/call", json!({"arguments": {}}), 422, "ERR_TOOL_FAILED"),
+        ("/servers/restart", json!({"server": "unknown"}), 404, "ERR_SERVER_UNAVAILABLE"),
+        ("/servers/restart", json!({"server": "absent"}), 503, "ERR_SERVER_UNAVAILABLE"),
+        ("/servers/restart", json!({"server": "a", "command": "sh"}), 422, "ERR_PROTOCOL_ERROR"),
+        ("/tools/greeter__greet/call", json!({"timeout": -1}), 422, "ERR_PROTOCOL_ERROR"),
+    ];
+    let folder = service.folder.path().to_str().unwrap().to_owned();
+    for (path, body, status, code) in cases {
+        let answer = service.post(path, &body);
+        assert_eq!(answer.status, status, "{path} {answer:?}");
+        assert_eq!(answer.json()["error"]["code"], code, "{path} {answer:?}");
+        assert!(!answer.body.contains(&folder), "{answer:?}");
+    }
+}
+
+#[test]
+fn nobody_passes_without_the_token_or_from_another_site() {
+    let service = Service::start();
+    let auth = service.auth();
+    let port = service.url.rsplit(':').next().unwrap().to_owned();
+    let routes = ["/tools", "/servers", "/metrics", "/readyz", "/openapi.json", "/mcp", "/mcp/p/x"];
+    for route in routes {
+        assert_eq!(service.send("GET", route, &[], "").status, 401, "{route}");
+        let in_address = format!("{route}?token={}&access_token={}", service.token, service.token);
+        assert_eq!(service.send("GET", &in_address, &[], "").status, 401, "{route}");
+        for host in ["evil.example", "localhost.evil", "127.0.0.1@evil", "127.0.0.1", "[::1]:1"] {
+            let answer =
+                service.send("GET", route, &[("Host", host), ("Authorization", &auth)], "");
+            assert_eq!(answer.status, 403, "{route} {host}");
+        }
+        for origin in ["null", "https://evil.example", "http://127.0.0.1:1"] {
+            let answer =
+                service.send("GET", route, &[("Origin", origin), ("Authorization", &auth)], "");
+            assert_eq!(answer.status, 403, "{route} {origin}");
+        }
+        let twice = format!("127.0.0.1:{port}");
+        let headers =
+            [("Host", twice.as_str()), ("Host", "evil"), ("Authorization", auth.as_str())];
+        assert!(service.send("GET", route, &headers, "").status >= 400, "{route}");
+    }
+    let plain = [("Authorization", auth.as_str()), ("Content-Type", "text/plain")];
+    for route in ["/tools/greeter__greet/call", "/servers/restart", "/mcp"] {
+        assert_eq!(service.send("POST", route, &plain, "{}").status, 415, "{route}");
+    }
+}
+
+#[test]
+fn a_given_token_allows_what_it_says_until_it_is_taken_back() {
+    let service = Service::start();
+    let listing = service.token(&["new", "--profile", "ci", "--scope", "mcp:tools.list"]);
+    let auth = format!("Bearer {listing}");
+    let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
+    assert_eq!(service.send("GET", "/tools", &headers, "").status, 200);
+    let refused = service.send("POST", "/tools/greeter__greet/call", &headers, "{}");
+    assert_eq!(
+        (refused.status, refused.json()["error"]["code"].as_str()),
+        (403, Some("ERR_SCOPE_REQUIRED"))
+    );
+    assert_eq!(service.send("POST", "/servers/restart", &headers, r#"{"server":"x"}"#).status, 403);
+    assert_eq!(service.send("GET", "/mcp/p/other", &headers, "").status, 403, "another profile");
+    let kept = std::fs::read_to_string(service.state().join("gateway/tokens.json")).unwrap();
+    assert!(!kept.contains(&listing), "only a hash is kept");
+    let list: Value = serde_json::from_str(&service.token(&["list", "--json"])).unwrap();
+    service.token(&["revoke", list["tokens"][0]["id"].as_str().unwrap()]);
+    assert_eq!(service.send("GET", "/tools", &headers, "").status, 401);
+}
+
+#[test]
+fn an_mcp_client_gets_definitions_and_results_as_the_server_sent_them() {
+    let service = Service::start();
+    let token = service.token.clone();
+    let session = service.session(&token);
+    let session = [("Mcp-Session-Id", session.as_str())];
+    let listed = service.mcp(&token, &session, &request(1, "tools/list", &json!({}))).message();
+    let tools = listed["result"]["tools"].as_array().unwrap().clone();
+    let odd = tools.iter().find(|tool| tool["name"] == "vendor__odd").unwrap();
+    assert_eq!(odd["x-vendor"], json!({"cost": 7}));
+    let params = json!({"name": "vendor__odd", "arguments": {}});
+    let called = service.mcp(&token, &session, &request(2, "tools/call", &params)).message();
+    let whole = json!({"content": [{"type": "hologram", "beams": 3}], "x-vendor": [1, 2]});
+    assert_eq!((&called["id"], &called["result"]), (&json!(2), &whole));
+    let params = json!({"name": "vendor__nothing"});
+    let unknown = service.mcp(&token, &session, &request(3, "tools/call", &params)).message();
+    assert_eq!(unknown["error"]["code"], -32_602);
+    assert_eq!(unknown["error"]["data"]["code"], "ERR_TOOL_NOT_FOUND");
+}
+
+#[test]
+fn a_client_of_the_newest_protocol_needs_no_session() {
+    let service = Service::start();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let headers = [
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "greeter__greet"),
+    ];
+    let params = json!({"name": "greeter__greet", "arguments": {"name": "Bo"}, "_meta": meta});
+    let token = service.token.clone();
+    let called = service.mcp(&token, &headers, &request(1, "tools/call", &params));
+    let result = called.message()["result"].clone();
+    assert_eq!(result["content"][0]["text"], "Hello Bo!", "{called:?}");
+    assert_eq!(result["resultType"], "complete");
+    // The header is what a balancer reads; the body is what is done. They must agree.
+    let lying = [headers[0], headers[1], ("Mcp-Name", "vendor__odd")];
+    let refused = service.mcp(&token, &lying, &request(2, "tools/call", &params));
+    assert_eq!(refused.message()["error"]["code"], -32_020, "{refused:?}");
+}
+
+#[test]
+fn a_session_opens_nothing_for_another_token() {
+    let service = Service::start();
+    let token = service.token.clone();
+    let session = service.session(&token);
+    let other = service.token(&["new"]);
+    let list = request(1, "tools/list", &json!({}));
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    assert_eq!(service.mcp(&other, &headers, &list).status, 404);
+    assert_eq!(service.mcp(&token, &headers, &list).status, 200);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_token_file_is_private_and_sigterm_ends_the_service_with_0() {
+    use std::os::unix::fs::PermissionsExt;
+    let service = Service::start();
+    let meta = std::fs::metadata(service.folder.path().join("token")).unwrap();
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    assert_eq!(service.end().code(), Some(0));
+}
+
+/// A client at the other end of a pipe.
+struct Pipe {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Pipe {
+    fn ask(&mut self, message: &Value) -> Value {
+        writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "it closed its output");
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            if answer["id"] == message["id"] {
+                return answer;
+            }
+        }
+    }
+}
+
+#[test]
+fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = program()
+        .args(["serve", "--stdio", "-c"])
+        .arg(configured(folder.path()))
+        .env("MCPDECK_STATE_DIR", folder.path().join("state"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    let stdin = child.stdin.take();
+    let mut pipe = Pipe { child, stdin, stdout };
+    let hello = pipe.ask(&initialize());
+    assert_eq!(hello["result"]["serverInfo"]["name"], "mcpdeck");
+    let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    writeln!(pipe.stdin.as_mut().unwrap(), "{done}").unwrap();
+    // Servers start in their own time: the list fills.
+    let mut id = 1;
+    loop {
+        let listed = pipe.ask(&request(id, "tools/list", &json!({})));
+        let tools = listed["result"]["tools"].as_array().unwrap().clone();
+        if tools.iter().any(|tool| tool["name"] == "vendor__odd" && tool["x-vendor"]["cost"] == 7) {
+            break;
+        }
+        id += 1;
+    }
+    let params = json!({"name": "vendor__odd"});
+    let called = pipe.ask(&request(100_000, "tools/call", &params));
+    assert_eq!(called["result"]["x-vendor"], json!([1, 2]), "{called}");
+    drop(pipe.stdin.take());
+    assert_eq!(pipe.child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,192 @@
+//! Recordings as a user makes and uses them: recorded, masked, played as a server, compared, shown.
+#![cfg(all(feature = "cli", feature = "mock"))]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+const SCRIPT: &str = r#"{
+  "serverInfo": {"name": "counter", "version": "1"},
+  "tools": [
+    {"name": "echo", "inputSchema": {"type": "object"}},
+    {"name": "login", "inputSchema": {"type": "object"}}
+  ],
+  "calls": {
+    "echo": {"text": "said ${arguments.word}"},
+    "login": {"text": "{\"accessToken\": \"walnut-4711\", \"user\": \"ada\"}"}
+  }
+}"#;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        std::fs::write(place.path("counter.json"), SCRIPT).unwrap();
+        place.configure("live.json", &[place.path("counter.json").to_str().unwrap()]);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A configuration whose server is the mock with these arguments.
+    fn configure(&self, name: &str, args: &[&str]) {
+        let mut all = vec!["mock"];
+        all.extend(args);
+        let exe = env!("CARGO_BIN_EXE_mcpdeck");
+        let config = json!({"servers": {"counter": {"command": exe, "args": all}}});
+        std::fs::write(self.path(name), config.to_string()).unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+            .args(args)
+            .current_dir(self.0.path())
+            .env("MCPDECK_STATE_DIR", self.path("state"))
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let out = self.run(args);
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// Records one call of each tool.
+    fn record(&self) {
+        let echo = ["-c", "live.json", "--record", "a.jsonl", "call", "counter.echo", "word=hi"];
+        self.ok(&echo);
+        self.ok(&["-c", "live.json", "--record", "b.jsonl", "call", "counter.login"]);
+    }
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_recording_holds_every_message_in_order_and_says_when_it_ends() {
+    let place = Place::new();
+    place.record();
+    let lines = lines(&place.path("a.jsonl"));
+    let schema: Value = serde_json::from_str(&place.ok(&["schema", "recording"])).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    for line in &lines {
+        assert!(schema.is_valid(line), "{line}");
+    }
+    assert_eq!(lines.first().unwrap()["type"], "header");
+    assert_eq!(lines.last().unwrap()["type"], "end");
+    let of = |direction: &str, word: &str| {
+        lines.iter().position(|line| {
+            line["type"] == "frame"
+                && line["direction"] == direction
+                && line["body"].as_str().unwrap().contains(word)
+        })
+    };
+    let (asked, answered) = (of("out", "\"tools/call\""), of("in", "said hi"));
+    assert!(asked.is_some() && asked < answered, "{asked:?} {answered:?}");
+    assert!(lines.iter().any(|line| line["type"] == "fact" && line["fact"] == "exited"));
+    let again = place.run(&["-c", "live.json", "--record", "a.jsonl", "list"]);
+    assert_eq!(again.status.code(), Some(2), "a recording is not written over");
+}
+
+#[test]
+fn a_recording_plays_as_a_server_that_answers_as_it_did() {
+    let place = Place::new();
+    place.record();
+    place.configure("played.json", &[place.path("a.jsonl").to_str().unwrap()]);
+    let played = ["-c", "played.json", "call", "counter.echo", "word=hi"];
+    assert_eq!(
+        place.ok(&played),
+        place.ok(&["-c", "live.json", "call", "counter.echo", "word=hi"])
+    );
+    let checked = place.run(&["-c", "played.json", "--check"]);
+    let live = place.run(&["-c", "live.json", "--check"]);
+    assert_eq!(checked.status.code(), live.status.code());
+    let unknown = place.run(&["-c", "played.json", "call", "counter.echo", "word=ho"]);
+    let told = String::from_utf8(unknown.stderr).unwrap();
+    assert!(!unknown.status.success() && told.contains("never recorded"), "{told}");
+    assert!(told.contains(r#""word":"hi""#), "the nearest is named: {told}");
+}
+
+#[test]
+fn faults_come_on_top_of_a_recording() {
+    let place = Place::new();
+    place.record();
+    let file = place.path("a.jsonl");
+    // Every request of the handshake and the lists is a step; the call is the last of them.
+    let recorded = lines(&file);
+    let requests = recorded
+        .iter()
+        .filter(|line| line["direction"] == "out" && line["kind"] == "request")
+        .count()
+        .to_string();
+    place.configure("dying.json", &[file.to_str().unwrap(), "--die", &requests]);
+    let died = place.run(&["-c", "dying.json", "call", "counter.echo", "word=hi"]);
+    assert!(!died.status.success());
+    place.configure("junk.json", &[file.to_str().unwrap(), "--junk", &requests]);
+    assert!(place.ok(&["-c", "junk.json", "call", "counter.echo", "word=hi"]).contains("said hi"));
+}
+
+#[test]
+fn a_scrubbed_recording_holds_no_secret_and_says_so() {
+    let place = Place::new();
+    place.record();
+    let told = place.ok(&["scrub", "b.jsonl", "-o", "clean.jsonl", "--mask", "ada"]);
+    assert!(told.contains("accessToken"), "{told}");
+    let clean = std::fs::read_to_string(place.path("clean.jsonl")).unwrap();
+    assert!(!clean.contains("walnut-4711") && !clean.contains("ada"), "{clean}");
+    assert_eq!(lines(&place.path("clean.jsonl"))[0]["scrubbed"], true);
+    place.configure("masked.json", &[place.path("clean.jsonl").to_str().unwrap()]);
+    let refused = place.run(&["-c", "masked.json", "call", "counter.login"]);
+    assert!(!refused.status.success(), "a scrubbed recording plays only when asked to");
+    let clean = place.path("clean.jsonl");
+    place.configure("asked.json", &[clean.to_str().unwrap(), "--scrubbed"]);
+    assert!(place.ok(&["-c", "asked.json", "call", "counter.login"]).contains("***"));
+}
+
+#[test]
+fn a_live_server_is_compared_with_a_recording_by_field() {
+    let place = Place::new();
+    place.record();
+    let same = place.ok(&["-c", "live.json", "replay", "a.jsonl"]);
+    assert_eq!(same, "1 requests, 0 answered differently\n");
+    std::fs::write(place.path("counter.json"), SCRIPT.replace("said", "shouted")).unwrap();
+    let other = place.run(&["-c", "live.json", "replay", "a.jsonl", "--json"]);
+    assert_eq!(other.status.code(), Some(1));
+    let other: Value = serde_json::from_slice(&other.stdout).unwrap();
+    let found = &other["results"][0]["differences"][0];
+    assert_eq!(found["pointer"], "/content/0/text");
+    assert_eq!((&found["recorded"], &found["now"]), (&json!("said hi"), &json!("shouted hi")));
+}
+
+#[test]
+fn a_report_is_one_page_that_runs_and_fetches_nothing() {
+    let place = Place::new();
+    let evil = SCRIPT.replace("said", "<script>alert(1)</script><img src=x>");
+    std::fs::write(place.path("counter.json"), evil).unwrap();
+    place.record();
+    place.ok(&["report", "a.jsonl", "-o", "a.html"]);
+    let page = std::fs::read_to_string(place.path("a.html")).unwrap();
+    assert!(page.contains("tools/call") && page.contains("&lt;script&gt;"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+}
+
+#[test]
+fn a_cut_last_line_is_a_program_that_was_killed() {
+    let place = Place::new();
+    place.record();
+    let text = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+    std::fs::write(place.path("cut.jsonl"), &text[..text.len() - 7]).unwrap();
+    place.ok(&["report", "cut.jsonl", "-o", "cut.html"]);
+    std::fs::write(place.path("none.jsonl"), "{}\n").unwrap();
+    let refused = place.run(&["report", "none.jsonl", "-o", "none.html"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("not a recording"));
+}
