@@ -41,6 +41,7 @@ const VALUES: &[(&str, &str, Completer)] = &[
     ("", "allow", names::rules),
     ("list", "servers", names::servers),
     ("list", "command", names::programs),
+    ("replay", "against", names::servers),
     ("status", "servers", names::servers),
     ("status", "command", names::programs),
     ("call", "name", names::calls),
