@@ -200,8 +200,8 @@ impl Answer {
 
     /// The JSON-RPC message of a body or of its last event.
     fn message(&self) -> Value {
-        let events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
-        let text = events.filter(|text| text.starts_with('{')).next_back().unwrap_or(&self.body);
+        let mut events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let text = events.rfind(|text| text.starts_with('{')).unwrap_or(&self.body);
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
