@@ -13,49 +13,31 @@ mod openapi;
 mod outside;
 mod raw;
 mod rest;
+mod state;
 mod tokens;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::Host;
+use state::Gateway;
 
 pub use bridge::Bridge;
+pub use state::Options;
 pub use tokens::{Client, OwnerToken, Scope, TokenError, TokenRecord, TokenStore};
 
 /// Largest request body, in bytes.
 const BODY: usize = 4 << 20;
-/// Most legacy sessions at once, over all clients.
-const SESSIONS: usize = 1_000;
 /// How long open streams and calls may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
-
-/// What a service is started with.
-#[derive(Debug)]
-pub struct Options {
-    /// Where to listen; port 0 takes any free one.
-    pub listen: SocketAddr,
-    /// The operator's own token.
-    pub owner: OwnerToken,
-    /// Tokens of others, by hash.
-    pub tokens: TokenStore,
-    /// The profile of the operator's token.
-    pub profile: String,
-    /// `Host` values accepted besides loopback names with our port.
-    pub allowed_hosts: Vec<String>,
-    /// `Origin` values accepted; a request with any other is refused.
-    pub allowed_origins: Vec<String>,
-}
 
 /// A service that listens.
 pub struct Service {
@@ -64,89 +46,35 @@ pub struct Service {
     stop: CancellationToken,
 }
 
-/// What all requests share.
-pub(crate) struct Gateway {
-    host: Host,
-    owner: OwnerToken,
-    tokens: TokenStore,
-    profile: Arc<str>,
-    allowed_hosts: Vec<String>,
-    allowed_origins: Vec<String>,
-    bridge: Bridge,
-    parked: bridge::Parking,
-    catalogs: catalog::Catalogs,
-    metrics: metrics::Metrics,
-    raws: raw::Raws,
-    sessions: Arc<LocalSessionManager>,
-    /// Whose a legacy session is: an id alone opens nothing.
-    owners: Mutex<HashMap<String, Arc<str>>>,
-}
-
-impl Gateway {
-    fn new(host: Host, bridge: Bridge, options: Options, port: u16) -> Arc<Self> {
-        let names = ["127.0.0.1", "localhost", "[::1]"];
-        let mut allowed_hosts: Vec<String> =
-            names.iter().map(|name| format!("{name}:{port}")).collect();
-        allowed_hosts.extend(options.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()));
-        Arc::new(Self {
-            metrics: metrics::Metrics::new(host.clone()),
-            host,
-            owner: options.owner,
-            tokens: options.tokens,
-            profile: options.profile.into(),
-            allowed_hosts,
-            allowed_origins: options.allowed_origins,
-            bridge,
-            parked: bridge::Parking::default(),
-            catalogs: catalog::Catalogs::default(),
-            raws: raw::Raws::default(),
-            sessions: Arc::default(),
-            owners: Mutex::default(),
-        })
-    }
-
-    /// Whose a bearer token is; `None` for none of ours, and for one that has expired.
-    fn client(&self, bearer: &str) -> Option<Client> {
-        if self.owner.is(bearer) {
-            return Some(Client::owner(Arc::clone(&self.profile)));
-        }
-        self.tokens.client(bearer, self.host.clock().now())
-    }
-
-    fn owners(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<str>>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn router(self: &Arc<Self>, stop: &CancellationToken) -> Router {
-        let config = StreamableHttpServerConfig::default()
-            // Checked for every route by the guard, which knows the port.
-            .disable_allowed_hosts()
-            .with_cancellation_token(stop.child_token())
-            .with_max_request_body_bytes(BODY);
-        let face = Arc::clone(self);
-        let service = StreamableHttpService::new(
-            move || Ok(mcp::Face::new(Arc::clone(&face), None)),
-            Arc::clone(&self.sessions),
-            config,
-        );
-        let mcp = Router::new()
-            .route_service("/mcp", service.clone())
-            .route_service("/mcp/p/{profile}", service)
-            .layer(axum::middleware::from_fn_with_state(Arc::clone(self), raw::splice));
-        Router::new()
-            .route("/healthz", get(|| async { "ok\n" }))
-            .route("/readyz", get(rest::ready))
-            .route("/openapi.json", get(openapi::document))
-            .route("/tools", get(rest::tools))
-            .route("/tools/{name}/call", post(rest::call))
-            .route("/servers", get(rest::servers))
-            .route("/servers/restart", post(rest::restart))
-            .route("/metrics", get(metrics::scrape))
-            .layer(axum::extract::DefaultBodyLimit::max(BODY))
-            .merge(mcp)
-            .layer(axum::middleware::from_fn_with_state(Arc::clone(self), guard::guard))
-            .with_state(Arc::clone(self))
-    }
+fn router(gateway: &Arc<Gateway>, stop: &CancellationToken) -> Router {
+    let config = StreamableHttpServerConfig::default()
+        // Checked for every route by the guard, which knows the port.
+        .disable_allowed_hosts()
+        .with_cancellation_token(stop.child_token())
+        .with_max_request_body_bytes(BODY);
+    let face = Arc::clone(gateway);
+    let service = StreamableHttpService::new(
+        move || Ok(mcp::Face::new(Arc::clone(&face), None)),
+        Arc::clone(&gateway.sessions),
+        config,
+    );
+    let mcp = Router::new()
+        .route_service("/mcp", service.clone())
+        .route_service("/mcp/p/{profile}", service)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&gateway.raws), raw::splice));
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(rest::ready))
+        .route("/openapi.json", get(openapi::document))
+        .route("/tools", get(rest::tools))
+        .route("/tools/{name}/call", post(rest::call))
+        .route("/servers", get(rest::servers))
+        .route("/servers/restart", post(rest::restart))
+        .route("/metrics", get(rest::metrics))
+        .layer(axum::extract::DefaultBodyLimit::max(BODY))
+        .merge(mcp)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::guard))
+        .with_state(Arc::clone(gateway))
 }
 
 impl Service {
@@ -175,7 +103,7 @@ impl Service {
     /// # Errors
     /// When the listener fails.
     pub async fn run(self, stop: CancellationToken) -> std::io::Result<()> {
-        let router = self.gateway.router(&self.stop);
+        let router = router(&self.gateway, &self.stop);
         let ending = {
             let (stop, streams) = (stop.clone(), self.stop.clone());
             async move {
@@ -216,7 +144,7 @@ pub async fn serve_stdio(
     };
     let gateway = Gateway::new(host, bridge, options, 0);
     let client = Client::owner(Arc::clone(&gateway.profile));
-    let face = raw::OverPipe(mcp::Face::new(gateway, Some(client)));
+    let face = mcp::OverPipe(mcp::Face::new(gateway, Some(client)));
     let serving = rmcp::service::serve_server(face, rmcp::transport::stdio());
     let running = tokio::select! {
         running = serving => match running {

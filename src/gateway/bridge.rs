@@ -2,10 +2,11 @@
 //! answer; otherwise to the operator.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -60,7 +61,7 @@ impl Bridge {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<CallId, mpsc::Sender<Ask>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock()
     }
 }
 
@@ -123,7 +124,7 @@ impl Parking {
         let mut random = [0; 32];
         getrandom::fill(&mut random).ok()?;
         let state = crate::base::hash::hex(&random);
-        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parked = self.parked.lock();
         parked.retain(|_, (since, _)| since.elapsed() < PATIENCE);
         if parked.len() >= PARKED {
             return None;
@@ -134,7 +135,7 @@ impl Parking {
 
     /// Takes a call back for the client it belongs to.
     pub fn fetch(&self, state: &str, client: &str, target: &str) -> Option<Parked> {
-        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parked = self.parked.lock();
         let (since, call) = parked.get(state)?;
         if &*call.client != client || call.target != target || since.elapsed() >= PATIENCE {
             return None;

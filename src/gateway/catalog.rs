@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -60,7 +61,7 @@ impl Catalogs {
             .filter(|server| server.state != ServerState::Disabled)
             .map(|s| (s.name.clone(), Arc::clone(&s.capabilities), unavailable(s)))
             .collect();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let same = |old: &[Source]| {
             old.len() == sources.len()
                 && old

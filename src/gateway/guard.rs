@@ -9,8 +9,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::outside::Outside;
-use super::{Client, Gateway, SESSIONS};
+use super::state::Gateway;
+use super::tokens::Client;
 
+/// Most legacy sessions at once, over all clients.
+const SESSIONS: usize = 1_000;
 const SESSION: &str = "mcp-session-id";
 
 /// Lets a request through with its [`Client`] among its extensions, or refuses it.

@@ -9,15 +9,16 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities,
-    CompleteRequestParams, CompleteResult, CustomRequest, ErrorData, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, Implementation, InputRequest, InputRequiredResult,
-    InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
-    ServerCapabilities, ServerConfig, ServerRequest, SubscriptionFilter, Tool,
+    ClientNotification, ClientRequest, CompleteRequestParams, CompleteResult, CustomRequest,
+    CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+    Implementation, InputRequest, InputRequiredResult, InputResponses, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, ServerResult,
+    SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
-use rmcp::{RoleServer, ServerHandler};
+use rmcp::{RoleServer, ServerHandler, Service};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +26,9 @@ use tokio_util::sync::CancellationToken;
 use super::bridge::{Ask, Parked, answer};
 use super::catalog::Catalog;
 use super::outside::Outside;
-use super::tokens::Scope;
-use super::{Client, Gateway};
+use super::raw::KEY;
+use super::state::Gateway;
+use super::tokens::{Client, Scope};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host};
 use crate::mcp::{Answer, RequestKind};
@@ -57,10 +59,6 @@ enum Ended {
 impl Face {
     pub fn new(gateway: Arc<Gateway>, client: Option<Client>) -> Self {
         Self { gateway, client }
-    }
-
-    pub fn gateway(&self) -> &Gateway {
-        &self.gateway
     }
 
     fn client(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
@@ -595,5 +593,47 @@ impl Changes {
             out[2].extend(lists.templates.iter().map(|template| Arc::as_ptr(template).addr()));
         }
         out
+    }
+}
+
+/// The MCP server over a pipe, where results can be sent as they are.
+pub(crate) struct OverPipe(pub Face);
+
+impl Service<RoleServer> for OverPipe {
+    async fn handle_request(
+        &self,
+        request: ClientRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
+        let result = Service::handle_request(&self.0, request, context).await?;
+        let meta = match &result {
+            ServerResult::CallToolResult(result) => result.meta.as_ref(),
+            ServerResult::GetPromptResult(result) => result.meta.as_ref(),
+            ServerResult::ReadResourceResult(result) => result.meta.as_ref(),
+            ServerResult::CompleteResult(result) => result.meta.as_ref(),
+            ServerResult::ListToolsResult(result) => result.meta.as_ref(),
+            ServerResult::ListPromptsResult(result) => result.meta.as_ref(),
+            ServerResult::ListResourcesResult(result) => result.meta.as_ref(),
+            ServerResult::ListResourceTemplatesResult(result) => result.meta.as_ref(),
+            _ => None,
+        };
+        let token = meta.and_then(|meta| meta.0.get(KEY)).and_then(Value::as_str);
+        let text = token.and_then(|token| self.0.gateway.raws.find(token));
+        match text.and_then(|text| serde_json::from_str(&text).ok()) {
+            Some(value) => Ok(ServerResult::CustomResult(CustomResult(value))),
+            None => Ok(result),
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ClientNotification,
+        context: NotificationContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Service::handle_notification(&self.0, notification, context).await
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        Service::get_info(&self.0)
     }
 }

@@ -1,14 +1,8 @@
 //! `GET /metrics` for Prometheus. Counters of calls are kept here; states are read from the view at
 //! each scrape. Labels are names the host knows, never words of a request.
 
-use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
@@ -17,9 +11,6 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::outside::Outside;
-use super::tokens::Scope;
-use super::{Client, Gateway};
 use crate::base::ServerName;
 use crate::error::Error;
 use crate::host::{CallOutcome, Host, ServerState};
@@ -68,6 +59,16 @@ fn histogram() -> Histogram {
 }
 
 impl Metrics {
+    /// Everything in the text format of `OpenMetrics`.
+    ///
+    /// # Errors
+    /// When it cannot be written, which is a fault of ours.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
     /// Metrics over a host.
     pub fn new(host: Host) -> Self {
         let mut registry = Registry::default();
@@ -161,22 +162,4 @@ impl Collector for Servers {
         }
         Ok(())
     }
-}
-
-/// `GET /metrics`.
-pub(crate) async fn scrape(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(client): Extension<Client>,
-) -> Response {
-    if !client.may(Scope::ServerConnect) {
-        return Outside::scope(Scope::ServerConnect.as_str()).into_response();
-    }
-    let mut text = String::new();
-    if prometheus_client::encoding::text::encode(&mut text, &gateway.metrics.registry).is_err() {
-        text.clear();
-        let _ = write!(text, "metrics could not be written");
-        return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
-    }
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

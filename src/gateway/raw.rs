@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -12,16 +12,13 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body::Frame;
-use rmcp::model::{CustomResult, MetaObject, ServerResult};
-use rmcp::service::{NotificationContext, RequestContext};
-use rmcp::{ErrorData, RoleServer, Service};
+use parking_lot::{Mutex, MutexGuard};
+use rmcp::ErrorData;
+use rmcp::model::MetaObject;
 use serde_json::Value;
 
-use super::Gateway;
-use super::mcp::Face;
-
 /// The key of a placeholder's `_meta`.
-const KEY: &str = "mcpdeck/raw";
+pub(crate) const KEY: &str = "mcpdeck/raw";
 /// Most bytes of results that wait to leave. What is older than that was abandoned by its client.
 const BYTES: usize = 64 << 20;
 
@@ -62,13 +59,13 @@ impl Raws {
     }
 
     /// The result of a placeholder; it stays, because a stream may be resumed.
-    fn find(&self, token: &str) -> Option<Arc<str>> {
+    pub fn find(&self, token: &str) -> Option<Arc<str>> {
         let kept = self.lock();
         kept.texts.iter().rev().find(|(known, _)| known == token).map(|(_, text)| Arc::clone(text))
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// A message, or an event that holds one, with its result in place.
@@ -92,17 +89,17 @@ impl Raws {
 
 /// Puts results in place of their placeholders on the way out over HTTP.
 pub(crate) async fn splice(
-    State(gateway): State<Arc<Gateway>>,
+    State(raws): State<Arc<Raws>>,
     request: Request,
     next: Next,
 ) -> Response {
     let response = next.run(request).await;
-    response.map(|inner| Body::new(Spliced { inner, gateway }))
+    response.map(|inner| Body::new(Spliced { inner, raws }))
 }
 
 struct Spliced {
     inner: Body,
-    gateway: Arc<Gateway>,
+    raws: Arc<Raws>,
 }
 
 impl HttpBody for Spliced {
@@ -114,52 +111,10 @@ impl HttpBody for Spliced {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        let gateway = &self.gateway;
+        let raws = &self.raws;
         Poll::Ready(frame.map(|frame| {
-            frame.map(|frame| frame.map_data(|data| gateway.raws.restore(&data).unwrap_or(data)))
+            frame.map(|frame| frame.map_data(|data| raws.restore(&data).unwrap_or(data)))
         }))
-    }
-}
-
-/// The MCP server over a pipe, where results can be sent as they are.
-pub(crate) struct OverPipe(pub Face);
-
-impl Service<RoleServer> for OverPipe {
-    async fn handle_request(
-        &self,
-        request: rmcp::model::ClientRequest,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ServerResult, ErrorData> {
-        let result = Service::handle_request(&self.0, request, context).await?;
-        let meta = match &result {
-            ServerResult::CallToolResult(result) => result.meta.as_ref(),
-            ServerResult::GetPromptResult(result) => result.meta.as_ref(),
-            ServerResult::ReadResourceResult(result) => result.meta.as_ref(),
-            ServerResult::CompleteResult(result) => result.meta.as_ref(),
-            ServerResult::ListToolsResult(result) => result.meta.as_ref(),
-            ServerResult::ListPromptsResult(result) => result.meta.as_ref(),
-            ServerResult::ListResourcesResult(result) => result.meta.as_ref(),
-            ServerResult::ListResourceTemplatesResult(result) => result.meta.as_ref(),
-            _ => None,
-        };
-        let token = meta.and_then(|meta| meta.0.get(KEY)).and_then(Value::as_str);
-        let text = token.and_then(|token| self.0.gateway().raws.find(token));
-        match text.and_then(|text| serde_json::from_str(&text).ok()) {
-            Some(value) => Ok(ServerResult::CustomResult(CustomResult(value))),
-            None => Ok(result),
-        }
-    }
-
-    async fn handle_notification(
-        &self,
-        notification: rmcp::model::ClientNotification,
-        context: NotificationContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        Service::handle_notification(&self.0, notification, context).await
-    }
-
-    fn get_info(&self) -> rmcp::model::ServerConfig {
-        Service::get_info(&self.0)
     }
 }
 

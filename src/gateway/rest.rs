@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::outside::Outside;
-use super::tokens::Scope;
-use super::{Client, Gateway};
+use super::state::Gateway;
+use super::tokens::{Client, Scope};
 use crate::base::ServerName;
 use crate::host::call::AnswerSource;
 use crate::host::{CallOptions, CallOutcome, ServerState};
@@ -188,4 +188,19 @@ fn answered(outcome: CallOutcome, tool: &str, client: &Client) -> Value {
         object.insert("provenance".to_owned(), provenance);
     }
     out
+}
+
+/// `GET /metrics`, for Prometheus.
+pub(crate) async fn metrics(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(client): Extension<Client>,
+) -> Result<Response, Outside> {
+    allowed(&client, Scope::ServerConnect)?;
+    let failed = |_| {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Outside::new("ERR_INTERNAL", status, "the metrics could not be written")
+    };
+    let text = gateway.metrics.text().map_err(failed)?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
