@@ -94,12 +94,12 @@ async fn a_guarded_deck_asks_for_trust_and_for_inputs_before_anything_runs() {
     })
     .await;
     let name = ServerName::new("one");
-    assert_eq!(shown.asked().map(|a| a.review.server.clone()).collect::<Vec<_>>(), [name.clone()]);
+    assert_eq!(shown.asked().map(|a| a.review.server.clone()).collect::<Vec<_>>(), std::slice::from_ref(&name));
     let asked = until(&mut deck, |event| match event {
         DeckEvent::TrustNeeded(servers) => Some(servers),
         _ => None,
     });
-    assert_eq!(asked.await, [name.clone()]);
+    assert_eq!(asked.await, std::slice::from_ref(&name));
     assert!(bench.processes().is_empty(), "nothing runs");
     let shown = shown.awaiting(&name).expect("it awaits").review.shown_hash.clone();
     let approve = |hash: &str| ConfigCommand::Approve(vec![(name.clone(), hash.to_owned())]);
