@@ -108,14 +108,17 @@ impl Grace {
     /// No grace: SIGKILL at once.
     pub const NONE: Self = Self { stdin: Duration::ZERO, term: Duration::ZERO };
 
-    /// Longest time spent on one rung, however large the budget.
-    const RUNG: Duration = Duration::from_secs(3);
-
-    /// Splits a budget (`shutdownTimeout`): two fifths for each rung, at most three seconds each;
-    /// what is left is for killing, sweeping and draining.
+    /// Splits a budget (`shutdownTimeout`, decision D10): a third on closed stdin, at most three
+    /// seconds; all the rest after SIGTERM.
     pub fn within(budget: Duration) -> Self {
-        let rung = (budget * 2 / 5).min(Self::RUNG);
-        Self { stdin: rung, term: rung }
+        let stdin = (budget / 3).min(Duration::from_secs(3));
+        Self { stdin, term: budget.saturating_sub(stdin) }
+    }
+
+    /// The shorter of both on each rung.
+    #[must_use]
+    pub fn at_most(self, other: Self) -> Self {
+        Self { stdin: self.stdin.min(other.stdin), term: self.term.min(other.term) }
     }
 }
 
@@ -167,6 +170,24 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
     );
     let inner = Inner { pid, orders, exit, stdin: stdin_gate, stderr: tap, usage };
     Ok(Spawned { stdin, stdout, process: ServerProcess { inner: Arc::new(inner) } })
+}
+
+/// How many processes of this host's servers are on a processor or wait for one; zero where the
+/// platform does not tell.
+#[cfg(unix)]
+pub async fn running() -> usize {
+    let mark = family::host_mark();
+    let token = mark.split_once('=').map_or("", |(_, token)| token);
+    let table = census::take().await;
+    let ours = |row: &&census::Row| row.mark.as_deref().is_some_and(|mark| mark.starts_with(token));
+    table.rows().filter(ours).filter(|row| row.running).count()
+}
+
+/// How many processes of this host's servers are on a processor or wait for one; zero where the
+/// platform does not tell.
+#[cfg(windows)]
+pub async fn running() -> usize {
+    0
 }
 
 impl ServerProcess {

@@ -26,10 +26,11 @@ pub struct ConfigChange {
 /// Settings that say what the host does with a server rather than what the server is: they are
 /// taken into use as they change, and the server runs on. All others need another process, another
 /// connection or another handshake.
-pub const FOLLOWED: [&str; 13] = [
+pub const FOLLOWED: [&str; 14] = [
     "timeout",
     "startupTimeout",
     "shutdownTimeout",
+    "stop",
     "restart",
     "retry",
     "onTimeout",
@@ -92,6 +93,7 @@ pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     note(old.request_timeout != new.request_timeout, "timeout");
     note(old.startup_timeout != new.startup_timeout, "startupTimeout");
     note(old.shutdown_timeout != new.shutdown_timeout, "shutdownTimeout");
+    note(old.stop != new.stop, "stop");
     note(old.dependencies != new.dependencies, "dependencies");
     note(old.disabled != new.disabled, "disabled");
     note(old.restart != new.restart, "restart");

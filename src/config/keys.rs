@@ -139,6 +139,7 @@ const SERVER_KEYS: &[Key] = &[
     key("dependsOn", Shape::List(&Shape::Text), "Servers that must be ready first")
         .alias("dependencies"),
     key("disabled", Shape::Flag, "Listed but not started").default("false"),
+    key("stop", Shape::Object(&STOP), "How long each rung of a stop lasts; over `shutdownTimeout`"),
     key("restart", RESTART_SETTING, "What happens when the process ends unasked"),
     key("onTimeout", Shape::Word(ON_TIMEOUT), "What a request without an answer in time means")
         .default("\"unavailable\""),
@@ -240,6 +241,23 @@ const GUARD_MODES: &[(&str, &str)] = &[
 
 const RULES: &[(&str, &str)] =
     &[("ask", "a person or the application decides"), ("deny", "refused at once")];
+
+static STOP: ObjectShape = ObjectShape {
+    name: "stop",
+    doc: "`stop`",
+    keys: &[
+        key(
+            "stdin",
+            DELAY_SECONDS,
+            "Seconds from closed stdin to SIGTERM; else a third of `shutdownTimeout`, at most 3",
+        ),
+        key("stdinMs", DELAY, "The same in milliseconds").alias("stdin"),
+        key("term", DELAY_SECONDS, "Seconds from SIGTERM to SIGKILL; else the rest"),
+        key("termMs", DELAY, "The same in milliseconds").alias("term"),
+    ],
+    required: &[],
+    foreign: &[],
+};
 
 static RESTART: ObjectShape = ObjectShape {
     name: "restart",

@@ -14,7 +14,7 @@ use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::problems::child;
 use crate::config::{
     ApprovalRule, ApprovalRules, GuardPolicy, HttpConfig, Loaded, ProtocolChoice, ReloadMode,
-    ServerConfig, StdioConfig, TransportConfig,
+    ServerConfig, StdioConfig, StopConfig, TransportConfig,
 };
 
 /// The effective configuration as one document, defaults written out, secrets masked. Loading it
@@ -143,6 +143,10 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
     put("timeout", seconds(server.request_timeout));
     put("startupTimeout", seconds(server.startup_timeout));
     put("shutdownTimeout", seconds(server.shutdown_timeout));
+    if server.stop != StopConfig::default() {
+        let rung = |rung: Option<Duration>| rung.map(seconds);
+        put("stop", json!({"stdin": rung(server.stop.stdin), "term": rung(server.stop.term)}));
+    }
     put("dependencies", json!(server.dependencies));
     put("disabled", json!(server.disabled));
     put(

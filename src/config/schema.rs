@@ -62,6 +62,8 @@ pub struct ServerConfig {
     pub startup_timeout: Duration,
     /// Deadline of a graceful stop (`shutdownTimeout`, default 10 s).
     pub shutdown_timeout: Duration,
+    /// Rungs of a graceful stop that are set one by one (`stop`, decision D10).
+    pub stop: StopConfig,
     /// Servers that must be ready first (`dependencies`, alias `dependsOn`).
     pub dependencies: Vec<ServerName>,
     /// Listed but not started.
@@ -153,6 +155,11 @@ impl TransportConfig {
             Self::Sse(_) => TransportKind::Sse,
             Self::WebSocket(_) => TransportKind::WebSocket,
         }
+    }
+
+    /// Whether it is reached by an address, so that nothing is started for it.
+    pub const fn is_address(&self) -> bool {
+        !matches!(self, Self::Stdio(_))
     }
 }
 
@@ -342,6 +349,7 @@ impl ServerConfig {
             request_timeout: Duration::from_secs(30),
             startup_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(10),
+            stop: StopConfig::default(),
             dependencies: Vec::new(),
             disabled: false,
             restart: RestartConfig::default(),

@@ -45,6 +45,11 @@ impl RestartBudget {
         Some(self.used)
     }
 
+    /// Restarts in a row.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
     /// A restart by hand forgives everything.
     pub fn reset(&mut self) {
         self.used = 0;

@@ -18,7 +18,7 @@ use crate::host::view::{ServerState, StartStep, StepStatus};
 use crate::mcp::ApprovalId;
 use crate::mcp::Finding;
 use crate::mcp::SessionView;
-use crate::mcp::capabilities::{Capabilities, ListChanges};
+use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::process::ExitView;
 
 /// A fact with its place in the order of all facts of one host.
@@ -150,6 +150,38 @@ pub enum Fact {
         exit: ExitView,
         /// The last lines of stderr.
         stderr_tail: Vec<SafeText>,
+    },
+    /// The connection or the process of a server that was in use ended, and nobody had asked for it.
+    Crashed {
+        /// Its name.
+        server: ServerName,
+        /// How.
+        reason: SafeText,
+    },
+    /// It will be restarted, as its policy says (decision D1).
+    RestartPlanned {
+        /// Its name.
+        server: ServerName,
+        /// The number of this restart, from 1.
+        number: u32,
+        /// How many there may be in a row.
+        max: u32,
+        /// After how long.
+        delay: Duration,
+    },
+    /// It was restarted too often in a row and stays down.
+    GivenUp {
+        /// Its name.
+        server: ServerName,
+        /// How often.
+        restarts: u32,
+    },
+    /// Somebody has looked at what changed in its lists.
+    ChangesSeen {
+        /// Its name.
+        server: ServerName,
+        /// The item; `None` for all.
+        item: Option<(ListKind, SafeText)>,
     },
     /// The server did something against the protocol.
     Found {
@@ -292,6 +324,10 @@ impl Fact {
             | Self::Connected { server, .. }
             | Self::Listed { server, .. }
             | Self::Exited { server, .. }
+            | Self::Crashed { server, .. }
+            | Self::RestartPlanned { server, .. }
+            | Self::GivenUp { server, .. }
+            | Self::ChangesSeen { server, .. }
             | Self::Found { server, .. }
             | Self::BreakerChanged { server, .. }
             | Self::ApprovalRuleSet { server, .. }
@@ -330,7 +366,9 @@ impl Fact {
             | Self::CallsCancelled { calls: lines, .. } => {
                 lines.iter().map(|line| line.len()).sum()
             }
-            Self::TaskFailed { message, .. } | Self::Advised { help: message, .. } => message.len(),
+            Self::TaskFailed { message, .. }
+            | Self::Advised { help: message, .. }
+            | Self::Crashed { reason: message, .. } => message.len(),
             Self::ConfigLoaded { diagnostics, .. } | Self::ConfigRejected { diagnostics } => {
                 diagnostics.len() * size_of::<Diagnostic>()
             }
@@ -354,6 +392,10 @@ impl Fact {
             Self::Connected { .. } => "connected",
             Self::Listed { .. } => "listed",
             Self::Exited { .. } => "exited",
+            Self::Crashed { .. } => "crashed",
+            Self::RestartPlanned { .. } => "restartPlanned",
+            Self::GivenUp { .. } => "givenUp",
+            Self::ChangesSeen { .. } => "changesSeen",
             Self::Found { .. } => "found",
             Self::BreakerChanged { .. } => "breakerChanged",
             Self::RequestArrived { .. } => "requestArrived",

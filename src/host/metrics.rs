@@ -20,6 +20,7 @@ pub struct Metrics {
     bytes_in: u64,
     bytes_out: u64,
     last_used: Option<Timestamp>,
+    last_failure: Option<Failure>,
     average: Option<f64>,
     latency: Option<Box<Histogram<u64>>>,
 }
@@ -46,6 +47,16 @@ impl Ending {
     }
 }
 
+/// The failure that was seen last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// When.
+    pub at: Timestamp,
+    /// Its code; `None` when the tool said `isError`.
+    pub code: Option<ErrorCode>,
+}
+
 /// What metrics show.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -66,6 +77,15 @@ pub struct MetricsView {
     pub bytes_out: u64,
     /// Last use.
     pub last_used: Option<Timestamp>,
+    /// The last failure; what was cancelled is none.
+    #[serde(default)]
+    pub last_failure: Option<Failure>,
+    /// Share of the requests that ended well, from 0 to 1; what was cancelled does not count.
+    #[serde(default)]
+    pub success_rate: Option<f64>,
+    /// The same of those that failed, or whose tool said so.
+    #[serde(default)]
+    pub error_rate: Option<f64>,
     /// Latency of answered requests.
     pub latency: Option<LatencyView>,
 }
@@ -91,6 +111,7 @@ pub struct LatencyView {
 
 /// Metrics of one server with those of its tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ServerMetrics {
     /// All requests of the server.
     pub total: MetricsView,
@@ -123,7 +144,14 @@ impl Metrics {
     }
 
     /// A request ends after `took` (without the time a person held it).
-    pub fn end(&mut self, ending: Ending, took: Duration) {
+    pub fn end(&mut self, ending: Ending, took: Duration, at: Timestamp) {
+        let code = match ending {
+            Ending::Failed(code) => Some(code),
+            _ => None,
+        };
+        if !matches!(ending, Ending::Success | Ending::Failed(ErrorCode::Cancelled)) {
+            self.last_failure = Some(Failure { at, code });
+        }
         self.in_flight = self.in_flight.saturating_sub(1);
         match ending {
             Ending::Success => self.successes += 1,
@@ -149,6 +177,16 @@ impl Metrics {
 
     /// A snapshot.
     pub fn view(&self) -> MetricsView {
+        let mut view = self.counts();
+        let (good, bad) = (view.successes as f64, view.failed() as f64);
+        if good + bad > 0.0 {
+            view.success_rate = Some(good / (good + bad));
+            view.error_rate = Some(bad / (good + bad));
+        }
+        view
+    }
+
+    fn counts(&self) -> MetricsView {
         MetricsView {
             requests: self.requests,
             successes: self.successes,
@@ -158,6 +196,9 @@ impl Metrics {
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             last_used: self.last_used,
+            last_failure: self.last_failure,
+            success_rate: None,
+            error_rate: None,
             latency: self.latency.as_deref().map(|h| LatencyView {
                 min: Duration::from_micros(h.min()),
                 mean: Duration::from_secs_f64(h.mean() / 1e6),
@@ -186,19 +227,23 @@ mod tests {
         let mut metrics = Metrics::default();
         for ms in 1..=100 {
             metrics.begin(Timestamp(ms));
-            metrics.end(Ending::Success, Duration::from_millis(ms));
+            metrics.end(Ending::Success, Duration::from_millis(ms), Timestamp(ms));
         }
         metrics.begin(Timestamp(101));
         metrics.begin(Timestamp(102));
-        metrics.end(Ending::Failed(ErrorCode::Timeout), Duration::from_secs(30));
+        metrics.end(Ending::Failed(ErrorCode::Timeout), Duration::from_secs(30), Timestamp(131));
         let view = metrics.view();
         assert_eq!((view.requests, view.successes, view.in_flight), (102, 100, 1));
         assert_eq!(view.errors[&ErrorCode::Timeout], 1);
         let failed = view.failed();
         metrics.begin(Timestamp(3));
-        metrics.end(Ending::Failed(ErrorCode::Cancelled), Duration::ZERO);
+        metrics.end(Ending::Failed(ErrorCode::Cancelled), Duration::ZERO, Timestamp(140));
         let view = metrics.view();
         assert_eq!((view.failed(), view.cancelled()), (failed, 1), "it was wanted so");
+        let timeout = Failure { at: Timestamp(131), code: Some(ErrorCode::Timeout) };
+        assert_eq!(view.last_failure, Some(timeout), "what was cancelled did not fail");
+        let rates = (view.success_rate.unwrap(), view.error_rate.unwrap());
+        assert_eq!(rates, (100.0 / 101.0, 1.0 / 101.0));
         let latency = view.latency.expect("there were answers");
         let near = |value: Duration, ms: f64| (value.as_secs_f64() * 1e3 / ms - 1.0).abs() < 0.02;
         assert!(near(latency.p50, 50.0) && near(latency.p95, 95.0), "{latency:?}");

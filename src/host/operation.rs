@@ -29,7 +29,6 @@ use crate::mcp::capabilities::Tool;
 use crate::mcp::payload::Node;
 use crate::mcp::session::Request;
 
-pub use breakers::{forgive, reset};
 pub use cached::resource_params;
 
 /// An operation that is about to run.
@@ -198,7 +197,17 @@ impl Operation {
                 }
                 error
             }
-            ErrorCode::ServerUnavailable => self.post_mortem(live, error).await,
+            ErrorCode::ServerUnavailable => {
+                // Nothing else tells that nobody is at an address any more.
+                let reason = SafeText::line(&error.message);
+                if live.config.transport.is_address()
+                    && self.slot.turn_away(live.generation, &reason)
+                {
+                    let command = Command::Unreachable(live.generation, reason);
+                    let _ = self.slot.commands.send(command).await;
+                }
+                self.post_mortem(live, error).await
+            }
             _ => error,
         }
     }

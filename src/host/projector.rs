@@ -4,10 +4,11 @@
 //! place, and nobody else does (invariant 6). The view is published once per batch, so a burst costs
 //! its readers one wake-up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::base::human::{Dur, count};
@@ -16,22 +17,39 @@ use crate::base::ring::Ring;
 use crate::base::text::SafeText;
 use crate::base::{Clock, Timestamp};
 use crate::base::{LogLevel, ServerName};
+use crate::host::breaker::BreakerView;
 use crate::host::journal::Journal;
 use crate::host::view::StepStatus;
 use crate::host::{Fact, HostView, Record, ServerState};
+use crate::mcp::capabilities::{ListChanges, ListKind};
 
 /// Facts that may wait for the projector.
 const WAITING: usize = 1_024;
 
+/// Facts beyond those that may wait for the projector, recorded where nothing can wait.
+const OVERFLOW: usize = 8 * WAITING;
+
 enum Message {
     Fact(Timestamp, Box<Fact>),
+    /// Several at once: they cost the readers of the view one copy.
+    Facts(Timestamp, Vec<Fact>),
+    /// There is something in the overflow.
+    Overflow,
     Flush(oneshot::Sender<()>),
+}
+
+/// Facts that found no place, in order.
+#[derive(Default)]
+struct Overflow {
+    facts: VecDeque<(Timestamp, Fact)>,
+    lost: u64,
 }
 
 /// Where facts go in. Cheap to clone.
 #[derive(Clone)]
 pub struct Facts {
     sender: mpsc::Sender<Message>,
+    overflow: Arc<Mutex<Overflow>>,
     clock: Clock,
 }
 
@@ -41,18 +59,32 @@ impl Facts {
         let _ = self.sender.send(Message::Fact(self.clock.now(), Box::new(fact))).await;
     }
 
-    /// Records a fact from where nothing can wait. Overflow policy: a task waits instead, so the
-    /// fact is not lost, only later than facts that found a place.
+    /// Records facts that belong together, in one step of the view.
+    pub async fn record_all(&self, facts: Vec<Fact>) {
+        let _ = self.sender.send(Message::Facts(self.clock.now(), facts)).await;
+    }
+
+    /// Records a fact from where nothing can wait. Overflow policy: it waits in a list of its own
+    /// and may come later than facts that found a place; when that list is full too the fact is
+    /// lost, counted, and the count is a failure of the host that everybody sees.
     pub fn post(&self, fact: Fact) {
-        let message = Message::Fact(self.clock.now(), Box::new(fact));
-        if let Err(mpsc::error::TrySendError::Full(message)) = self.sender.try_send(message) {
-            let sender = self.sender.clone();
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(async move {
-                    let _ = sender.send(message).await;
-                });
+        let at = self.clock.now();
+        let message = Message::Fact(at, Box::new(fact));
+        let Err(mpsc::error::TrySendError::Full(Message::Fact(at, fact))) =
+            self.sender.try_send(message)
+        else {
+            return;
+        };
+        {
+            let mut overflow = self.overflow.lock();
+            if overflow.facts.len() < OVERFLOW {
+                overflow.facts.push_back((at, *fact));
+            } else {
+                overflow.lost += 1;
             }
         }
+        // The projector may have emptied its channel meanwhile. A full one makes it look as well.
+        let _ = self.sender.try_send(Message::Overflow);
     }
 
     /// Returns when every fact recorded before is in the view.
@@ -84,45 +116,101 @@ pub fn start(clock: Clock, logs: Ring<LogRecord>) -> Projection {
     let (sender, receiver) = mpsc::channel(WAITING);
     let (publish, view) = watch::channel(Arc::new(HostView::default()));
     let journal = Arc::new(Journal::default());
-    tokio::spawn(run(receiver, publish, Arc::clone(&journal), logs));
-    Projection { facts: Facts { sender, clock }, view, journal }
+    let overflow = Arc::default();
+    let projector = Projector {
+        view: HostView::default(),
+        publish,
+        journal: Arc::clone(&journal),
+        logs,
+        overflow: Arc::clone(&overflow),
+        sessions: HashMap::new(),
+    };
+    tokio::spawn(projector.run(receiver));
+    Projection { facts: Facts { sender, overflow, clock }, view, journal }
 }
 
-async fn run(
-    mut receiver: mpsc::Receiver<Message>,
+struct Projector {
+    view: HostView,
     publish: watch::Sender<Arc<HostView>>,
     journal: Arc<Journal>,
     logs: Ring<LogRecord>,
-) {
-    let mut view = HostView::default();
-    let mut sessions = HashMap::new();
-    let mut batch = Vec::new();
-    while receiver.recv_many(&mut batch, WAITING).await > 0 {
-        let mut flushed = Vec::new();
-        let before = view.seq;
-        for message in batch.drain(..) {
-            match message {
-                Message::Flush(done) => flushed.push(done),
-                Message::Fact(at, fact) => {
-                    let record = Record { seq: view.seq + 1, at, fact: *fact };
-                    view.apply(&record);
-                    note(&record, &mut sessions, &logs);
-                    journal.push(Arc::new(record));
+    overflow: Arc<Mutex<Overflow>>,
+    /// Starts of each server so far.
+    sessions: HashMap<ServerName, u64>,
+}
+
+impl Projector {
+    async fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
+        let mut batch = Vec::new();
+        while receiver.recv_many(&mut batch, WAITING).await > 0 {
+            let mut flushed = Vec::new();
+            let before = self.view.seq;
+            for message in batch.drain(..) {
+                match message {
+                    Message::Flush(done) => flushed.push(done),
+                    Message::Fact(at, fact) => self.fold(at, *fact),
+                    Message::Facts(at, facts) => {
+                        for fact in facts {
+                            self.fold(at, fact);
+                        }
+                    }
+                    Message::Overflow => {}
                 }
             }
+            self.take_overflow();
+            if self.view.seq != before {
+                self.publish.send_replace(Arc::new(self.view.clone()));
+            }
+            for done in flushed {
+                let _ = done.send(());
+            }
         }
-        if view.seq != before {
-            publish.send_replace(Arc::new(view.clone()));
+    }
+
+    fn fold(&mut self, at: Timestamp, fact: Fact) {
+        let record = Record { seq: self.view.seq + 1, at, fact };
+        let flapped = self.is_unstable(record.fact.server());
+        self.view.apply(&record);
+        // A server whose lists change all the time says so once.
+        let again = flapped && matches!(record.fact, Fact::Listed { .. });
+        let turned = !flapped && self.is_unstable(record.fact.server());
+        if !again {
+            note(&record, turned, &mut self.sessions, &self.logs);
         }
-        for done in flushed {
-            let _ = done.send(());
+        self.journal.push(Arc::new(record));
+    }
+
+    fn is_unstable(&self, server: Option<&ServerName>) -> bool {
+        let server = server.and_then(|name| self.view.servers.get(name));
+        server.is_some_and(|server| server.unstable.is_some())
+    }
+
+    fn take_overflow(&mut self) {
+        let (facts, lost) = {
+            let mut overflow = self.overflow.lock();
+            (std::mem::take(&mut overflow.facts), std::mem::take(&mut overflow.lost))
+        };
+        let mut last = self.view.at;
+        for (at, fact) in facts {
+            last = at;
+            self.fold(at, fact);
+        }
+        if lost > 0 {
+            let task = SafeText::line("projector");
+            let message = SafeText::line(&format!("{lost} facts were lost: too many at once"));
+            self.fold(last, Fact::TaskFailed { task, message });
         }
     }
 }
 
 /// Every fact is one structured record of the log (requirement O2), and the ones a person would
 /// ask about stand in the log ring too. `sessions` counts the starts of each server.
-fn note(record: &Record, sessions: &mut HashMap<ServerName, u64>, logs: &Ring<LogRecord>) {
+fn note(
+    record: &Record,
+    unstable: bool,
+    sessions: &mut HashMap<ServerName, u64>,
+    logs: &Ring<LogRecord>,
+) {
     let fact = &record.fact;
     let session_id = fact.server().map(|server| {
         let count = sessions.entry(server.clone()).or_default();
@@ -131,7 +219,13 @@ fn note(record: &Record, sessions: &mut HashMap<ServerName, u64>, logs: &Ring<Lo
         *count
     });
     let server = fact.server().map(ServerName::as_str);
-    let described = describe(fact);
+    let described = describe(fact).map(|(level, text)| {
+        if unstable {
+            (LogLevel::Warning, format!("definitions unstable: {text}"))
+        } else {
+            (level, text)
+        }
+    });
     let (level, text) = described.clone().unwrap_or_else(|| quiet(fact));
     let (status, took) = status(fact);
     let attempt = match fact {
@@ -240,23 +334,34 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
         }
         Fact::Exited { exit, .. } => {
             let level = if exit.expected { LogLevel::Info } else { LogLevel::Warning };
-            (level, exit.describe())
+            let escaped: Vec<&str> = exit.escaped.iter().map(SafeText::as_str).collect();
+            if escaped.is_empty() {
+                (level, exit.describe())
+            } else {
+                let names = escaped.join(", ");
+                (LogLevel::Error, format!("{}; could not be ended: {names}", exit.describe()))
+            }
         }
         Fact::Found { finding, .. } => (LogLevel::Warning, finding.message.to_string()),
         Fact::BreakerChanged { tool, breaker, .. } => {
             let what = tool.as_ref().map_or_else(|| "server".to_owned(), |t| format!("tool {t}"));
-            let how = if breaker.is_closed() { "closed" } else { "open" };
+            let how = match breaker {
+                BreakerView::Closed => "closed",
+                BreakerView::Open { .. } => "open",
+                BreakerView::HalfOpen { .. } => "half-open",
+            };
             (LogLevel::Warning, format!("breaker of {what} is {how}"))
         }
-        Fact::Listed { changes: Some(changes), .. } => (
-            LogLevel::Info,
-            format!(
-                "lists changed: {} added, {} removed, {} changed",
-                changes.added.len(),
-                changes.removed.len(),
-                changes.changed.len()
-            ),
-        ),
+        Fact::Listed { changes: Some(changes), .. } => {
+            (LogLevel::Info, format!("lists changed: {}", in_words(changes)))
+        }
+        Fact::Crashed { reason, .. } => (LogLevel::Warning, format!("crashed: {reason}")),
+        Fact::RestartPlanned { number, max, delay, .. } => {
+            (LogLevel::Info, format!("restart {number} of {max} in {}", Dur(*delay)))
+        }
+        Fact::GivenUp { restarts, .. } => {
+            (LogLevel::Error, format!("given up after {restarts} restarts"))
+        }
         Fact::RequestArrived { request } => {
             let during = request.during.as_ref();
             let during = during.map(|of| format!(" during {of}")).unwrap_or_default();
@@ -306,6 +411,25 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
     })
 }
 
+/// What changed in the lists, by list, item and field; the first few of many.
+fn in_words(changes: &ListChanges) -> String {
+    const MOST: usize = 8;
+    let plain = |kind: &ListKind, name: &SafeText| format!("{}: `{name}`", kind.key());
+    let changed = changes.changed.iter().map(|(kind, name, fields)| {
+        let fields: Vec<&str> = fields.iter().map(|field| field.pointer.as_str()).collect();
+        format!("{} changed in {}", plain(kind, name), fields.join(", "))
+    });
+    let added = changes.added.iter().map(|(kind, name)| format!("{} added", plain(kind, name)));
+    let removed =
+        changes.removed.iter().map(|(kind, name)| format!("{} removed", plain(kind, name)));
+    let all = changes.changed.len() + changes.added.len() + changes.removed.len();
+    let mut words: Vec<String> = changed.chain(added).chain(removed).take(MOST).collect();
+    if all > MOST {
+        words.push(format!("and {} more", all - MOST));
+    }
+    words.join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,5 +455,18 @@ mod tests {
         }
         let mut view = projection.view.clone();
         view.wait_for(|view| view.seq == count).await.expect("the projector runs");
+    }
+
+    #[tokio::test]
+    async fn facts_posted_without_end_are_bounded_and_what_is_lost_is_counted() {
+        let projection = start(Clock::system(), Ring::new(10, 10_000));
+        let most = (WAITING + OVERFLOW) as u64;
+        for _ in 0..most + 77 {
+            projection.facts.post(Fact::ShutdownBegan);
+        }
+        projection.facts.flush().await;
+        let view = projection.view.borrow().clone();
+        assert_eq!(view.seq, most + 1, "and one that says what was lost");
+        assert!(view.failures[0].2.contains("77 facts"), "{:?}", view.failures);
     }
 }

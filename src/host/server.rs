@@ -2,6 +2,7 @@
 
 pub mod actor;
 pub mod connect;
+pub mod gate;
 pub mod keeper;
 pub mod lifecycle;
 pub mod reach;

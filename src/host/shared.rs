@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::Clock;
@@ -22,6 +21,7 @@ use crate::host::policy::CheckPoint;
 use crate::host::projector::Facts;
 use crate::host::router::Routes;
 use crate::host::server::connect::Connector;
+use crate::host::server::gate::StartGate;
 use crate::host::server::slot::Slot;
 use crate::host::validate::Validators;
 use crate::mcp::CallId;
@@ -51,8 +51,8 @@ pub struct Shared {
     pub validators: Validators,
     /// How servers are reached.
     pub connector: Arc<dyn Connector>,
-    /// Places for servers that start at once ([`Shared::STARTING`]).
-    pub starting: Arc<Semaphore>,
+    /// Places for servers that start at once.
+    pub starting: StartGate,
     /// Skips every grace: the second Ctrl-C.
     pub force: CancellationToken,
     /// Ends the grace of calls in flight: the host stops.
@@ -77,8 +77,6 @@ pub struct SharedParts {
 }
 
 impl Shared {
-    /// Servers that may start at the same time.
-    pub const STARTING: usize = 16;
     /// Messages and bytes of traffic that are kept.
     const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
 
@@ -97,7 +95,7 @@ impl Shared {
             desk: parts.desk,
             validators: Validators::default(),
             connector: parts.connector,
-            starting: Arc::new(Semaphore::new(Self::STARTING)),
+            starting: StartGate::default(),
             slots: RwLock::default(),
             routes: RwLock::default(),
             rerouting: Mutex::default(),

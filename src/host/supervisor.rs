@@ -90,22 +90,13 @@ impl Supervisor {
         }
         self.deck.set_slots(slots);
         // Told in the order of the file and before anything starts: the first screen is complete.
-        for (slot, _) in &actors {
-            self.introduce(slot).await;
-        }
+        let facts = actors.iter().flat_map(|(slot, _)| introduce(slot)).collect();
+        self.deck.facts.record_all(facts).await;
         self.deck.facts.flush().await;
         for (slot, commands) in actors {
             self.spawn(slot, commands);
         }
         self.follow_sources();
-    }
-
-    async fn introduce(&self, slot: &Slot) {
-        let live = slot.live();
-        self.deck.facts.record(introduction(&live.config)).await;
-        if live.state == ServerState::Disabled {
-            self.deck.facts.record(told(slot, ServerState::Disabled, None)).await;
-        }
     }
 
     /// Runs until a shutdown is ordered or `abandoned` fires, and everything is stopped.
@@ -252,8 +243,15 @@ fn new_slot(config: &ServerConfig) -> (Arc<Slot>, mpsc::Receiver<Command>) {
     (Arc::new(Slot::new(Arc::new(config.clone()), sender)), commands)
 }
 
-fn told(slot: &Slot, state: ServerState, reason: Option<SafeText>) -> Fact {
-    Fact::StateChanged { server: slot.name.clone(), state, reason, attempt: 0, retry_at: None }
+/// What is said of a server before anything is done with it.
+fn introduce(slot: &Slot) -> Vec<Fact> {
+    let live = slot.live();
+    let mut facts = vec![introduction(&live.config)];
+    if live.state == ServerState::Disabled {
+        let (server, state) = (slot.name.clone(), ServerState::Disabled);
+        facts.push(Fact::StateChanged { server, state, reason: None, attempt: 0, retry_at: None });
+    }
+    facts
 }
 
 fn loaded(config: &McpConfig) -> Fact {

@@ -5,12 +5,12 @@
 
 mod fold;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 
 use crate::base::ServerName;
@@ -155,8 +155,15 @@ pub struct ServerView {
     pub steps: Vec<StepView>,
     /// Its lists; kept when the server dies.
     pub capabilities: Arc<Capabilities>,
-    /// Last difference of the lists, and when.
+    /// What changed in the lists and nobody has looked at ([`Fact::ChangesSeen`]), and when it did
+    /// last.
     pub changes: Option<(Timestamp, Arc<ListChanges>)>,
+    /// Since when the same items of its lists change again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unstable: Option<Timestamp>,
+    /// When items changed again before they were looked at, the newest few.
+    #[serde(skip)]
+    changed_again: VecDeque<Timestamp>,
     /// How the process ended last.
     pub exit: Option<ExitView>,
     /// Last lines of stderr at that time.
@@ -214,6 +221,8 @@ impl ServerView {
             steps: Vec::new(),
             capabilities: Arc::default(),
             changes: None,
+            unstable: None,
+            changed_again: VecDeque::new(),
             exit: None,
             stderr_tail: Vec::new(),
             findings: VecDeque::new(),
@@ -248,7 +257,7 @@ pub struct HostView {
     pub servers: IndexMap<ServerName, Arc<ServerView>>,
     /// The order of the file.
     #[serde(default)]
-    pub order: Vec<ServerName>,
+    pub order: IndexSet<ServerName>,
     /// Requests of servers that are open, oldest first.
     pub pending: IndexMap<ApprovalId, Arc<PendingRequest>>,
     /// Requests that ended, newest last, at most [`HostView::SETTLED`].
@@ -274,7 +283,7 @@ impl HostView {
         match &record.fact {
             Fact::ConfigLoaded { files, diagnostics, order } => {
                 self.files.clone_from(files);
-                self.order.clone_from(order);
+                self.order = order.iter().cloned().collect();
                 self.sort_servers();
                 self.diagnostics.clone_from(diagnostics);
                 self.rejected.clear();
@@ -313,14 +322,8 @@ impl HostView {
                         .entry(name.clone())
                         .or_insert_with(|| Arc::new(ServerView::new(name.clone(), record.at)));
                     Arc::make_mut(entry).apply(record.at, fact);
-                    // Thousands may come, most of them in the order of the file.
-                    let count = self.servers.len();
-                    let follows =
-                        self.order.get(count.saturating_sub(2)..count).is_some_and(|wanted| {
-                            self.servers.keys().rev().take(2).eq(wanted.iter().rev())
-                        });
-                    if !known && !follows {
-                        self.sort_servers();
+                    if !known {
+                        self.place_newest();
                     }
                 }
             }
@@ -329,15 +332,23 @@ impl HostView {
 }
 
 impl HostView {
-    /// A server that is added by a reload takes its place among those that were there.
     fn sort_servers(&mut self) {
-        if self.order.is_empty() {
-            return;
+        let order = &self.order;
+        let place = |name: &ServerName| order.get_index_of(name).unwrap_or(usize::MAX);
+        self.servers.sort_by(|a, _, b, _| place(a).cmp(&place(b)));
+    }
+
+    /// A server that is added by a reload takes its place among those that were there.
+    fn place_newest(&mut self) {
+        let order = &self.order;
+        let place = |name: &ServerName| order.get_index_of(name).unwrap_or(usize::MAX);
+        let Some((name, _)) = self.servers.last() else { return };
+        let (mine, last) = (place(name), self.servers.len() - 1);
+        let before = |at: usize| self.servers.get_index(at).is_some_and(|(n, _)| place(n) > mine);
+        if last > 0 && before(last - 1) {
+            let to = self.servers.as_slice()[..last].partition_point(|n, _| place(n) <= mine);
+            self.servers.move_index(last, to);
         }
-        let places: HashMap<&ServerName, usize> =
-            self.order.iter().enumerate().map(|(place, name)| (name, place)).collect();
-        let place = |name: &ServerName| places.get(name).copied().unwrap_or(usize::MAX);
-        self.servers.sort_by_cached_key(|name, _| place(name));
     }
 
     fn trim_settled(&mut self) {

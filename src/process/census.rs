@@ -33,6 +33,8 @@ pub(super) struct Row {
     pub(super) session: u32,
     /// Dead, but not reaped.
     pub(super) zombie: bool,
+    /// On a processor, or waiting for one.
+    pub(super) running: bool,
     /// User and system time in ticks (see `usage::units`).
     pub(super) cpu_ticks: u64,
     /// Resident pages.
@@ -126,7 +128,10 @@ pub(super) fn read() -> Table {
     let mut seen = HashMap::new();
     let mut rows = HashMap::new();
     let pids = dir.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    for mut row in pids.filter_map(row) {
+    let mut pids: Vec<u32> = pids.collect();
+    // The newest first: they are the likeliest to be gone before they are looked at.
+    pids.sort_unstable_by(|a, b| b.cmp(a));
+    for mut row in pids.into_iter().filter_map(row) {
         let fresh = || (row.process.started >= began()).then(|| mark_of(row.process.pid))?;
         let mark = known.remove(&row.process).or_else(fresh);
         if let Some(mark) = mark {
@@ -145,6 +150,32 @@ pub(super) fn read() -> Table {
 fn began() -> u64 {
     static BEGAN: OnceLock<u64> = OnceLock::new();
     *BEGAN.get_or_init(|| row(std::process::id()).map_or(0, |row| row.process.started))
+}
+
+/// The id that was given to a process last (`proc_loadavg(5)`).
+#[cfg(target_os = "linux")]
+pub(super) fn newest() -> Option<u32> {
+    std::fs::read_to_string("/proc/loadavg")
+        .ok()?
+        .split_ascii_whitespace()
+        .next_back()?
+        .parse()
+        .ok()
+}
+
+/// What a person calls it: `sh (pid 4711)`.
+#[cfg(unix)]
+pub(super) fn name(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("{} (pid {pid})", name.trim())
+}
+
+/// One process with its mark, read now.
+#[cfg(target_os = "linux")]
+pub(super) fn marked(pid: u32) -> Option<Row> {
+    let mut row = row(pid)?;
+    row.mark = mark_of(pid);
+    Some(row)
 }
 
 /// One process, without its mark.
@@ -169,6 +200,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<Row> {
         group: id(5)?,
         session: id(6)?,
         zombie: matches!(*fields.first()?, "Z" | "X" | "x"),
+        running: *fields.first()? == "R",
         cpu_ticks: number(14)? + number(15)?,
         pages: number(24)?,
         mark: None,
@@ -199,6 +231,16 @@ pub(super) fn read() -> Table {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn row(_: u32) -> Option<Row> {
+    None
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
+pub(super) fn newest() -> Option<u32> {
+    None
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
+pub(super) fn marked(_: u32) -> Option<Row> {
     None
 }
 

@@ -19,6 +19,9 @@ pub struct ExitView {
     pub ladder: Option<SafeText>,
     /// Processes that outlived the leader and were swept.
     pub swept: u32,
+    /// Processes that could not be ended, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escaped: Vec<SafeText>,
     /// How long it had lived.
     pub lived: Duration,
 }

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -70,6 +71,59 @@ impl Family {
         members
     }
 
+    /// Kills every member, also those that come to be meanwhile, until two looks in a row find
+    /// nobody or the time is up; gives those that are left. Blocks.
+    ///
+    /// A member that forks and ends every few milliseconds is gone before a reading of the whole
+    /// table is: so between two readings the ids given last are watched, and each is looked at and
+    /// killed within a fraction of a millisecond of its birth.
+    #[cfg(unix)]
+    pub(super) fn exterminate(&self, within: Duration, kill: impl Fn(&Row)) -> Vec<Row> {
+        let until = Instant::now() + within;
+        let mut quiet = 0;
+        loop {
+            let began = census::newest();
+            let left = self.members(&census::read());
+            left.iter().for_each(&kill);
+            let born = self.chase(began, &kill);
+            quiet = if left.is_empty() && born == 0 { quiet + 1 } else { 0 };
+            if quiet == 2 || Instant::now() > until {
+                return left;
+            }
+        }
+    }
+
+    /// Kills members among the processes that begin after `newest`, until none has for a while;
+    /// gives how many there were.
+    #[cfg(unix)]
+    fn chase(&self, newest: Option<u32>, kill: impl Fn(&Row)) -> u32 {
+        /// Nobody who goes on forking waits longer than this between two.
+        const QUIET: Duration = Duration::from_millis(25);
+        const MOST: Duration = Duration::from_millis(250);
+        let began = Instant::now();
+        let mut last_birth = began;
+        let mut born = 0;
+        let mut seen = newest;
+        while last_birth.elapsed() < QUIET && began.elapsed() < MOST {
+            let newest = census::newest();
+            if let (Some(from), Some(to)) = (seen, newest) {
+                // Ids start over at the top; the next reading of the table sees those.
+                for pid in (from + 1..=to).rev() {
+                    let row = census::marked(pid);
+                    if let Some(row) = row.filter(|row| !row.zombie && self.claims(row)) {
+                        kill(&row);
+                        last_birth = Instant::now();
+                        born += 1;
+                    }
+                }
+            }
+            seen = newest;
+            // Nothing tells of a birth; on a thread of its own, and only while somebody is hunted.
+            std::thread::park_timeout(Duration::from_micros(200));
+        }
+        born
+    }
+
     /// The leader, while it lives, and the members.
     pub(super) fn with_leader(&self, table: &Table) -> Vec<Row> {
         let mut rows = self.members(table);
@@ -124,6 +178,7 @@ mod tests {
             group,
             session,
             zombie: false,
+            running: false,
             cpu_ticks: 0,
             pages: 0,
             mark: None,

@@ -19,13 +19,13 @@ use crate::process::ExitView;
 /// What the owner asked for so far. Only ever rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Order {
-    wish: Wish,
+    asked: Asked,
     /// Its end was being asked for by other means before; dying was no crash from then on.
     announced: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Wish {
+enum Asked {
     #[default]
     Run,
     Stop(Grace),
@@ -38,27 +38,25 @@ impl Order {
     }
 
     pub(super) fn raise_to_stop(&mut self, grace: Grace) {
-        self.wish = match self.wish {
-            Wish::Run => Wish::Stop(grace),
-            Wish::Stop(old) => Wish::Stop(Grace {
-                stdin: old.stdin.min(grace.stdin),
-                term: old.term.min(grace.term),
-            }),
-            Wish::Kill => Wish::Kill,
+        self.asked = match self.asked {
+            Asked::Run => Asked::Stop(grace),
+            Asked::Stop(old) => Asked::Stop(old.at_most(grace)),
+            Asked::Kill => Asked::Kill,
         };
     }
 
     pub(super) fn raise_to_kill(&mut self) {
-        self.wish = Wish::Kill;
+        self.asked = Asked::Kill;
     }
 }
 
-/// Members that end together with their leader get this long before they count as left behind.
-const SETTLE: Duration = Duration::from_millis(250);
+/// Members that end together with their leader, or notice that it is gone, get this long before they
+/// count as left behind.
+const SETTLE: Duration = Duration::from_secs(1);
 /// After SIGTERM to what was left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(300);
 /// How long SIGKILL may take before a process is given up (uninterruptible in the kernel).
-const KILL: Duration = Duration::from_secs(2);
+pub(super) const KILL: Duration = Duration::from_secs(2);
 /// How long pipes are drained after everybody is dead.
 const DRAIN: Duration = Duration::from_millis(500);
 /// Between two looks at the process table.
@@ -107,7 +105,7 @@ impl Watchman {
             self.order.borrow().announced.then_some(Rung::Stdin)
         };
         let lived = self.began.elapsed();
-        let swept = self.sweep(rung).await;
+        let (swept, escaped) = self.sweep(rung).await;
         self.stdin.close();
         if timeout(DRAIN, &mut self.stderr).await.is_err() {
             // Somebody out of reach still holds it open.
@@ -126,6 +124,7 @@ impl Watchman {
             expected: rung.is_some(),
             ladder: rung.map(|rung| SafeText::line(rung.as_str())),
             swept,
+            escaped: escaped.iter().map(|name| SafeText::line(name)).collect(),
             lived,
         }));
         self.end_stdout().await;
@@ -163,17 +162,17 @@ impl Watchman {
     }
 
     fn is_kill(&self) -> bool {
-        self.order.borrow().wish == Wish::Kill
+        self.order.borrow().asked == Asked::Kill
     }
 
     /// Waits for death for as long as the current order grants; orders may get shorter meanwhile.
     async fn dead_within(&mut self, part: impl Fn(Grace) -> Duration) -> bool {
         let began = Instant::now();
         loop {
-            let grace = match self.order.borrow_and_update().wish {
-                Wish::Run => Grace::NONE,
-                Wish::Stop(grace) => grace,
-                Wish::Kill => return false,
+            let grace = match self.order.borrow_and_update().asked {
+                Asked::Run => Grace::NONE,
+                Asked::Stop(grace) => grace,
+                Asked::Kill => return false,
             };
             tokio::select! {
                 biased;
@@ -183,38 +182,40 @@ impl Watchman {
         }
     }
 
-    /// Ends whoever outlived the leader; gives how many had to be made to.
-    async fn sweep(&mut self, rung: Option<Rung>) -> u32 {
+    /// Ends whoever outlived the leader; gives how many had to be made to, and who could not be.
+    async fn sweep(&mut self, rung: Option<Rung>) -> (u32, Vec<String>) {
         let patient = rung != Some(Rung::Kill) && !self.is_kill();
-        let left = self.leader.members().await;
-        let mut left = self.gone_within(SETTLE, left).await;
+        let settle = if patient { SETTLE } else { Duration::ZERO };
+        let mut left = self.gone_within(settle).await;
         let swept = left.len() as u32;
         if !left.is_empty() && patient {
             self.leader.terminate(&left);
-            left = self.gone_within(LEFTOVER_GRACE, left).await;
+            left = self.gone_within(LEFTOVER_GRACE).await;
         }
         // Without a process table nothing is listed, but the group can still be killed unseen.
         self.leader.kill(&left);
-        let until = Instant::now() + KILL;
-        while !left.is_empty() && Instant::now() < until {
-            sleep(LOOK).await;
-            left = self.leader.members().await;
-            self.leader.kill(&left);
+        if left.is_empty() {
+            return (swept, Vec::new());
         }
-        swept
+        (swept, self.leader.exterminate().await)
     }
 
-    async fn gone_within(&self, span: Duration, mut left: Vec<Row>) -> Vec<Row> {
+    /// Waits until two looks in a row find nobody; gives who is left when the time is up.
+    async fn gone_within(&self, span: Duration) -> Vec<Row> {
         let until = Instant::now() + span;
-        while !left.is_empty() && Instant::now() < until {
+        let mut empty = 0;
+        loop {
+            let left = self.leader.members().await;
+            empty = if left.is_empty() { empty + 1 } else { 0 };
+            if empty == 2 || (!left.is_empty() && Instant::now() >= until) {
+                return left;
+            }
             sleep(LOOK).await;
-            left = self.leader.members().await;
         }
-        left
     }
 }
 
 async fn ordered(order: &mut watch::Receiver<Order>) {
     // An error means that every handle is gone, which is an order to kill that was sent before.
-    let _ = order.wait_for(|order| order.wish != Wish::Run).await;
+    let _ = order.wait_for(|order| order.asked != Asked::Run).await;
 }

@@ -2,14 +2,16 @@
 //! while somebody reads or writes.
 //!
 //! stdin has to be closable while a write is blocked (a server that stopped reading); stdout must
-//! report its end when the server is dead although a process that escaped keeps it open.
+//! report its end when the server is dead although a process that escaped keeps it open. A server
+//! that writes while it ends must not die of a closed pipe: what nobody reads any more is read here
+//! and thrown away until the server is dead.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -50,13 +52,9 @@ impl End for ChildStdout {
 
 type Shared<T> = Arc<Mutex<Slot<T>>>;
 
-fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, Slot<T>> {
-    shared.lock()
-}
-
 fn close<T: End>(shared: &Shared<T>) {
     let (pipe, waiting) = {
-        let mut slot = lock(shared);
+        let mut slot = shared.lock();
         let pipe = slot.pipe.take();
         if let Some(pipe) = &pipe {
             slot.unread = pipe.unread();
@@ -160,7 +158,7 @@ impl StdinGate {
 
     /// Whether the pipe is closed and the server has not read a single byte of it.
     pub(super) fn was_ignored(&self) -> bool {
-        let slot = lock(&self.0);
+        let slot = self.0.lock();
         slot.pipe.is_none() && (slot.written == 0 || slot.unread == Some(slot.written))
     }
 }
@@ -168,7 +166,7 @@ impl StdinGate {
 impl StdoutGate {
     /// Whether the reader saw the end by itself, or was closed.
     pub(super) fn is_closed(&self) -> bool {
-        lock(&self.0).pipe.is_none()
+        self.0.lock().pipe.is_none()
     }
 
     pub(super) fn close(&self) {
@@ -184,7 +182,32 @@ impl Drop for ServerStdin {
 
 impl Drop for ServerStdout {
     fn drop(&mut self) {
-        close(&self.shared);
+        if self.shared.lock().pipe.is_none() {
+            return;
+        }
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(discard(Arc::clone(&self.shared)))),
+            Err(_) => close(&self.shared),
+        }
+    }
+}
+
+/// Reads to the end, or until the gate closes, and keeps nothing.
+async fn discard(shared: Shared<ChildStdout>) {
+    let mut space = vec![0; 16 << 10];
+    loop {
+        let read = std::future::poll_fn(|cx| {
+            let mut buffer = ReadBuf::new(&mut space);
+            let mut slot = shared.lock();
+            match slot.poll(cx, |pipe, cx| Pin::new(pipe).poll_read(cx, &mut buffer)) {
+                Some(Poll::Ready(Ok(()))) => Poll::Ready(buffer.filled().len()),
+                Some(Poll::Pending) => Poll::Pending,
+                Some(Poll::Ready(Err(_))) | None => Poll::Ready(0),
+            }
+        });
+        if read.await == 0 {
+            return close(&shared);
+        }
     }
 }
 
@@ -198,7 +221,7 @@ impl ServerStdin {
         cx: &mut Context<'_>,
         write: impl FnOnce(Pin<&mut ChildStdin>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let mut slot = lock(&self.0);
+        let mut slot = self.0.lock();
         let Some(result) = slot.poll(cx, |pipe, cx| write(Pin::new(pipe), cx)) else {
             return Poll::Ready(Err(closed()));
         };
@@ -249,7 +272,7 @@ impl AsyncRead for ServerStdout {
         let before = buf.filled().len();
         let space = buf.remaining();
         let Self { shared, room } = self.get_mut();
-        let mut slot = lock(shared);
+        let mut slot = shared.lock();
         let Some(result) = slot.poll(cx, |pipe, cx| Pin::new(pipe).poll_read(cx, buf)) else {
             return Poll::Ready(Ok(()));
         };
@@ -289,7 +312,7 @@ mod tests {
         let mut child = shell("head -c 1000000 /dev/zero");
         let (mut out, gate) = stdout(child.stdout.take().unwrap());
         let size = || {
-            let slot = lock(&gate.0);
+            let slot = gate.0.lock();
             rustix::pipe::fcntl_getpipe_size(slot.pipe.as_ref().unwrap()).unwrap()
         };
         let given = size();
@@ -298,7 +321,7 @@ mod tests {
         while child.try_wait().unwrap().is_none() && size() == given {
             tokio::task::yield_now().await;
             out.read_exact(&mut buffer[..1]).await.unwrap();
-            if rustix::io::ioctl_fionread(lock(&gate.0).pipe.as_ref().unwrap()).unwrap() >= 65_536 {
+            if rustix::io::ioctl_fionread(gate.0.lock().pipe.as_ref().unwrap()).unwrap() >= 65_536 {
                 assert_eq!(out.read(&mut buffer).await.unwrap(), buffer.len());
             }
         }

@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::census::{self, Row};
 use super::family::{self, Family};
+use super::ladder::KILL;
 use super::resolve::{Launch, SpawnError, refused};
 use super::{ProcessContext, environment, guardian::Guardian, spawner};
 use crate::config::ProcessLimits;
@@ -212,6 +213,23 @@ impl Leader {
         self.family.members(&*census::take().await)
     }
 
+    /// Kills whoever is left besides the leader, also those that are forked meanwhile; gives who
+    /// could not be killed, by name.
+    pub(super) async fn exterminate(&self) -> Vec<String> {
+        let _ = kill_process_group(self.pid, Signal::KILL);
+        let (done, wait) = tokio::sync::oneshot::channel();
+        let family = Arc::clone(&self.family);
+        let work = move || {
+            let left = family.exterminate(KILL, |row| send(row, Signal::KILL));
+            let _ = done.send(left.iter().map(|row| census::name(row.process.pid)).collect());
+        };
+        // A thread, not the runtime's pool: the sweep goes on when the runtime is dropped.
+        match std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work) {
+            Ok(_) => wait.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
     /// Takes the exit status; the process id is free afterwards. Only call when it is dead.
     pub(super) async fn reap(&mut self) -> Option<ExitStatus> {
         let group = self.pid();
@@ -224,7 +242,7 @@ impl Leader {
     /// it ends after all.
     pub(super) fn abandon(&mut self) {
         if let Some(child) = self.child.take() {
-            bury(child, Arc::clone(&self.family));
+            end_without_runtime(child, Arc::clone(&self.family));
         }
     }
 }
@@ -239,23 +257,15 @@ impl Drop for Leader {
 }
 
 /// Kills and reaps without an async runtime, which may be gone.
-fn bury(mut child: Child, family: Arc<Family>) {
+fn end_without_runtime(mut child: Child, family: Arc<Family>) {
     let group = family.leader();
     let work = move || {
-        for _ in 0..4 {
-            let members = family.members(&census::read());
-            for row in &members {
-                send(row, Signal::KILL);
-            }
-            if members.is_empty() {
-                break;
-            }
-        }
+        family.exterminate(KILL, |row| send(row, Signal::KILL));
         let _ = child.wait();
         let _ = spawner::post(Box::new(move |guardian| guardian.release(group)));
     };
     // Without a thread the zombie stays until the host ends; the guardian still knows the group.
-    let _ = std::thread::Builder::new().name("mcpdeck-bury".into()).spawn(work);
+    let _ = std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work);
 }
 
 /// Signals one process, not one that got its id later.

@@ -134,6 +134,19 @@ impl Leader {
         self.family.members(&self.job.rows(pid).into_iter().collect())
     }
 
+    /// Ends the job; gives who is left of it, by process id.
+    pub(super) async fn exterminate(&self) -> Vec<String> {
+        let until = tokio::time::Instant::now() + super::ladder::KILL;
+        loop {
+            self.job.terminate();
+            let left = self.members().await;
+            if left.is_empty() || tokio::time::Instant::now() > until {
+                return left.iter().map(|row| format!("pid {}", row.process.pid)).collect();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(15)).await;
+        }
+    }
+
     pub(super) async fn reap(&mut self) -> Option<ExitStatus> {
         *self.status.borrow()
     }

@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -36,9 +35,6 @@ mod setup;
 use setup::{follow_user_files, setup};
 
 mod outside;
-
-/// Grace of the servers when the terminal is gone: the program is to be gone soon too.
-const GRACE_WITHOUT_TERMINAL: Duration = Duration::from_millis(1_200);
 
 /// Exit code when a signal or the end of the terminal ended the run, as for the verbs.
 const INTERRUPTED: u8 = 130;
@@ -221,7 +217,7 @@ impl Dashboard {
             match event {
                 Event::Input(None | Some(Input::Gone)) => {
                     terminal_lives = false;
-                    self.terminal_gone().await;
+                    self.hang_up();
                 }
                 Event::Engine(None) => {
                     engine_lives = false;
@@ -238,7 +234,7 @@ impl Dashboard {
                 match input {
                     Input::Gone => {
                         terminal_lives = false;
-                        self.terminal_gone().await;
+                        self.hang_up();
                     }
                     input => self.react(Event::Input(Some(input))).await?,
                 }
@@ -324,6 +320,7 @@ impl Dashboard {
         match signal {
             Signal::Terminate if self.leaving.is_some() => self.quit_now(),
             Signal::Terminate => self.update(Message::Terminate).await?,
+            Signal::HangUp => self.hang_up(),
             Signal::Quit => self.quit_now(),
             Signal::Suspend => self.suspend().await?,
             Signal::Resized | Signal::Continued => {
@@ -384,15 +381,12 @@ impl Dashboard {
         self.leaving = Some(Leaving::Now);
     }
 
-    /// Nobody sees the screen any more: a short grace for the servers, then the end.
-    async fn terminal_gone(&mut self) {
+    /// Nobody sees the screen any more: the servers are stopped in order, each with its grace. The
+    /// end of the terminal and the signal that goes with it are one request, in whatever order.
+    fn hang_up(&mut self) {
         self.interrupted = true;
+        self.leaving.get_or_insert(Leaving::Stopping);
         self.engine.stop();
-        let deadline = Instant::now() + GRACE_WITHOUT_TERMINAL;
-        while !self.engine.is_finished() && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        self.quit_now();
     }
 
     /// When the loop has to go on by itself: for a frame, a relative time.

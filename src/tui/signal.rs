@@ -5,8 +5,11 @@ use std::io;
 /// What the system asks of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// End in order (SIGTERM, SIGHUP, SIGINT; Ctrl-C, a closed window, the end of a session).
+    /// End in order (SIGTERM, SIGINT; Ctrl-C, a closed window, the end of a session).
     Terminate,
+    /// The terminal is gone (SIGHUP): end in order, however often it is said.
+    #[cfg_attr(windows, expect(dead_code, reason = "a closed window is a request to end"))]
+    HangUp,
     /// End at once (SIGQUIT; Ctrl-Break).
     Quit,
     /// The terminal has another size.
@@ -56,7 +59,7 @@ mod unix {
         pub async fn next(&mut self) -> Signal {
             tokio::select! {
                 _ = self.terminate.recv() => Signal::Terminate,
-                _ = self.hangup.recv() => Signal::Terminate,
+                _ = self.hangup.recv() => Signal::HangUp,
                 _ = self.interrupt.recv() => Signal::Terminate,
                 _ = self.quit.recv() => Signal::Quit,
                 _ = self.resized.recv() => Signal::Resized,

@@ -204,7 +204,7 @@ impl Connector for World {
             };
             Ok(Opened {
                 session: Arc::new(FakeSession { server, closing: watch::channel(None).0 }),
-                process: Some(Arc::new(process)),
+                process: (!request.config.transport.is_address()).then(|| Arc::new(process) as _),
             })
         }
         .boxed()

@@ -6,6 +6,7 @@
 mod fake;
 
 mod calls;
+mod changes;
 mod control;
 mod dev;
 mod hold;

@@ -131,3 +131,22 @@ async fn a_disabled_server_is_shown_not_started_and_can_be_started_by_hand() {
     host.start(&name("a")).await.expect("by hand");
     assert_eq!(state(&host, "a"), ServerState::Ready);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_start_of_all_has_a_budget_and_says_who_was_too_slow() {
+    let world = World::default();
+    *world.server("slow").start.lock().unwrap() = Duration::from_secs(1_000);
+    let began = Instant::now();
+    let servers = config(&[("quick", &[]), ("slow", &[]), ("after", &["slow"])]);
+    let error = world.host(servers.clone()).initialize().await.err().expect("it takes too long");
+    assert_eq!((error.code, began.elapsed().as_secs()), (ErrorCode::ServerStartup, 60));
+    assert!(error.message.contains("`slow` is starting"), "{error}");
+    assert!(error.message.contains("`after` is waiting"), "{error}");
+    assert!(!error.message.contains("quick"), "{error}");
+    assert_eq!(*world.gone.lock().unwrap(), ["quick"]);
+
+    let began = Instant::now();
+    let builder = world.host(servers).start_timeout(Duration::from_secs(7));
+    assert!(builder.initialize().await.is_err());
+    assert_eq!(began.elapsed().as_secs(), 7);
+}

@@ -26,6 +26,8 @@ const SERVERS: &[&str] = &[
     "echo up; kill -STOP $$; cat",
     // keeps forking
     "echo up; while :; do sleep 0.01; done",
+    // a daemon that is another process every few milliseconds
+    "hop='sleep 0.019; setsid sh -c \"$0\" \"$0\" &'; setsid sh -c \"$hop\" \"$hop\" >/dev/null 2>&1 </dev/null & echo up; cat",
 ];
 
 /// Not a test: the host that is killed. Starts the servers, tells their marks, waits for ever.

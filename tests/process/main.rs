@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mcpdeck::base::text::SafeText;
 use mcpdeck::process::{self, Grace};
-use support::{deck, shell, until, until_blocking};
+use support::{Server, deck, shell, until, until_blocking};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Long enough for any machine; a polite server needs milliseconds.
@@ -288,6 +288,52 @@ async fn a_swarm_of_processes_in_sessions_of_their_own_is_swept() {
     let exit = server.process.stop(PATIENT).await;
     assert!(exit.swept >= 300, "{exit:?}");
     assert_eq!(server.survivors(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_a_server_writes_while_it_ends_does_not_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let saved = dir.path().join("saved");
+    // More than a pipe holds, so that somebody has to read it.
+    let script = format!(
+        "echo up; cat; head -c 700000 /dev/zero && echo kept > '{}' && exit 11",
+        saved.display()
+    );
+    let mut server = deck("writer").start(&shell(&script)).await;
+    server.line().await;
+    let Server { stdin, stdout, process, mark } = server;
+    // The session is closed before the process is told to stop.
+    drop((stdin, stdout));
+    let exit = process.stop(PATIENT).await;
+    assert_eq!((exit.code, exit.signal), (Some(11), None), "{exit:?}");
+    assert_eq!(std::fs::read_to_string(saved).unwrap(), "kept\n");
+    assert_eq!(support::marked(&mark), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_another_process_every_few_milliseconds_is_caught() {
+    for pause in ["0.007", "0.023", "0.041"] {
+        let dir = tempfile::tempdir().unwrap();
+        let hop = dir.path().join("hop");
+        std::fs::write(&hop, format!("sleep {pause}\nsetsid sh \"$0\" &\n")).unwrap();
+        let script =
+            format!("setsid sh '{}' >/dev/null 2>&1 </dev/null & echo up; cat", hop.display());
+        let mut server = deck("hopper").start(&shell(&script)).await;
+        server.line().await;
+        let exit = server.process.stop(PATIENT).await;
+        assert!(exit.swept >= 1 && exit.escaped.is_empty(), "{exit:?}");
+        for _ in 0..20 {
+            assert_eq!(server.survivors(), Vec::<String>::new(), "{pause}");
+        }
+    }
+}
+
+#[test]
+fn a_budget_is_a_third_on_closed_stdin_at_most_three_seconds_and_the_rest_after_sigterm() {
+    for (budget, stdin, term) in [(10, 3_000, 7_000), (45, 3_000, 42_000), (6, 2_000, 4_000)] {
+        let grace = Grace::within(Duration::from_secs(budget));
+        assert_eq!((grace.stdin.as_millis(), grace.term.as_millis()), (stdin, term));
+    }
 }
 
 #[tokio::test]

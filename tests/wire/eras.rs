@@ -99,6 +99,20 @@ async fn a_server_that_reads_late_gets_initialize_and_its_late_answer_disturbs_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_modern_server_that_starts_slowly_keeps_its_era() {
+    let mut rig = rig();
+    let (connected, _peer) = rig
+        .try_connect(Attempt::Auto, |mut peer| async {
+            tokio::time::sleep(Duration::from_secs(26)).await;
+            peer.discover(json!({"tools": {}})).await;
+            peer
+        })
+        .await;
+    assert_eq!(connected.unwrap().view.era, Era::Modern);
+    assert_eq!(rig.kinds().await, []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_dies_of_the_probe_says_what_was_seen() {
     let rig = rig();
     let (result, ()) = {

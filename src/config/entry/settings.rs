@@ -24,6 +24,10 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut Ser
     if let Some(timeout) = reader.duration(entry, "shutdownTimeout", "shutdownTimeoutMs") {
         out.shutdown_timeout = timeout;
     }
+    if let Some(of) = inner(entry, "stop") {
+        out.stop.stdin = reader.duration(&of, "stdin", "stdinMs");
+        out.stop.term = reader.duration(&of, "term", "termMs");
+    }
     out.disabled = reader.flag(entry, "disabled").unwrap_or(false);
     if let Some(key) = entry.either("dependencies", "dependsOn").map(|(key, _)| key) {
         let names = reader.texts(entry, key).unwrap_or_default();

@@ -7,6 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{ContentLimits, WireLimits};
 
+/// How long the rungs of a stop last, where the entry sets them (`stop`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StopConfig {
+    /// From closed stdin to SIGTERM.
+    pub stdin: Option<Duration>,
+    /// From SIGTERM to SIGKILL.
+    pub term: Option<Duration>,
+}
+
 /// When the host restarts a server by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartConfig {

@@ -17,7 +17,6 @@ use crate::config::{DevConfig, ServerConfig, TransportConfig};
 use crate::host::dev::BuildEnd;
 use crate::host::dev::sources::Watched;
 use crate::host::dev::sources::{SourceChange, SourceOptions, SourceWatch};
-use crate::host::operation::forgive;
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::Input;
 use crate::host::server::slot::Slot;
@@ -257,7 +256,7 @@ impl Follower {
             return;
         }
         let _ = taken.await;
-        for fact in forgive(&self.slot, self.deck.clock) {
+        for fact in self.slot.close_breakers(self.deck.clock.now()) {
             self.record(fact).await;
         }
         self.record(Fact::SourcesTaken { server }).await;

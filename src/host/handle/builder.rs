@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +24,7 @@ use crate::host::projector;
 use crate::host::server::connect::Connector;
 use crate::host::server::reach::Reach;
 use crate::host::server::slot::Slot;
-use crate::host::shared::{Shared, SharedParts};
+use crate::host::shared::{Shared, SharedParts, Slots};
 use crate::host::supervisor::{ORDERS, Supervisor};
 
 /// Where the configuration comes from.
@@ -39,12 +39,16 @@ enum Source {
 pub struct HostBuilder {
     config: Option<Source>,
     startup: Startup,
+    start_timeout: Option<Duration>,
     handler: Option<Arc<dyn RequestHandler>>,
     person: Person,
     drafter: Option<Arc<dyn Drafter>>,
     connector: Option<Arc<dyn Connector>>,
     sources: Option<SourceOptions>,
 }
+
+/// Time for the start of all servers together, under [`Startup::All`].
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Records and bytes of logs that are kept.
 const LOGS: (usize, usize) = (20_000, 16 << 20);
@@ -76,6 +80,13 @@ impl HostBuilder {
     #[must_use]
     pub fn startup(mut self, startup: Startup) -> Self {
         self.startup = startup;
+        self
+    }
+
+    /// How long the start of all may take under [`Startup::All`] (`startTimeout`, default 60 s).
+    #[must_use]
+    pub fn start_timeout(mut self, timeout: Duration) -> Self {
+        self.start_timeout = Some(timeout);
         self
     }
 
@@ -129,6 +140,7 @@ impl HostBuilder {
     /// [`Startup::All`].
     pub async fn initialize(self) -> Result<Host, Error> {
         let startup = self.startup;
+        let budget = self.start_timeout.unwrap_or(START_TIMEOUT);
         let config = match self.config {
             Some(Source::Ready(config)) => *config,
             Some(source) => load(source, startup).await?,
@@ -164,7 +176,7 @@ impl HostBuilder {
         };
         supervisor.begin().await;
         tokio::spawn(supervisor.run(ordered, abandoned));
-        host.wait_for_start(startup).await
+        host.wait_for_start(startup, budget).await
     }
 }
 
@@ -182,7 +194,7 @@ impl Host {
         Self::builder().config_file(path).initialize().await
     }
 
-    async fn wait_for_start(self, startup: Startup) -> Result<Self, Error> {
+    async fn wait_for_start(self, startup: Startup, budget: Duration) -> Result<Self, Error> {
         let slots = self.inner.deck.slots();
         match startup {
             Startup::Background => return Ok(self),
@@ -194,7 +206,9 @@ impl Host {
                     settled(slot).await;
                     ready_or_disabled(slot)
                 });
-                if let Err(error) = futures::future::try_join_all(all).await {
+                let all = tokio::time::timeout(budget, futures::future::try_join_all(all)).await;
+                let all = all.unwrap_or_else(|_| Err(too_slow(&slots, budget)));
+                if let Err(error) = all {
                     self.shutdown().await;
                     return Err(error);
                 }
@@ -243,6 +257,18 @@ fn refused(diagnostics: Vec<Diagnostic>) -> Error {
 /// Waits until nothing more happens to a server by itself.
 pub(super) async fn settled(slot: &Slot) {
     let _ = slot.watch().wait_for(|live| live.settled).await;
+}
+
+/// The start of all took too long; says who is not there yet.
+fn too_slow(slots: &Slots, budget: Duration) -> Error {
+    let missing = slots.values().map(|slot| (slot, slot.live()));
+    let missing = missing.filter(|(_, live)| !live.settled);
+    let missing: Vec<String> =
+        missing.map(|(slot, live)| format!("`{}` is {}", slot.name, live.state.as_str())).collect();
+    let seconds = budget.as_secs_f64();
+    let message = format!("not all servers started within {seconds} s: {}", missing.join(", "));
+    Error::new(ErrorCode::ServerStartup, message)
+        .help("give the start of all more time, or use those that are available")
 }
 
 fn ready_or_disabled(slot: &Slot) -> Result<(), Error> {

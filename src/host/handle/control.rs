@@ -16,13 +16,13 @@ use crate::host::Fact;
 use crate::host::approvals::{Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
 use crate::host::handle::builder::settled;
 use crate::host::handle::{Host, ShutdownReport};
-use crate::host::operation::{forgive, reset};
 use crate::host::server::actor::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
 use crate::host::supervisor::{Order, ReloadPlan};
 use crate::mcp::Answer;
 use crate::mcp::ApprovalId;
+use crate::mcp::capabilities::ListKind;
 
 /// A configuration that is in use while servers it has no more are still ending. Dropping it waits
 /// for nothing and takes nothing back.
@@ -94,7 +94,7 @@ impl Host {
     /// As [`Host::start`].
     pub async fn restart(&self, server: &ServerName) -> Result<(), Error> {
         let slot = self.control(server, Input::Restart).await?;
-        for fact in forgive(&slot, self.inner.deck.clock) {
+        for fact in slot.close_breakers(self.inner.deck.clock.now()) {
             self.inner.deck.facts.record(fact).await;
         }
         self.ready(&slot).await
@@ -106,9 +106,24 @@ impl Host {
     /// [`ErrorCode::Configuration`] for an unknown server.
     pub fn reset_breaker(&self, server: &ServerName, tool: Option<&str>) -> Result<(), Error> {
         let slot = Arc::clone(self.inner.deck.routes().server(server)?);
-        for fact in reset(&slot, tool, self.inner.deck.clock) {
+        if let Some(fact) = slot.close_breaker(tool, self.inner.deck.clock.now()) {
             self.inner.deck.facts.post(fact);
         }
+        Ok(())
+    }
+
+    /// Somebody has looked at what changed in the lists of a server: at one item, or at all of it.
+    /// What was looked at is marked no more.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] for an unknown server.
+    pub fn changes_seen(
+        &self,
+        server: &ServerName,
+        item: Option<(ListKind, SafeText)>,
+    ) -> Result<(), Error> {
+        self.inner.deck.routes().server(server)?;
+        self.inner.deck.facts.post(Fact::ChangesSeen { server: server.clone(), item });
         Ok(())
     }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::base::{Clock, Timestamp};
 use crate::config::OnTimeout;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::breaker::{Admission, Breaker, BreakerView};
+use crate::host::breaker::{Admission, BreakerView};
 use crate::host::operation::Operation;
-use crate::host::server::slot::{Ledger, Live, Slot};
+use crate::host::server::slot::{Ledger, Live};
 use crate::mcp::session::Request;
 
 /// A call that was let through; its end must be reported. Dropping it without a report frees the
@@ -166,37 +166,5 @@ async fn tell(operation: &Operation, changes: Changes) {
     for (tool, breaker) in changes {
         let server = operation.slot.name.clone();
         operation.deck.facts.record(Fact::BreakerChanged { server, tool, breaker }).await;
-    }
-}
-
-/// Forgives a server everything: its own breaker and those of its tools; gives the facts to tell.
-pub fn forgive(slot: &Slot, clock: Clock) -> Vec<Fact> {
-    let tools: Vec<Arc<str>> = slot.ledger().tool_breakers.keys().cloned().collect();
-    let mut facts = reset(slot, None, clock);
-    for tool in tools {
-        facts.extend(reset(slot, Some(&tool), clock));
-    }
-    facts
-}
-
-/// Closes the breaker of a server, or of one of its tools, by hand; gives the facts to tell.
-pub fn reset(slot: &Slot, tool: Option<&str>, clock: Clock) -> Vec<Fact> {
-    let mut ledger = slot.ledger();
-    let server = slot.name.clone();
-    let closed = |server, tool: Option<&str>| Fact::BreakerChanged {
-        server,
-        tool: tool.map(SafeText::line),
-        breaker: BreakerView::Closed,
-    };
-    let shut = |breaker: &Breaker| !breaker.view(clock.now()).is_closed();
-    match tool {
-        Some(tool) => match ledger.tool_breakers.remove(tool) {
-            Some(breaker) if shut(&breaker) => vec![closed(server, Some(tool))],
-            _ => Vec::new(),
-        },
-        None => match std::mem::take(&mut ledger.breaker) {
-            breaker if shut(&breaker) => vec![closed(server, None)],
-            _ => Vec::new(),
-        },
     }
 }

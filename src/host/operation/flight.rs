@@ -99,7 +99,7 @@ impl Flight {
         let took = self.took();
         let (received, sent) = self.row.pending.bytes.totals();
         let mut ledger = self.slot.ledger();
-        ledger.end(&self.key, ending, took);
+        ledger.end(&self.key, ending, took, self.row.view.started.plus(took));
         if let Some(metrics) = ledger.targets.get_mut(&self.key) {
             metrics.transferred(received, sent);
         }

@@ -46,6 +46,8 @@ pub enum Command {
     Moved(Arc<ServerConfig>, oneshot::Sender<()>),
     /// A request timed out on the session of this generation.
     TimedOut(u64, SafeText),
+    /// A request found nobody at the address of the session of this generation.
+    Unreachable(u64, SafeText),
     /// Fetch the lists again; answered when they are there.
     Refresh(oneshot::Sender<Result<(), Error>>),
 }
@@ -192,7 +194,10 @@ impl Actor {
             Command::TimedOut(generation, reason) if generation == self.generation => {
                 self.give(Input::TimedOut(reason)).await;
             }
-            Command::TimedOut(..) => {}
+            Command::Unreachable(generation, reason) if generation == self.generation => {
+                self.closed(reason).await;
+            }
+            Command::TimedOut(..) | Command::Unreachable(..) => {}
             Command::Refresh(done) => self.refresh_all(done),
         }
     }
@@ -277,9 +282,16 @@ impl Actor {
                 random: fastrand::f64(),
                 retry: &self.config.retry,
                 restart: &self.config.restart,
+                reconnects: self.config.transport.is_address(),
+            };
+            let before = self.machine.phase().clone();
+            let died = match &input {
+                Input::Died(lost) if before.is_in_use() => Some(lost.reason.clone()),
+                _ => None,
             };
             let (machine, steps) = self.machine.clone().step(input, around);
             self.machine = machine;
+            self.tell_death(died, &before, &steps).await;
             for step in steps {
                 if let Some(input) = self.execute(step).await {
                     next = Some(input);
@@ -289,6 +301,31 @@ impl Actor {
             if *self.machine.phase() != Phase::Waiting && self.slot.live().settled != settled {
                 self.slot.publish(|live| live.settled = settled);
             }
+        }
+    }
+
+    /// A crash, the restart that follows and the end of restarts are facts of their own (D1).
+    async fn tell_death(&mut self, died: Option<SafeText>, before: &Phase, steps: &[Step]) {
+        let server = self.slot.name.clone();
+        let max = self.config.restart.max;
+        let changed = self.machine.phase() != before;
+        let number = self.machine.restarts().filter(|_| changed);
+        let delay = steps.iter().find_map(|step| match step {
+            Step::Arm(delay) => Some(*delay),
+            _ => None,
+        });
+        let follows = match (self.machine.phase(), number, delay) {
+            (Phase::Backoff, Some(number), Some(delay)) => {
+                Some(Fact::RestartPlanned { server: server.clone(), number, max, delay })
+            }
+            (Phase::Failed, Some(restarts), _) => {
+                Some(Fact::GivenUp { server: server.clone(), restarts })
+            }
+            _ => None,
+        };
+        let crashed = died.map(|reason| Fact::Crashed { server, reason });
+        for fact in crashed.into_iter().chain(follows) {
+            self.deck.facts.record(fact).await;
         }
     }
 
@@ -302,7 +339,7 @@ impl Actor {
                     opening.cancel();
                 }
             }
-            Step::Publish => self.publish(),
+            Step::Publish => self.publish().await,
             Step::Unpublish(reason) => self.unpublish(&reason),
             Step::End => self.end(),
             Step::Drain => self.drain(),

@@ -19,8 +19,7 @@ use crate::host::projector::Facts;
 use crate::host::view::{StartStep, StepStatus};
 use crate::mcp::Era;
 use crate::mcp::session::{SessionContext, SessionHandle};
-use crate::process::ExitView;
-use crate::process::Usage;
+use crate::process::{ExitView, Grace, Usage};
 
 /// Opens servers. One value serves every server of a host.
 pub trait Connector: Send + Sync + 'static {
@@ -29,6 +28,13 @@ pub trait Connector: Send + Sync + 'static {
     /// The future must end soon after `request.cancel` fires, and must leave nothing behind when
     /// it fails.
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>>;
+
+    /// Whether servers that start keep the processors busy, so that no more than `width` of them
+    /// should start at once.
+    fn is_crowded(&self, width: usize) -> BoxFuture<'static, bool> {
+        let _ = width;
+        Box::pin(std::future::ready(false))
+    }
 }
 
 /// What is to be opened, and how.
@@ -100,10 +106,22 @@ pub trait Process: Send + Sync + 'static {
 /// How a process is to be ended.
 #[derive(Clone, Debug)]
 pub struct StopPlan {
-    /// Time for the whole ladder (`shutdownTimeout`).
-    pub grace: Duration,
+    /// Time on each rung of the ladder (`shutdownTimeout`, `stop`).
+    pub grace: Grace,
     /// Skips what is left of the grace.
     pub force: CancellationToken,
+}
+
+impl StopPlan {
+    /// As the entry says: its rungs, or its budget split as decision D10 has it.
+    pub fn new(config: &ServerConfig, force: &CancellationToken) -> Self {
+        let split = Grace::within(config.shutdown_timeout);
+        let grace = Grace {
+            stdin: config.stop.stdin.unwrap_or(split.stdin),
+            term: config.stop.term.unwrap_or(split.term),
+        };
+        Self { grace, force: force.clone() }
+    }
 }
 
 /// How a process ended.

@@ -24,12 +24,20 @@ pub struct Lifecycle {
     /// Whether the current start follows a death and lives off the restart budget.
     reviving: bool,
     budget: RestartBudget,
+    /// Attempts to find a server again that is reached by an address, since it was lost.
+    reconnects: Option<u32>,
 }
 
 impl Lifecycle {
     /// A server that rests, or is disabled, and waits for [`Input::Start`].
     pub fn new(phase: Phase) -> Self {
-        Self { phase, attempt: 0, reviving: false, budget: RestartBudget::default() }
+        Self {
+            phase,
+            attempt: 0,
+            reviving: false,
+            budget: RestartBudget::default(),
+            reconnects: None,
+        }
     }
 
     /// Where it is.
@@ -40,6 +48,12 @@ impl Lifecycle {
     /// Attempts of the current or last start, from 1; 0 before the first.
     pub const fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The number of the restart that is planned or was given up last, while a start lives off the
+    /// restart budget.
+    pub fn restarts(&self) -> Option<u32> {
+        self.reviving.then(|| self.budget.used())
     }
 
     /// Whether nothing more happens by itself, waiting for a dependency aside.
@@ -237,6 +251,7 @@ impl Lifecycle {
     fn begin(&mut self) -> Vec<Step> {
         self.attempt = 0;
         self.reviving = false;
+        self.reconnects = None;
         self.budget.reset();
         self.phase = Phase::Waiting;
         vec![Step::CheckDependencies]
@@ -253,6 +268,7 @@ impl Lifecycle {
             return Vec::new();
         }
         self.phase = Phase::Ready;
+        self.reconnects = None;
         vec![Step::Publish, announce(ServerState::Ready, None)]
     }
 
@@ -264,6 +280,9 @@ impl Lifecycle {
         }
         if !retryable {
             return self.fail(reason);
+        }
+        if self.reconnects.is_some() {
+            return self.reconnect(reason, around);
         }
         if self.reviving {
             return self.revive(reason, Duration::ZERO, around);
@@ -292,6 +311,9 @@ impl Lifecycle {
             Phase::Ready | Phase::Wedged | Phase::Dying { .. } => {}
             Phase::Stopping { .. } => return self.ended(around),
             _ => return Vec::new(),
+        }
+        if around.reconnects {
+            return self.reconnect(lost.reason, around);
         }
         if around.restart.policy == RestartPolicy::Never {
             return self.fail(lost.reason);
@@ -352,6 +374,18 @@ impl Lifecycle {
                 around.restart.max
             ))),
         }
+    }
+
+    /// Looks for a server behind an address again: that costs one connection and starts nothing, so
+    /// it goes on until somebody stops it.
+    fn reconnect(&mut self, reason: SafeText, around: Surroundings<'_>) -> Vec<Step> {
+        const FIRST: Duration = Duration::from_millis(500);
+        const MOST: Duration = Duration::from_secs(15);
+        let number = self.reconnects.unwrap_or_default();
+        self.reconnects = Some(number.saturating_add(1));
+        self.attempt = 0;
+        let delay = (FIRST * (1 << number.min(8))).min(MOST);
+        self.back_off(reason, delay, around)
     }
 
     fn back_off(

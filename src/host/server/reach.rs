@@ -1,8 +1,8 @@
 //! The connector of real life: processes over pipes, and servers behind URLs.
 //!
-//! Owns the order of attempts: which protocol era is tried first, with a fresh process for each,
-//! because a server may lock itself to the era it was spoken to in. One that ended by itself before
-//! it had read a word is not tried in another.
+//! Owns the order of attempts (decision D9): one process has the whole `startupTimeout`, and the
+//! probe of its era waits as long as the handshake may. Only an answer, or an exit after one, leads
+//! to another attempt, with a fresh process: a server may lock itself to the era it was spoken to in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,11 @@ const OTHER_TRANSPORT: &str = "most such servers speak Streamable HTTP too: try 
                                with the address of that endpoint (often /mcp)";
 
 impl Connector for Reach {
+    fn is_crowded(&self, width: usize) -> BoxFuture<'static, bool> {
+        // Half the width is one process on each processor.
+        Box::pin(async move { process::running().await >= width.div_ceil(2) })
+    }
+
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
         Box::pin(async move {
             match request.config.transport.clone() {
@@ -73,8 +78,8 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
     let tries = attempts(&request.config.protocol, request.remembered);
     let mut outcome = None;
     for (at, attempt) in tries.iter().enumerate() {
-        let left = tries.len() - at;
-        match try_process(request, launch.clone(), attempt, left).await {
+        let last = at + 1 == tries.len();
+        match try_process(request, launch.clone(), attempt).await {
             Ok(opened) => return Ok(opened),
             Err(failure) => {
                 // Ending what did not answer may have used the time up: another process would be
@@ -82,7 +87,7 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
                 let time = request.deadline > Instant::now();
                 let another = failure.another_era && time && !request.cancel.is_cancelled();
                 if another
-                    && left > 1
+                    && !last
                     && let Some((exit, stderr_tail)) = &failure.error.exit
                 {
                     let (exit, stderr_tail) = (exit.clone(), stderr_tail.clone());
@@ -108,7 +113,6 @@ async fn try_process(
     request: &OpenRequest,
     launch: Launch,
     attempt: &Attempt,
-    left: usize,
 ) -> Result<Opened, TryFailure> {
     let step = request.steps.begin(StartStep::Spawn).await;
     let context = process_context(&request.context);
@@ -125,31 +129,36 @@ async fn try_process(
     request.steps.spawned(process.pid()).await;
     request.steps.done(step, &format!("pid {}", process.pid())).await;
     let endpoint = Endpoint::Pipe { read: Box::new(stdout), write: Box::new(stdin) };
-    let failure = match handshake(request, endpoint, attempt, left).await {
+    let failure = match handshake(request, endpoint, attempt).await {
         Ok(connected) => {
             let process: Arc<dyn Process> = Arc::new(process);
             return Ok(Opened { session: connected.session, process: Some(process) });
         }
         Err(failure) => failure,
     };
-    Err(bury(request, process, failure).await)
+    Err(end_failed(request, process, failure).await)
 }
 
-/// Longest polite stop of a process that never answered: 0.4 s for its closed stdin and as long for
-/// SIGTERM.
-const MUTE_GRACE: Duration = Duration::from_secs(1);
+/// Longest polite stop of a process that never answered.
+const MUTE_GRACE: Grace =
+    Grace { stdin: Duration::from_millis(400), term: Duration::from_millis(600) };
 
 /// Ends the process of a failed handshake and makes its end part of the reason.
-async fn bury(request: &OpenRequest, process: ServerProcess, failure: ConnectError) -> TryFailure {
+async fn end_failed(
+    request: &OpenRequest,
+    process: ServerProcess,
+    failure: ConnectError,
+) -> TryFailure {
     let by_itself = failure.closed
         && !request.cancel.is_cancelled()
         && tokio::time::timeout(EXIT_FOLLOWS, process.wait()).await.is_ok();
     process.expect_exit();
     // What has not said a word has nothing to finish; who waits for its start has waited enough.
     let mute = request.context.seen.is_mute();
-    let most = if mute { MUTE_GRACE } else { request.config.shutdown_timeout };
-    let grace = request.config.shutdown_timeout.min(most);
-    let plan = StopPlan { grace, force: request.force.clone() };
+    let mut plan = StopPlan::new(&request.config, &request.force);
+    if mute {
+        plan.grace = plan.grace.at_most(MUTE_GRACE);
+    }
     let ExitReport { exit, stderr_tail } = Process::stop(&process, plan).await;
     let junk = request.context.seen.first_junk();
     let words = Words {
@@ -185,8 +194,8 @@ async fn open_url(
 ) -> Result<Opened, OpenError> {
     let tries = attempts(&request.config.protocol, request.remembered);
     let mut outcome = None;
-    for (at, attempt) in tries.iter().enumerate() {
-        match handshake(request, endpoint(), attempt, tries.len() - at).await {
+    for attempt in &tries {
+        match handshake(request, endpoint(), attempt).await {
             Ok(connected) => return Ok(Opened { session: connected.session, process: None }),
             Err(failure) => {
                 let ConnectError { mut error, retryable, unauthorized, .. } = failure;
@@ -194,7 +203,8 @@ async fn open_url(
                     error = error.help(help);
                 }
                 outcome = Some(OpenError { error, retryable, exit: None });
-                if unauthorized || request.cancel.is_cancelled() {
+                let late = request.deadline <= Instant::now();
+                if unauthorized || late || request.cancel.is_cancelled() {
                     break;
                 }
             }
@@ -203,21 +213,16 @@ async fn open_url(
     Err(outcome.unwrap_or_else(|| OpenError::lasting(no_attempt())))
 }
 
-/// One handshake within its share of the time: an attempt that leaves room for another gets two
-/// thirds of what is left. Slow servers (a first download) are commoner than those that ignore a
-/// method they do not know.
+/// One handshake within what is left of the time.
 async fn handshake(
     request: &OpenRequest,
     endpoint: Endpoint,
     attempt: &Attempt,
-    left: usize,
 ) -> Result<Connected, ConnectError> {
     let step = request.steps.begin(StartStep::Handshake).await;
-    let room = request.deadline.saturating_duration_since(Instant::now());
-    let room = if left > 1 { room * 2 / 3 } else { room };
     let result = tokio::select! {
         result = session::connect(endpoint, attempt, request.context.clone()) => result,
-        () = tokio::time::sleep(room) => Err(too_late(request, attempt)),
+        () = tokio::time::sleep_until(request.deadline) => Err(too_late(request, attempt)),
         () = request.cancel.cancelled() => Err(ConnectError {
             error: Error::new(ErrorCode::Cancelled, "the start was given up"),
             retryable: false,
@@ -293,7 +298,7 @@ impl Process for ServerProcess {
     fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport> {
         let process = self.clone();
         Box::pin(async move {
-            let stopped = process.stop(Grace::within(plan.grace));
+            let stopped = process.stop(plan.grace);
             let exit = tokio::select! {
                 exit = stopped => exit,
                 () = plan.force.cancelled() => {

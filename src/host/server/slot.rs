@@ -19,12 +19,12 @@ use crate::base::text::SafeText;
 use crate::base::{LogLevel, ServerName};
 use crate::config::ServerConfig;
 use crate::error::{Error, ErrorCode};
-use crate::host::ServerState;
-use crate::host::breaker::Breaker;
+use crate::host::breaker::{Breaker, BreakerView};
 use crate::host::call::CallView;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
 use crate::host::server::actor::Command;
 use crate::host::server::connect::{Opened, Process};
+use crate::host::{Fact, ServerState};
 use crate::mcp::CallId;
 use crate::mcp::capabilities::{Capabilities, Tool};
 use crate::mcp::pending::{ByteCount, PendingRequest};
@@ -252,6 +252,26 @@ impl Slot {
         self.wishes.lock()
     }
 
+    /// Closes every breaker, its own and those of its tools; gives the facts to tell.
+    pub fn close_breakers(&self, now: Timestamp) -> Vec<Fact> {
+        let tools: Vec<Arc<str>> = self.ledger().tool_breakers.keys().cloned().collect();
+        let own = self.close_breaker(None, now);
+        let tools = tools.iter().filter_map(|tool| self.close_breaker(Some(tool), now));
+        tools.chain(own).collect()
+    }
+
+    /// Closes its own breaker or that of a tool; gives the fact to tell, if it was not closed.
+    pub fn close_breaker(&self, tool: Option<&str>, now: Timestamp) -> Option<Fact> {
+        let mut ledger = self.ledger();
+        let before = match tool {
+            Some(tool) => ledger.tool_breakers.remove(tool)?,
+            None => std::mem::take(&mut ledger.breaker),
+        };
+        let (server, tool) = (self.name.clone(), tool.map(SafeText::line));
+        let breaker = BreakerView::Closed;
+        (before.view(now) != breaker).then_some(Fact::BreakerChanged { server, tool, breaker })
+    }
+
     /// What a call in flight is about.
     pub fn target_of(&self, call: CallId) -> Option<SafeText> {
         self.calls().get(&call).map(|call| call.view.target.clone())
@@ -290,10 +310,10 @@ impl Ledger {
     }
 
     /// A request ends.
-    pub fn end(&mut self, key: &str, ending: Ending, took: Duration) {
-        self.total.end(ending, took);
+    pub fn end(&mut self, key: &str, ending: Ending, took: Duration, at: Timestamp) {
+        self.total.end(ending, took, at);
         if let Some(metrics) = self.targets.get_mut(key) {
-            metrics.end(ending, took);
+            metrics.end(ending, took, at);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! A configuration is in use when this returns; servers that were taken out may take their time to
 //! end, and nobody but those that take their place waits for that: the next change least of all.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::leaving::{Gone, Told};
 use super::plan::{ReloadPlan, restart_reason};
-use super::{Supervisor, check, loaded, new_slot};
+use super::{Supervisor, check, introduce, loaded, new_slot};
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::McpConfig;
@@ -82,9 +83,10 @@ impl Supervisor {
         let before = self.deck.slots();
         let mut slots = Slots::new();
         let mut fresh = Vec::new();
+        let added: HashSet<&ServerName> = plan.added.iter().collect();
         for config in self.config.servers.values() {
             let slot = match before.get(&config.name) {
-                Some(slot) if !plan.added.contains(&config.name) => Arc::clone(slot),
+                Some(slot) if !added.contains(&config.name) => Arc::clone(slot),
                 _ => {
                     let (slot, commands) = new_slot(config);
                     fresh.push((Arc::clone(&slot), commands));
@@ -98,7 +100,7 @@ impl Supervisor {
     }
 
     async fn bring_up(&mut self, (slot, commands): Fresh) {
-        self.introduce(&slot).await;
+        self.deck.facts.record_all(introduce(&slot)).await;
         self.spawn(slot, commands);
     }
 

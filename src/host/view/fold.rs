@@ -1,11 +1,13 @@
 //! How a fact about one server changes its view. Called by [`super::HostView::apply`] alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{ServerState, ServerView, StepView};
 use crate::base::Timestamp;
 use crate::host::Fact;
 use crate::host::dev::DevView;
+use crate::mcp::capabilities::ListChanges;
 
 impl ServerView {
     pub(super) fn apply(&mut self, at: Timestamp, fact: &Fact) {
@@ -61,7 +63,19 @@ impl ServerView {
             Fact::Listed { capabilities, changes, .. } => {
                 self.capabilities = Arc::clone(capabilities);
                 if let Some(changes) = changes {
-                    self.changes = Some((at, Arc::clone(changes)));
+                    self.keep_changes(at, changes);
+                }
+            }
+            Fact::ChangesSeen { item, .. } => {
+                if let Some((_, changes)) = &mut self.changes {
+                    let left = item.as_ref().is_some_and(|(kind, name)| {
+                        Arc::make_mut(changes).forget(*kind, name);
+                        !changes.is_empty()
+                    });
+                    if !left {
+                        self.changes = None;
+                        self.unstable = None;
+                    }
                 }
             }
             Fact::Exited { exit, stderr_tail, .. } => {
@@ -96,5 +110,26 @@ impl ServerView {
             }
             fact => DevView::apply(&mut self.dev, at, fact),
         }
+    }
+
+    /// What changed stays until it is looked at, item by item, whatever changes after it. Items that
+    /// change again and again before that are one state, "definitions unstable".
+    fn keep_changes(&mut self, at: Timestamp, newer: &Arc<ListChanges>) {
+        const TIMES: usize = 3;
+        const WITHIN: Duration = Duration::from_secs(60);
+        let Some((_, kept)) = &mut self.changes else {
+            self.changes = Some((at, Arc::clone(newer)));
+            return;
+        };
+        if Arc::make_mut(kept).add(newer) {
+            self.changed_again.retain(|before| at.since(*before) < WITHIN);
+            self.changed_again.push_back(at);
+            let unstable = self.changed_again.len() >= TIMES;
+            self.unstable = if unstable { self.unstable.or(Some(at)) } else { None };
+            if self.changed_again.len() > TIMES {
+                self.changed_again.pop_front();
+            }
+        }
+        self.changes = self.changes.take().map(|(_, kept)| (at, kept));
     }
 }

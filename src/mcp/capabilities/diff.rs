@@ -19,8 +19,62 @@ impl ListChanges {
         for kind in ListKind::ALL {
             changes.compare(kind, &entries(before, kind), &entries(after, kind));
         }
-        let none = changes.added.is_empty() && changes.removed.is_empty();
-        (!none || !changes.changed.is_empty()).then_some(changes)
+        (!changes.is_empty()).then_some(changes)
+    }
+
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+
+    /// Adds what changed after it; gives whether an item of these changed again. Of a field that
+    /// changed twice the oldest value and the newest are kept, also when the two are equal again.
+    pub fn add(&mut self, newer: &Self) -> bool {
+        /// Most entries of each sort; a server that invents names without end loses its oldest.
+        const MOST: usize = 5_000;
+        fn put<T>(all: &mut Vec<T>, one: T) {
+            if all.len() >= MOST {
+                all.remove(0);
+            }
+            all.push(one);
+        }
+        let mut again = false;
+        for (all, new) in [(&mut self.added, &newer.added), (&mut self.removed, &newer.removed)] {
+            for item in new {
+                if all.contains(item) {
+                    again = true;
+                } else {
+                    put(all, item.clone());
+                }
+            }
+        }
+        for (kind, name, fields) in &newer.changed {
+            let known = self.changed.iter_mut().find(|(k, n, _)| (k, n) == (kind, name));
+            let Some((.., kept)) = known else {
+                put(&mut self.changed, (*kind, name.clone(), fields.clone()));
+                continue;
+            };
+            again = true;
+            for field in fields {
+                let room = kept.len() < MAX_FIELDS;
+                match kept.iter_mut().find(|f| f.pointer == field.pointer) {
+                    // Back to what it was: what it had been meanwhile is what there is to see.
+                    Some(old) if old.before == field.after => {}
+                    Some(old) => old.after.clone_from(&field.after),
+                    None if room => kept.push(field.clone()),
+                    None => {}
+                }
+            }
+        }
+        again
+    }
+
+    /// An item was looked at.
+    pub fn forget(&mut self, kind: ListKind, name: &SafeText) {
+        let other = |k: &ListKind, n: &SafeText| *k != kind || n != name;
+        self.added.retain(|(k, n)| other(k, n));
+        self.removed.retain(|(k, n)| other(k, n));
+        self.changed.retain(|(k, n, _)| other(k, n));
     }
 
     fn compare(&mut self, kind: ListKind, before: &[Entry<'_>], after: &[Entry<'_>]) {

@@ -166,7 +166,7 @@ impl Actor {
     }
 
     fn plan(&self) -> StopPlan {
-        StopPlan { grace: self.config.shutdown_timeout, force: self.deck.force.clone() }
+        StopPlan::new(&self.config, &self.deck.force)
     }
 
     /// What calls in flight are told.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::base::LogLevel;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::config::ToolFilter;
@@ -209,11 +210,15 @@ impl Actor {
 
     /// A record of the log for a person.
     pub(super) fn note(&self, text: &str) {
+        self.log(LogLevel::Info, text);
+    }
+
+    pub(super) fn log(&self, level: LogLevel, text: &str) {
         self.deck.logs.push(Arc::new(crate::base::logs::LogRecord {
             at: self.deck.clock.now(),
             server: Some(self.slot.name.clone()),
             source: crate::base::logs::LogSource::Host,
-            level: crate::base::LogLevel::Info,
+            level,
             logger: None,
             text: SafeText::line(text),
         }));

@@ -122,9 +122,8 @@ impl Actor {
 
 impl Attempt {
     async fn run(self) -> Result<Opening, OpenError> {
-        let starting = Arc::clone(&self.deck.starting);
         let _place = tokio::select! {
-            place = starting.acquire() => place,
+            place = self.deck.starting.enter(&*self.deck.connector) => place,
             () = self.cancel.cancelled() => return Err(OpenError::lasting(cancelled())),
         };
         let deadline = Instant::now() + self.config.startup_timeout;
@@ -213,9 +212,7 @@ impl Attempt {
         opened.session.close(error.clone()).await;
         let mut exit = None;
         if let Some(process) = &opened.process {
-            let plan =
-                StopPlan { grace: self.config.shutdown_timeout, force: self.deck.force.clone() };
-            let report = process.stop(plan).await;
+            let report = process.stop(StopPlan::new(&self.config, &self.deck.force)).await;
             exit = Some((report.exit, report.stderr_tail));
         }
         let retryable = error.code == ErrorCode::ServerUnavailable;

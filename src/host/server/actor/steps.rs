@@ -1,14 +1,15 @@
 //! Small steps of the actor: what is told, published, waited for.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::select_all;
 
-use crate::base::Timestamp;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
+use crate::base::{LogLevel, Timestamp};
 use crate::config::{ServerConfig, TransportConfig};
 use crate::host::server::actor::lists::offers;
 use crate::host::server::actor::{Actor, Happened};
@@ -126,12 +127,45 @@ impl Actor {
         }
     }
 
-    pub(super) fn publish(&mut self) {
+    pub(super) async fn publish(&mut self) {
         let Some(opened) = self.current.clone() else { return };
+        if self.config.transport.is_address() {
+            // What failed while nobody was at the address says nothing of who is there now.
+            self.deck.facts.record_all(self.slot.close_breakers(self.deck.clock.now())).await;
+        }
         self.ready_since = Some(tokio::time::Instant::now());
         self.slot.open_for_callers(&opened);
         self.deck.reroute();
+        if self.generation == 1 {
+            self.warn_of_shared_names();
+        }
         self.subscribe_again(&opened);
+    }
+
+    /// Which of its tools other servers have too: the bare name of such a one leads nowhere.
+    fn warn_of_shared_names(&self) {
+        const MOST: usize = 5;
+        let own: HashSet<&str> = self.capabilities.tools.iter().map(|tool| &*tool.name).collect();
+        for (other, slot) in self.deck.slots().iter().filter(|(name, _)| **name != self.slot.name) {
+            let theirs = slot.live();
+            let names = theirs.capabilities.tools.iter().map(|tool| &*tool.name);
+            let shared: Vec<&str> = names.filter(|name| own.contains(name)).collect();
+            if shared.is_empty() {
+                continue;
+            }
+            let more = match shared.len() {
+                0..=MOST => String::new(),
+                many => format!(" and {} more", many - MOST),
+            };
+            let first: Vec<String> =
+                shared.iter().take(MOST).map(|name| format!("`{name}`")).collect();
+            let (names, own) = (first.join(", "), &self.slot.name);
+            let text = format!(
+                "{names}{more} is a tool of `{other}` too: say `{own}.NAME` or `{other}.NAME`"
+            );
+            tracing::warn!(target: "mcpdeck::fact", server = %own, action = "sharedNames", "{text}");
+            self.log(LogLevel::Warning, &text);
+        }
     }
 
     /// Subscriptions are the host's wish, not the session's: they outlive it.

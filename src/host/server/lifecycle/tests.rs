@@ -24,8 +24,13 @@ impl Rig {
     }
 
     fn give(&mut self, input: Input) -> Vec<Step> {
-        let around =
-            Surroundings { now: NOW, random: 1.0, retry: &self.retry, restart: &self.restart };
+        let around = Surroundings {
+            now: NOW,
+            random: 1.0,
+            retry: &self.retry,
+            restart: &self.restart,
+            reconnects: false,
+        };
         let (machine, steps) = self.machine.clone().step(input, around);
         self.machine = machine;
         steps

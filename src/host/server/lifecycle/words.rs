@@ -40,6 +40,13 @@ pub enum Phase {
     Gone,
 }
 
+impl Phase {
+    /// Whether its session was in use, or its end is being seen to.
+    pub const fn is_in_use(&self) -> bool {
+        matches!(self, Self::Ready | Self::Wedged | Self::Dying { .. })
+    }
+}
+
 /// The end of a session that nobody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
@@ -149,4 +156,6 @@ pub struct Surroundings<'a> {
     pub retry: &'a RetryConfig,
     /// Restarts after a death (D1).
     pub restart: &'a RestartConfig,
+    /// Whether it is reached by an address: then nothing has to be started to find it again.
+    pub reconnects: bool,
 }
