@@ -94,7 +94,10 @@ async fn a_guarded_deck_asks_for_trust_and_for_inputs_before_anything_runs() {
     })
     .await;
     let name = ServerName::new("one");
-    assert_eq!(shown.asked().map(|a| a.review.server.clone()).collect::<Vec<_>>(), std::slice::from_ref(&name));
+    assert_eq!(
+        shown.asked().map(|a| a.review.server.clone()).collect::<Vec<_>>(),
+        std::slice::from_ref(&name)
+    );
     let asked = until(&mut deck, |event| match event {
         DeckEvent::TrustNeeded(servers) => Some(servers),
         _ => None,
