@@ -86,7 +86,7 @@ async fn phase(what: &'static str, floods: &[Flood], script: &Path) -> Phase {
             Flood::Pipe(flood) => flood,
             Flood::Web(tool, url) => {
                 let url = url.parse().expect("an address");
-                let http = HttpConfig { url, headers: indexmap::IndexMap::new() };
+                let http = HttpConfig::new(url);
                 let mut server = ServerConfig::new("web".into(), TransportConfig::Http(http));
                 server.request_timeout = PATIENCE * 2;
                 config.servers.insert("web".into(), server);

@@ -11,8 +11,12 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use mcpdeck::deck::tokens::TokenFiles;
 use mcpdeck::host::{CallOptions, PendingRequest, Validation};
 use mcpdeck::mcp::Tool;
+use mcpdeck::mcp::auth::{Accounts, SignIn, SignInPrompt};
 use mcpdeck::mcp::{Answer, RequestKind};
 use mcpdeck::{Host, Startup};
 use serde_json::{Map, Value, json};
@@ -20,10 +24,14 @@ use serde_json::{Map, Value, json};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().next_back().ok_or("the address of a server is missing")?;
-    let config = json!({"servers": {"suite": {"url": url, "timeout": 20, "startupTimeout": 20}}});
+    let entry = json!({"url": url, "timeout": 20, "startupTimeout": 20, "oauth": oauth()});
+    let config = json!({"servers": {"suite": entry}});
+    let tokens = tempfile::tempdir()?;
+    let accounts = Accounts::new(Arc::new(TokenFiles::at(tokens.path()))).prompt(Arc::new(Browser));
     let host = Host::builder()
         .config_text(config.to_string())
         .startup(Startup::All)
+        .accounts(accounts)
         .handler(answer)
         .initialize()
         .await?;
@@ -51,10 +59,50 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+fn context() -> Value {
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    serde_json::from_str(&context).unwrap_or_default()
+}
+
+/// How to sign in: with what the suite has registered, or with the address of a metadata document.
+fn oauth() -> Value {
+    let context = context();
+    // A text of a configuration is expanded; what the suite says is taken as it is.
+    let text = |key: &str| context[key].as_str().map(|text| text.replace("${", "$${"));
+    let mut oauth =
+        json!({"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"});
+    for (key, named) in [
+        ("clientId", "client_id"),
+        ("clientSecret", "client_secret"),
+        ("privateKey", "private_key_pem"),
+    ] {
+        if let Some(text) = text(named) {
+            oauth[key] = json!(text);
+        }
+    }
+    let grants = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
+    if grants.contains("client-credentials") {
+        oauth["grant"] = json!("client_credentials");
+    }
+    oauth
+}
+
+/// A browser whose person agrees with everything: follows redirects until it is back.
+struct Browser;
+
+impl SignInPrompt for Browser {
+    fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>> {
+        async move {
+            let answer = reqwest::get(request.url).await.map_err(|error| error.to_string())?;
+            if answer.status().is_success() { Ok(None) } else { Err(answer.status().to_string()) }
+        }
+        .boxed()
+    }
+}
+
 /// What the suite wants to be called (`MCP_CONFORMANCE_CONTEXT`), or else every tool once.
 fn calls(host: &Host) -> Vec<(String, Value)> {
-    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
-    let context: Value = serde_json::from_str(&context).unwrap_or_default();
+    let context = context();
     if let Some(wanted) = context["toolCalls"].as_array() {
         return wanted
             .iter()

@@ -16,6 +16,7 @@ mod import;
 mod known;
 mod load;
 mod load_test;
+mod login;
 mod look;
 mod operate;
 mod outcome;
@@ -167,6 +168,8 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Secret(args)) => secret::secret(&cli.common, &args),
         Some(Verb::Grants(args)) => grants::grants(&cli.common, &args),
         Some(Verb::Policy(args)) => policy::policy(&cli.common, &args),
+        Some(Verb::Login(args)) => login::login(&cli.common, &args),
+        Some(Verb::Logout { server }) => login::logout(&cli.common, &server),
         Some(Verb::Import(args)) => import::import(&args),
         #[cfg(feature = "gateway")]
         Some(Verb::Serve(args)) => serve::serve(&cli.common, &args, telemetry),

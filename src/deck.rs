@@ -2,6 +2,7 @@
 //! was approved, answered, called and drafted. Knows no screen.
 
 pub mod answers;
+pub mod browser;
 mod command;
 pub mod drafts;
 mod edits;
@@ -15,6 +16,7 @@ pub mod recording;
 pub mod saved;
 mod situation;
 mod task;
+pub mod tokens;
 pub mod trust;
 pub mod watch;
 

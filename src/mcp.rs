@@ -1,5 +1,6 @@
 //! An MCP client session: JSON-RPC over pipes and Streamable HTTP, both eras, the tap. Knows no host.
 
+pub mod auth;
 pub mod capabilities;
 pub mod claim;
 pub mod client;

@@ -90,7 +90,10 @@ pub async fn run(
     let began_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
     // A gate wants the first answer.
     plan.config.answer_once(plan.timeout);
-    let engine = Host::builder().startup(Startup::Background).handler(plan.answers.clone());
+    let engine = Host::builder()
+        .startup(Startup::Background)
+        .handler(plan.answers.clone())
+        .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process()));
     let opened = Deck::builder().config(plan.config.clone()).host(engine).open().await;
     let deck = match opened {
         Ok(deck) => deck,

@@ -40,6 +40,8 @@ const VALUES: &[(&str, &str, Completer)] = &[
     ("", "fail_on", names::severities),
     ("", "allow", names::rules),
     ("list", "servers", names::servers),
+    ("login", "server", names::servers),
+    ("logout", "server", names::servers),
     ("list", "command", names::programs),
     ("replay", "against", names::servers),
     ("status", "servers", names::servers),

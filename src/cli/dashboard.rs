@@ -26,7 +26,12 @@ use crate::tui::{HostLogLevel, Options, Origin, Reveal, Start};
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     let deck = deck(cli)?
-        .host(Host::builder().startup(Startup::Background).person_answers())
+        .host(
+            Host::builder()
+                .startup(Startup::Background)
+                .person_answers()
+                .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process())),
+        )
         .keep_watching()
         .masks(masks(telemetry))
         .notebook(Arc::new(known::notebook()));

@@ -94,7 +94,10 @@ pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<E
     let exit = runtime.block_on(async {
         let signals = signals::listen();
         let config = source.config.clone();
-        let engine = Host::builder().startup(Startup::Background).handler(job.answers);
+        let engine = Host::builder()
+            .startup(Startup::Background)
+            .handler(job.answers)
+            .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process()));
         let deck = Deck::builder().config(source.config).host(engine).open().await?;
         let host = deck.host().clone();
         let recorder = match recording::start(job.common, &host) {

@@ -2,19 +2,23 @@
 
 use std::fmt::Write as _;
 
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::args::{Common, ListArgs, Listing, StatusArgs};
+use super::args::{Common, ListArgs, Listing, OneServer, StatusArgs};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
 use super::load::{self, LeftOut};
 use super::signature::{self, Parameter};
-use super::{outcome, output};
+use super::{login, outcome, output};
+use crate::base::ServerName;
 use crate::base::text::{SafeText, json as safe};
 use crate::check::answers::Script;
-use crate::config::TransportKind;
+use crate::config::{Environment, TransportConfig, TransportKind};
+use crate::deck::tokens;
 use crate::host::{Host, HostView, ServerState, ServerView};
 use crate::mcp::FindingKind;
+use crate::mcp::auth::StoredToken;
 use crate::process::containment;
 use crate::telemetry::Telemetry;
 
@@ -216,20 +220,56 @@ fn list_json(view: &HostView, args: &ListArgs) -> Value {
 pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit {
     let need = Need::Servers(args.servers.clone());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
+    let signed_in = signed_in(common, &args.one);
     let done = deck::run(job, async |scene| {
         let (view, left_out) = (view(scene.host), scene.left_out);
         complain_of_lists(&view);
         let text = if args.json {
-            let servers: Vec<Value> = view.servers.values().map(|s| status_json(s)).collect();
+            let servers = view.servers.values().map(|server| {
+                let mut object = status_json(server);
+                if let Some(token) = signed_in.get(&server.name) {
+                    object["signIn"] = json!({
+                        "issuer": token.issuer,
+                        "scopes": token.scopes,
+                        "expires": login::expires(token),
+                    });
+                }
+                object
+            });
+            let servers: Vec<Value> = servers.collect();
             let mut object = json!({"servers": servers, "containment": containment()});
             add_left_out(&mut object, left_out);
             safe::compact(&object) + "\n"
         } else {
-            status_text(&view, left_out)
+            let mut text = status_text(&view, left_out);
+            for (name, token) in &signed_in {
+                let _ = write!(text, "\n{}: signed in\n", SafeText::line(name.as_str()));
+                text += &login::details(token, "  ");
+            }
+            text
         };
         output::print(&text, exit_of(&view, left_out))
     });
     done.unwrap_or_else(|error| failure(&error, args.json))
+}
+
+/// The tokens of the servers that are signed in to.
+fn signed_in(common: &Common, one: &OneServer) -> IndexMap<ServerName, StoredToken> {
+    let accounts = tokens::accounts(&Environment::of_process());
+    let (Some(accounts), Ok(source)) = (accounts, load::usable(common, one)) else {
+        return IndexMap::new();
+    };
+    let tokens = source.config.servers.iter().filter_map(|(name, server)| {
+        let (TransportConfig::Http(http)
+        | TransportConfig::Sse(http)
+        | TransportConfig::WebSocket(http)) = &server.transport
+        else {
+            return None;
+        };
+        let auth = accounts.authorizer(name, http).ok()??;
+        Some((name.clone(), auth.state().ok()??))
+    });
+    tokens.collect()
 }
 
 fn status_json(server: &ServerView) -> Value {

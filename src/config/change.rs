@@ -150,10 +150,15 @@ fn stdio(old: &StdioConfig, new: &StdioConfig, out: &mut Vec<String>) {
 }
 
 fn http(old: &HttpConfig, new: &HttpConfig, out: &mut Vec<String>) {
-    let HttpConfig { url, headers } = old;
-    if *url != new.url {
-        out.push("url".to_owned());
-    }
+    let HttpConfig { url, headers, oauth, tls } = old;
+    let mut note = |differs: bool, name: &str| {
+        if differs {
+            out.push(name.to_owned());
+        }
+    };
+    note(*url != new.url, "url");
+    note(*oauth != new.oauth, "oauth");
+    note(*tls != new.tls, "tls");
     values("headers", headers, &new.headers, out);
 }
 

@@ -14,6 +14,7 @@ use crate::config::problems::{Problems, child};
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{Diagnostic, ServerConfig, TransportConfig};
 
+pub(crate) mod address;
 pub(crate) mod settings;
 pub(crate) mod transport;
 

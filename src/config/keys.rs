@@ -2,10 +2,12 @@
 //! check, the suggestions, `mcpdeck schema` and the documentation.
 
 mod limits;
+mod remote;
 
 use crate::config::shape::{Key, ObjectShape, Shape};
 
 use limits::LIMITS;
+use remote::{OAUTH, TLS};
 
 const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key::new(name, shape, doc)
@@ -129,6 +131,8 @@ const SERVER_KEYS: &[Key] = &[
     key("httpUrl", Shape::Text, "Address, Streamable HTTP (spelling of Gemini CLI)").alias("url"),
     key("serverUrl", Shape::Text, "Address (spelling of Windsurf)").alias("url"),
     key("headers", Shape::Map(&Shape::Text), "Extra HTTP headers"),
+    key("oauth", OAUTH_SETTING, "Signing in where the server asks for it; false never does"),
+    key("tls", Shape::Object(&TLS), "Certificates besides those of the system"),
     TIMEOUT.0,
     TIMEOUT.1,
     STARTUP.0,
@@ -174,6 +178,7 @@ const SERVER_KEYS: &[Key] = &[
     key("approvals", Shape::Object(&APPROVALS), "What happens to requests of the server"),
 ];
 
+const OAUTH_SETTING: Shape = Shape::Either(&[Shape::Flag, Shape::Object(&OAUTH)]);
 const RESTART_SETTING: Shape =
     Shape::Either(&[Shape::Word(RESTART_POLICIES), Shape::Object(&RESTART)]);
 const TOOLS_SETTING: Shape = Shape::Either(&[Shape::List(&Shape::Text), Shape::Object(&TOOLS)]);
@@ -440,7 +445,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ("extension", "a setting of Gemini CLI"),
     ("disabled_tools", "Codex's list of tools; see `tools`"),
     ("enabled_tools", "Codex's list of tools; see `tools`"),
-    ("oauth", "authorisation is negotiated with the server"),
     ("auth", "authorisation is negotiated with the server"),
     ("authProviderType", "authorisation is negotiated with the server"),
     ("gallery", "a setting of VS Code"),

@@ -13,8 +13,8 @@ use crate::base::text::SafeText;
 use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::problems::child;
 use crate::config::{
-    ApprovalRule, ApprovalRules, GuardPolicy, HttpConfig, Loaded, ProtocolChoice, ReloadMode,
-    ServerConfig, StdioConfig, StopConfig, TransportConfig,
+    ApprovalRule, ApprovalRules, GuardPolicy, HttpConfig, Loaded, OAuthConfig, ProtocolChoice,
+    ReloadMode, ServerConfig, StdioConfig, StopConfig, TransportConfig,
 };
 
 /// The effective configuration as one document, defaults written out, secrets masked. Loading it
@@ -197,6 +197,31 @@ fn process(stdio: &StdioConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, V
 fn address(http: &HttpConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Value)) {
     put("url", json!(masked_address(&redactor.redact(http.url.as_str()))));
     put("headers", http.headers.keys().map(|name| (name.clone(), json!(MASK))).collect());
+    let oauth = &http.oauth;
+    if oauth.off {
+        put("oauth", json!(false));
+    } else if *oauth != OAuthConfig::default() {
+        let mut out = json!({});
+        let mut set = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                out[key] = value;
+            }
+        };
+        set("clientId", oauth.client_id.as_ref().map(|id| json!(redactor.redact(id))));
+        set("clientSecret", oauth.client_secret.as_ref().map(|_| json!(MASK)));
+        set("clientMetadataUrl", oauth.client_metadata_url.as_ref().map(|url| json!(url)));
+        set("callbackPort", oauth.callback_port.map(|port| json!(port)));
+        set("scopes", (!oauth.scopes.is_empty()).then(|| json!(oauth.scopes)));
+        set("grant", oauth.machine.then(|| json!("client_credentials")));
+        set("privateKey", oauth.private_key.as_ref().map(|_| json!(MASK)));
+        put("oauth", out);
+    }
+    let tls = &http.tls;
+    for (key, path) in [("tls.ca", &tls.ca), ("tls.cert", &tls.cert), ("tls.key", &tls.key)] {
+        if let Some(path) = path {
+            put(key, json!(path.display().to_string()));
+        }
+    }
 }
 
 fn limits(server: &ServerConfig) -> Value {

@@ -187,6 +187,61 @@ pub struct HttpConfig {
     pub url: url::Url,
     /// Extra headers; values are secrets.
     pub headers: IndexMap<String, Secret>,
+    /// How the host signs in where the server asks for it.
+    pub oauth: OAuthConfig,
+    /// Certificates besides those of the system.
+    pub tls: TlsConfig,
+}
+
+impl HttpConfig {
+    /// A server at `url` with nothing set.
+    pub fn new(url: url::Url) -> Self {
+        Self {
+            url,
+            headers: IndexMap::new(),
+            oauth: OAuthConfig::default(),
+            tls: TlsConfig::default(),
+        }
+    }
+
+    /// Whether the host may sign in: not when the entry says no, or brings a header that authorises.
+    pub fn may_sign_in(&self) -> bool {
+        !self.oauth.off
+            && !self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+    }
+}
+
+/// Signing in with OAuth 2.1 (`oauth`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OAuthConfig {
+    /// Never signs in (`"oauth": false`).
+    pub off: bool,
+    /// A client that was registered by hand.
+    pub client_id: Option<String>,
+    /// Its secret.
+    pub client_secret: Option<Secret>,
+    /// Address of a client metadata document, which is the id of the client where the authorization
+    /// server takes such documents.
+    pub client_metadata_url: Option<String>,
+    /// Port of the loopback redirect; otherwise one is chosen and remembered.
+    pub callback_port: Option<u16>,
+    /// Scopes to ask for, instead of what the server names.
+    pub scopes: Vec<String>,
+    /// The client signs in for itself, without a person (`client_credentials`).
+    pub machine: bool,
+    /// PEM of the key that signs its assertions (`private_key_jwt`), in place of the secret.
+    pub private_key: Option<Secret>,
+}
+
+/// Certificates of one server (`tls`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// PEM file of authorities that are trusted besides those of the system.
+    pub ca: Option<PathBuf>,
+    /// PEM file of the certificate the client shows.
+    pub cert: Option<PathBuf>,
+    /// PEM file of its key.
+    pub key: Option<PathBuf>,
 }
 
 /// Resource limits applied to a child (`setrlimit` on Unix).
@@ -322,7 +377,7 @@ impl ServerConfig {
     /// # Errors
     /// When `url` is no address.
     pub fn http(name: &str, url: &str) -> Result<Self, url::ParseError> {
-        let http = HttpConfig { url: url.parse()?, headers: IndexMap::new() };
+        let http = HttpConfig::new(url.parse()?);
         Ok(Self::new(ServerName::new(name), TransportConfig::Http(http)))
     }
 
@@ -389,6 +444,14 @@ impl ServerConfig {
             has(&self.secret, name) || super::mask::is_secret(name, value.expose())
         };
         let found = values.iter().filter(|(name, value)| secret(name, value)).map(|(_, v)| v);
-        found.chain(&self.hidden).filter(|value| !public.contains(value)).cloned().collect()
+        let oauth = match &self.transport {
+            TransportConfig::Stdio(_) => None,
+            TransportConfig::Http(http)
+            | TransportConfig::Sse(http)
+            | TransportConfig::WebSocket(http) => Some(&http.oauth),
+        };
+        let oauth = oauth.into_iter().flat_map(|o| o.client_secret.iter().chain(&o.private_key));
+        let all = found.chain(oauth).chain(&self.hidden);
+        all.filter(|value| !public.contains(value)).cloned().collect()
     }
 }

@@ -20,6 +20,7 @@ use crate::base::{LogLevel, ServerName};
 use crate::config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
 use crate::error::Error;
 use crate::mcp::CallId;
+use crate::mcp::auth::Authorizer;
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::pending::{ByteCount, PendingRequest};
 use crate::mcp::traffic::TrafficRecord;
@@ -38,6 +39,10 @@ pub enum Endpoint {
     },
     /// Streamable HTTP.
     Http(HttpConfig),
+    /// HTTP+SSE of 2024-11-05.
+    Sse(HttpConfig),
+    /// WebSocket.
+    WebSocket(HttpConfig),
 }
 
 /// What a session needs from its owner.
@@ -65,6 +70,8 @@ pub struct SessionContext {
     pub events: mpsc::Sender<SessionEvent>,
     /// Answers the server's requests.
     pub desk: Arc<dyn Desk>,
+    /// Signs in where the server asks for it.
+    pub auth: Option<Arc<Authorizer>>,
     /// Counts every byte of every message, both ways; written by the session.
     pub bytes: Arc<ByteCount>,
     /// What arrived so far; written by the session. [`Seen::describe`] says it in words, for the

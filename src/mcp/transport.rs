@@ -1,7 +1,8 @@
 //! How messages travel: the seam between the session and what carries its bytes.
 //!
 //! A session gives every message to a [`Transport`] and hears of everything that arrives through the
-//! [tap](super::wire::tap), whatever the transport. To add one (HTTP+SSE, WebSocket):
+//! [tap](super::wire::tap), whatever the transport. HTTP+SSE and WebSocket are given to it as a pair of
+//! streams, a [`pipe`]. To add another:
 //! - make a type that holds an `Arc<Tap>` and implements [`Transport`];
 //! - hand every message that arrives to [`Tap::line`](super::wire::tap::Tap::line) as text without a
 //!   line break, in the order in which it came, and every byte to
@@ -17,10 +18,14 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+pub(crate) mod connection;
 pub mod http;
 pub mod lines;
 pub mod pipe;
+pub(crate) mod remote;
+pub(crate) mod sse;
 pub mod unasked;
+pub(crate) mod websocket;
 
 /// Carries messages to one server.
 pub trait Transport: Send + Sync + 'static {

@@ -94,7 +94,7 @@ async fn over_http(streams: bool) -> Payload {
         None => Reply::raw("202 Accepted", &[], ""),
     })
     .await;
-    let http = HttpConfig { url: web.url.parse().unwrap(), headers: indexmap::IndexMap::default() };
+    let http = HttpConfig::new(web.url.parse().unwrap());
     let builder = Host::builder().config(config(TransportConfig::Http(http)));
     answer(builder.startup(Startup::All).initialize().await.unwrap()).await
 }

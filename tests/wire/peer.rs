@@ -180,6 +180,7 @@ fn rig_of(
         logs: Ring::<LogRecord>::new(10_000, 64 << 20),
         events: events_in,
         desk: Arc::new(TestDesk { asked: asked_in, script, outside_calls }),
+        auth: None,
         bytes: Arc::new(ByteCount::default()),
         seen: Arc::new(Seen::default()),
     };
@@ -313,5 +314,5 @@ pub fn start(
 }
 
 pub fn http(url: &str) -> Endpoint {
-    Endpoint::Http(HttpConfig { url: url.parse().unwrap(), headers: indexmap::IndexMap::default() })
+    Endpoint::Http(HttpConfig::new(url.parse().unwrap()))
 }

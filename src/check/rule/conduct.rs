@@ -135,7 +135,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Error,
         summary: "the server asks for authorisation",
         why: "It answered 401 and no token is at hand. A headless run cannot open a browser.",
-        fix: "set a header in the configuration, or sign in once in the dashboard",
+        fix: "sign in once with `mcpdeck login SERVER`, or set a header in the configuration",
     },
     Rule {
         id: "start/untrusted",

@@ -43,6 +43,14 @@ pub enum Verb {
     Secret(crate::cli::secret::SecretArgs),
     /// Say what would be decided about a call and which rule decides.
     Policy(crate::cli::policy::PolicyArgs),
+    /// Sign in to a server with OAuth, in the browser or by pasting the address it ends at.
+    Login(LoginArgs),
+    /// Sign out of a server: its token is revoked and forgotten.
+    Logout {
+        /// The server, or its URL.
+        #[arg(value_name = "SERVER")]
+        server: String,
+    },
     /// Find configurations of other MCP hosts; print them as one mcp.json, or put them into yours.
     Import(ImportArgs),
     /// Serve every server to agents, editors and scripts: REST and MCP over HTTP, or MCP over stdio.
@@ -304,6 +312,20 @@ pub struct StatusArgs {
     /// Without a file.
     #[command(flatten)]
     pub one: OneServer,
+}
+
+/// `mcpdeck login`
+#[derive(Debug, Args)]
+pub struct LoginArgs {
+    /// The server, or its URL.
+    #[arg(value_name = "SERVER")]
+    pub server: String,
+    /// Open no browser: show the address, and take the one the browser ends at from stdin.
+    #[arg(long)]
+    pub no_browser: bool,
+    /// Ask for this scope; may be given several times [default: what the server names].
+    #[arg(long, value_name = "SCOPE")]
+    pub scope: Vec<String>,
 }
 
 /// `mcpdeck explain`

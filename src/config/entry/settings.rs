@@ -82,7 +82,7 @@ fn log_level(word: &str) -> Option<LogLevel> {
 }
 
 /// An object within the entry, as an entry of its own.
-fn inner<'n>(entry: &Entry<'n>, key: &str) -> Option<Entry<'n>> {
+pub(crate) fn inner<'n>(entry: &Entry<'n>, key: &str) -> Option<Entry<'n>> {
     let node = entry.node.get(key)?;
     matches!(node.kind, NodeKind::Object(_)).then(|| Entry {
         name: entry.name.clone(),

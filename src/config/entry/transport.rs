@@ -1,15 +1,13 @@
 //! How an entry's server is reached: its process, or its address.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
-use url::Url;
 
 use crate::base::secret::Secret;
-use crate::config::entry::{Entry, Reader, settings};
+use crate::config::entry::{Entry, Reader, address, settings};
 use crate::config::env_file::{self, EnvProblem};
-use crate::config::hazards::{is_clear_text, is_hidden, is_hook};
+use crate::config::hazards::{is_hidden, is_hook};
 use crate::config::keys::SERVER;
 use crate::config::mask::masked_address;
 use crate::config::origin::Origin;
@@ -18,7 +16,7 @@ use crate::config::shape::meant;
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{
-    Diagnostic, HttpConfig, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind,
+    Diagnostic, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind,
 };
 
 /// Reads the transport. `None` when it cannot be told or used.
@@ -27,9 +25,11 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<Tra
     unused_keys(entry, reader, kind);
     match kind {
         TransportKind::Stdio => stdio(entry, reader).map(TransportConfig::Stdio),
-        TransportKind::Http => http(entry, reader, kind).map(TransportConfig::Http),
-        TransportKind::Sse => http(entry, reader, kind).map(TransportConfig::Sse),
-        TransportKind::WebSocket => http(entry, reader, kind).map(TransportConfig::WebSocket),
+        TransportKind::Http => address::read(entry, reader, kind).map(TransportConfig::Http),
+        TransportKind::Sse => address::read(entry, reader, kind).map(TransportConfig::Sse),
+        TransportKind::WebSocket => {
+            address::read(entry, reader, kind).map(TransportConfig::WebSocket)
+        }
     }
 }
 
@@ -56,7 +56,7 @@ fn transport_word(word: &str) -> Option<TransportKind> {
 }
 
 /// The spellings of an address.
-const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+pub(crate) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
 fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind> {
     let node = entry.node;
@@ -119,7 +119,7 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
 /// Keys of the other kind of transport: probably a mistake.
 fn unused_keys(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, kind: TransportKind) {
     let unused: &[&str] = match kind {
-        TransportKind::Stdio => &["url", "httpUrl", "serverUrl", "headers"],
+        TransportKind::Stdio => &["url", "httpUrl", "serverUrl", "headers", "oauth", "tls"],
         _ => &["command", "args", "env", "envFile", "cwd", "inheritEnv"],
     };
     for m in entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
@@ -340,94 +340,4 @@ fn env_problem(source: &Source, problem: EnvProblem) -> Diagnostic {
 
 fn shown(path: &Path) -> String {
     path.display().to_string()
-}
-
-fn http(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {
-    let key = URLS.iter().find(|key| entry.node.get(key).is_some())?;
-    let node = entry.node.get(key)?;
-    let pointer = child(&entry.pointer, key);
-    let text = reader.expanded(node, &pointer, &child(&entry.effective, "url"));
-    let url = text.and_then(|text| address(&text, node, &pointer, (reader, kind)));
-    let headers = headers(entry, reader);
-    if let (Some(url), Some(headers)) = (&url, &headers)
-        && is_clear_text(url)
-        && (!headers.is_empty() || url.password().is_some())
-    {
-        let message = "secrets would be sent without encryption";
-        reader.problems.warn("config/clear-text", &node.range, &pointer, message).help("use https");
-    }
-    Some(HttpConfig { url: url?, headers: headers? })
-}
-
-fn address(
-    text: &str,
-    node: &Node,
-    pointer: &str,
-    (reader, kind): (&mut Reader<'_, '_>, TransportKind),
-) -> Option<Url> {
-    let schemes: &[&str] = match kind {
-        TransportKind::WebSocket => &["ws", "wss"],
-        _ => &["http", "https"],
-    };
-    let wanted = schemes.join("://, ");
-    let refused = match Url::parse(text) {
-        Ok(url) if !schemes.contains(&url.scheme()) => {
-            format!("`{}:` is no scheme for a server of type `{}`", url.scheme(), kind.as_str())
-        }
-        Ok(url) if url.host_str().is_none_or(str::is_empty) => "the address has no host".to_owned(),
-        Ok(url) => return Some(url),
-        Err(error) => format!("this is not an address: {error}"),
-    };
-    reader
-        .problems
-        .error("config/url", &node.range, pointer, refused)
-        .help(format!("it starts with {wanted}://"));
-    None
-}
-
-/// Names of headers the client itself has to set.
-const OWN_HEADERS: [&str; 6] =
-    ["content-length", "transfer-encoding", "connection", "host", "mcp-session-id", "content-type"];
-
-fn headers(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMap<String, Secret>> {
-    let mut headers: IndexMap<String, Secret> = IndexMap::new();
-    let mut sound = true;
-    let mut known: HashSet<String> = HashSet::new();
-    let pointer = child(&entry.pointer, "headers");
-    let effective = child(&entry.effective, "headers");
-    for m in entry.node.get("headers").map(Node::members).unwrap_or_default() {
-        let at = child(&pointer, &m.key);
-        let Ok(name) = http::HeaderName::from_bytes(m.key.as_bytes()) else {
-            let message = format!("`{}` is not the name of a header", m.key.escape_debug());
-            reader.problems.error("config/header", &m.key_range, &at, message);
-            sound = false;
-            continue;
-        };
-        if OWN_HEADERS.contains(&name.as_str()) {
-            let message = format!("`{}` is set by the client itself", m.key);
-            reader.problems.error("config/header", &m.key_range, &at, message);
-            sound = false;
-            continue;
-        }
-        if !known.insert(m.key.to_ascii_lowercase()) {
-            let message = format!("the header `{}` is given twice", m.key);
-            reader.problems.error("config/header", &m.key_range, &at, message);
-            sound = false;
-        }
-        match reader.expanded(&m.value, &at, &child(&effective, &m.key)) {
-            Some(value) if http::HeaderValue::from_str(&value).is_err() => {
-                let message = format!("the value of `{}` holds characters no header may", m.key);
-                reader
-                    .problems
-                    .error("config/header", &m.value.range, &at, message)
-                    .help("line breaks and control characters are not allowed");
-                sound = false;
-            }
-            Some(value) => {
-                headers.insert(m.key.clone(), Secret::new(value));
-            }
-            None => sound = false,
-        }
-    }
-    sound.then_some(headers)
 }

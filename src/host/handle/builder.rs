@@ -26,6 +26,7 @@ use crate::host::server::reach::Reach;
 use crate::host::server::slot::Slot;
 use crate::host::shared::{Shared, SharedParts, Slots};
 use crate::host::supervisor::{ORDERS, Supervisor};
+use crate::mcp::auth::Accounts;
 
 /// Where the configuration comes from.
 enum Source {
@@ -44,6 +45,7 @@ pub struct HostBuilder {
     person: Person,
     drafter: Option<Arc<dyn Drafter>>,
     connector: Option<Arc<dyn Connector>>,
+    accounts: Option<Accounts>,
     sources: Option<SourceOptions>,
 }
 
@@ -120,6 +122,13 @@ impl HostBuilder {
         self
     }
 
+    /// Signs in with OAuth where servers ask for it. Without this, such a server fails to start.
+    #[must_use]
+    pub fn accounts(mut self, accounts: impl Into<Option<Accounts>>) -> Self {
+        self.accounts = accounts.into();
+        self
+    }
+
     /// Acts on `dev` of the entries: when sources change, builds and restarts their server. Without
     /// this, `dev` is only read.
     #[must_use]
@@ -151,7 +160,8 @@ impl HostBuilder {
                 );
             }
         };
-        let connector = self.connector.unwrap_or_else(|| Arc::new(Reach));
+        let connector =
+            self.connector.unwrap_or_else(|| Arc::new(Reach { accounts: self.accounts }));
         let logs: Ring<LogRecord> = Ring::new(LOGS.0, LOGS.1);
         let projection = projector::start(Clock::system(), logs.clone());
         let facts = projection.facts.clone();

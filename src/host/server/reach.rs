@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::base::logs::LogSource;
-use crate::config::{StdioConfig, TransportConfig};
+use crate::config::{HttpConfig, StdioConfig, TransportConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::server::actor::EXIT_FOLLOWS;
 use crate::host::server::connect::{
@@ -19,23 +19,23 @@ use crate::host::server::connect::{
 };
 use crate::host::server::remedy::{self, Words};
 use crate::host::view::StartStep;
+use crate::mcp::auth::Accounts;
 use crate::mcp::session::{
     self, Attempt, ConnectError, Connected, Endpoint, SessionContext, attempts,
 };
 use crate::process::{self, Grace, Launch, ProcessContext, ServerProcess, Spawned, Usage};
 
 /// Starts processes and connects to URLs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Reach;
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// What signs in; nobody does without.
+    pub accounts: Option<Accounts>,
+}
 
 /// Lines of stderr that are kept of a process that ended.
 const TAIL: usize = 40;
 /// Exit codes of shells and loaders for "cannot execute" and "not found".
 const NEVER_RETRIED: [i32; 2] = [126, 127];
-
-/// What is left to try with a server whose address is of a transport that is not spoken here.
-const OTHER_TRANSPORT: &str = "most such servers speak Streamable HTTP too: try \"type\": \"http\" \
-                               with the address of that endpoint (often /mcp)";
 
 impl Connector for Reach {
     fn is_crowded(&self, width: usize) -> BoxFuture<'static, bool> {
@@ -44,19 +44,27 @@ impl Connector for Reach {
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
+        let accounts = self.accounts.clone();
         Box::pin(async move {
             match request.config.transport.clone() {
                 TransportConfig::Stdio(stdio) => open_process(&request, &stdio).await,
                 TransportConfig::Http(http) => {
-                    open_url(&request, || Endpoint::Http(http.clone())).await
+                    let request = signing_in(request, accounts.as_ref(), &http)?;
+                    let opened = open_url(&request, || Endpoint::Http(http.clone())).await;
+                    match opened {
+                        Err(failure) if request.context.seen.refused_post() => {
+                            older(&request, http, failure).await
+                        }
+                        opened => opened,
+                    }
                 }
-                other @ (TransportConfig::Sse(_) | TransportConfig::WebSocket(_)) => {
-                    let kind = other.kind().as_str();
-                    let message = format!("the transport `{kind}` is not supported");
-                    let error = Error::new(ErrorCode::ServerStartup, message)
-                        .server(&request.config.name)
-                        .help(OTHER_TRANSPORT);
-                    Err(OpenError::lasting(error))
+                TransportConfig::Sse(http) => {
+                    let request = signing_in(request, accounts.as_ref(), &http)?;
+                    open_url(&request, || Endpoint::Sse(http.clone())).await
+                }
+                TransportConfig::WebSocket(http) => {
+                    let request = signing_in(request, accounts.as_ref(), &http)?;
+                    open_url(&request, || Endpoint::WebSocket(http.clone())).await
                 }
             }
         })
@@ -188,6 +196,36 @@ async fn end_failed(
     }
 }
 
+/// The request with what signs in at its server.
+fn signing_in(
+    mut request: OpenRequest,
+    accounts: Option<&Accounts>,
+    http: &HttpConfig,
+) -> Result<OpenRequest, OpenError> {
+    if let Some(accounts) = accounts {
+        let auth = accounts.authorizer(&request.config.name, http).map_err(|failure| {
+            let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
+            OpenError::lasting(error.server(&request.config.name))
+        })?;
+        request.context.auth = auth;
+    }
+    Ok(request)
+}
+
+/// The same address as one of HTTP+SSE, which a server that takes no POST there may speak
+/// (specification 2025-11-25, transports, backwards compatibility).
+async fn older(
+    request: &OpenRequest,
+    http: HttpConfig,
+    failure: OpenError,
+) -> Result<Opened, OpenError> {
+    let attempt = Attempt::Legacy(None);
+    let connected = handshake(request, Endpoint::Sse(http), &attempt, 1).await;
+    connected
+        .map(|connected| Opened { session: connected.session, process: None })
+        .map_err(|_| failure)
+}
+
 async fn open_url(
     request: &OpenRequest,
     endpoint: impl Fn() -> Endpoint,
@@ -230,6 +268,14 @@ async fn handshake(
             closed: false,
         }),
     };
+    // Signing in is part of the handshake; each of its steps is told.
+    for done in request.context.auth.iter().flat_map(|auth| auth.take_steps()) {
+        let failed = done.refused.as_deref();
+        request
+            .steps
+            .passed(StartStep::Authorize, done.took, failed.or(Some(&done.to_string())))
+            .await;
+    }
     match &result {
         Ok(connected) => {
             let view = &connected.view;

@@ -12,13 +12,15 @@ use super::request::set_level;
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
+use crate::config::HttpConfig;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::FindingKind;
 use crate::mcp::client;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::transport::http::Http;
 use crate::mcp::transport::pipe::Pipe;
-use crate::mcp::transport::{Outgoing, Transport};
+use crate::mcp::transport::remote::{Remote, Streams};
+use crate::mcp::transport::{Outgoing, SendError, Transport, sse, websocket};
 use crate::mcp::wire::tap::Tap;
 use crate::mcp::{Era, SessionView};
 
@@ -53,14 +55,10 @@ pub async fn connect(
     context.seen.open();
     let tap = Tap::new(context);
     let transport: Arc<dyn Transport> = match endpoint {
+        Endpoint::Sse(config) => streams(&tap, &config, false).await?,
+        Endpoint::WebSocket(config) => streams(&tap, &config, true).await?,
         Endpoint::Pipe { read, write } => Pipe::open(&tap, read, write),
-        Endpoint::Http(config) => Http::open(&tap, &config).map_err(|failure| ConnectError {
-            error: Error::new(ErrorCode::ServerStartup, failure.to_string())
-                .server(&tap.context.server),
-            retryable: false,
-            unauthorized: false,
-            closed: false,
-        })?,
+        Endpoint::Http(config) => Http::open(&tap, &config).map_err(|e| unusable(&e, &tap))?,
     };
     tap.send_through(&transport);
     let opening = Live::open(Arc::clone(&tap), transport);
@@ -77,6 +75,32 @@ pub async fn connect(
             Err(error)
         }
     }
+}
+
+/// Opens a connection of messages, and gives it as a pair of streams.
+async fn streams(
+    tap: &Arc<Tap>,
+    config: &HttpConfig,
+    socket: bool,
+) -> Result<Arc<Pipe>, ConnectError> {
+    let remote = Remote::new(config, tap).map_err(|error| unusable(&error, tap))?;
+    let opened = if socket {
+        websocket::open(remote, &config.url).await
+    } else {
+        sse::open(remote, &config.url).await
+    };
+    let Streams { read, write } = opened.map_err(|error| {
+        let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
+        ConnectError { retryable: !unauthorized, unauthorized, ..unusable(&error, tap) }
+    })?;
+    Ok(Pipe::open(tap, read, write))
+}
+
+/// A connection that cannot be opened as it is configured.
+fn unusable(failure: &SendError, tap: &Tap) -> ConnectError {
+    let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
+    let error = error.server(&tap.context.server);
+    ConnectError { error, retryable: false, unauthorized: false, closed: false }
 }
 
 /// How long a probe may go unanswered before `initialize` follows it on the same connection: the
@@ -309,11 +333,13 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
         error.message = format!("{}: {}", error.message, tap.context.seen.describe());
     }
     error.code = ErrorCode::ServerStartup;
-    if unauthorized {
+    // With an account the message says how to sign in.
+    if unauthorized && tap.context.auth.is_none() {
         error.help = Some(
             "add an `Authorization` header to the entry's `headers`, or with -H beside an address"
                 .to_owned(),
         );
     }
-    ConnectError { error, retryable: true, unauthorized, closed }
+    // Nobody signs in by trying again.
+    ConnectError { error, retryable: !unauthorized, unauthorized, closed }
 }

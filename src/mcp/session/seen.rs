@@ -67,6 +67,11 @@ impl Seen {
         self.with(|s| s.http = Some(status));
     }
 
+    /// Whether the last answer was one of a server that takes no POST at its address.
+    pub fn refused_post(&self) -> bool {
+        self.with(|s| s.messages == 0 && matches!(s.http, Some(400 | 404 | 405)))
+    }
+
     /// Whether it speaks HTTP: then nothing comes on a stdout.
     pub fn is_http(&self) -> bool {
         self.with(|s| s.http.is_some())

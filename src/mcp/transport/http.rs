@@ -5,8 +5,8 @@
 
 mod events;
 mod response;
-mod setup;
-mod tls;
+pub(super) mod setup;
+pub(super) mod tls;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -1,12 +1,10 @@
 //! Effects about requests of servers: answered, decided by rules, denied together, given time,
 //! drafted, kept, opened.
 
-use std::process::Stdio;
-use std::time::Duration;
-
 use super::Runner;
 use crate::base::text::SafeText;
 use crate::deck::answers::{Answers, ScriptedAnswer};
+use crate::deck::browser;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::effect::Effect;
@@ -37,7 +35,7 @@ impl Runner {
             Effect::OpenUrl(id, url) => {
                 let messages = self.messages.clone();
                 tokio::spawn(async move {
-                    let opened = open_browser(url).await;
+                    let opened = browser::open(url).await;
                     let _ = messages.send(Message::Opened(id, opened)).await;
                 });
             }
@@ -76,42 +74,4 @@ impl Runner {
             }
         }
     }
-}
-
-/// A browser that ends this quickly with an error has not opened anything.
-const FAILS_WITHIN: Duration = Duration::from_secs(2);
-
-/// Hands an address to the system's browser. It was confirmed by a person and is a plain `https:`
-/// URL, or one of this machine; it goes as one argument of a program, never through a shell.
-async fn open_browser(url: url::Url) -> Result<(), SafeText> {
-    let mut programs = Vec::new();
-    programs.extend(std::env::var("BROWSER").ok());
-    programs.push(
-        if cfg!(target_os = "macos") {
-            "open"
-        } else if cfg!(windows) {
-            "rundll32 url.dll,FileProtocolHandler"
-        } else {
-            "xdg-open"
-        }
-        .to_owned(),
-    );
-    for program in &programs {
-        let mut words = program.split_whitespace();
-        let Some(name) = words.next() else { continue };
-        let mut command = tokio::process::Command::new(name);
-        command.args(words).arg(url.as_str());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let Ok(mut child) = command.spawn() else { continue };
-        match tokio::time::timeout(FAILS_WITHIN, child.wait()).await {
-            Ok(Ok(status)) if status.success() => return Ok(()),
-            Ok(_) => {}
-            Err(_) => {
-                // It lives as long as the browser; it is waited for so that it is no zombie.
-                tokio::spawn(async move { child.wait().await });
-                return Ok(());
-            }
-        }
-    }
-    Err(SafeText::line("no browser could be started"))
 }

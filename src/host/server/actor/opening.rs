@@ -70,6 +70,7 @@ impl Actor {
             logs: self.deck.logs.clone(),
             events,
             desk: Arc::new(DeskHandle(Arc::clone(&self.deck.desk))),
+            auth: None,
             bytes: Arc::clone(&self.slot.bytes),
             seen: Arc::default(),
         }

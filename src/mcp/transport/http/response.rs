@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 
-use super::{Http, tls};
+use super::Http;
 use crate::base::text::SafeText;
-use crate::mcp::transport::SendError;
+use crate::mcp::auth::NotSent;
+use crate::mcp::transport::{SendError, connection};
 use crate::mcp::wire::cut;
 
 /// A body, as far as the limit lets it be read.
@@ -110,7 +111,18 @@ impl Http {
         &self,
         request: reqwest::RequestBuilder,
     ) -> Result<reqwest::Response, SendError> {
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let sent = match &self.tap.context.auth {
+            Some(auth) => auth.send(request).await,
+            None => request.send().await.map_err(NotSent::from),
+        };
+        let response = match sent {
+            Ok(response) => response,
+            Err(NotSent::Http(error)) => return Err(self.unreachable(&error)),
+            Err(NotSent::Auth(failure)) => {
+                self.tap.unauthorized.store(true, Ordering::Relaxed);
+                return Err(SendError::Refused(failure.to_string()));
+            }
+        };
         self.tap.context.seen.status(response.status().as_u16());
         if response.status() == StatusCode::UNAUTHORIZED {
             self.tap.unauthorized.store(true, Ordering::Relaxed);
@@ -122,26 +134,7 @@ impl Http {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> SendError {
-        // reqwest's own words stop at "error sending request"; the cause is what helps.
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        let what = if error.is_connect() {
-            "cannot connect"
-        } else if error.is_redirect() {
-            "not followed"
-        } else if error.is_timeout() {
-            "timed out"
-        } else {
-            "the request failed"
-        };
-        let cause = cause.to_string();
-        let text = match tls::explain(&cause) {
-            Some(told) => format!("{what}: {told} ({cause})"),
-            None => format!("{what}: {cause}"),
-        };
-        let text = SafeText::line(&self.tap.context.redactor.redact(&text)).to_string();
+        let text = connection::unreachable(error, &self.tap.context.redactor);
         if error.is_connect() { SendError::Broken(text) } else { SendError::Refused(text) }
     }
 
@@ -156,7 +149,7 @@ impl Http {
         }
         if posted && matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
             text += "; the path of the endpoint may be another (often /mcp), or the server speaks \
-                     only HTTP+SSE of 2024-11-05, which is not supported";
+                     HTTP+SSE of 2024-11-05 at another one (often /sse)";
         }
         let body = cut(body.trim(), 200);
         // A page for a browser says no more than the status.

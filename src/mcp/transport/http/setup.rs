@@ -1,39 +1,20 @@
 //! The HTTP client of a server: connections, redirects, and the headers of its entry.
 
-use std::sync::Once;
-
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::redirect::Policy;
 
 use super::{LAST_EVENT, SESSION};
 use crate::config::HttpConfig;
-use crate::mcp::transport::SendError;
+use crate::mcp::transport::{SendError, connection};
 
 pub(super) fn client(config: &HttpConfig) -> Result<reqwest::Client, SendError> {
-    static PROVIDER: Once = Once::new();
-    PROVIDER.call_once(|| {
-        // Fails only when the application installed one before: then that one is used.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
-    let local = match config.url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    };
-    let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
-        .tcp_nodelay(true)
-        .redirect(Policy::custom(same_origin));
-    if local {
-        // Servers without TCP_NODELAY cost 40 ms on a kept connection; a new one is cheap here.
-        builder = builder.pool_max_idle_per_host(0).no_proxy();
-    }
-    builder.build().map_err(|error| SendError::Refused(format!("HTTP cannot be set up: {error}")))
+    let builder = connection::builder(&config.url, &config.tls).map_err(SendError::Refused)?;
+    let client = builder.redirect(Policy::custom(same_origin)).build();
+    client.map_err(|error| SendError::Refused(format!("HTTP cannot be set up: {error}")))
 }
 
-pub(super) fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
+pub(in crate::mcp::transport) fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
     let bad = |name: &str, what: &str| SendError::Refused(format!("header `{name}`: {what}"));
     let mut out = HeaderMap::new();
     for (name, value) in &config.headers {

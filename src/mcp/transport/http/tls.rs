@@ -3,7 +3,7 @@
 //! Knows the words of the TLS library only; nothing is ever accepted here.
 
 /// The failed check and the next step, when `cause` is about a certificate.
-pub(super) fn explain(cause: &str) -> Option<&'static str> {
+pub(crate) fn explain(cause: &str) -> Option<&'static str> {
     let cause = cause.split_once("invalid peer certificate")?.1;
     let has = |words: &[&str]| words.iter().any(|word| cause.contains(word));
     Some(if has(&["NotValidForName", "not valid for name"]) {

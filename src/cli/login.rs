@@ -1,0 +1,209 @@
+//! `login` and `logout`: signing in to one server, and out of it. Starts no server; prints every step.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, IsTerminal};
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::args::{Common, LoginArgs, OneServer};
+use super::configuration::problems;
+use super::exit::Exit;
+use super::{load, output, signals};
+use crate::base::ServerName;
+use crate::base::text::SafeText;
+use crate::config::{Environment, HttpConfig, McpConfig, TransportConfig};
+use crate::deck::{browser, tokens};
+use crate::mcp::auth::{Accounts, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken};
+
+/// `mcpdeck login`
+pub fn login(common: &Common, args: &LoginArgs) -> Exit {
+    let browser = !args.no_browser;
+    if !browser && !std::io::stdin().is_terminal() {
+        output::complain("the address the browser ends at is read from stdin");
+    }
+    let accounts = |accounts: Accounts| accounts.prompt(Arc::new(Terminal { browser }));
+    with(common, &args.server, accounts, async |server, auth| {
+        match auth.sign_in(args.scope.clone()).await {
+            Ok(token) => {
+                let text = format!("{server}: signed in\n{}", details(&token, "  "));
+                output::print(&text, Exit::Ok)
+            }
+            Err(failure) => refused(server, &failure),
+        }
+    })
+}
+
+/// `mcpdeck logout`
+pub fn logout(common: &Common, server: &str) -> Exit {
+    with(
+        common,
+        server,
+        |accounts| accounts,
+        async |server, auth| match auth.sign_out().await {
+            Ok(None) => output::print(&format!("{server}: was not signed in\n"), Exit::Ok),
+            Ok(Some((token, revoked))) => {
+                let issuer = SafeText::line(&token.issuer);
+                let text = match (&token.revocation_endpoint, revoked) {
+                    (None, _) => format!("{issuer} revokes no tokens; it was forgotten here"),
+                    (_, Ok(())) => format!("the token was revoked at {issuer} and forgotten"),
+                    (_, Err(why)) => {
+                        output::complain(&format!("the token was not revoked: {why}"));
+                        "the token was forgotten here".to_owned()
+                    }
+                };
+                output::print(&format!("{server}: signed out; {text}\n"), Exit::Ok)
+            }
+            Err(failure) => refused(server, &failure),
+        },
+    )
+}
+
+fn refused(server: &SafeText, failure: &AuthFailure) -> Exit {
+    output::complain(&format!("{server}: {failure}"));
+    match failure {
+        AuthFailure::Failed(_) => Exit::Unavailable,
+        _ => Exit::Failed,
+    }
+}
+
+/// Does `work` with what signs in at one server, until Ctrl-C.
+fn with(
+    common: &Common,
+    named: &str,
+    prepare: impl FnOnce(Accounts) -> Accounts,
+    work: impl AsyncFnOnce(&SafeText, &Arc<Authorizer>) -> Exit,
+) -> Exit {
+    let url = named.contains("://").then(|| named.to_owned());
+    let by_url = url.is_some();
+    let source = match load::usable(common, &OneServer { url, ..OneServer::default() }) {
+        Ok(source) => source,
+        Err(found) => return problems(&found),
+    };
+    let (name, http) = match remote(&source.config, named, by_url) {
+        Ok(found) => found,
+        Err(message) => return output::refuse(&message),
+    };
+    let Some(accounts) = tokens::accounts(&Environment::of_process()) else {
+        return output::refuse("there is no folder in which tokens could be kept");
+    };
+    let accounts = accounts.watch(|_, step| output::complain(&step.to_string()));
+    let auth = match prepare(accounts).authorizer(name, http) {
+        Ok(Some(auth)) => auth,
+        Ok(None) => {
+            let why = "its entry brings its own `Authorization` header, or says `\"oauth\": false`";
+            return output::refuse(&format!("nobody signs in to `{name}`: {why}"));
+        }
+        Err(failure) => return output::refuse(&failure.to_string()),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return output::refuse(&error.to_string()),
+    };
+    let shown = SafeText::line(name.as_str());
+    let exit = runtime.block_on(async {
+        let signals = signals::listen();
+        tokio::select! {
+            exit = work(&shown, &auth) => exit,
+            () = signals.stop.cancelled() => {
+                output::complain("interrupted");
+                Exit::Interrupted
+            }
+        }
+    });
+    // A line that is waited for on stdin does not hold the program.
+    runtime.shutdown_background();
+    exit
+}
+
+/// The server that is named, when it is one with an address.
+fn remote<'c>(
+    config: &'c McpConfig,
+    named: &str,
+    by_url: bool,
+) -> Result<(&'c ServerName, &'c HttpConfig), String> {
+    let found = if by_url {
+        config.servers.first()
+    } else {
+        config.servers.get_key_value(&ServerName::new(named))
+    };
+    let (name, server) = found.ok_or_else(|| load::unknown(config, named))?;
+    match &server.transport {
+        TransportConfig::Http(http)
+        | TransportConfig::Sse(http)
+        | TransportConfig::WebSocket(http) => Ok((name, http)),
+        TransportConfig::Stdio(_) => {
+            Err(format!("`{name}` is a process of this machine: nobody signs in to it"))
+        }
+    }
+}
+
+/// What a token is, a line each: issuer, scopes, time left. No part of the token itself.
+pub fn details(token: &StoredToken, indent: &str) -> String {
+    let mut out = format!("{indent}issuer   {}\n", SafeText::line(&token.issuer));
+    let scopes = if token.scopes.is_empty() { "-".to_owned() } else { token.scopes.join(" ") };
+    let _ = writeln!(out, "{indent}scopes   {}", SafeText::line(&scopes));
+    let _ = writeln!(out, "{indent}expires  {}", expires(token));
+    out
+}
+
+/// When a token ends, in words.
+pub fn expires(token: &StoredToken) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let left = token.left(now.unwrap_or_default().as_secs());
+    let refreshed = match token.refresh_token {
+        Some(_) => "refreshed by itself",
+        None => "then sign in again",
+    };
+    match left {
+        None => "not known".to_owned(),
+        Some(0) => format!("expired, {refreshed}"),
+        Some(left) if left < 120 => format!("in {left} s, {refreshed}"),
+        Some(left) if left < 7200 => format!("in {} min, {refreshed}", left / 60),
+        Some(left) => format!("in {} h, {refreshed}", left / 3600),
+    }
+}
+
+/// The person at the terminal.
+struct Terminal {
+    browser: bool,
+}
+
+impl SignInPrompt for Terminal {
+    fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>> {
+        let browser = self.browser;
+        async move {
+            let SignIn { issuer, scopes, url, .. } = request;
+            let scopes: Vec<&str> = scopes.iter().map(SafeText::as_str).collect();
+            let asks =
+                if scopes.is_empty() { "nothing in particular".into() } else { scopes.join(" ") };
+            output::complain(&format!("{issuer} asks you to sign in, for: {asks}"));
+            if browser {
+                output::complain(&format!("opening {}", SafeText::line(url.as_str())));
+                match browser::open(url).await {
+                    Ok(()) => return Ok(None),
+                    Err(why) => output::complain(&format!("{why}: open the address yourself")),
+                }
+            } else {
+                output::complain(&format!("open {}", SafeText::line(url.as_str())));
+            }
+            output::complain(
+                "then paste here the address the browser ends at, also one it cannot show:",
+            );
+            let line = tokio::task::spawn_blocking(|| {
+                let mut line = String::new();
+                std::io::stdin().lock().read_line(&mut line).map(|read| (read, line))
+            });
+            match line.await {
+                Ok(Ok((read, line))) if read > 0 && !line.trim().is_empty() => Ok(Some(line)),
+                // The browser may still come back by itself.
+                Ok(Ok(_)) if browser => Ok(None),
+                Ok(Ok(_)) => Err("no address was pasted".to_owned()),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,471 @@
+//! One server's token in use: attached to every request, refreshed before it expires, renewed when
+//! it is refused. One renewal at a time, in this process and across processes.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use reqwest::{RequestBuilder, Response, StatusCode};
+use url::Url;
+
+use super::exchange::Exchange;
+use super::grant::{self, Caller, NotGranted};
+use super::sign_in::{PATIENCE, SignInPrompt, Wanted, parameter};
+use super::step::{AuthFailure, AuthStep, StepKind, Steps, Watch};
+use super::token::{StoredToken, TokenStore};
+use crate::base::ServerName;
+use crate::base::secret::Secret;
+use crate::config::{HttpConfig, OAuthConfig};
+
+/// What signs in: a store, and whom to ask. Cheap to clone.
+#[derive(Clone)]
+pub struct Accounts {
+    store: Arc<dyn TokenStore>,
+    prompt: Option<Arc<dyn SignInPrompt>>,
+    watch: Option<Watch>,
+}
+
+impl std::fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Accounts").field("prompt", &self.prompt.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Accounts {
+    /// Accounts that are kept in `store`. Nobody is asked: a server that wants a person to sign in
+    /// fails with [`AuthFailure::SignInNeeded`].
+    pub fn new(store: Arc<dyn TokenStore>) -> Self {
+        Self { store, prompt: None, watch: None }
+    }
+
+    /// Asks with `prompt` when a person has to sign in.
+    #[must_use]
+    pub fn prompt(mut self, prompt: Arc<dyn SignInPrompt>) -> Self {
+        self.prompt = Some(prompt);
+        self
+    }
+
+    /// Tells `watch` of every step as it happens.
+    #[must_use]
+    pub fn watch(mut self, watch: impl Fn(&ServerName, &AuthStep) + Send + Sync + 'static) -> Self {
+        self.watch = Some(Arc::new(watch));
+        self
+    }
+
+    /// What signs in at one server; `None` when its entry says that nobody does.
+    ///
+    /// # Errors
+    /// A certificate of the entry that cannot be used.
+    pub fn authorizer(
+        &self,
+        server: &ServerName,
+        config: &HttpConfig,
+    ) -> Result<Option<Arc<Authorizer>>, AuthFailure> {
+        if !config.may_sign_in() {
+            return Ok(None);
+        }
+        let resource = resource_of(&config.url);
+        let steps = Steps::new(server.clone(), self.watch.clone());
+        let exchange = Exchange::new(&resource, &config.tls, steps)?;
+        Ok(Some(Arc::new(Authorizer {
+            server: server.clone(),
+            resource,
+            config: config.oauth.clone(),
+            accounts: self.clone(),
+            exchange,
+            held: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            step_ups: Mutex::default(),
+        })))
+    }
+}
+
+/// The address of a server as a resource: that of WebSocket as HTTP, nothing after `#`.
+fn resource_of(url: &Url) -> Url {
+    let text = url.as_str();
+    let http = text.strip_prefix("ws").map(|rest| format!("http{rest}"));
+    let mut url = http.and_then(|text| Url::parse(&text).ok()).unwrap_or_else(|| url.clone());
+    url.set_fragment(None);
+    url
+}
+
+/// Signs in at one server and keeps its token good.
+pub struct Authorizer {
+    server: ServerName,
+    resource: Url,
+    config: OAuthConfig,
+    accounts: Accounts,
+    exchange: Exchange,
+    held: Mutex<Option<StoredToken>>,
+    turn: tokio::sync::Mutex<()>,
+    /// How often each scope was asked for in vain.
+    step_ups: Mutex<HashMap<String, u32>>,
+}
+
+impl std::fmt::Debug for Authorizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authorizer").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// Why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum NotSent {
+    /// It could not be sent.
+    #[error(transparent)]
+    Http(#[from] reqwest::Error),
+    /// The server wants a token, and there is none.
+    #[error(transparent)]
+    Auth(#[from] AuthFailure),
+}
+
+/// What was tried for one request.
+#[derive(Debug, Default)]
+pub(crate) struct Tries {
+    renewals: u32,
+    refreshed: bool,
+}
+
+impl Tries {
+    /// Tokens that are got for one request (specification 2026-07-28, step-up: "a few").
+    const MOST: u32 = 3;
+    /// Of these, those that ask for one scope: the first token may lack it, two more may not.
+    const STEP_UPS: u32 = 2;
+}
+
+impl Authorizer {
+    /// Sends a request with the token there is. Where the server wants another one, gets it and
+    /// sends the request again.
+    ///
+    /// # Errors
+    /// As [`NotSent`]; a refusal that is not about the token is an answer.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        request: RequestBuilder,
+    ) -> Result<Response, NotSent> {
+        let mut tries = Tries::default();
+        loop {
+            let token = self.token().await?;
+            let Some(mut attempt) = request.try_clone() else { return Ok(request.send().await?) };
+            if let Some(token) = &token {
+                attempt = attempt.bearer_auth(token.expose());
+            }
+            let response = attempt.send().await?;
+            let challenge = response.headers().get("www-authenticate");
+            let challenge = challenge.and_then(|value| value.to_str().ok()).map(str::to_owned);
+            let refusal = Refusal { status: response.status(), challenge, used: token };
+            if !self.renew(refusal, &mut tries).await? {
+                if tries.renewals > 0 && response.status().is_success() {
+                    self.step_ups.lock().clear();
+                }
+                return Ok(response);
+            }
+        }
+    }
+
+    /// The token to use now, refreshed when its end is near; `None` when there is none yet.
+    pub(crate) async fn token(self: &Arc<Self>) -> Result<Option<Secret>, AuthFailure> {
+        let due = |token: &StoredToken| token.is_due(grant::now());
+        let held = match self.held() {
+            Some(held) => Some(held),
+            None => self.load()?,
+        };
+        let held = match held {
+            Some(held) if !due(&held) => Some(held),
+            None if !self.config.machine => None,
+            _ => {
+                let _turn = self.turn.lock().await;
+                match self.load()? {
+                    Some(held) if !due(&held) => Some(held),
+                    Some(held) if held.refresh_token.is_some() => {
+                        match self.refresh(held.clone()).await {
+                            Ok(fresh) => Some(fresh),
+                            // The server decides what the old one is still good for.
+                            Err(AuthFailure::SignInNeeded(..)) => Some(held),
+                            Err(_) if held.left(grant::now()) > Some(0) => Some(held),
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    _ if self.config.machine => Some(self.own_token(None, Vec::new()).await?),
+                    other => other,
+                }
+            }
+        };
+        self.hold(held.clone());
+        Ok(held.map(|token| Secret::new(token.access_token)))
+    }
+
+    /// Deals with a refusal. `true` when the request is worth sending again.
+    pub(crate) async fn renew(
+        self: &Arc<Self>,
+        refusal: Refusal,
+        tries: &mut Tries,
+    ) -> Result<bool, AuthFailure> {
+        let Refusal { status, challenge, used } = refusal;
+        let challenged = challenge.as_deref().unwrap_or_default();
+        let step_up = status == StatusCode::FORBIDDEN
+            && parameter(challenged, "error").as_deref() == Some("insufficient_scope");
+        if status != StatusCode::UNAUTHORIZED && !step_up {
+            return Ok(false);
+        }
+        let _turn = self.turn.lock().await;
+        let known = self.load()?;
+        let used = used.as_ref().map(Secret::expose);
+        if let Some(known) = &known
+            && Some(known.access_token.as_str()) != used
+        {
+            // Somebody else has got a new one meanwhile.
+            self.hold(Some(known.clone()));
+            return Ok(true);
+        }
+        tries.renewals += 1;
+        let status = Some(status.as_u16());
+        let steps = &self.exchange.steps;
+        steps.note(StepKind::Challenge, &self.resource, status, std::time::Duration::ZERO, None);
+        if tries.renewals > Tries::MOST {
+            let most = Tries::MOST;
+            let why = format!("the server refused {most} new tokens for one request");
+            return Err(AuthFailure::Refused(why));
+        }
+        let mut why = String::new();
+        if !step_up
+            && !tries.refreshed
+            && let Some(known) = known.clone().filter(|known| known.refresh_token.is_some())
+        {
+            tries.refreshed = true;
+            match self.refresh(known).await {
+                Ok(_) => return Ok(true),
+                Err(AuthFailure::SignInNeeded(reason, _)) => why = reason,
+                Err(error) => return Err(error),
+            }
+        }
+        let mut scopes = Vec::new();
+        if step_up {
+            let wanted = parameter(challenged, "scope").unwrap_or_default();
+            let asked = {
+                let mut step_ups = self.step_ups.lock();
+                let asked = step_ups.entry(wanted.clone()).or_default();
+                *asked += 1;
+                *asked
+            };
+            if asked > Tries::STEP_UPS {
+                return Err(AuthFailure::refused(format!(
+                    "the server wants the scope `{wanted}`, which {} tokens did not give",
+                    Tries::MOST
+                )));
+            }
+            why = format!(
+                " again, for the scope `{}`",
+                crate::base::text::SafeText::cut(&wanted, 200)
+            );
+            scopes = known.map(|known| known.scopes).unwrap_or_default();
+            scopes.extend(wanted.split_whitespace().map(str::to_owned));
+            let mut seen = std::collections::HashSet::new();
+            scopes.retain(|scope| seen.insert(scope.clone()));
+        }
+        if self.config.machine {
+            self.own_token(challenge.as_deref(), scopes).await?;
+            return Ok(true);
+        }
+        let Some(prompt) = self.accounts.prompt.clone() else { return Err(self.needed(why)) };
+        self.ask(&*prompt, challenge.as_deref(), scopes).await?;
+        Ok(true)
+    }
+
+    /// Signs in now, whatever there is.
+    ///
+    /// # Errors
+    /// Nobody is there to be asked, or what went wrong.
+    pub async fn sign_in(&self, scopes: Vec<String>) -> Result<StoredToken, AuthFailure> {
+        let _turn = self.turn.lock().await;
+        if self.config.machine {
+            return self.own_token(None, scopes).await;
+        }
+        let prompt = self.accounts.prompt.clone();
+        let prompt = prompt.ok_or_else(|| self.needed(String::new()))?;
+        self.ask(&*prompt, None, scopes).await
+    }
+
+    /// Revokes and forgets the token and the client the host registered. What was forgotten, and
+    /// what the server said to the revocation.
+    ///
+    /// # Errors
+    /// The store does not forget it.
+    pub async fn sign_out(
+        &self,
+    ) -> Result<Option<(StoredToken, Result<(), AuthFailure>)>, AuthFailure> {
+        let _turn = self.turn.lock().await;
+        let Some(known) = self.load()? else { return Ok(None) };
+        let _guard = self.lock(&known).await?;
+        let Some(known) = self.load()? else { return Ok(None) };
+        let client = known.client.used(self.config.client_secret.as_ref());
+        let caller = Caller { client: &client, key: self.config.private_key.as_ref() };
+        let revoked = grant::revoke(&self.exchange, &known, &caller).await;
+        self.accounts.store.remove(&known).map_err(AuthFailure::failed)?;
+        self.accounts.store.remove_client(&known.issuer).map_err(AuthFailure::failed)?;
+        self.hold(None);
+        Ok(Some((known, revoked)))
+    }
+
+    /// The token that is kept.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn state(&self) -> Result<Option<StoredToken>, AuthFailure> {
+        self.load()
+    }
+
+    /// The steps since they were taken last.
+    pub fn take_steps(&self) -> Vec<AuthStep> {
+        self.exchange.steps.take()
+    }
+
+    fn needed(&self, why: String) -> AuthFailure {
+        AuthFailure::SignInNeeded(why, self.server.to_string())
+    }
+
+    fn held(&self) -> Option<StoredToken> {
+        self.held.lock().clone()
+    }
+
+    fn hold(&self, token: Option<StoredToken>) {
+        *self.held.lock() = token;
+    }
+
+    fn load(&self) -> Result<Option<StoredToken>, AuthFailure> {
+        self.accounts.store.find(&self.resource).map_err(kept)
+    }
+
+    async fn lock(&self, token: &StoredToken) -> Result<Box<dyn Send>, AuthFailure> {
+        let store = Arc::clone(&self.accounts.store);
+        let (issuer, resource) = (token.issuer.clone(), token.resource.clone());
+        let locked = tokio::task::spawn_blocking(move || store.lock(&issuer, &resource)).await;
+        locked.map_err(AuthFailure::failed)?.map_err(kept)
+    }
+
+    async fn keep(&self, token: &StoredToken) -> Result<(), AuthFailure> {
+        self.accounts.store.save(token).map_err(kept)?;
+        self.hold(Some(token.clone()));
+        Ok(())
+    }
+
+    fn wanted<'a>(&'a self, challenge: Option<&'a str>, scopes: Vec<String>) -> Wanted<'a> {
+        Wanted {
+            server: &self.server,
+            resource: &self.resource,
+            config: &self.config,
+            store: &*self.accounts.store,
+            exchange: &self.exchange,
+            challenge,
+            scopes,
+        }
+    }
+
+    async fn ask(
+        &self,
+        prompt: &dyn SignInPrompt,
+        challenge: Option<&str>,
+        scopes: Vec<String>,
+    ) -> Result<StoredToken, AuthFailure> {
+        let wanted = self.wanted(challenge, scopes);
+        let asked = tokio::time::timeout(PATIENCE, wanted.ask(prompt)).await;
+        let token = asked.map_err(|_| AuthFailure::Declined("nobody signed in".to_owned()))??;
+        // A refresh of another process ends first: it would put the older token in its place.
+        let _guard = self.lock(&token).await?;
+        self.keep(&token).await?;
+        Ok(token)
+    }
+
+    async fn own_token(
+        &self,
+        challenge: Option<&str>,
+        scopes: Vec<String>,
+    ) -> Result<StoredToken, AuthFailure> {
+        let token = self.wanted(challenge, scopes).machine().await?;
+        self.keep(&token).await?;
+        Ok(token)
+    }
+
+    /// Refreshes a token. Goes on when whoever wants it gives up: a token that rotates is lost when
+    /// its answer is not read.
+    async fn refresh(self: &Arc<Self>, known: StoredToken) -> Result<StoredToken, AuthFailure> {
+        let this = Arc::clone(self);
+        let work = tokio::spawn(async move { this.refresh_alone(known).await });
+        work.await.map_err(AuthFailure::failed)?
+    }
+
+    async fn refresh_alone(&self, known: StoredToken) -> Result<StoredToken, AuthFailure> {
+        let _guard = self.lock(&known).await?;
+        // Another process may have done it while this one waited for the lock.
+        let current = self.load()?.unwrap_or_else(|| known.clone());
+        if current.access_token != known.access_token {
+            self.hold(Some(current.clone()));
+            return Ok(current);
+        }
+        let Some(refresh) = current.refresh_token.clone() else {
+            return Err(self.needed(String::new()));
+        };
+        let form = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh.as_str()),
+            ("resource", current.resource.as_str()),
+        ];
+        let client = current.client.used(self.config.client_secret.as_ref());
+        let caller = Caller { client: &client, key: self.config.private_key.as_ref() };
+        let (kind, endpoint) = (StepKind::Refresh, current.token_endpoint.as_str());
+        match grant::token(&self.exchange, kind, endpoint, &caller, &form).await {
+            Ok(granted) => {
+                let fresh = StoredToken {
+                    access_token: granted.access_token,
+                    // One that does not rotate stays (RFC 6749, section 6).
+                    refresh_token: granted.refresh_token.or(Some(refresh)),
+                    obtained_at: grant::now(),
+                    expires_in: granted.expires_in,
+                    scopes: granted.scopes.unwrap_or_else(|| current.scopes.clone()),
+                    ..current
+                };
+                self.keep(&fresh).await?;
+                Ok(fresh)
+            }
+            Err(NotGranted::Code(code)) => {
+                let newest = self.load()?.filter(|newest| *newest != current);
+                if let Some(newest) = newest {
+                    // A program that knows no lock was faster; its token is the good one.
+                    self.hold(Some(newest.clone()));
+                    return Ok(newest);
+                }
+                match code.as_str() {
+                    "invalid_grant" => {
+                        let spent = StoredToken { refresh_token: None, ..current };
+                        self.keep(&spent).await?;
+                    }
+                    "invalid_client" | "unauthorized_client" => {
+                        let forgotten = self.accounts.store.remove_client(&current.issuer);
+                        forgotten.map_err(kept)?;
+                    }
+                    _ => {
+                        let failure = NotGranted::Code(code).into_failure(endpoint);
+                        return Err(failure);
+                    }
+                }
+                Err(self.needed(format!(" again, the refresh token is no longer good (`{code}`)")))
+            }
+            Err(NotGranted::Failed(failure)) => Err(failure),
+        }
+    }
+}
+
+/// A refusal of the server.
+pub(crate) struct Refusal {
+    /// Its status.
+    pub(crate) status: StatusCode,
+    /// `WWW-Authenticate`.
+    pub(crate) challenge: Option<String>,
+    /// The token that was sent.
+    pub(crate) used: Option<Secret>,
+}
+
+fn kept(error: io::Error) -> AuthFailure {
+    AuthFailure::Failed(format!("the file of the tokens: {error}"))
+}

@@ -1,0 +1,101 @@
+//! WebSocket (RFC 6455): one message in each text frame, with the subprotocol `mcp`. The upgrade is an
+//! ordinary HTTP request, with the certificates, proxies, headers and token of the others. Given to
+//! the session as a pair of byte streams, a message on each line.
+
+use std::io;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use http::StatusCode;
+use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use url::Url;
+
+use super::remote::{Incoming, Remote, Streams, streams};
+use crate::mcp::transport::SendError;
+
+type Socket = WebSocketStream<reqwest::Upgraded>;
+
+/// How many times the limit of a line a message may have: one over the limit is refused by its
+/// session, one over this ends the connection.
+const OVER: usize = 4;
+
+/// Connects to `url` (`ws:` or `wss:`).
+///
+/// # Errors
+/// What the server answered instead of the upgrade.
+pub(crate) async fn open(remote: Remote, url: &Url) -> Result<Streams, SendError> {
+    // `ws:` is `http:` in every respect that matters here, and `wss:` is `https:`.
+    let address = url.as_str().replacen("ws", "http", 1);
+    let key = STANDARD.encode(fastrand::u128(..).to_ne_bytes());
+    let request = remote
+        .http
+        .get(address)
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-protocol", "mcp")
+        .header("sec-websocket-key", &key);
+    let response = remote.send(request).await?;
+    let accepted = response.headers().get("sec-websocket-accept");
+    let accepted =
+        accepted.is_some_and(|given| given == derive_accept_key(key.as_bytes()).as_str());
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS || !accepted {
+        let status = response.status();
+        let text = format!("the server answered HTTP {status}, and did not become a WebSocket");
+        return Err(SendError::Refused(text));
+    }
+    let upgraded = response.upgrade().await.map_err(|error| remote.broken(&error))?;
+    let most = remote.tap.context.limits.line_bytes.saturating_mul(OVER);
+    let config = WebSocketConfig::default().max_message_size(Some(most)).max_frame_size(Some(most));
+    let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await;
+    let (sink, stream) = socket.split();
+    let (streams, incoming, outgoing) = streams();
+    tokio::spawn(async move {
+        // Whichever ends first ends the session: the server, or the host that lets go.
+        tokio::select! {
+            () = read(stream, incoming) => {}
+            () = write(sink, outgoing) => {}
+        }
+    });
+    Ok(streams)
+}
+
+async fn read(mut stream: SplitStream<Socket>, mut incoming: Incoming) {
+    while let Some(message) = stream.next().await {
+        let piece = match message {
+            Ok(Message::Text(text)) => Ok(line(text.as_bytes())),
+            Ok(Message::Binary(bytes)) => Ok(line(&bytes)),
+            Ok(Message::Close(_)) => return,
+            Ok(_) => continue,
+            Err(error) => Err(io::Error::other(error)),
+        };
+        let broken = piece.is_err();
+        if incoming.send(piece.map(Into::into)).await.is_err() || broken {
+            return;
+        }
+    }
+}
+
+/// A message as one line: the line breaks of JSON that is printed over several are only space.
+fn line(message: &[u8]) -> Vec<u8> {
+    let space = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
+    message.iter().map(space).chain([b'\n']).collect()
+}
+
+async fn write(mut sink: SplitSink<Socket, Message>, mut outgoing: BufReader<DuplexStream>) {
+    let mut line = String::new();
+    while matches!(outgoing.read_line(&mut line).await, Ok(1..)) {
+        let text = Utf8Bytes::from(line.trim_end());
+        line.clear();
+        if sink.send(Message::Text(text)).await.is_err() {
+            return;
+        }
+    }
+    let _ = sink.close().await;
+}
