@@ -1,0 +1,158 @@
+//! The same calls over every transport give the same results, and a server that is killed in the
+//! middle the same error. With `MCPDECK_REAL_SERVERS`, also with a published server's own transports.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+#[path = "transports/bridge.rs"]
+mod bridge;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcpdeck::Host;
+use mcpdeck::error::ErrorCode;
+use mcpdeck::host::Startup;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+fn program(words: &[&str]) -> bridge::Program {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn demo(name: &str) -> bridge::Program {
+    program(&[env!("CARGO_BIN_EXE_mcpdeck"), "demo-server", name])
+}
+
+fn child(program: &[String]) -> Value {
+    json!({"command": program[0], "args": program[1..]})
+}
+
+async fn host(entry: Value) -> Host {
+    let config = json!({"servers": {"one": entry}});
+    let host = Host::builder().config_text(config.to_string()).startup(Startup::All);
+    host.initialize().await.unwrap()
+}
+
+/// Everything a server offers and answers to `calls`, without what differs from run to run.
+async fn answers(entry: Value, calls: &[(&str, Value)]) -> Vec<String> {
+    let host = host(entry).await;
+    let offers = host.get_tools();
+    let names = offers.iter().flat_map(|(_, all)| {
+        let tools = all.tools.iter().map(|tool| tool.raw.to_string());
+        let prompts = all.prompts.iter().map(|prompt| prompt.raw.to_string());
+        tools.chain(prompts).chain(all.resources.iter().map(|one| one.raw.to_string()))
+    });
+    let mut out: Vec<String> = names.collect();
+    assert!(!out.is_empty());
+    for (tool, arguments) in calls {
+        out.push(match host.call_tool(&format!("one.{tool}"), arguments.clone()).await {
+            Ok(outcome) => outcome.text(),
+            Err(error) => format!("{}: {}", error.code, error.message),
+        });
+    }
+    host.shutdown().await;
+    out
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_calls_over_pipes_events_and_sockets_give_equal_results() {
+    let atlas = demo("atlas");
+    let calls = [
+        ("find_airport", json!({"query": "Oslo"})),
+        ("find_airport", json!({"query": 7})),
+        ("weather", json!({"code": "OSL", "hour": 7})),
+        ("consult_manual", json!({"topic": "icing"})),
+        ("play_chime", json!({})),
+        ("no_such_tool", json!({})),
+    ];
+    let (sse, socket) = (bridge::sse(atlas.clone()).await, bridge::websocket(atlas.clone()).await);
+    let pipes = answers(child(&atlas), &calls).await;
+    let events = json!({"type": "sse", "url": format!("http://127.0.0.1:{}/sse", sse)});
+    assert_eq!(answers(events, &calls).await, pipes);
+    let frames = json!({"type": "websocket", "url": format!("ws://127.0.0.1:{}/", socket)});
+    assert_eq!(answers(frames, &calls).await, pipes);
+    // An address of the older transport without its type.
+    let fallen = json!({"type": "http", "url": format!("http://127.0.0.1:{}/sse", sse)});
+    assert_eq!(answers(fallen, &calls).await, pipes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_in_the_middle_fails_the_call_alike() {
+    let deadly = program(&["sh", "-c", DEADLY]);
+    let (sse, socket) =
+        (bridge::sse(deadly.clone()).await, bridge::websocket(deadly.clone()).await);
+    for mut entry in [
+        child(&deadly),
+        json!({"type": "sse", "url": format!("http://127.0.0.1:{sse}/sse")}),
+        json!({"type": "websocket", "url": format!("ws://127.0.0.1:{socket}/")}),
+    ] {
+        entry["protocol"] = json!("legacy");
+        let host = host(entry.clone()).await;
+        let calling =
+            tokio::time::timeout(Duration::from_secs(20), host.call_tool("one.t", json!({})));
+        let error = calling.await.expect("no hang").unwrap_err();
+        assert_eq!(error.code, ErrorCode::ServerUnavailable, "{entry}: {error}");
+        host.shutdown().await;
+    }
+}
+
+/// Answers the handshake, and a call by its own death.
+const DEADLY: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"m","version":"1"}}}\n' "$id" ;;
+    *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}\n' "$id" ;;
+    *'"tools/call"'*) kill -9 $$ ;;
+  esac
+done
+"#;
+
+/// `server-everything`, when it is installed.
+fn everything() -> Option<PathBuf> {
+    let root = PathBuf::from(std::env::var_os("MCPDECK_REAL_SERVERS")?);
+    let entry = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    Some(root.join(entry)).filter(|path| path.is_file())
+}
+
+/// Starts it as an HTTP server; gives its port once it listens.
+async fn serving(path: &std::path::Path, mode: &str) -> (tokio::process::Child, u16) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = tokio::process::Command::new("node");
+    command.arg(path).arg(mode).env("PORT", port.to_string()).kill_on_drop(true);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if line.contains(&port.to_string()) {
+            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+            return (child, port);
+        }
+    }
+    panic!("it does not listen");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_published_server_answers_seven_calls_alike_on_all_its_transports() {
+    let Some(path) = everything() else { return };
+    let calls = [
+        ("echo", json!({"message": "hé\n\u{1f600}"})),
+        ("get-sum", json!({"a": 2, "b": 40.5})),
+        ("get-tiny-image", json!({})),
+        ("get-structured-content", json!({"location": "New York"})),
+        ("get-annotated-message", json!({"messageType": "error", "includeImage": false})),
+        ("get-resource-links", json!({"count": 3})),
+        ("get-sum", json!({"a": "x"})),
+    ];
+    let stdio = program(&["node", &path.display().to_string(), "stdio"]);
+    let pipes = answers(child(&stdio), &calls).await;
+    let (_sse, port) = serving(&path, "sse").await;
+    let url = format!("http://127.0.0.1:{port}/sse");
+    assert_eq!(answers(json!({"type": "sse", "url": url}), &calls).await, pipes);
+    let (_http, port) = serving(&path, "streamableHttp").await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    assert_eq!(answers(json!({"type": "http", "url": url}), &calls).await, pipes);
+    let socket = bridge::websocket(stdio).await;
+    let url = format!("ws://127.0.0.1:{}/", socket);
+    assert_eq!(answers(json!({"type": "websocket", "url": url}), &calls).await, pipes);
+}
