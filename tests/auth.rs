@@ -113,7 +113,7 @@ async fn a_server_that_asks_is_signed_in_to_once_and_its_token_is_refreshed_befo
 #[tokio::test]
 async fn a_host_without_a_person_says_how_to_sign_in() {
     let rig = Rig::new().await;
-    let error = rig.host(rig.nobody()).await.unwrap_err();
+    let error = rig.host(rig.nobody()).await.err().unwrap();
     assert!(error.to_string().contains("run `mcpdeck login guarded`"), "{error}");
     assert_eq!(rig.mock.count("GET /authorize"), 0);
     assert_eq!(rig.mock.count("POST /register"), 0);
@@ -157,7 +157,7 @@ async fn a_scope_that_is_never_given_is_asked_for_three_times_at_most() {
     let rig = Rig::new().await;
     let host = rig.host(rig.accounts()).await.unwrap();
     rig.mock.world().insatiable = true;
-    let error = host.call_tool("guarded.t", json!({})).await.unwrap_err();
+    let error = host.call_tool("guarded.t", json!({})).await.err().unwrap();
     assert!(error.to_string().contains("`admin`, which 3 tokens did not give"), "{error}");
     assert_eq!(rig.person.asked(), 3, "one for the start, two for the call");
     host.shutdown().await;
@@ -192,7 +192,7 @@ async fn a_refresh_token_that_is_no_longer_good_asks_once_and_is_not_tried_again
         world.refuse_refresh = Some(|_| ());
     }
     for _ in 0..2 {
-        let error = rig.host(rig.nobody()).await.unwrap_err();
+        let error = rig.host(rig.nobody()).await.err().unwrap();
         assert!(error.to_string().contains("mcpdeck login guarded"), "{error}");
     }
     assert_eq!(rig.mock.count("POST /token"), 1, "{:?}", rig.mock.world().seen);
@@ -291,7 +291,7 @@ async fn an_answer_of_another_issuer_is_refused_and_its_words_are_not_shown() {
             world.metadata.insert(key, json!(advertised));
         }
         let auth = rig.authorizer(&rig.accounts());
-        let error = auth.sign_in(Vec::new()).await.unwrap_err();
+        let error = auth.sign_in(Vec::new()).await.err().unwrap();
         assert!(matches!(error, AuthFailure::Refused(_)), "{iss}: {error}");
         assert!(
             error.to_string().contains("iss") && !error.to_string().contains("evil"),

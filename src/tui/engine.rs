@@ -65,11 +65,6 @@ impl Engine {
             host.force_shutdown();
         }
     }
-
-    /// Whether everything has ended.
-    pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
-    }
 }
 
 impl Drop for Engine {

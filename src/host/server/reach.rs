@@ -220,7 +220,7 @@ async fn older(
     failure: OpenError,
 ) -> Result<Opened, OpenError> {
     let attempt = Attempt::Legacy(None);
-    let connected = handshake(request, Endpoint::Sse(http), &attempt, 1).await;
+    let connected = handshake(request, Endpoint::Sse(http), &attempt).await;
     connected
         .map(|connected| Opened { session: connected.session, process: None })
         .map_err(|_| failure)
