@@ -109,7 +109,7 @@ async fn an_address_where_nobody_is_any_more_is_unavailable_until_somebody_is_th
     let world = World::default();
     let mut servers = config(&[("a", &[])]);
     let url = "http://127.0.0.1:9/mcp".parse().expect("a URL");
-    let http = HttpConfig { url, headers: indexmap::IndexMap::default() };
+    let http = HttpConfig::new(url);
     servers.servers.get_mut("a").unwrap().transport = TransportConfig::Http(http);
     servers.servers.get_mut("a").unwrap().retry.max_retries = 0;
     let there = Arc::new(AtomicBool::new(true));
