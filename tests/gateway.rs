@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -18,8 +18,8 @@ const VENDOR: &str = r#"{
     {"name": "with.dots", "inputSchema": {"type": "object"}}
   ],
   "calls": {
-    "odd": {"result": {"content": [{"type": "hologram", "beams": 3}], "x-vendor": [1, 2]}},
-    "fail": {"result": {"content": [{"type": "text", "text": "no"}], "isError": true}},
+    "odd": {"answer": {"content": [{"type": "hologram", "beams": 3}], "x-vendor": [1, 2]}},
+    "fail": {"answer": {"content": [{"type": "text", "text": "no"}], "isError": true}},
     "with.dots": {"text": "dotted"}
   }
 }"#;
@@ -186,7 +186,21 @@ impl Answer {
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
         let mut body = Vec::new();
-        from.read_to_end(&mut body).unwrap();
+        if headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked") {
+            loop {
+                line.clear();
+                from.read_line(&mut line).unwrap();
+                let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
+                let mut chunk = vec![0; size + 2];
+                from.read_exact(&mut chunk).unwrap();
+                if size == 0 {
+                    break;
+                }
+                body.extend_from_slice(&chunk[..size]);
+            }
+        } else {
+            from.read_to_end(&mut body).unwrap();
+        }
         Self { status, headers, body: String::from_utf8(body).unwrap() }
     }
 
@@ -298,7 +312,11 @@ fn nobody_passes_without_the_token_or_from_another_site() {
             [("Host", twice.as_str()), ("Host", "evil"), ("Authorization", auth.as_str())];
         assert!(service.send("GET", route, &headers, "").status >= 400, "{route}");
     }
-    let plain = [("Authorization", auth.as_str()), ("Content-Type", "text/plain")];
+    let plain = [
+        ("Authorization", auth.as_str()),
+        ("Content-Type", "text/plain"),
+        ("Accept", "application/json, text/event-stream"),
+    ];
     for route in ["/tools/greeter__greet/call", "/servers/restart", "/mcp"] {
         assert_eq!(service.send("POST", route, &plain, "{}").status, 415, "{route}");
     }

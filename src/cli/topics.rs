@@ -170,7 +170,8 @@ mod tests {
         let manual = manual().expect("memory");
         assert!(!manual.contains("(1)\n.br") && !manual.contains("\\-call(1)"), "one page");
         assert!(manual.contains(".SH MCPDECK CALL\n"));
-        assert_eq!(manual.matches("log\\-payloads").count(), 2, "in the synopsis and the options");
+        let option = "\\fB\\-\\-log\\-payloads\\fR";
+        assert_eq!(manual.matches(option).count(), 2, "in the synopsis and the options");
         let ours = manual.find(".SH MCPDECK LIST").expect("the verbs");
         for topic in &TOPICS {
             assert!(manual.contains(&format!(".SH {}\n", topic.name.to_uppercase())));
