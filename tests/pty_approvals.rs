@@ -56,7 +56,7 @@ fn sampling_and_elicitation_of_the_reference_server_are_answered_by_keys() {
     stage.deck.wait("fish-2");
     stage.leave();
     stage.asked("trigger-elicitation-request", "everything asks you");
-    stage.deck.keys("\x18");
+    stage.deck.decide("\x18");
     stage.deck.wait("declined");
     stage.end();
 }
@@ -135,7 +135,7 @@ fn modern_questions_are_answered_by_calling_again() {
     stage.send("asks: elicitation/create");
     stage.deck.keys(ANSWER);
     stage.deck.wait("And sign.");
-    stage.deck.keys("\x18");
+    stage.deck.decide("\x18");
     stage.deck.wait("state two:Ada:something, page decline");
     let retries: Vec<_> = stage
         .record()
@@ -163,16 +163,18 @@ fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     stage.deck.wait("azure");
     stage.deck.keys("\x1bs");
     stage.deck.wait("like this one?");
-    stage.deck.keys("next 1 \r");
+    stage.deck.keys("next 1 ");
+    stage.deck.wait("next 1 ");
+    stage.deck.decide("\r");
     stage.deck.wait("said: azure");
     stage.deck.keys(CALL);
     stage::until("the rule answered", || stage.answers("sample").len() == 2);
     stage.deck.gone("1 waiting");
     stage.asked_again("asks for a completion");
-    stage.deck.keys("\x18");
+    stage.deck.decide("\x18");
     stage.deck.wait("say why");
     stage.deck.keys("enough\r");
-    stage.deck.wait("ctrl-s sends the refusal");
+    stage.deck.wait("f5 sends the refusal");
     stage.send("said: enough");
     let error = stage.answers("sample")[2]["error"].clone();
     assert_eq!((error["code"].as_i64(), error["message"].as_str()), (Some(-1), Some("enough")));

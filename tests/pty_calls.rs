@@ -50,7 +50,7 @@ fn real(server: &str) -> Option<Deck> {
 /// Opens the form of a tool from the list of tools.
 fn open(deck: &mut Deck, tool: &str) {
     // The list is filtered to the tool, whatever it was filtered to before.
-    deck.keys(&format!("/\x15{tool}\r"));
+    fill(deck, &format!("/\x15{tool}\r"));
     let is_it = |line: &str| line.split_whitespace().skip_while(|w| *w != "▸").nth(1) == Some(tool);
     deck.wait_until(tool, |screen| {
         let shown = screen.lines().any(|line| line.contains(&format!("/ {tool} ")));
@@ -69,13 +69,34 @@ fn open(deck: &mut Deck, tool: &str) {
     deck.wait_until(&format!("the form of {tool}"), |screen| screen.contains(&head));
 }
 
+/// Types as a person does who looks up between words and commands: on a busy machine keys arrive
+/// together all the same, and what arrives together is a paste, which holds no commands.
+fn fill(deck: &mut Deck, keys: &str) {
+    let mut rest = keys;
+    while let Some(first) = rest.chars().next() {
+        let end = if let Some(tail) = rest.strip_prefix("\x1b[") {
+            tail.find(|c: char| ('@'..='~').contains(&c)).map_or(rest.len(), |at| at + 3)
+        } else if first == '\x1b' {
+            rest.char_indices().nth(2).map_or(rest.len(), |(at, _)| at)
+        } else if first.is_control() {
+            1
+        } else {
+            rest.find(char::is_control).unwrap_or(rest.len())
+        };
+        std::thread::park_timeout(std::time::Duration::from_millis(100));
+        deck.keys(&rest[..end]);
+        rest = &rest[end..];
+    }
+    std::thread::park_timeout(std::time::Duration::from_millis(100));
+}
+
 /// Leaves the result for the form, and the form for the list.
 fn leave(deck: &mut Deck) {
     deck.keys(ESC);
-    deck.wait("ctrl-e JSON");
+    deck.wait("f4 JSON");
     deck.keys(ESC);
     deck.wait("/ filter");
-    deck.gone("ctrl-e JSON");
+    deck.gone("f4 JSON");
 }
 
 /// What was sent last, by target, as the history has it.
@@ -111,7 +132,7 @@ fn calls(server: &str, cases: &[Case<'_>]) {
     let data = deck.home().join("data").to_string_lossy().into_owned();
     for (tool, keys, arguments, shows) in cases {
         open(&mut deck, tool);
-        deck.keys(&keys.replace("DATA", &data));
+        fill(&mut deck, &keys.replace("DATA", &data));
         deck.keys(F5);
         deck.wait_until(&format!("{server}.{tool} shows {shows}"), |screen| {
             screen.contains(" ✓ ") && screen.contains(shows)
@@ -366,12 +387,12 @@ fn every_tool_of_the_everything_server_that_asks_is_called_and_answered_by_keys(
         ("simulate-research-query", "python\t ", "Clarification", "snake\r\x12", "(snake)"),
     ] {
         open(&mut deck, tool);
-        deck.keys(keys);
+        fill(&mut deck, keys);
         deck.keys(F5);
         deck.wait("1 waiting");
         deck.keys("\x07");
         deck.wait(asks);
-        deck.keys(answer);
+        deck.decide(answer);
         deck.gone("1 waiting");
         deck.wait_until(&format!("{tool} shows {shows}"), |screen| {
             screen.contains(" ✓ ") && screen.contains(shows)

@@ -44,7 +44,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
 
     let changed = one.replace("\"beacon\"", "\"atlas\"");
     std::fs::write(&file, servers(&[changed.clone(), beacon("two")])).unwrap();
-    deck.wait("it runs as you approved it");
+    deck.wait("its changed entry awaits your approval; the approved one keeps running");
     assert_eq!(deck.pid_of("one"), pid);
     deck.keys("t");
     deck.wait("changed since you approved it; runs on as it was");
@@ -148,25 +148,27 @@ fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
     let mut deck = launch.env("PATH", &path).env("KEYRING", &ring_text).start();
     deck.wait("the token");
     deck.wait("1 ready");
-    deck.keys("\r");
+    deck.decide("\r");
     deck.wait("type a value first");
     deck.keys("canary-41");
     deck.wait("•••••••••");
-    deck.keys("\r");
+    deck.decide("\r");
     deck.wait("which server");
     deck.keys("\x1b");
     deck.wait("waiting for input `which`");
     deck.keys("iatl");
     deck.wait("▸atlas");
-    deck.keys("\r");
+    deck.decide("\r");
     deck.wait("2 ready");
     assert!(!ring.join("token").exists(), "nobody asked for the keyring");
 
     deck.keys("itoken\r");
     deck.wait("a new answer restarts who uses it");
-    deck.keys("canary-52\x13");
+    deck.keys("canary-52");
+    deck.wait("•••••••••");
+    deck.keys("\x13");
     deck.wait("kept in the keyring of this computer");
-    deck.keys("\r");
+    deck.decide("\r");
     pty::until("the keyring holds it", || {
         std::fs::read_to_string(ring.join("token")).is_ok_and(|text| text == "canary-52")
     });
@@ -299,7 +301,8 @@ fn a_server_is_added_from_a_template_and_what_could_not_be_used_is_not_written()
     deck.wait("add a server");
     deck.keys("\x13");
     deck.wait("a server needs a name");
-    deck.keys("new\x13");
+    deck.keys("new");
+    deck.decide("\x13");
     deck.wait("`command` is empty");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
     deck.keys("\t\t");
@@ -325,11 +328,15 @@ fn an_entry_that_changed_on_disk_meanwhile_is_not_overwritten() {
     deck.wait("edit one");
     let theirs = servers(&[own_server("one", &["demo-server", "atlas"])]);
     std::fs::write(&file, &theirs).unwrap();
-    deck.keys("-two\x13");
+    deck.keys("-two");
+    deck.wait("one-two");
+    deck.keys("\x13");
     deck.wait("was changed in the file meanwhile");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), theirs);
     assert!(deck.screen().contains("one-two"), "what was typed is still there");
-    deck.keys("\x1b\x1b");
+    deck.keys("\x1b");
+    deck.wait("not saved");
+    deck.keys("\x1b");
     deck.gone("edit one");
     deck.quit();
 }

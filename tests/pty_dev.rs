@@ -65,7 +65,7 @@ fn an_edited_source_restarts_its_server_calls_again_and_shows_the_difference() {
     deck.wait("the same result as before");
     // Switched off, the server restarts and nothing is called.
     deck.keys("\x1b[20~");
-    deck.wait("are not made again");
+    deck.wait("calls to weather are not repeated");
     std::fs::write(&file, source("snow")).unwrap();
     deck.wait("weather restarted: src/weather.json changed");
     deck.wait("3 of 3");
@@ -117,7 +117,7 @@ fn a_key_has_changed_files_shown_before_they_are_used() {
     deck.keys("0");
     deck.wait("ask first");
     deck.keys("A");
-    deck.wait("changed files are shown before they are used");
+    deck.wait("changed files are shown before they are applied");
     std::fs::write(&file, two(true)).unwrap();
     deck.wait("apply the changed configuration?");
     deck.wait("second");

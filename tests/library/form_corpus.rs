@@ -74,6 +74,7 @@ fn named(name: &str) -> KeyEvent {
         "down" => KeyCode::Down,
         "space" => KeyCode::Char(' '),
         "backspace" => KeyCode::Backspace,
+        "f4" => KeyCode::F(4),
         other => KeyCode::Char(other.chars().next().expect("a key")),
     };
     KeyEvent::new(code, modifiers)

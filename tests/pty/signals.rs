@@ -44,7 +44,7 @@ fn every_signal_that_ends_a_program_restores_the_terminal_and_ends_the_servers()
         deck.wait("4 ready");
         let server = deck.pid_of("atlas");
         signal(deck.pid(), end);
-        assert_eq!(deck.exit_code(), 0, "{end:?}");
+        assert_eq!(deck.exit_code(), 130, "{end:?}");
         deck.assert_restored();
         until("its servers are gone", || !is_alive(server));
     }
@@ -61,7 +61,7 @@ fn stubborn() -> Launch {
 
 #[test]
 fn a_second_ctrl_c_waits_for_no_server() {
-    for again in ["key", "signal"] {
+    for (again, code) in [("key", 0), ("signal", 130)] {
         let mut deck = stubborn().start();
         deck.wait("1 ready");
         let server = deck.pid_of("stubborn");
@@ -72,7 +72,7 @@ fn a_second_ctrl_c_waits_for_no_server() {
             "key" => deck.ctrl_c(),
             _ => signal(deck.pid(), Signal::INT),
         }
-        assert_eq!(deck.exit_code(), 0);
+        assert_eq!(deck.exit_code(), code, "{again}");
         deck.assert_restored();
         until("the server is gone too", || !is_alive(server));
     }

@@ -9,33 +9,33 @@ use crate::stage::{self, ANSWER, CALL, SEND, Stage};
 /// Fills the form of `kinds`; every field is changed once.
 fn fill_every_kind(deck: &mut pty::Deck) {
     deck.wait("Every kind of field there is.");
-    deck.keys("Ada\r");
-    deck.keys("nobody\r");
+    stage::slowly(deck, "Ada\r");
+    stage::slowly(deck, "nobody\r");
     deck.wait("no valid e-mail address");
     // Page and day, then the moment is taken out.
-    deck.keys("\r1815-12-10\r\x15\r");
-    deck.keys("\x15200\r");
+    stage::slowly(deck, "\r1815-12-10\r\x1bu\r");
+    stage::slowly(deck, "\x15200\r");
     deck.wait("must be at most 120");
-    deck.keys("\x150.25\r");
+    stage::slowly(deck, "\x150.25\r");
     // News is no longer true; coffee; green; large; tuesday too; nuts.
-    deck.keys(" \x1b[B");
+    stage::slowly(deck, " \x1b[B");
     for choice in ["coff", "gre", "lar"] {
-        deck.keys(&format!("{choice}\r\x1b[B"));
+        stage::slowly(deck, &format!("{choice}\r\x1b[B"));
     }
-    deck.keys("\r");
+    stage::slowly(deck, "\r");
     deck.wait("space marks, enter closes");
-    deck.keys("\x1b[B \r\x1b[B");
-    deck.keys("\r");
+    stage::slowly(deck, "\x1b[B \r\x1b[B");
+    stage::slowly(deck, "\r");
     deck.wait("space marks, enter closes");
-    deck.keys(" \r");
+    stage::slowly(deck, " \r");
     deck.wait("Nuts");
     deck.decide(SEND);
     deck.wait("1 invalid field");
-    deck.keys("\x1577");
+    stage::slowly(deck, "\x1577");
     // What only looks wrong is asked about once more.
     deck.decide(SEND);
-    deck.wait("no valid e-mail address; ctrl-s again");
-    deck.keys("\x15ada@a.example");
+    deck.wait("no valid e-mail address; f5 again");
+    stage::slowly(deck, "\x15ada@a.example");
     deck.decide(SEND);
     deck.wait("kinds: {\"action\":\"accept\"");
 }
@@ -139,7 +139,7 @@ fn a_bell_rings_once_for_a_question_and_not_when_it_is_muted() {
     stage.deck.wait("20 waiting");
     assert!(stage.deck.raw().contains('\x07'));
     stage.leave();
-    stage.deck.keys("9X");
+    stage.deck.keys("9\x18");
     stage.deck.wait("deny all of asker?");
     stage.deck.decide("y");
     stage.deck.wait("No requests waiting");

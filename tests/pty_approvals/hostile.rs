@@ -59,14 +59,14 @@ fn s29_a_storm_during_a_call_is_bounded_collapsed_and_denied_as_one() {
     stage.deck.wait("32 waiting");
     stage.leave();
     stage.deck.keys("9");
-    stage.deck.wait("32 waiting for you");
+    stage.deck.wait("32 requests waiting");
     stage.deck.wait("32 sample");
     stage.deck.wait("468 refused");
     // Open, it shows each; closed again, one row.
     stage.deck.keys("g\r");
     stage.deck.wait(" asker          sample");
     stage.deck.keys("z");
-    stage.deck.keys("X");
+    stage.deck.keys("\x18");
     stage.deck.wait("deny all of asker?");
     stage.deck.decide("y");
     stage.deck.wait("denied 32");
@@ -171,12 +171,12 @@ fn s31_a_form_that_wants_too_much_is_warned_about_and_no_is_said_in_two_ways() {
     stage.deck.wait("`place` is nested");
     assert!(!stage.deck.screen().contains('\u{202e}'));
     // Decline.
-    stage.deck.keys("\x18");
+    stage.deck.decide("\x18");
     stage.deck.wait("form: {\"action\":\"decline\"}");
     stage.deck.gone("1 waiting");
     // Cancel.
     stage.asked_again("asker asks you");
-    stage.deck.keys("\x1bc");
+    stage.deck.decide("\x1bc");
     stage.deck.wait("form: {\"action\":\"cancel\"}");
     stage.deck.gone("1 waiting");
     // Accept, without the default of the wrong type.
@@ -200,12 +200,11 @@ fn s31_a_form_that_wants_too_much_is_warned_about_and_no_is_said_in_two_ways() {
 fn s31_five_hundred_fields_are_json_and_ten_thousand_choices_are_searched() {
     let mut stage = Stage::asker(Size::WIDE);
     stage.asked("many_fields", "it asks for 500 fields; edit them as JSON");
-    stage.deck.keys("\x18");
+    stage.deck.decide("\x18");
     stage.deck.wait("many: {\"action\":\"decline\"}");
     stage.leave();
     stage.asked("long_list", "Pick one.");
-    stage.deck.keys("n9999");
-    stage.deck.keys("\r");
+    stage::slowly(&mut stage.deck, "n9999\r");
     stage.send("\"n\":\"n9999\"");
     stage.end();
 }

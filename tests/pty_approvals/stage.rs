@@ -73,7 +73,7 @@ impl Stage {
     /// Makes the call of the open call screen, and opens what its server asks.
     pub fn asked_again(&mut self, says: &str) {
         self.deck.gone("1 waiting");
-        self.deck.keys(CALL);
+        self.deck.decide(CALL);
         self.deck.wait("1 waiting");
         self.deck.keys(ANSWER);
         self.deck.wait(says);
@@ -87,7 +87,7 @@ impl Stage {
 
     /// Says no to a completion, without a reason.
     pub fn refuse(&mut self) {
-        self.deck.keys("\x18");
+        self.deck.decide("\x18");
         self.deck.wait("say why");
         self.send("said: the user declined");
     }
@@ -143,10 +143,12 @@ pub fn open_call(deck: &mut Deck, tool: &str) {
     deck.keys("2");
     deck.wait("tokens");
     // An empty list first: what is selected afterwards is the best that fits.
-    deck.keys("/\x15zzzzz");
+    deck.keys("/\x15");
+    deck.paste("zzzzz");
     deck.wait("0 of");
     deck.keys("\x15");
-    deck.keys(tool);
+    deck.gone("zzzzz");
+    deck.paste(tool);
     deck.wait_until("the tool under the cursor", |screen| {
         let marked =
             |line: &str| line.split('▸').next_back().is_some_and(|t| t.trim().starts_with(tool));
@@ -155,6 +157,22 @@ pub fn open_call(deck: &mut Deck, tool: &str) {
     // The first ends the typing, the second opens what is marked.
     deck.keys("\r\r");
     deck.wait_until("the form", |screen| !pty::at_panes(screen));
+}
+
+/// Types as slowly as a person: keys that a busy machine reads together would be a paste.
+pub fn slowly(deck: &mut Deck, keys: &str) {
+    let mut key = String::new();
+    for c in keys.chars() {
+        key.push(c);
+        let unfinished = key == "\x1b" || key == "\x1b[" || key == "\x1bO";
+        let inside = key.starts_with("\x1b[") && !('@'..='~').contains(&c);
+        if !unfinished && !inside {
+            deck.keys(&key);
+            key.clear();
+            std::thread::park_timeout(std::time::Duration::from_millis(40));
+        }
+    }
+    assert!(key.is_empty(), "half a key: {key:?}");
 }
 
 /// Out, although calls are still in flight.

@@ -20,9 +20,7 @@ fn draft_stays(stage: &mut Stage, reason: &str) {
     stage.deck.wait(reason);
     stage.deck.wait("I would rather");
     stage.send("nothing was sent: it is no longer open");
-    stage.deck.keys("typed after the end");
-    stage.deck.keys("\x18");
-    stage.deck.keys("\x19");
+    stage::slowly(&mut stage.deck, "typed after the end\x18\x19");
     // "I would rather", as OSC 52 carries it.
     let place = 0;
     stage.deck.wait_raw(place, "SSB3b3VsZCByYXRoZXI=");
@@ -63,7 +61,7 @@ fn pid(deck: &mut pty::Deck, server: &str) -> i32 {
     deck.wait("pid ");
     let pid = deck.pid_of(server);
     deck.keys("9");
-    deck.wait("waiting for you");
+    deck.wait("requests waiting");
     pid
 }
 
@@ -80,9 +78,9 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
     deck.wait("5 ready");
     for (n, name) in names.iter().enumerate() {
         // Narrowed to one server, its tool is the only one of that name.
-        deck.keys("2*");
+        stage::slowly(&mut deck, "2*");
         for _ in 0..=n {
-            deck.keys("]");
+            stage::slowly(&mut deck, "]");
         }
         deck.wait(&format!("{name}   about"));
         stage::open_call(&mut deck, "twenty");
@@ -91,7 +89,7 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
         deck.leave_call();
     }
     deck.keys("*9");
-    deck.wait("100 waiting for you");
+    deck.wait("100 requests waiting");
     for name in names {
         deck.wait_until(name, |screen| {
             screen.lines().any(|line| line.contains(name) && line.contains("20 answer"))
@@ -99,23 +97,23 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
     }
     // One server's are denied as one.
     deck.keys("g");
-    deck.keys("X");
+    deck.keys("\x18");
     deck.wait("deny all of ann?");
     deck.wait("20 open requests of this server");
     deck.decide("y");
     deck.wait("denied 20");
-    deck.wait("80 waiting for you");
+    deck.wait("80 requests waiting");
     // One server dies, one leaves the configuration.
     kill(&mut deck, "ben");
-    deck.wait("60 waiting for you");
+    deck.wait("60 requests waiting");
     let left: Vec<String> =
         ["ann", "ben", "dan", "eve"].iter().map(|name| stage::entry(name, "asker", "{}")).collect();
     std::fs::write(deck.home().join("mcp.json"), stage::config(&left)).unwrap();
-    deck.wait("40 waiting for you");
+    deck.wait("40 requests waiting");
     let dan = pid(&mut deck, "dan");
     // A question before a withdrawal, a yes after it: the stale ones are only counted.
     deck.keys("g");
-    deck.keys("X");
+    deck.keys("\x18");
     deck.wait("deny all of dan?");
     // The question stands over the pane; behind it the server goes.
     pty::kill(dan);

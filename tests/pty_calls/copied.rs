@@ -52,11 +52,11 @@ fn echo() -> Value {
 
 /// Finds something in the palette, fills it in, copies the command line.
 fn copied(deck: &mut Deck, name: &str, keys: &str) -> String {
-    deck.keys(&format!(":{name}"));
+    fill(deck, &format!(":{name}"));
     deck.wait("commands");
     deck.keys(ENTER);
-    deck.wait("ctrl-e JSON");
-    deck.keys(keys);
+    deck.wait("f4 JSON");
+    fill(deck, keys);
     let place = deck.written();
     deck.keys("\x19");
     deck.wait("copy as");
@@ -129,7 +129,7 @@ fn a_call_is_saved_made_from_the_palette_and_from_the_command_line_and_found_in_
     deck.keys(":say");
     deck.wait("commands");
     deck.keys(ENTER);
-    deck.wait("ctrl-e JSON");
+    deck.wait("f4 JSON");
     deck.keys("first");
     deck.keys("\x13");
     deck.wait("save under the name");
@@ -169,9 +169,7 @@ fn a_call_is_saved_made_from_the_palette_and_from_the_command_line_and_found_in_
 /// From the result back to the form.
 fn leave_result(deck: &mut Deck) {
     // The answer of the call before may still be on the screen, under the form.
-    deck.wait_until("the answer", |screen| {
-        screen.contains("ctrl-w form") && screen.contains(" ✓ ")
-    });
+    deck.wait_until("the answer", |screen| screen.contains("f6 form") && screen.contains(" ✓ "));
     deck.keys(ESC);
-    deck.wait("ctrl-e JSON");
+    deck.wait("f4 JSON");
 }

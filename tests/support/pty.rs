@@ -412,14 +412,14 @@ impl Deck {
             self.bytes(&rest[..end]);
             rest = &rest[end..];
             if !rest.is_empty() {
-                pass(Duration::from_millis(8));
+                pass(Duration::from_millis(30));
             }
         }
     }
 
     /// Types what decides something, after the half a second in which it is to be read.
     pub fn decide(&mut self, keys: &str) {
-        pass(Duration::from_millis(600));
+        pass(Duration::from_millis(800));
         self.keys(keys);
     }
 

@@ -114,7 +114,7 @@ fn the_palette_does_what_belongs_to_another_pane_there() {
     let mut app = app("typical");
     draw(&mut app, 120, 40);
     types(&mut app, "6:sort by the next");
-    assert!(draw(&mut app, 120, 40).contains("in Metrics"));
+    assert!(draw(&mut app, 120, 40).contains("in Servers"));
     press(&mut app, KeyCode::Enter, NONE);
     assert!(draw(&mut app, 120, 40).contains("sorted by"));
 }

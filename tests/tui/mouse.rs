@@ -197,8 +197,8 @@ fn a_drag_is_given_up_by_a_key_and_copies_several_rows_as_lines() {
     let mut app = app("overflow");
     press(&mut app, KeyCode::Char('2'), NONE);
     let screen = draw(&mut app, 120, 40);
-    let (column, row) = place(&screen, "server    ");
-    let (column, row) = (column - 20, row + 1);
+    let (column, row) = place(&screen, "name      ");
+    let row = row + 1;
     let down = MouseEventKind::Down(MouseButton::Left);
     let drag = MouseEventKind::Drag(MouseButton::Left);
     let up = MouseEventKind::Up(MouseButton::Left);

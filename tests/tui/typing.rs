@@ -197,7 +197,7 @@ fn readline_keys_edit_the_text_of_a_field() {
 
 #[test]
 fn restart_stop_and_quit_ask_once_when_work_is_open_and_a_setting_turns_it_off() {
-    for (key, done) in [("r", "restart"), ("s", "stop"), ("q", "leave")] {
+    for (key, done) in [("r", "restart"), ("s", "stop"), ("q", "quit?")] {
         let mut app = busy();
         types(&mut app, "2");
         draw(&mut app, 120, 40);

@@ -72,7 +72,7 @@ impl TextInput {
             }
             KeyCode::Backspace if alt => self.delete_word(),
             KeyCode::Backspace => self.delete_back(),
-            KeyCode::Delete => {
+            KeyCode::Delete if !control => {
                 let end = self.next();
                 self.text.drain(self.cursor..end);
             }

@@ -135,7 +135,11 @@ impl Http {
 
     fn unreachable(&self, error: &reqwest::Error) -> SendError {
         let text = connection::unreachable(error, &self.tap.context.redactor);
-        if error.is_connect() && !error.is_redirect() { SendError::Broken(text) } else { SendError::Refused(text) }
+        if error.is_connect() && !error.is_redirect() {
+            SendError::Broken(text)
+        } else {
+            SendError::Refused(text)
+        }
     }
 
     /// A status that is no success, in words.
