@@ -153,6 +153,6 @@ async fn a_published_server_answers_seven_calls_alike_on_all_its_transports() {
     let url = format!("http://127.0.0.1:{port}/mcp");
     assert_eq!(answers(json!({"type": "http", "url": url}), &calls).await, pipes);
     let socket = bridge::websocket(stdio).await;
-    let url = format!("ws://127.0.0.1:{}/", socket);
+    let url = format!("ws://127.0.0.1:{socket}/");
     assert_eq!(answers(json!({"type": "websocket", "url": url}), &calls).await, pipes);
 }
