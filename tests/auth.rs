@@ -248,14 +248,16 @@ async fn what_is_not_safe_is_refused_before_the_browser() {
                         "authorization_endpoint",
                         json!("https://good.example@evil.example/"),
                     ),
-                )
+                );
             },
             "user name",
         ),
         (
             "token endpoint inside",
             |w| {
-                drop(w.metadata.insert("token_endpoint", json!("http://[::ffff:169.254.169.254]/")))
+                drop(
+                    w.metadata.insert("token_endpoint", json!("http://[::ffff:169.254.169.254]/")),
+                );
             },
             "link-local",
         ),

@@ -242,7 +242,8 @@ fn ok(body: &Value) -> String {
 }
 
 fn http(status: &str, headers: &[(&str, &str)], body: &str) -> String {
-    let headers: String = headers.iter().map(|(k, v)| format!("{k}: {v}\r\n")).collect();
+    let headers: Vec<String> = headers.iter().map(|(k, v)| format!("{k}: {v}\r\n")).collect();
+    let headers = headers.concat();
     let length = body.len();
     format!(
         "HTTP/1.1 {status}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
