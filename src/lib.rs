@@ -46,8 +46,8 @@
 //! 6. Every queue has a bound and a written overflow policy. Facts push back on the noisy server
 //!    alone; telemetry drops the oldest and counts it. What needs a person lives in the view.
 //! 7. Only `check`, `cli` and `main` write to stdout.
-//! 8. Text from servers becomes [`text::SafeText`] once, where it enters.
-//! 9. Secrets are [`secret::Secret`], which prints as `***`.
+//! 8. Text from servers becomes [`base::text::SafeText`] once, where it enters.
+//! 9. Secrets are [`base::secret::Secret`], which prints as `***`.
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
