@@ -243,7 +243,7 @@ fn no_stray_key_answers_anything() {
         stage.deck.keys(&format!("{pane}\r \ry\r\x1b\x1b"));
     }
     stage.deck.keys("\x1b\x1b9");
-    stage.deck.wait("waiting for you");
+    stage.deck.wait("1 request waiting");
     stage.deck.keys("\r");
     stage.deck.wait("asks for a completion");
     // In the answer Enter is a new line, and letters are letters.
@@ -265,7 +265,7 @@ fn no_stray_key_answers_anything() {
 fn the_time_left_counts_down_and_can_be_made_longer() {
     let mut stage = Stage::of("asker", Size::WIDE, r#"{"maxWaiting": 90}"#);
     stage.asked("sample", "1m 28s to answer; the timeout of the call is paused");
-    stage.deck.wait("1m 27s left");
+    stage.deck.wait("1m 27s to answer");
     stage.deck.keys("\x1bm");
     stage.deck.wait("11m");
     stage.deck.keys("ok");

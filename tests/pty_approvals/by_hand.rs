@@ -103,7 +103,7 @@ fn an_answer_is_written_in_an_editor_and_pasted_whole() {
     stage.asked_again("asks for a completion");
     let content = json!([{"type": "text", "text": "grey"}, {"type": "text", "text": "blue"}]);
     let whole = json!({"role": "assistant", "model": "pasted", "content": content, "stopReason": "maxTokens"});
-    stage.deck.keys(&format!("\x1b[200~{whole:#}\x1b[201~"));
+    stage.deck.paste(&format!("{whole:#}"));
     stage.deck.wait("the whole answer was pasted");
     stage.deck.decide(SEND);
     stage::until("it goes out as it was pasted", || {
