@@ -357,7 +357,11 @@ async fn connecting_says_what_is_wrong() {
     let cases: [(Reply, &str, bool); 5] = [
         (Reply::raw("401 Unauthorized", &[("www-authenticate", "Bearer")], ""), "HTTP 401", true),
         (Reply::raw("401 Unauthorized", &[], ""), "HTTP 401", true),
-        (Reply::raw("405 Method Not Allowed", &[], ""), "the server speaks HTTP+SSE of 2024-11-05", false),
+        (
+            Reply::raw("405 Method Not Allowed", &[], ""),
+            "the server speaks HTTP+SSE of 2024-11-05",
+            false,
+        ),
         (
             Reply::raw("302 Found", &[("location", "http://127.0.0.1:9/x")], ""),
             "redirect to another origin",

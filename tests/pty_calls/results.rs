@@ -54,7 +54,7 @@ fn a_picture_is_drawn_as_the_terminal_says_it_can() {
             .env("TERM_PROGRAM", program)
             .start_as_it_is();
         deck.wait_raw(0, "\x1b_Gi=31,s=1,v=1,a=q");
-        deck.keys(&answer);
+        deck.bytes(&answer);
         deck.wait("1 ready");
         deck.keys("2");
         open(&mut deck, "draw");
