@@ -149,6 +149,9 @@ pub struct ErrorBody {
     /// What the server sent, where that is the error: its first [`Error::RAW`] bytes, secrets masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<SafeText>,
+    /// Whether the server's side answered, only not with what was asked for: it is there.
+    #[serde(skip)]
+    pub(crate) answered: bool,
 }
 
 /// What was not granted to a caller.
@@ -199,6 +202,7 @@ impl Error {
             violations: Vec::new(),
             diagnostics: Vec::new(),
             rpc: None,
+            answered: false,
             retry_after: None,
             denial: None,
             raw: None,

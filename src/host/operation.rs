@@ -197,7 +197,7 @@ impl Operation {
                 }
                 error
             }
-            ErrorCode::ServerUnavailable => {
+            ErrorCode::ServerUnavailable if !error.answered => {
                 // Nothing else tells that nobody is at an address any more.
                 let reason = SafeText::line(&error.message);
                 if live.config.transport.is_address()

@@ -280,7 +280,11 @@ impl Core {
                 }
                 failed(text.clone())
             }
-            other if self.view.get().is_some() => failed(other.to_string()).help(help),
+            other if self.view.get().is_some() => {
+                let mut error = failed(other.to_string()).help(help);
+                error.answered = true;
+                error
+            }
             other => failed(other.to_string()),
         }
     }
