@@ -12,8 +12,12 @@ use crate::Rig;
 
 fn mcpdeck(rig: &Rig, args: &[&str]) -> Command {
     let path = rig.dir.path();
-    let config = json!({"servers": {"guarded": {"url": rig.mock.url()}}});
-    std::fs::write(path.join("mcp.json"), config.to_string()).unwrap();
+    let file = path.join("mcp.json");
+    // Written once: a program that runs already may be reading it.
+    if !file.exists() {
+        let config = json!({"servers": {"guarded": {"url": rig.mock.url()}}});
+        std::fs::write(&file, config.to_string()).unwrap();
+    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcpdeck"));
     command.args(args).current_dir(path).env("MCPDECK_STATE_DIR", path).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
