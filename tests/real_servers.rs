@@ -227,7 +227,9 @@ fn a_killed_host_leaves_none_of_seven_servers_behind() {
 
 #[test]
 fn the_check_of_seven_servers_is_content() {
-    let Some((bench, entries)) = bench() else { return };
+    let Some((bench, mut entries)) = bench() else { return };
+    // Node that starts below npx is slow to leave on a machine with much to do.
+    entries["everything"]["shutdownTimeout"] = 30.into();
     bench.servers(&entries);
     let finished = bench
         .run(&["--check", "--config", "mcp.json", "--format", "json"], Duration::from_secs(60));
@@ -364,15 +366,14 @@ async fn a_published_server_that_is_restarted_behind_its_url_is_used_on() {
     let error = host.call_tool("web.echo", json!({"message": "x"})).await.expect_err("it is gone");
     assert_eq!(error.code, ErrorCode::ServerUnavailable, "{error}");
     assert!(error.message.contains("cannot connect"), "{error}");
-    // It knows nothing of the session that it is asked in.
+    // It is found again without being asked for, in a session of its own.
     let again = Web::start(&bench, port);
+    let state = |host: &Host| host.view().borrow().servers[&ServerName::new("web")].state;
+    wait_for("it is ready again", Duration::from_secs(30), || {
+        (state(&host) == ServerState::Ready).then_some(())
+    });
     let said = call(&host, "web.echo", json!({"message": "after"})).await;
     assert!(said.to_string().contains("after"), "{said}");
-    let told = |host: &Host| {
-        let logs = host.logs().tail(usize::MAX);
-        logs.iter().any(|record| record.text.contains("forgotten the session"))
-    };
-    wait_for("a record of it", Duration::from_secs(10), || told(&host).then_some(()));
     let loaded = mcpdeck::config::load(&[config], &mcpdeck::config::Environment::of_process());
     let mut loaded = loaded.and_then(mcpdeck::config::Loaded::complete).expect("valid");
     // A reload with another setting opens another session; calls go on.

@@ -35,8 +35,8 @@ pub enum FindingKind {
     Flood,
     /// A process that outlived the stop of its server.
     Leftover,
-    /// The server did not exit when its stdin closed.
-    IgnoredStdinClose,
+    /// A request after the session was closed: nobody can answer it any more.
+    AskedAfterClose,
 }
 
 /// One finding. Repeats of a kind are counted, the first raw texts kept.

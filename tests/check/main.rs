@@ -99,6 +99,8 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         json!({"tools": [tool("noisy_one")], "on": {"start": {"line": "Hello from the banner"}}});
     let dying = json!({"on": {"start": [{"stderr": "no token, no service"}, {"exit": 3}]}});
     let stubborn = json!({"tools": [tool("stubborn_one")], "on": {"stdinClosed": []}});
+    let asking = json!({"tools": [tool("ask_one")],
+        "on": {"stdinClosed": [{"ask": {"method": "roots/list"}}]}});
     let crashing = json!({"tools": [tool("crash_one")], "on": {"stdinClosed": {"exit": 7}}});
     bench.servers(&json!({
         "good": mock("good", good()),
@@ -109,6 +111,7 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         "noisy": mock("noisy", noisy),
         "hostile": mock("hostile", json!({"tools": [hostile]})),
         "stubborn": bench.mock("stubborn", &stubborn, &json!({"shutdownTimeout": 1})),
+        "asking": bench.mock("asking", &asking, &json!({"shutdownTimeout": 1})),
         "crashing": mock("crashing", crashing),
     }));
     let (code, report) = json_of(&bench, &[]);
@@ -126,6 +129,7 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         ("hostile", "violated", "text/hidden"),
         ("hostile", "violated", "text/instruction"),
         ("stubborn", "violated", "stop/ignored-stdin"),
+        ("asking", "ok", "stop/waits-for-answer"),
         ("crashing", "ok", "stop/exit-code"),
     ] {
         let server = server(name);

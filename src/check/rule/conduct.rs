@@ -179,4 +179,11 @@ pub(super) const RULES: &[Rule] = &[
         why: "It was ready and then died while it was being checked.",
         fix: "read the stderr lines and the exit code",
     },
+    Rule {
+        id: "stop/waits-for-answer",
+        severity: Severity::Note,
+        summary: "the server stayed for an answer that could not come any more",
+        why: "It asked its client something after its stdin was closed, and waited; a signal ended it.",
+        fix: "give up open requests and exit when reading from stdin gives end of file",
+    },
 ];

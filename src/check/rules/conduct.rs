@@ -149,7 +149,7 @@ const fn rule_of(kind: FindingKind) -> Option<&'static str> {
         | FindingKind::PartialList
         | FindingKind::Version
         | FindingKind::Leftover
-        | FindingKind::IgnoredStdinClose => return None,
+        | FindingKind::AskedAfterClose => return None,
     })
 }
 
@@ -220,9 +220,13 @@ fn stop(subject: &Subject, findings: &mut Vec<Finding>) {
     }
     let ladder = exit.filter(|e| e.expected).and_then(|e| e.ladder.as_deref());
     let signalled = ladder.filter(|rung| matches!(*rung, "term" | "kill"));
-    if subject.was_ready()
-        && (signalled.is_some() || seen(FindingKind::IgnoredStdinClose).is_some())
+    if let (true, Some(_), Some(asked)) =
+        (subject.was_ready(), signalled, seen(FindingKind::AskedAfterClose))
     {
+        // The check was quicker than the server: what keeps it is an answer that cannot come.
+        let message = format!("{}, and it waited for the answer", asked.message);
+        findings.push(finding("stop/waits-for-answer", "", message));
+    } else if subject.was_ready() && signalled.is_some() {
         let end = if signalled == Some("kill") { "SIGKILL" } else { "SIGTERM" };
         let message = format!("it did not exit when its stdin closed; {end} ended it");
         findings.push(finding("stop/ignored-stdin", "", message));

@@ -135,6 +135,11 @@ impl Tap {
     }
 
     fn judge(&self, id: &RequestId, method: &str, bytes: usize) -> Verdict {
+        if self.over.is_cancelled() {
+            let message =
+                format!("`{}` was asked after its session was closed", method_name(method));
+            return Verdict::Drop(FindingKind::AskedAfterClose, message);
+        }
         let state = self.state();
         let most = self.context.limits.approvals;
         if let RequestId::String(text) = id
