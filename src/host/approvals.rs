@@ -84,7 +84,8 @@ pub enum Settlement {
 /// ```
 /// use std::sync::Arc;
 /// use mcpdeck::Host;
-/// use mcpdeck::host::{Answer, PendingRequest, RequestKind};
+/// use mcpdeck::host::PendingRequest;
+/// use mcpdeck::mcp::{Answer, RequestKind};
 /// use serde_json::json;
 ///
 /// let builder = Host::builder().handler(|request: Arc<PendingRequest>| async move {
