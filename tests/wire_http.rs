@@ -7,6 +7,7 @@ mod peer;
 #[path = "wire/web.rs"]
 mod web;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mcpdeck::base::secret::Secret;
@@ -353,6 +354,33 @@ async fn a_modern_server_gets_the_standard_headers() {
 }
 
 #[tokio::test]
+async fn a_server_that_refuses_a_version_it_supports_is_asked_for_it_once_more() {
+    for (refusals, connects) in [(1, true), (2, false)] {
+        let refused = AtomicUsize::new(0);
+        let web = Web::serve(move |request| match request.method() {
+            "server/discover" if refused.fetch_add(1, Ordering::Relaxed) < refusals => {
+                let error = json!({"code": -32022, "message": "Unsupported protocol version",
+                    "data": {"supported": ["2026-07-28"], "requested": "2026-07-28"}});
+                let body = json!({"jsonrpc": "2.0", "id": request.message["id"], "error": error});
+                let kind = [("content-type", "application/json")];
+                Reply::raw("400 Bad Request", &kind, &body.to_string())
+            }
+            "server/discover" => Reply::json(&answer(
+                &request.message,
+                &json!({
+                "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {},
+                "ttlMs": 0, "cacheScope": "private"}),
+            )),
+            _ => Reply::json(&answer(&request.message, &json!({}))),
+        })
+        .await;
+        let connected = open(&rig(), &web, Attempt::Auto).await;
+        assert_eq!(connected.is_ok(), connects, "{refusals} refusals");
+        assert!(!web.seen().iter().any(|r| r.method() == "initialize"), "it is a modern server");
+    }
+}
+
+#[tokio::test]
 async fn connecting_says_what_is_wrong() {
     let cases: [(Reply, &str, bool); 5] = [
         (Reply::raw("401 Unauthorized", &[("www-authenticate", "Bearer")], ""), "HTTP 401", true),
@@ -395,7 +423,7 @@ async fn an_expired_session_is_renewed_without_the_caller_noticing_and_its_owner
         ("400 Bad Request", "text/plain", "Invalid or missing session ID"),
     ] {
         let mut rig = rig();
-        let calls = std::sync::atomic::AtomicUsize::new(0);
+        let calls = AtomicUsize::new(0);
         let web = Web::serve(move |request| match request.method() {
             "tools/call" if calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 => {
                 Reply::raw(status, &[("content-type", kind)], body)

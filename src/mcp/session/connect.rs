@@ -152,8 +152,14 @@ fn is_of_legacy(error: &Error) -> bool {
 
 /// Asks for the modern era; gives the result as sent.
 async fn discover(core: &Core) -> Result<Value, Error> {
-    let rpc = RpcRequest::new("server/discover", None, None);
-    let result = core.shake(rpc, &client::request_meta()).await?;
+    let meta = client::request_meta();
+    let ask = || core.shake(RpcRequest::new("server/discover", None, None), &meta);
+    let result = match ask().await {
+        // It refuses a version that it says it supports: it is asked for that once more (versioning,
+        // negotiation).
+        Err(error) if supported(&error).contains(&client::MODERN) => ask().await?,
+        result => result?,
+    };
     let versions = result.get("supportedVersions").and_then(Value::as_array);
     if !versions.is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_string)) {
         let message = "the answer to `server/discover` names no `supportedVersions`";
@@ -317,15 +323,23 @@ fn run(live: &Live) {
     }
 }
 
+/// `UnsupportedProtocolVersionError`.
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// The versions that a server names when it refuses the one it was asked in.
+fn supported(error: &Error) -> Vec<&str> {
+    let rpc = error.rpc.as_ref().filter(|rpc| rpc.code == Some(UNSUPPORTED_VERSION));
+    let named = rpc.and_then(|rpc| rpc.data.as_ref()).and_then(|data| data.get("supported"));
+    named.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
 /// Says what went wrong, with what was seen.
 fn explain(mut error: Error, core: &Core) -> ConnectError {
     let tap = &core.tap;
     let closed = error.code == ErrorCode::ServerUnavailable;
     let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
-    if let Some(rpc) = error.rpc.as_ref().filter(|rpc| rpc.code == Some(-32022)) {
-        let supported = rpc.data.as_ref().and_then(|data| data.get("supported"));
-        let supported = supported.and_then(Value::as_array).into_iter().flatten();
-        return no_common(&supported.filter_map(Value::as_str).collect::<Vec<_>>());
+    if error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(UNSUPPORTED_VERSION)) {
+        return no_common(&supported(&error));
     }
     if !closed {
         error.message = format!("the handshake failed: {}", error.message);
