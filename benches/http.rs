@@ -1,0 +1,204 @@
+//! What a small call costs over Streamable HTTP: through (a) an HTTP client and nothing else, (b) rmcp
+//! alone over the same kind of client, (c) `Host::call_tool` with everything on; all in one run on a
+//! current-thread runtime, over connections that are kept, against one server in a process of its
+//! own.
+//!
+//! `cargo bench --bench http`; the goal is c/b at most 1.1 at p50. The ways take turns in short
+//! blocks; every block gives a ratio, and their median counts.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use mcpdeck::config::{HttpConfig, McpConfig, ServerConfig, TransportConfig};
+use mcpdeck::{Host, Startup};
+use rmcp::ServiceExt;
+use rmcp::model::CallToolRequestParams;
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde_json::{Value, json};
+
+/// Set in the environment of the server.
+const SERVER: &str = "MCPDECK_BENCH_HTTP_SERVER";
+/// Blocks of each way.
+const BLOCKS: usize = 100;
+/// Calls of a block.
+const CALLS: usize = 50;
+
+fn main() {
+    if std::env::var_os(SERVER).is_some() {
+        return serve();
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (child, url) = start();
+    runtime.block_on(bench(&url));
+    drop(child);
+}
+
+/// The server's process; it ends with this value.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start() -> (Server, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .env(SERVER, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    (Server(child), format!("http://127.0.0.1:{}/mcp", port.trim()))
+}
+
+fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+async fn bench(url: &str) {
+    let raw = client();
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    let transport = StreamableHttpClientTransport::with_client(client(), config);
+    let service = ().serve(transport).await.unwrap();
+    let http = TransportConfig::Http(HttpConfig::new(url.parse().unwrap()));
+    let mut config = McpConfig::default();
+    config.servers.insert("web".into(), ServerConfig::new("web".into(), http));
+    let host = Host::builder().config(config).startup(Startup::All).initialize().await.unwrap();
+
+    let arguments = json!({"text": "hello"});
+    let mut times: [Vec<f64>; 3] = Default::default();
+    let mut ratios = [Vec::new(), Vec::new()];
+    for block in 0..=BLOCKS {
+        let mut middle = [0.0; 3];
+        for turn in 0..3 {
+            let way = (block + turn) % 3;
+            let mut took = Vec::with_capacity(CALLS);
+            for id in 0..CALLS {
+                let began = Instant::now();
+                let length = match way {
+                    0 => by_client(&raw, url, id, &arguments).await,
+                    1 => {
+                        let arguments = arguments.as_object().unwrap().clone();
+                        let call = CallToolRequestParams::new("echo").with_arguments(arguments);
+                        let result = service.peer().call_tool(call).await.unwrap();
+                        result.content[0].as_text().unwrap().text.len()
+                    }
+                    _ => text(&host.call_tool("web.echo", arguments.clone()).await.unwrap().result),
+                };
+                took.push(began.elapsed().as_secs_f64() * 1e6);
+                assert_eq!(length, 5);
+            }
+            middle[way] = at(&mut took, 0.5);
+            // The first block warms up.
+            if block > 0 {
+                times[way].extend(took);
+            }
+        }
+        if block > 0 {
+            ratios[0].push(middle[2] / middle[1]);
+            ratios[1].push(middle[2] / middle[0]);
+        }
+    }
+    for (name, times) in ["(a) client", "(b) rmcp", "(c) host"].into_iter().zip(&mut times) {
+        println!("{name:<11} p50 {:>7.1} us   p99 {:>7.1} us", at(times, 0.5), at(times, 0.99));
+    }
+    let [mut rmcp, mut raw] = ratios;
+    println!(
+        "c/b {:.2} ({:.2} to {:.2})   c/a {:.2}",
+        at(&mut rmcp, 0.5),
+        at(&mut rmcp, 0.1),
+        at(&mut rmcp, 0.9),
+        at(&mut raw, 0.5),
+    );
+    host.shutdown().await;
+}
+
+async fn by_client(client: &reqwest::Client, url: &str, id: usize, arguments: &Value) -> usize {
+    let params = json!({"name": "echo", "arguments": arguments});
+    let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+    let request = client.post(url).header("accept", "application/json, text/event-stream");
+    let answer: Value = request.json(&body).send().await.unwrap().json().await.unwrap();
+    text(&answer["result"])
+}
+
+fn text(result: &Value) -> usize {
+    result["content"][0]["text"].as_str().unwrap().len()
+}
+
+/// The value below which `share` of the values lie.
+fn at(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * share).round() as usize]
+}
+
+/// Answers every request as fast as it can, without a parser; a thread for each connection.
+fn serve() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("{}", listener.local_addr().unwrap().port());
+    for stream in listener.incoming() {
+        std::thread::spawn(move || converse(&stream.unwrap()));
+    }
+}
+
+fn converse(mut stream: &TcpStream) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut line, mut length, mut is_post) = (String::new(), 0, false);
+        while reader.read_line(&mut line).ok()? > 0 && line != "\r\n" {
+            is_post |= line.starts_with("POST ");
+            let lower = line.to_ascii_lowercase();
+            if let Some(value) = lower.strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+            line.clear();
+        }
+        if line.is_empty() {
+            return None;
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        let answer = if is_post { answer(std::str::from_utf8(&body).ok()?) } else { None };
+        let response = match answer {
+            Some(answer) => format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{answer}",
+                answer.len()
+            ),
+            None if is_post => "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            None => "HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\n\r\n".to_owned(),
+        };
+        stream.write_all(response.as_bytes()).ok()?;
+    }
+}
+
+/// `None` for a notification.
+fn answer(message: &str) -> Option<String> {
+    let id = field(message, "\"id\":")?;
+    let outcome = match field(message, "\"method\":\"")? {
+        "initialize" => {
+            r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}"#
+        }
+        "tools/list" => {
+            r#""result":{"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}]}"#
+        }
+        "tools/call" => r#""result":{"content":[{"type":"text","text":"hello"}],"isError":false}"#,
+        _ => r#""error":{"code":-32601,"message":"unknown"}"#,
+    };
+    Some(format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#))
+}
+
+/// The text between `key` and the next quote, comma or brace.
+fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let rest = &line[line.find(key)? + key.len()..];
+    rest.find(['"', ',', '}']).map(|end| &rest[..end])
+}
