@@ -32,7 +32,7 @@ use state::Gateway;
 
 pub use bridge::Bridge;
 pub use state::Options;
-pub use tokens::{Client, OwnerToken, Scope, TokenError, TokenRecord, TokenStore};
+pub use tokens::{Client, DEFAULT_SCOPES, OwnerToken, TokenError, TokenRecord, TokenStore};
 
 /// Largest request body, in bytes.
 const BODY: usize = 4 << 20;

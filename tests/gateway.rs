@@ -53,8 +53,14 @@ fn configured(folder: &Path) -> std::path::PathBuf {
 
 impl Service {
     fn start() -> Self {
+        Self::under(&json!({}))
+    }
+
+    /// Under a policy.
+    fn under(policy: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = configured(folder.path());
+        std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
         let mut child = program()
             .args(["serve", "--listen", "127.0.0.1:0", "-c"])
             .arg(file)
@@ -135,15 +141,28 @@ impl Service {
         self.folder.path().join("state")
     }
 
-    fn token(&self, args: &[&str]) -> String {
+    fn verb(&self, args: &[&str]) -> String {
         let out = program()
-            .args(["token"])
             .args(args)
+            .arg("-c")
+            .arg(self.folder.path().join("mcp.json"))
             .env("MCPDECK_STATE_DIR", self.state())
             .output()
             .unwrap();
         assert!(out.status.success(), "{out:?}");
         String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    }
+
+    fn token(&self, args: &[&str]) -> String {
+        self.verb(&[&["token"], args].concat())
+    }
+
+    /// A token of a profile: what it is called, and the token.
+    fn client(&self, profile: &str) -> Client<'_> {
+        let token = self.token(&["new", "--profile", profile]);
+        let list: Value = serde_json::from_str(&self.token(&["list", "--json"])).unwrap();
+        let id = list["tokens"].as_array().unwrap().last().unwrap()["id"].as_str().unwrap();
+        Client { service: self, origin: format!("gateway:{id}"), token }
     }
 
     #[cfg(unix)]
@@ -156,6 +175,51 @@ impl Service {
         std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
         assert_eq!(rest, "", "stdout holds the one event");
         status
+    }
+}
+
+/// Somebody with a token who is not the operator.
+struct Client<'a> {
+    service: &'a Service,
+    origin: String,
+    token: String,
+}
+
+impl Client<'_> {
+    fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let auth = format!("Bearer {}", self.token);
+        let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
+        self.service.send(method, path, &headers, &body.to_string())
+    }
+
+    /// The tools of `GET /tools`; the code of the error when there is one.
+    fn tools(&self) -> Result<Vec<String>, String> {
+        let answer = self.send("GET", "/tools", &json!({})).json();
+        let Some(tools) = answer["tools"].as_array() else {
+            return Err(answer["error"]["code"].as_str().unwrap().to_owned());
+        };
+        Ok(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect())
+    }
+
+    /// Status, code and words of a call that is refused, without the name that was asked for.
+    fn refusal(&self, tool: &str) -> (u16, String, String) {
+        let answer = self.send("POST", &format!("/tools/{tool}/call"), &json!({}));
+        let error = answer.json()["error"].clone();
+        let text = |key: &str| error[key].as_str().unwrap().replace(tool, "NAME");
+        (answer.status, text("code"), text("message"))
+    }
+
+    fn grant(&self, args: &[&str]) -> String {
+        let to = ["grants", "add", "--json", "--origin", &self.origin, "--profile", "reader"];
+        let grant: Value = serde_json::from_str(&self.service.verb(&[&to, args].concat())).unwrap();
+        grant["id"].to_string()
+    }
+
+    /// The service follows the files of the policy in its own time.
+    fn until(&self, tools: &Result<Vec<String>, String>) {
+        while self.tools() != *tools {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -272,8 +336,8 @@ fn what_is_wrong_is_told_by_code_and_says_nothing_of_this_machine() {
     let service = Service::start();
     let cases = [
         ("/tools/nobody__has/call", json!({}), 404, "ERR_TOOL_NOT_FOUND"),
-        ("/tools/greeter__greet/call", json!({"arguments": {}}), 422, "ERR_TOOL_FAILED"),
-        ("/servers/restart", json!({"server": "unknown"}), 404, "ERR_SERVER_UNAVAILABLE"),
+        ("/tools/greeter__greet/call", json!({"arguments": {}}), 422, "ERR_PROTOCOL_ERROR"),
+        ("/servers/restart", json!({"server": "unknown"}), 404, "ERR_TOOL_NOT_FOUND"),
         ("/servers/restart", json!({"server": "absent"}), 503, "ERR_SERVER_UNAVAILABLE"),
         ("/servers/restart", json!({"server": "a", "command": "sh"}), 422, "ERR_PROTOCOL_ERROR"),
         ("/tools/greeter__greet/call", json!({"timeout": -1}), 422, "ERR_PROTOCOL_ERROR"),
@@ -324,7 +388,7 @@ fn nobody_passes_without_the_token_or_from_another_site() {
 
 #[test]
 fn a_given_token_allows_what_it_says_until_it_is_taken_back() {
-    let service = Service::start();
+    let service = Service::under(&json!({"profiles": {"ci": {"allow": ["*"]}}}));
     let listing = service.token(&["new", "--profile", "ci", "--scope", "mcp:tools.list"]);
     let auth = format!("Bearer {listing}");
     let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
@@ -341,6 +405,102 @@ fn a_given_token_allows_what_it_says_until_it_is_taken_back() {
     let list: Value = serde_json::from_str(&service.token(&["list", "--json"])).unwrap();
     service.token(&["revoke", list["tokens"][0]["id"].as_str().unwrap()]);
     assert_eq!(service.send("GET", "/tools", &headers, "").status, 401);
+}
+
+fn names(of: &[&str]) -> Result<Vec<String>, String> {
+    Ok(of.iter().map(|name| (*name).to_owned()).collect())
+}
+
+#[test]
+fn a_token_sees_and_calls_what_it_was_granted_and_nothing_else() {
+    let service = Service::start();
+    let reader = service.client("reader");
+    let nothing = Err("ERR_PERMISSION_DENIED".to_owned());
+    assert_eq!(reader.tools(), nothing);
+    for tool in ["greeter__greet", "greeter.greet", "nobody__has"] {
+        let (status, code, words) = reader.refusal(tool);
+        assert_eq!((status, code.as_str()), (403, "ERR_PERMISSION_DENIED"), "{words}");
+        let how = format!("grants add --origin {} --profile reader", reader.origin);
+        assert!(words.contains(&how), "{words}");
+    }
+    assert_eq!(reader.send("GET", "/servers", &json!({})).json(), json!({"servers": []}));
+
+    let once = reader.grant(&["--for", "10m", "--tools", "greeter.*"]);
+    let seen = service.get("/tools").json();
+    let all = seen["tools"].as_array().unwrap().iter();
+    let all: Vec<_> = all.map(|tool| tool["name"].as_str().unwrap()).collect();
+    let own: Vec<_> = all.into_iter().filter(|name| name.starts_with("greeter")).collect();
+    reader.until(&names(&own));
+    let body = json!({"arguments": {"name": "Ada"}});
+    let called = reader.send("POST", "/tools/greeter__greet/call", &body).json();
+    assert_eq!(called["content"][0]["text"], "Hello Ada!", "{called}");
+    let provenance = &called["provenance"];
+    assert_eq!(provenance["origin"], reader.origin.as_str());
+    assert_eq!(provenance["profile"], "reader");
+    assert_eq!(provenance["rule"], format!("grant {once} (ALLOW_ONCE)"));
+    let (hidden, unknown) = (reader.refusal("vendor__odd"), reader.refusal("vendor__none"));
+    assert_eq!(hidden, unknown);
+    assert_eq!((hidden.0, hidden.1.as_str()), (403, "ERR_TOOL_NOT_ALLOWED"));
+    let restart = reader.send("POST", "/servers/restart", &json!({"server": "greeter"}));
+    assert_eq!(
+        (restart.status, restart.json()["error"]["code"].as_str()),
+        (403, Some("ERR_SCOPE_REQUIRED"))
+    );
+
+    // The same for an MCP client.
+    let session = service.session(&reader.token);
+    let session = [("Mcp-Session-Id", session.as_str())];
+    let listed = request(1, "tools/list", &json!({}));
+    let listed = service.mcp(&reader.token, &session, &listed).message();
+    let listed = listed["result"]["tools"].as_array().unwrap().iter();
+    let listed: Vec<_> = listed.map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(listed, own);
+    let call =
+        |id, name| request(id, "tools/call", &json!({"name": name, "arguments": {"name": "Bo"}}));
+    let called = service.mcp(&reader.token, &session, &call(2, "greeter__greet")).message();
+    assert_eq!(called["result"]["content"][0]["text"], "Hello Bo!", "{called}");
+    let refused = service.mcp(&reader.token, &session, &call(3, "vendor__odd")).message();
+    assert_eq!(refused["error"]["data"]["code"], "ERR_TOOL_NOT_ALLOWED");
+
+    // A denial wins over the grant; taken back, the grant is all that was.
+    let deny = reader.grant(&["--deny"]);
+    reader.until(&Ok(Vec::new()));
+    let (denied, unknown) = (reader.refusal("greeter__greet"), reader.refusal("greeter__none"));
+    assert_eq!(denied, unknown);
+    assert_eq!((denied.0, denied.1.as_str()), (404, "ERR_TOOL_NOT_FOUND"));
+    service.verb(&["grants", "revoke", &deny]);
+    reader.until(&names(&own));
+    service.verb(&["grants", "revoke", &once]);
+    reader.until(&nothing);
+}
+
+#[test]
+fn what_a_rule_hides_is_not_there_and_what_it_asks_is_refused_when_nobody_can_be_asked() {
+    let service = Service::under(&json!({
+        "deny": ["vendor.odd", {"prompts": "*"}, {"resources": "**"}],
+        "ask": ["vendor.fail"],
+        "profiles": {"reader": {"allow": ["*"]}},
+    }));
+    let reader = service.client("reader");
+    let tools = reader.tools().unwrap();
+    assert!(tools.iter().any(|name| name == "vendor__fail"), "{tools:?}");
+    assert!(!tools.iter().any(|name| name == "vendor__odd"), "{tools:?}");
+    let (hidden, unknown) = (reader.refusal("vendor__odd"), reader.refusal("vendor__none"));
+    assert_eq!(hidden, unknown);
+    assert_eq!((hidden.0, hidden.1.as_str()), (404, "ERR_TOOL_NOT_FOUND"));
+    let (status, code, words) = reader.refusal("vendor__fail");
+    assert_eq!((status, code.as_str()), (403, "ERR_PERMISSION_DENIED"));
+    assert!(words.contains("mcpdeck --serve"), "{words}");
+    // The operator is not asked for what the operator does.
+    let own = service.post("/tools/vendor__fail/call", &json!({})).json();
+    assert_eq!(own["isError"], true, "{own}");
+    let session = service.session(&reader.token);
+    let session = [("Mcp-Session-Id", session.as_str())];
+    for list in ["prompts", "resources"] {
+        let listed = request(1, &format!("{list}/list"), &json!({}));
+        let listed = service.mcp(&reader.token, &session, &listed).message();
+        assert_eq!(listed["result"][list], json!([]), "{listed}");
+    }
 }
 
 #[test]
@@ -421,13 +581,17 @@ impl Pipe {
     fn ask(&mut self, message: &Value) -> Value {
         writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
         loop {
-            let mut line = String::new();
-            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "it closed its output");
-            let answer: Value = serde_json::from_str(&line).unwrap();
+            let answer = self.next();
             if answer["id"] == message["id"] {
                 return answer;
             }
         }
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.stdout.read_line(&mut line).unwrap() > 0, "it closed its output");
+        serde_json::from_str(&line).unwrap()
     }
 }
 
@@ -459,6 +623,20 @@ fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
             break;
         }
         id += 1;
+    }
+    // The configuration changes while the client stays: it is told, and finds the new list.
+    let config = folder.path().join("mcp.json");
+    let mut edited: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    edited["servers"].as_object_mut().unwrap().remove("greeter");
+    std::fs::write(&config, edited.to_string()).unwrap();
+    loop {
+        id += 1;
+        while pipe.next()["method"] != "notifications/tools/list_changed" {}
+        let listed = pipe.ask(&request(id, "tools/list", &json!({})));
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        if !tools.iter().any(|tool| tool["name"].as_str().unwrap().starts_with("greeter")) {
+            break;
+        }
     }
     let params = json!({"name": "vendor__odd"});
     let called = pipe.ask(&request(100_000, "tools/call", &params));

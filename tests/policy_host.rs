@@ -207,6 +207,7 @@ async fn a_person_is_asked_while_the_clock_of_the_caller_stands_still() {
     until(&scene.host, |view| !view.pending.is_empty()).await;
     tokio::time::advance(Duration::from_secs(300)).await;
     let pending = scene.host.snapshot().pending.values().next().cloned().unwrap();
+    assert_eq!(pending.kind, mcpdeck::mcp::RequestKind::Permission);
     assert_eq!(pending.params["caller"], "gateway:t1 (default)");
     assert!(
         pending.params["why"].as_str().unwrap().contains("policy/ask/0"),

@@ -5,19 +5,16 @@ use std::process::ExitCode;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::args::{Cli, ColorChoice, OneServer};
 use super::exit::Exit;
 use super::{known, load, output};
 use crate::base::LogLevel;
-use crate::base::secret::{Redactor, Secret};
 use crate::base::text::SafeText;
 use crate::config::import::places;
 use crate::config::render::{Colour, render_all};
-use crate::config::{Diagnostic, Environment, Loaded, McpConfig, ServerConfig};
+use crate::config::{Diagnostic, Environment, Loaded, McpConfig};
 use crate::deck::gate::Gate;
-use crate::deck::{Deck, DeckBuilder, Masks, TrustStore};
+use crate::deck::{Deck, DeckBuilder, TrustStore};
 use crate::host::approvals::Drafter;
 use crate::host::{Host, Startup};
 use crate::telemetry::Telemetry;
@@ -33,7 +30,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
                 .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process())),
         )
         .keep_watching()
-        .masks(masks(telemetry))
+        .masks(load::masks(telemetry))
         .notebook(Arc::new(known::notebook()));
     let options = Options {
         deck,
@@ -144,27 +141,6 @@ fn nothing_here(env: &Environment) -> String {
     );
     text.push_str(r#"{ "servers": { "NAME": { "command": "npx", "args": ["-y", "PACKAGE"] } } }"#);
     text
-}
-
-/// Most values that are kept out of the log file; of more, the newest.
-const SECRETS: usize = 2_000;
-
-/// Keeps the secrets of each configuration out of the log file.
-fn masks(telemetry: &Telemetry) -> Masks {
-    let masks = telemetry.masks();
-    let known: Mutex<Vec<Secret>> = Mutex::default();
-    Arc::new(move |config: &McpConfig| {
-        let mut known = known.lock();
-        // A server that is being replaced may still speak of the values it was given.
-        for secret in config.servers.values().flat_map(ServerConfig::secrets) {
-            if !known.contains(&secret) {
-                known.push(secret);
-            }
-        }
-        let most = known.len().saturating_sub(SECRETS);
-        known.drain(..most);
-        masks.set(Redactor::new(known.iter().cloned()));
-    })
 }
 
 /// Shows what is wrong with the configuration before the screen is taken.

@@ -78,7 +78,7 @@ fn parse_origin(text: &str) -> Result<String, String> {
     }
 }
 
-fn parse_scope(text: &str) -> Result<Scope, String> {
+pub(super) fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| {
         let all = Scope::ALL.map(Scope::as_str).join(", ");
         format!("there are {all}")

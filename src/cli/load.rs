@@ -1,12 +1,19 @@
 //! From the arguments to a configuration: a file, several, a command, a URL, or what is found.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::args::{Common, OneServer};
 use crate::base::ServerName;
 use crate::base::secret::{Redactor, Secret};
-use crate::config::{Diagnostic, Environment, Loaded, McpConfig, Severity, discover, load};
+use crate::config::{
+    Diagnostic, Environment, Loaded, McpConfig, ServerConfig, Severity, discover, load,
+};
+use crate::deck::Masks;
 use crate::deck::trust::TrustStore;
+use crate::telemetry::Telemetry;
 
 /// Servers of the files that cannot be used, and why.
 pub type LeftOut = Vec<(ServerName, Diagnostic)>;
@@ -242,4 +249,25 @@ pub fn in_a_line(problem: &Diagnostic) -> String {
     let place = if place.is_empty() { place } else { format!(" ({place})") };
     let help = problem.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
     format!("{}{place}{help}", problem.message)
+}
+
+/// Most values that are kept out of the log file; of more, the newest.
+const SECRETS: usize = 2_000;
+
+/// Keeps the secrets of each configuration out of the log file.
+pub fn masks(telemetry: &Telemetry) -> Masks {
+    let masks = telemetry.masks();
+    let known: Mutex<Vec<Secret>> = Mutex::default();
+    Arc::new(move |config: &McpConfig| {
+        let mut known = known.lock();
+        // A server that is being replaced may still speak of the values it was given.
+        for secret in config.servers.values().flat_map(ServerConfig::secrets) {
+            if !known.contains(&secret) {
+                known.push(secret);
+            }
+        }
+        let most = known.len().saturating_sub(SECRETS);
+        known.drain(..most);
+        masks.set(Redactor::new(known.iter().cloned()));
+    })
 }

@@ -13,10 +13,15 @@ use super::{deck, load, output, recording, signals};
 use crate::base::text::SafeText;
 use crate::base::{Clock, Timestamp};
 use crate::config::Environment;
+use crate::deck::gate::Gate;
+use crate::deck::policy::PolicyKeeper;
+use crate::deck::{Deck, DeckEvent, TrustStore};
 use crate::gateway::{
-    Bridge, Options, OwnerToken, Scope, Service, TokenError, TokenStore, serve_stdio, token_file,
+    Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, TokenError, TokenStore, serve_stdio,
+    token_file,
 };
-use crate::host::{Host, Startup};
+use crate::host::policy::Scope;
+use crate::host::{Host, ServerState, Startup};
 use crate::telemetry::Telemetry;
 
 /// `mcpdeck serve`
@@ -62,8 +67,10 @@ enum TokenCommand {
         /// The profile it acts under.
         #[arg(long, value_name = "NAME", default_value = "default")]
         profile: String,
-        /// What it allows; listing, calling, reading and prompts when left out.
-        #[arg(long, value_name = "SCOPE")]
+        /// The most it can be used for, for example mcp:tools.list; listing and calling tools,
+        /// reading and prompts when left out. What it may do is given by `mcpdeck grants add`, or by
+        /// its profile in the policy.
+        #[arg(long, value_name = "SCOPE", value_parser = super::grants::parse_scope)]
         scope: Vec<Scope>,
         /// How long it counts: seconds, or with a unit (30m, 12h, 90d); for ever when left out.
         #[arg(long, value_name = "TIME", value_parser = lifetime)]
@@ -102,8 +109,10 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
              a proxy with TLS in front and say so with --behind-tls-proxy",
         );
     }
-    let source = match load::usable(common, &args.one) {
-        Ok(source) => source,
+    let loaded = load::usable(common, &args.one)
+        .and_then(|source| load::environment(common).map(|env| (source, env)));
+    let (source, env) = match loaded {
+        Ok(loaded) => loaded,
         Err(problems) => {
             let text = crate::config::render_all(&problems, crate::config::Colour::Never);
             return output::refuse(text.trim_end());
@@ -113,7 +122,6 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
         let server = SafeText::line(server.as_str());
         output::complain(&format!("{server} is left out: {}", SafeText::line(&problem.message)));
     }
-    telemetry.mask(load::redactor(&source.config));
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return output::refuse(&format!("cannot start: {error}")),
@@ -121,19 +129,32 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
     let exit = runtime.block_on(async {
         let signals = signals::listen();
         let bridge = Bridge::default();
-        let host = Host::builder()
-            .config(source.config)
+        let engine = Host::builder()
             .startup(Startup::Background)
             .handler(bridge.clone())
-            .initialize()
-            .await;
-        let host = match host {
-            Ok(host) => host,
+            .accounts(crate::deck::tokens::accounts(&env));
+        let deck =
+            Deck::builder().host(engine).masks(load::masks(telemetry)).environment(env.clone());
+        let files = match source.path {
+            Some(_) => load::files(common, &env),
+            None => Vec::new(),
+        };
+        let deck = match (files.is_empty(), common.require_trust) {
+            (true, _) => deck.config(source.config),
+            (false, true) => {
+                deck.files(files.clone()).trust(Gate::Guarded(TrustStore::or_session(&env)))
+            }
+            (false, false) => deck.files(files.clone()),
+        };
+        let mut deck = match deck.open().await {
+            Ok(deck) => deck,
             Err(error) => {
                 deck::complain(&error);
                 return Exit::Usage;
             }
         };
+        let host = deck.host().clone();
+        let keeper = PolicyKeeper::open(&host, &files, &env).await;
         let recorder = match recording::start(common, &host) {
             Ok(recorder) => recorder,
             Err(message) => {
@@ -142,10 +163,29 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
             }
         };
         let stop = signals.stop.clone();
-        let served = if args.stdio {
-            serve_stdio(host.clone(), bridge, args.profile.clone(), stop).await
-        } else {
-            over_http(args, host.clone(), bridge, stop).await
+        let serving = async {
+            if args.stdio {
+                serve_stdio(host.clone(), bridge, args.profile.clone(), stop).await
+            } else {
+                over_http(args, host.clone(), bridge, stop).await
+            }
+        };
+        let served = {
+            tokio::pin!(serving);
+            let mut warned = Vec::new();
+            loop {
+                let settled = settled(&host, &keeper, &warned);
+                tokio::select! {
+                    served = &mut serving => break served,
+                    Some(event) = deck.next() => tell(&event),
+                    warnings = settled => {
+                        for warning in &warnings {
+                            output::complain(&SafeText::line(warning));
+                        }
+                        warned = warnings;
+                    }
+                }
+            }
         };
         deck::stop(&host, &signals).await;
         recording::finish(common, recorder).await;
@@ -156,6 +196,49 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
     });
     runtime.shutdown_background();
     exit
+}
+
+/// What is wrong with the policy once every server has started or failed, when that is something
+/// else than what was `told`.
+async fn settled(host: &Host, keeper: &PolicyKeeper, told: &[String]) -> Vec<String> {
+    let (mut view, mut policy) = (host.view(), host.follow_policy());
+    loop {
+        let starts = |state| matches!(state, ServerState::Starting | ServerState::Waiting);
+        if !view.borrow_and_update().servers.values().any(|server| starts(server.state)) {
+            let warnings = keeper.warnings();
+            if warnings != told {
+                return warnings;
+            }
+        }
+        tokio::select! {
+            Ok(()) = view.changed() => {}
+            Ok(()) = policy.changed() => {}
+            else => return std::future::pending().await,
+        }
+    }
+}
+
+/// Tells the operator what became of a changed configuration.
+fn tell(event: &DeckEvent) {
+    match event {
+        DeckEvent::Reloaded(plan) if !plan.is_empty() => {
+            output::complain("the changed configuration is used from now on");
+        }
+        DeckEvent::Rejected(error, _) => {
+            output::complain("the changed configuration cannot be used; what ran runs on");
+            deck::complain(error);
+        }
+        DeckEvent::Waiting(_) => output::complain(
+            "the configuration has changed, and its `reload` asks first: restart the service to \
+             use it, or open it in the dashboard",
+        ),
+        DeckEvent::TrustNeeded(servers) => {
+            let names: Vec<&str> = servers.iter().map(crate::base::ServerName::as_str).collect();
+            let names = SafeText::line(&names.join(", "));
+            output::complain(&format!("not started before `mcpdeck trust` approves them: {names}"));
+        }
+        _ => {}
+    }
 }
 
 async fn over_http(
@@ -204,11 +287,15 @@ pub fn token(args: &TokenArgs) -> Exit {
     let store = TokenStore::of(&state);
     match &args.command {
         TokenCommand::New { profile, scope, expires } => {
-            let scopes = if scope.is_empty() { Scope::DEFAULT.to_vec() } else { scope.clone() };
+            let scopes = if scope.is_empty() { DEFAULT_SCOPES.to_vec() } else { scope.clone() };
             match store.create(profile, scopes, *expires, Clock::system().now()) {
                 Ok((token, record)) => {
                     let id = &record.id;
-                    output::complain(&format!("token {id}: it is shown only here"));
+                    let profile = SafeText::line(profile);
+                    output::complain(&format!(
+                        "token {id}: it is shown only here; permit tools with `mcpdeck grants add \
+                         --origin gateway:{id} --profile {profile} --always --tools SERVER.GLOB`"
+                    ));
                     output::print(&format!("{}\n", token.expose()), Exit::Ok)
                 }
                 Err(error) => refused(&error),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::base::ServerName;
+use crate::host::policy::TargetKind;
 use crate::host::{HostView, ServerState, ServerView};
 use crate::mcp::Capabilities;
 
@@ -18,14 +19,14 @@ const LONGEST: usize = 64;
 /// Hexadecimal digits of a hash that tells names apart.
 const DIGITS: usize = 8;
 
-/// One tool or prompt as a client sees it.
+/// One tool, prompt, resource or template as a client sees it.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The name the client uses.
+    /// The name the client uses, or the URI.
     pub name: String,
     /// Its server.
     pub server: ServerName,
-    /// Its name there.
+    /// Its name or URI there.
     pub original: Arc<str>,
     /// The definition as the server sent it, under the client's name.
     pub raw: Value,
@@ -36,9 +37,9 @@ pub(crate) struct Entry {
 pub(crate) struct Catalog {
     pub tools: Vec<Entry>,
     pub prompts: Vec<Entry>,
-    /// URIs and definitions; of one URI on two servers the first server's.
-    pub resources: Vec<(ServerName, Arc<str>, Value)>,
-    pub templates: Vec<(ServerName, Arc<str>, Value)>,
+    /// By URI; several servers may list one.
+    pub resources: Vec<Entry>,
+    pub templates: Vec<Entry>,
     tool_names: HashMap<String, usize>,
     prompt_names: HashMap<String, usize>,
 }
@@ -107,14 +108,12 @@ impl Catalog {
                 insert(&mut out.prompts, &mut out.prompt_names, name, server, original, raw);
             }
             for resource in &capabilities.resources {
-                if !out.resources.iter().any(|(_, uri, _)| *uri == resource.uri) {
-                    let raw = (*resource.raw).clone();
-                    out.resources.push((server.clone(), Arc::clone(&resource.uri), raw));
-                }
+                let (uri, raw) = (&resource.uri, (*resource.raw).clone());
+                out.resources.push(Entry::of_uri(server, uri, raw));
             }
             for template in &capabilities.templates {
-                let (uri, raw) = (Arc::clone(&template.uri_template), (*template.raw).clone());
-                out.templates.push((server.clone(), uri, raw));
+                let (uri, raw) = (&template.uri_template, (*template.raw).clone());
+                out.templates.push(Entry::of_uri(server, uri, raw));
             }
         }
         out
@@ -125,19 +124,24 @@ impl Catalog {
         self.tool_names.get(name).and_then(|at| self.tools.get(*at))
     }
 
-    /// The prompt of a name as the client writes it.
-    pub fn prompt(&self, name: &str) -> Option<&Entry> {
-        self.prompt_names.get(name).and_then(|at| self.prompts.get(*at))
+    /// The tool or prompt of a name as a client writes it; of a tool also as `server.tool`.
+    pub fn named(&self, kind: TargetKind, name: &str) -> Option<&Entry> {
+        let dotted = || {
+            self.tools.iter().find(|tool| {
+                let rest = name.strip_prefix(tool.server.as_str());
+                rest.and_then(|rest| rest.strip_prefix('.')) == Some(&*tool.original)
+            })
+        };
+        match kind {
+            TargetKind::Tool => self.tool(name).or_else(dotted),
+            _ => self.prompt_names.get(name).and_then(|at| self.prompts.get(*at)),
+        }
     }
+}
 
-    /// The server that lists a resource.
-    pub fn resource(&self, uri: &str) -> Option<&ServerName> {
-        self.resources.iter().find(|(_, known, _)| &**known == uri).map(|(server, ..)| server)
-    }
-
-    /// The server that lists a resource template.
-    pub fn template(&self, uri: &str) -> Option<&ServerName> {
-        self.templates.iter().find(|(_, known, _)| &**known == uri).map(|(server, ..)| server)
+impl Entry {
+    fn of_uri(server: &ServerName, uri: &Arc<str>, raw: Value) -> Self {
+        Self { name: uri.to_string(), server: server.clone(), original: Arc::clone(uri), raw }
     }
 }
 

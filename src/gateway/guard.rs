@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
+use crate::host::policy::OutsideCode;
 
 /// Most legacy sessions at once, over all clients.
 const SESSIONS: usize = 1_000;
@@ -28,20 +29,23 @@ pub(crate) async fn guard(
     if request.uri().path() == "/healthz" {
         return next.run(request).await;
     }
-    let Some(client) = bearer(request.headers()).and_then(|token| gateway.client(token)) else {
+    let Some(mut client) = bearer(request.headers()).and_then(|token| gateway.client(token)) else {
         let message = "send `Authorization: Bearer TOKEN`; the operator has the token file";
-        let refused = Outside::new("ERR_PERMISSION_DENIED", StatusCode::UNAUTHORIZED, message);
+        let refused =
+            Outside::new(OutsideCode::PermissionDenied, StatusCode::UNAUTHORIZED, message);
         return ([(header::WWW_AUTHENTICATE, "Bearer")], refused).into_response();
     };
     let path = request.uri().path();
     let is_mcp = path == "/mcp" || path.starts_with("/mcp/");
     if let Some(profile) = path.strip_prefix("/mcp/p/")
         && profile != &*client.profile
-        && !client.is_owner
     {
-        let message = "the token belongs to another profile";
-        return Outside::new("ERR_PERMISSION_DENIED", StatusCode::FORBIDDEN, message)
-            .into_response();
+        if !client.is_owner {
+            let message = "the token belongs to another profile";
+            return Outside::new(OutsideCode::PermissionDenied, StatusCode::FORBIDDEN, message)
+                .into_response();
+        }
+        client.profile = profile.into();
     }
     let session = session_of(request.headers()).map(str::to_owned);
     if let Some(session) = &session {
@@ -51,7 +55,8 @@ pub(crate) async fn guard(
         }
     } else if is_mcp && gateway.sessions.sessions.read().await.len() >= SESSIONS {
         let message = "too many sessions are open; close one with DELETE";
-        let refused = Outside::new("ERR_RATE_LIMITED", StatusCode::SERVICE_UNAVAILABLE, message);
+        let refused =
+            Outside::new(OutsideCode::RateLimited, StatusCode::SERVICE_UNAVAILABLE, message);
         return ([(header::RETRY_AFTER, "60")], refused).into_response();
     }
     let is_delete = request.method() == Method::DELETE;
@@ -89,8 +94,9 @@ async fn remember(
 
 /// Refuses what a page of another site, or a name that was made to point here, would send.
 fn same_site(gateway: &Gateway, request: &Request) -> Result<(), Outside> {
-    let refuse =
-        |message: &str| Err(Outside::new("ERR_PERMISSION_DENIED", StatusCode::FORBIDDEN, message));
+    let refuse = |message: &str| {
+        Err(Outside::new(OutsideCode::PermissionDenied, StatusCode::FORBIDDEN, message))
+    };
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next(), request.uri().authority()) {

@@ -1,7 +1,7 @@
 //! The aggregated MCP server: one per client session (or per request, from 2026-07-28 on), over the
 //! same upstream sessions for everybody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,27 +10,29 @@ use futures::stream::FuturesUnordered;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities,
     ClientNotification, ClientRequest, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-    Implementation, InputRequest, InputRequiredResult, InputResponses, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, ServerResult,
-    SubscriptionFilter, Tool,
+    CustomResult, ErrorData, Extensions, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, Implementation, InputRequest, InputRequiredResult, InputResponses,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
+    ServerRequest, ServerResult, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, Service};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::{Ask, Parked, answer};
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Entry};
 use super::outside::Outside;
 use super::raw::KEY;
 use super::state::Gateway;
-use super::tokens::{Client, Scope};
+use super::tokens::Client;
+use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
-use crate::host::{CallOptions, CallOutcome, Host};
+use crate::host::policy::{Action, InForce, Scope, TargetKind};
+use crate::host::{CallOptions, CallOutcome, Host, HostView};
 use crate::mcp::{Answer, RequestKind};
 
 /// Progress of one call that waits to be sent on; more is dropped.
@@ -45,9 +47,9 @@ pub(crate) struct Face {
 
 /// What is called, and how.
 enum Operation {
-    Tool { server: crate::base::ServerName, name: Arc<str>, arguments: Value },
-    Prompt { server: crate::base::ServerName, name: Arc<str>, arguments: Value },
-    Resource { server: Option<crate::base::ServerName>, uri: String },
+    Tool { server: ServerName, name: Arc<str>, arguments: Value },
+    Prompt { server: ServerName, name: Arc<str>, arguments: Value },
+    Resource { server: Option<ServerName>, uri: String },
 }
 
 /// How an operation ended for a client.
@@ -61,8 +63,8 @@ impl Face {
         Self { gateway, client }
     }
 
-    fn client(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
-        let parts = context.extensions.get::<axum::http::request::Parts>();
+    fn client(&self, extensions: &Extensions) -> Result<Client, ErrorData> {
+        let parts = extensions.get::<axum::http::request::Parts>();
         let sent = parts.and_then(|parts| parts.extensions.get::<Client>()).cloned();
         let unknown = || ErrorData::invalid_request("nobody is known to have sent this", None);
         sent.or_else(|| self.client.clone()).ok_or_else(unknown)
@@ -73,25 +75,44 @@ impl Face {
         context: &RequestContext<RoleServer>,
         scope: Scope,
     ) -> Result<Client, ErrorData> {
-        let client = self.client(context)?;
-        if client.may(scope) {
-            return Ok(client);
-        }
-        Err(Outside::scope(scope.as_str()).to_rpc())
+        let client = self.client(&context.extensions)?;
+        client.allows(scope).map_err(|outside| outside.to_rpc())?;
+        Ok(client)
+    }
+
+    /// The first server with an entry of this URI that a client may see.
+    fn lists(
+        &self,
+        client: &Client,
+        uri: &str,
+        of: fn(&Catalog) -> &[Entry],
+    ) -> Option<ServerName> {
+        let catalog = self.catalog();
+        let mut seen = self.gateway.seen_by(client, TargetKind::Resource, of(&catalog));
+        seen.find(|entry| entry.name == uri).map(|entry| entry.server.clone())
     }
 
     fn catalog(&self) -> Arc<Catalog> {
         self.gateway.catalogs.of(&self.gateway.host.snapshot())
     }
 
-    /// A list as it leaves: the definitions as the servers sent them.
+    /// A list as it leaves: what the client may see, as the servers defined it.
     fn list(
         &self,
         context: &RequestContext<RoleServer>,
-        key: &str,
-        entries: impl Iterator<Item = Value>,
+        (key, scope, kind): (&str, Scope, TargetKind),
+        of: fn(&Catalog) -> &[Entry],
     ) -> Result<rmcp::model::MetaObject, ErrorData> {
-        let mut list = json!({ key: entries.collect::<Vec<_>>() });
+        let client = self.client(&context.extensions)?;
+        let catalog = self.catalog();
+        // A list never fails: what the token is not for is not there.
+        let entries = if client.may(scope) { of(&catalog) } else { &[] };
+        let mut known = HashSet::new();
+        let entries = self.gateway.seen_by(&client, kind, entries);
+        // Of one URI on two servers the first that the client may see.
+        let entries = entries.filter(|entry| known.insert(entry.name.as_str()));
+        let entries: Vec<&Value> = entries.map(|entry| &entry.raw).collect();
+        let mut list = json!({ key: entries });
         if is_modern(context) {
             list["resultType"] = json!("complete");
             list["ttlMs"] = json!(0);
@@ -168,7 +189,7 @@ impl Face {
                     let outcome = outcome.unwrap_or_else(|error| Err(lost(error)));
                     return match outcome {
                         Ok(outcome) => Ok(Ended::Done(outcome)),
-                        Err(error) => Err(Outside::from(error).to_rpc()),
+                        Err(error) => Err(Outside::about(&error, &call.target, client).to_rpc()),
                     };
                 }
                 Some(ask) = call.line.asks.recv() => {
@@ -203,8 +224,7 @@ impl Face {
             id: Some(id),
             cancel: cancel.clone(),
             progress: Some(progress),
-            origin: client.origin(),
-            ..CallOptions::default()
+            ..client.options()
         };
         let line = self.gateway.bridge.open(id);
         let gateway = Arc::clone(&self.gateway);
@@ -274,7 +294,7 @@ impl Gateway {
     pub(super) async fn call_tool(
         &self,
         host: &Host,
-        server: crate::base::ServerName,
+        server: ServerName,
         name: &str,
         arguments: Value,
         options: CallOptions,
@@ -302,7 +322,11 @@ fn can_answer(capabilities: Option<&ClientCapabilities>, kind: &RequestKind) -> 
         RequestKind::UrlElicitation => {
             capabilities.elicitation.as_ref().is_some_and(|modes| modes.url.is_some())
         }
-        RequestKind::Roots | RequestKind::Guard | RequestKind::Other(_) => false,
+        // An agent gives itself no permission.
+        RequestKind::Roots
+        | RequestKind::Guard
+        | RequestKind::Permission
+        | RequestKind::Other(_) => false,
     }
 }
 
@@ -343,10 +367,8 @@ impl ServerHandler for Face {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.allowed(&context, Scope::ToolsList)?;
-        let catalog = self.catalog();
-        let entries = catalog.tools.iter().map(|tool| tool.raw.clone());
-        let meta = self.list(&context, "tools", entries)?;
+        let what = ("tools", Scope::ToolsList, TargetKind::Tool);
+        let meta = self.list(&context, what, |catalog| &catalog.tools)?;
         Ok(ListToolsResult { meta: Some(meta), ..ListToolsResult::default() })
     }
 
@@ -355,10 +377,8 @@ impl ServerHandler for Face {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        self.allowed(&context, Scope::PromptsGet)?;
-        let catalog = self.catalog();
-        let entries = catalog.prompts.iter().map(|prompt| prompt.raw.clone());
-        let meta = self.list(&context, "prompts", entries)?;
+        let what = ("prompts", Scope::PromptsGet, TargetKind::Prompt);
+        let meta = self.list(&context, what, |catalog| &catalog.prompts)?;
         Ok(ListPromptsResult { meta: Some(meta), ..ListPromptsResult::default() })
     }
 
@@ -367,10 +387,8 @@ impl ServerHandler for Face {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        self.allowed(&context, Scope::ResourcesRead)?;
-        let catalog = self.catalog();
-        let entries = catalog.resources.iter().map(|(_, _, raw)| raw.clone());
-        let meta = self.list(&context, "resources", entries)?;
+        let what = ("resources", Scope::ResourcesRead, TargetKind::Resource);
+        let meta = self.list(&context, what, |catalog| &catalog.resources)?;
         Ok(ListResourcesResult { meta: Some(meta), ..ListResourcesResult::default() })
     }
 
@@ -379,10 +397,8 @@ impl ServerHandler for Face {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        self.allowed(&context, Scope::ResourcesRead)?;
-        let catalog = self.catalog();
-        let entries = catalog.templates.iter().map(|(_, _, raw)| raw.clone());
-        let meta = self.list(&context, "resourceTemplates", entries)?;
+        let what = ("resourceTemplates", Scope::ResourcesRead, TargetKind::Resource);
+        let meta = self.list(&context, what, |catalog| &catalog.templates)?;
         Ok(ListResourceTemplatesResult {
             meta: Some(meta),
             ..ListResourceTemplatesResult::default()
@@ -395,14 +411,11 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let client = self.allowed(&context, Scope::ToolsCall)?;
-        let catalog = self.catalog();
-        let unknown = || Outside::no_tool(&request.name).to_rpc();
-        let tool = catalog.tool(&request.name).ok_or_else(unknown)?;
-        let operation = Operation::Tool {
-            server: tool.server.clone(),
-            name: Arc::clone(&tool.original),
-            arguments: Value::Object(request.arguments.unwrap_or_default()),
-        };
+        let what = (Action::Call, TargetKind::Tool);
+        let found = self.gateway.find(&client, what, &request.name);
+        let (server, name) = found.map_err(|outside| outside.to_rpc())?;
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let operation = Operation::Tool { server, name, arguments };
         let target = request.name.into_owned();
         let resumed = (request.request_state, request.input_responses);
         match self.run(&context, &client, (target, operation), resumed).await? {
@@ -422,15 +435,12 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let client = self.allowed(&context, Scope::PromptsGet)?;
-        let catalog = self.catalog();
-        let unknown = || ErrorData::invalid_params("there is no such prompt", None);
-        let prompt = catalog.prompt(&request.name).ok_or_else(unknown)?;
+        let what = (Action::Prompt, TargetKind::Prompt);
+        let found = self.gateway.find(&client, what, &request.name);
+        let (server, name) = found.map_err(|outside| outside.to_rpc())?;
         let arguments = serde_json::to_value(request.arguments.unwrap_or_default());
-        let operation = Operation::Prompt {
-            server: prompt.server.clone(),
-            name: Arc::clone(&prompt.original),
-            arguments: arguments.unwrap_or_default(),
-        };
+        let arguments = arguments.unwrap_or_default();
+        let operation = Operation::Prompt { server, name, arguments };
         let resumed = (request.request_state, request.input_responses);
         match self.run(&context, &client, (request.name, operation), resumed).await? {
             Ended::NeedsInput(input) => Ok(GetPromptResponse::InputRequired(input)),
@@ -449,7 +459,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let client = self.allowed(&context, Scope::ResourcesRead)?;
-        let server = self.catalog().resource(&request.uri).cloned();
+        let server = self.lists(&client, &request.uri, |catalog| &catalog.resources);
         let operation = Operation::Resource { server, uri: request.uri.clone() };
         let resumed = (request.request_state, request.input_responses);
         match self.run(&context, &client, (request.uri, operation), resumed).await? {
@@ -468,28 +478,30 @@ impl ServerHandler for Face {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let client = self.client(&context)?;
-        let catalog = self.catalog();
+        let client = self.client(&context.extensions)?;
         let unknown = || ErrorData::invalid_params("there is no such prompt or template", None);
         let mut params = serde_json::to_value(&request).unwrap_or_default();
         let server = match &request.r#ref {
             Reference::Prompt(prompt) => {
-                let entry = catalog.prompt(&prompt.name).ok_or_else(unknown)?;
-                params["ref"]["name"] = json!(entry.original);
-                entry.server.clone()
+                client.allows(Scope::PromptsGet).map_err(|outside| outside.to_rpc())?;
+                let what = (Action::Complete, TargetKind::Prompt);
+                let found = self.gateway.find(&client, what, &prompt.name);
+                let (server, name) = found.map_err(|outside| outside.to_rpc())?;
+                params["ref"]["name"] = json!(name);
+                server
             }
             Reference::Resource(resource) => {
-                catalog.template(&resource.uri).cloned().ok_or_else(unknown)?
+                client.allows(Scope::ResourcesRead).map_err(|outside| outside.to_rpc())?;
+                let server = self.lists(&client, &resource.uri, |catalog| &catalog.templates);
+                server.ok_or_else(unknown)?
             }
             _ => return Err(unknown()),
         };
         if let Some(params) = params.as_object_mut() {
             params.shift_remove("_meta");
         }
-        let origin = client.origin();
-        let options = CallOptions { origin, ..CallOptions::default() };
-        let outcome = self.gateway.host.complete(&server, params, options).await;
-        let outcome = outcome.map_err(|error| Outside::from(error).to_rpc())?;
+        let outcome = self.gateway.host.complete(&server, params, client.options()).await;
+        let outcome = outcome.map_err(|error| Outside::from(&error).to_rpc())?;
         let meta = self.result(&context, outcome, false)?;
         let mut result = CompleteResult::default();
         result.meta = Some(meta);
@@ -512,7 +524,8 @@ impl ServerHandler for Face {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let sink = context.sink().clone();
-        let mut changes = Changes::new(&self.gateway.host);
+        let client = self.client(&context.request_context().extensions)?;
+        let mut changes = Changes::new(Arc::clone(&self.gateway), client);
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
@@ -529,7 +542,8 @@ impl ServerHandler for Face {
 
     /// From now on the client hears of changed lists (protocol up to 2025-11-25).
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let mut changes = Changes::new(&self.gateway.host);
+        let Ok(client) = self.client(&context.extensions) else { return };
+        let mut changes = Changes::new(Arc::clone(&self.gateway), client);
         tokio::spawn(async move {
             let peer = context.peer;
             while let Some([tools, prompts, resources]) = changes.next().await {
@@ -550,28 +564,58 @@ impl ServerHandler for Face {
     }
 }
 
-/// Follows the lists of all servers.
+/// Follows the lists that a client sees: what servers offer, and what the policy shows of it.
 struct Changes {
-    view: tokio::sync::watch::Receiver<Arc<crate::host::HostView>>,
-    seen: [Vec<usize>; 3],
+    gateway: Arc<Gateway>,
+    client: Client,
+    view: watch::Receiver<Arc<HostView>>,
+    policy: watch::Receiver<Arc<InForce>>,
+    offered: Lists,
+    seen: Lists,
 }
+
+/// Tools, prompts and resources by what identifies them: definitions are shared, so their places
+/// tell them apart.
+type Lists = [Vec<usize>; 3];
 
 /// Lists settle before clients are told: a server that starts fills several at once.
 const SETTLE: Duration = Duration::from_millis(100);
 
 impl Changes {
-    fn new(host: &Host) -> Self {
-        let view = host.view();
-        let seen = Self::lists(&view.borrow());
-        Self { view, seen }
+    fn new(gateway: Arc<Gateway>, client: Client) -> Self {
+        let (view, policy) = (gateway.host.view(), gateway.host.follow_policy());
+        let now = Arc::clone(&view.borrow());
+        let mut changes = Self {
+            gateway,
+            client,
+            view,
+            policy,
+            offered: lists(&now, |_, _| true),
+            seen: Lists::default(),
+        };
+        changes.seen = changes.visible(&now);
+        changes
     }
 
     /// Which of tools, prompts and resources have changed; `None` when the host is gone.
     async fn next(&mut self) -> Option<[bool; 3]> {
         loop {
-            self.view.changed().await.ok()?;
+            let mut decided_anew = false;
+            tokio::select! {
+                changed = self.view.changed() => changed.ok()?,
+                changed = self.policy.changed() => {
+                    changed.ok()?;
+                    decided_anew = true;
+                }
+            }
             tokio::time::sleep(SETTLE).await;
-            let now = Self::lists(&self.view.borrow_and_update());
+            let view = Arc::clone(&self.view.borrow_and_update());
+            let offered = lists(&view, |_, _| true);
+            if offered == self.offered && !decided_anew {
+                continue;
+            }
+            self.offered = offered;
+            let now = self.visible(&view);
             if now != self.seen {
                 let changed = [0, 1, 2].map(|at| now[at] != self.seen[at]);
                 self.seen = now;
@@ -580,20 +624,38 @@ impl Changes {
         }
     }
 
-    /// What identifies the lists: the definitions are shared, so their places tell them apart.
-    fn lists(view: &crate::host::HostView) -> [Vec<usize>; 3] {
-        let mut out = [Vec::new(), Vec::new(), Vec::new()];
-        for server in view.servers.values() {
-            let lists = &server.capabilities;
-            let state = usize::from(server.state == crate::host::ServerState::Ready);
-            out[0].push(state);
-            out[0].extend(lists.tools.iter().map(|tool| Arc::as_ptr(tool).addr()));
-            out[1].extend(lists.prompts.iter().map(|prompt| Arc::as_ptr(prompt).addr()));
-            out[2].extend(lists.resources.iter().map(|resource| Arc::as_ptr(resource).addr()));
-            out[2].extend(lists.templates.iter().map(|template| Arc::as_ptr(template).addr()));
-        }
-        out
+    fn visible(&self, view: &HostView) -> Lists {
+        let principal = self.client.principal();
+        lists(view, |server, what| self.gateway.host.is_visible(&principal, server, what))
     }
+}
+
+fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> bool) -> Lists {
+    let mut out = Lists::default();
+    for server in view.servers.values() {
+        let all = &server.capabilities;
+        let mut add = |at: usize, kind, name: &str, place: usize| {
+            if shows(&server.name, (kind, name)) {
+                out[at].push(place);
+            }
+        };
+        let state = usize::from(server.state == crate::host::ServerState::Ready);
+        for tool in &all.tools {
+            // Whether it can be called stands in its description.
+            add(0, TargetKind::Tool, &tool.name, Arc::as_ptr(tool).addr() | state);
+        }
+        for prompt in &all.prompts {
+            add(1, TargetKind::Prompt, &prompt.name, Arc::as_ptr(prompt).addr());
+        }
+        for resource in &all.resources {
+            add(2, TargetKind::Resource, &resource.uri, Arc::as_ptr(resource).addr());
+        }
+        for template in &all.templates {
+            let place = Arc::as_ptr(template).addr();
+            add(2, TargetKind::Resource, &template.uri_template, place);
+        }
+    }
+    out
 }
 
 /// The MCP server over a pipe, where results can be sent as they are.

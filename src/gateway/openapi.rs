@@ -57,9 +57,9 @@ pub(crate) async fn document() -> Json<Value> {
         "paths": {
             "/tools": {"get": operation("List every tool", "mcp:tools.list")},
             "/tools/{name}/call": {"post": call},
-            "/servers": {"get": operation("List every server", "mcp:server.connect")},
+            "/servers": {"get": operation("List every server", "any")},
             "/servers/restart": {
-                "post": with_body(operation("Restart a server", "mcpdeck:servers.restart"), restart),
+                "post": with_body(operation("Restart a server", "mcp:server.connect"), restart),
             },
             "/metrics": {"get": operation("Metrics for Prometheus", "mcp:server.connect")},
             "/readyz": {"get": operation("Whether every server has started", "none")},
@@ -80,7 +80,8 @@ pub(crate) async fn document() -> Json<Value> {
                         ]},
                         "message": {"type": "string"},
                         "server": {"type": "string"},
-                        "retryAfter": {"type": "number", "description": "seconds"},
+                        "retryAfterMs": {"type": "integer", "description": "milliseconds"},
+                        "violations": {"type": "array", "items": {"type": "object"}},
                     },
                 }},
             }},

@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::outside::Outside;
 use super::state::Gateway;
-use super::tokens::{Client, Scope};
+use super::tokens::Client;
 use crate::base::ServerName;
-use crate::host::call::AnswerSource;
+use crate::error::ErrorCode;
+use crate::host::policy::{Action, OutsideCode, Scope, TargetKind};
 use crate::host::{CallOptions, CallOutcome, ServerState};
 
 /// Longest time a caller may ask for.
@@ -25,28 +26,22 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 type Answer = Result<Json<Value>, Outside>;
 
-fn allowed(client: &Client, scope: Scope) -> Result<(), Outside> {
-    if client.may(scope) { Ok(()) } else { Err(Outside::scope(scope.as_str())) }
-}
-
 fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Outside> {
     body.map(|Json(value)| value).map_err(|rejected| {
-        Outside::new("ERR_PROTOCOL_ERROR", rejected.status(), rejected.body_text())
+        Outside::new(OutsideCode::ProtocolError, rejected.status(), rejected.body_text())
     })
 }
 
-/// `GET /readyz`: whether calls can be served, and the state of every server.
+/// `GET /readyz`: whether calls can be served.
 pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let view = gateway.host.snapshot();
-    let states = view.servers.values().map(|s| (s.name.as_str().to_owned(), json!(s.state)));
-    let states: serde_json::Map<String, Value> = states.collect();
     let is_ready = !view.stopping
         && view
             .servers
             .values()
             .all(|s| !matches!(s.state, ServerState::Starting | ServerState::Waiting));
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({"ready": is_ready, "servers": states}))).into_response()
+    (status, Json(json!({"ready": is_ready}))).into_response()
 }
 
 /// `GET /tools`: every tool, under the name `POST /tools/{name}/call` takes.
@@ -54,10 +49,10 @@ pub(crate) async fn tools(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
 ) -> Answer {
-    allowed(&client, Scope::ToolsList)?;
+    client.allows(Scope::ToolsList)?;
     let view = gateway.host.snapshot();
     let catalog = gateway.catalogs.of(&view);
-    let tools = catalog.tools.iter().map(|tool| {
+    let tools = gateway.seen_by(&client, TargetKind::Tool, &catalog.tools).map(|tool| {
         let state = view.servers.get(&tool.server).map(|server| server.state);
         json!({
             "name": tool.name,
@@ -67,28 +62,41 @@ pub(crate) async fn tools(
             "definition": tool.raw,
         })
     });
-    Ok(Json(json!({"tools": tools.collect::<Vec<_>>()})))
+    let tools: Vec<Value> = tools.collect();
+    if tools.is_empty()
+        && let Some(tool) = catalog.tools.first()
+    {
+        // Nothing is to be seen: where that is because nothing was granted, it is said.
+        let what = (TargetKind::Tool, &*tool.original);
+        let decided = gateway.host.check(&client.principal(), Action::List, &tool.server, what);
+        let refused = decided.err().filter(|error| error.code == ErrorCode::PermissionDenied);
+        if let Some(refused) = refused {
+            return Err(Outside::about(&refused, &tool.name, &client));
+        }
+    }
+    Ok(Json(json!({ "tools": tools })))
 }
 
-/// `GET /servers`: every server with its state.
+/// `GET /servers`: every server of which the client may see something, with its state.
 pub(crate) async fn servers(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
 ) -> Answer {
-    allowed(&client, Scope::ServerConnect)?;
     let view = gateway.host.snapshot();
-    let servers = view.servers.values().map(|server| {
+    let principal = client.principal();
+    let servers = view.servers.values().filter_map(|server| {
+        let seen = gateway.host.visible(&principal, &server.name)?;
         let session = server.session.as_ref();
-        json!({
+        Some(json!({
             "name": server.name,
             "state": server.state,
             "transport": server.transport,
             "protocolVersion": session.map(|session| session.protocol_version.as_str()),
-            "tools": server.capabilities.tools.len(),
-            "prompts": server.capabilities.prompts.len(),
-            "resources": server.capabilities.resources.len(),
+            "tools": seen.tools.len(),
+            "prompts": seen.prompts.len(),
+            "resources": seen.resources.len(),
             "restarts": server.restarts,
-        })
+        }))
     });
     Ok(Json(json!({"servers": servers.collect::<Vec<_>>()})))
 }
@@ -106,13 +114,15 @@ pub(crate) async fn restart(
     Extension(client): Extension<Client>,
     request: Result<Json<Restart>, JsonRejection>,
 ) -> Answer {
-    allowed(&client, Scope::ServersRestart)?;
+    client.allows(Scope::ServerConnect)?;
     let server = ServerName::new(&body(request)?.server);
-    if !gateway.host.snapshot().servers.contains_key(&server) {
-        let message = "there is no such server";
-        return Err(Outside::new("ERR_SERVER_UNAVAILABLE", StatusCode::NOT_FOUND, message));
-    }
-    gateway.host.restart(&server).await?;
+    let told = |error: &crate::error::Error| Outside::about(error, server.as_str(), &client);
+    let what = (TargetKind::Server, "");
+    gateway
+        .host
+        .check(&client.principal(), Action::Connect, &server, what)
+        .map_err(|e| told(&e))?;
+    gateway.host.restart(&server).await.map_err(|error| told(&error))?;
     Ok(Json(json!({"server": server, "state": "ready"})))
 }
 
@@ -134,52 +144,29 @@ pub(crate) async fn call(
     Path(name): Path<String>,
     request: Result<Json<Call>, JsonRejection>,
 ) -> Answer {
-    allowed(&client, Scope::ToolsCall)?;
+    client.allows(Scope::ToolsCall)?;
     let request = body(request)?;
     let timeout = request.timeout.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
         let message = "`timeout` is a number of seconds, zero or more";
-        Outside::new("ERR_PROTOCOL_ERROR", StatusCode::UNPROCESSABLE_ENTITY, message)
+        Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, message)
     })?;
-    let catalog = gateway.catalogs.of(&gateway.host.snapshot());
-    let dotted = || {
-        catalog.tools.iter().find(|tool| {
-            let rest = name.strip_prefix(tool.server.as_str());
-            rest.and_then(|rest| rest.strip_prefix('.')) == Some(&*tool.original)
-        })
-    };
-    let tool = catalog.tool(&name).or_else(dotted).ok_or_else(|| Outside::no_tool(&name))?;
+    let (server, tool) = gateway.find(&client, (Action::Call, TargetKind::Tool), &name)?;
     // A caller that hangs up drops this future, and with it the call.
     let cancel = CancellationToken::new();
     let _hung_up = cancel.clone().drop_guard();
     let options = CallOptions {
         timeout: timeout.map(|timeout| timeout.min(LONGEST)),
-        origin: client.origin(),
         cancel,
-        ..CallOptions::default()
+        ..client.options()
     };
     let arguments = Value::Object(request.arguments.unwrap_or_default());
-    let server = tool.server.clone();
-    let called = gateway.call_tool(&gateway.host, server, &tool.original, arguments, options);
-    let outcome = called.await?;
-    Ok(Json(answered(outcome, &tool.original, &client)))
+    let called = gateway.call_tool(&gateway.host, server, &tool, arguments, options);
+    let outcome = called.await.map_err(|error| Outside::about(&error, &name, &client))?;
+    Ok(Json(answered(outcome)))
 }
 
-fn answered(outcome: CallOutcome, tool: &str, client: &Client) -> Value {
-    let source = match outcome.source {
-        AnswerSource::Server => "server",
-        AnswerSource::Cache(_) => "cache",
-        AnswerSource::Stale(_) => "stale",
-    };
-    let provenance = json!({
-        "server": outcome.server,
-        "tool": tool,
-        "call": outcome.call,
-        "client": &*client.id,
-        "profile": &*client.profile,
-        "durationMs": outcome.duration.as_secs_f64() * 1_000.0,
-        "humanMs": outcome.waiting.as_secs_f64() * 1_000.0,
-        "source": source,
-    });
+fn answered(outcome: CallOutcome) -> Value {
+    let provenance = json!(outcome.provenance());
     let is_error = outcome.is_error;
     let mut out = outcome.result.into_value();
     if let Some(object) = out.as_object_mut() {
@@ -195,10 +182,10 @@ pub(crate) async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
 ) -> Result<Response, Outside> {
-    allowed(&client, Scope::ServerConnect)?;
+    client.allows(Scope::ServerConnect)?;
     let failed = |_| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Outside::new("ERR_INTERNAL", status, "the metrics could not be written")
+        Outside::new(OutsideCode::Internal, status, "the metrics could not be written")
     };
     let text = gateway.metrics.text().map_err(failed)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -8,11 +8,14 @@ use parking_lot::{Mutex, MutexGuard};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 
 use super::bridge::{Bridge, Parking};
-use super::catalog::Catalogs;
+use super::catalog::{Catalogs, Entry};
 use super::metrics::Metrics;
+use super::outside::Outside;
 use super::raw::Raws;
 use super::tokens::{Client, OwnerToken, TokenStore};
+use crate::base::ServerName;
 use crate::host::Host;
+use crate::host::policy::{Action, TargetKind};
 
 /// What a service is started with.
 #[derive(Debug)]
@@ -80,7 +83,58 @@ impl Gateway {
         self.tokens.client(bearer, self.host.clock().now())
     }
 
+    /// What of the lists a client may see.
+    pub fn seen_by<'e>(
+        &self,
+        client: &Client,
+        kind: TargetKind,
+        entries: &'e [Entry],
+    ) -> impl Iterator<Item = &'e Entry> {
+        let principal = client.principal();
+        entries.iter().filter(move |entry| {
+            self.host.is_visible(&principal, &entry.server, (kind, &entry.original))
+        })
+    }
+
+    /// The tool or prompt that a client means, as its server spells it, when it may use it.
+    ///
+    /// # Errors
+    /// The same for what is hidden from the client as for what does not exist.
+    pub fn find(
+        &self,
+        client: &Client,
+        (action, kind): (Action, TargetKind),
+        name: &str,
+    ) -> Result<(ServerName, Arc<str>), Outside> {
+        let view = self.host.snapshot();
+        let catalog = self.catalogs.of(&view);
+        let entry = catalog.named(kind, name);
+        let (server, original) = match entry {
+            Some(entry) => (entry.server.clone(), Arc::clone(&entry.original)),
+            None => meant(view.servers.keys(), name),
+        };
+        match self.host.check(&client.principal(), action, &server, (kind, &original)) {
+            Err(error) => Err(Outside::about(&error, name, client)),
+            Ok(_) if entry.is_some() => Ok((server, original)),
+            Ok(_) => Err(Outside::absent(name)),
+        }
+    }
+
     pub fn owners(&self) -> MutexGuard<'_, HashMap<String, Arc<str>>> {
         self.owners.lock()
     }
+}
+
+/// The server and the name there that a name seems to mean which leads nowhere.
+fn meant<'s>(servers: impl Iterator<Item = &'s ServerName>, name: &str) -> (ServerName, Arc<str>) {
+    let rest = |server: &'s ServerName| {
+        let rest = name.strip_prefix(server.as_str())?;
+        let rest = rest.strip_prefix("__").or_else(|| rest.strip_prefix('.'))?;
+        Some((server.clone(), Arc::from(rest)))
+    };
+    let found = servers.filter_map(rest).max_by_key(|(server, _)| server.as_str().len());
+    found.unwrap_or_else(|| {
+        let (server, rest) = name.split_once("__").unwrap_or(("", name));
+        (ServerName::new(server), rest.into())
+    })
 }

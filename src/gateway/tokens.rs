@@ -10,95 +10,24 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::outside::Outside;
 use crate::base::Timestamp;
 use crate::base::atomic::{Readers, replace};
 use crate::base::hash::hex;
 use crate::base::secret::Secret;
 use crate::base::turn::alone;
-use crate::host::Origin;
+use crate::host::policy::{Principal, Scope};
+use crate::host::{CallOptions, Origin};
 
 /// Format of the file of hashes.
 const VERSION: u32 = 1;
 /// Largest token file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// What a token allows (requirements, section 11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Scope {
-    /// List tools.
-    #[serde(rename = "mcp:tools.list")]
-    ToolsList,
-    /// Call tools.
-    #[serde(rename = "mcp:tools.call")]
-    ToolsCall,
-    /// See servers and their state.
-    #[serde(rename = "mcp:server.connect")]
-    ServerConnect,
-    /// Read resources.
-    #[serde(rename = "mcp:resources.read")]
-    ResourcesRead,
-    /// Get prompts.
-    #[serde(rename = "mcp:prompts.get")]
-    PromptsGet,
-    /// Read the active tab of a browser.
-    #[serde(rename = "browser:activeTab.read")]
-    ActiveTabRead,
-    /// Restart servers; never part of the default.
-    #[serde(rename = "mcpdeck:servers.restart")]
-    ServersRestart,
-}
-
-impl Scope {
-    /// Every scope.
-    pub const ALL: [Self; 7] = [
-        Self::ToolsList,
-        Self::ToolsCall,
-        Self::ServerConnect,
-        Self::ResourcesRead,
-        Self::PromptsGet,
-        Self::ActiveTabRead,
-        Self::ServersRestart,
-    ];
-
-    /// What a token carries when nothing is said.
-    pub const DEFAULT: [Self; 5] = [
-        Self::ToolsList,
-        Self::ToolsCall,
-        Self::ServerConnect,
-        Self::ResourcesRead,
-        Self::PromptsGet,
-    ];
-
-    /// Its stable spelling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolsList => "mcp:tools.list",
-            Self::ToolsCall => "mcp:tools.call",
-            Self::ServerConnect => "mcp:server.connect",
-            Self::ResourcesRead => "mcp:resources.read",
-            Self::PromptsGet => "mcp:prompts.get",
-            Self::ActiveTabRead => "browser:activeTab.read",
-            Self::ServersRestart => "mcpdeck:servers.restart",
-        }
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for Scope {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|scope| scope.as_str() == text);
-        known.ok_or_else(|| {
-            let all: Vec<&str> = Self::ALL.iter().map(|scope| scope.as_str()).collect();
-            format!("`{text}` is not a scope; there are {}", all.join(", "))
-        })
-    }
-}
+/// What a token carries when nothing is said. What it carries is the most it can do; what it may do
+/// is granted.
+pub const DEFAULT_SCOPES: [Scope; 4] =
+    [Scope::ToolsList, Scope::ToolsCall, Scope::ResourcesRead, Scope::PromptsGet];
 
 /// Who sent a request, by its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +50,22 @@ impl Client {
     /// Who calls, for the engine.
     pub fn origin(&self) -> Origin {
         Origin::Gateway(self.id.to_string())
+    }
+
+    /// Who calls, for decisions.
+    pub fn principal(&self) -> Principal {
+        Principal::new(self.origin()).with_profile(Arc::clone(&self.profile))
+    }
+
+    /// Options of a call it makes.
+    pub(crate) fn options(&self) -> CallOptions {
+        let profile = Some(Arc::clone(&self.profile));
+        CallOptions { origin: self.origin(), profile, ..CallOptions::default() }
+    }
+
+    /// Refuses what its token does not carry.
+    pub(crate) fn allows(&self, scope: Scope) -> Result<(), Outside> {
+        if self.may(scope) { Ok(()) } else { Err(Outside::scope(scope)) }
     }
 
     /// Whether its token carries a scope.

@@ -149,7 +149,10 @@ impl RuleKind {
         match kind {
             RequestKind::Sampling => Some(Self::Sampling),
             RequestKind::Elicitation | RequestKind::UrlElicitation => Some(Self::Elicitation),
-            RequestKind::Roots | RequestKind::Guard | RequestKind::Other(_) => None,
+            RequestKind::Roots
+            | RequestKind::Guard
+            | RequestKind::Permission
+            | RequestKind::Other(_) => None,
         }
     }
 }

@@ -19,6 +19,9 @@ pub enum RequestKind {
     /// `params` holds `tool`, `arguments` and `violations`; the answer is `{"action": "accept"}`
     /// or anything else, which refuses.
     Guard,
+    /// Asked by the host itself: may a caller that is not the person do this? `params` holds `tool`,
+    /// `method`, `arguments`, `caller` and `why`; answered like [`RequestKind::Guard`].
+    Permission,
     /// Any other method.
     Other(String),
 }
@@ -31,6 +34,7 @@ impl RequestKind {
             Self::Elicitation | Self::UrlElicitation => "elicitation/create",
             Self::Roots => "roots/list",
             Self::Guard => "mcpdeck/guard",
+            Self::Permission => "mcpdeck/permission",
             Self::Other(method) => method,
         }
     }

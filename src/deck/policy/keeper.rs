@@ -98,6 +98,17 @@ impl PolicyKeeper {
         self.inner.state.lock().notices.clone()
     }
 
+    /// What is wrong with the files ([`PolicyKeeper::notices`]), and the rules that are about
+    /// nothing of what the servers offer now.
+    pub fn warnings(&self) -> Vec<String> {
+        let view = self.inner.host.snapshot();
+        let all = view.servers.values();
+        let all = all.map(|server| (server.name.as_str(), &*server.capabilities));
+        let unmatched = self.inner.host.policy().rules.unmatched(all);
+        let unmatched = unmatched.into_iter().map(|unmatched| unmatched.to_string());
+        self.notices().into_iter().chain(unmatched).collect()
+    }
+
     /// Gives a grant.
     ///
     /// # Errors

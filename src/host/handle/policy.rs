@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::base::ServerName;
 use crate::config::{McpConfig, ServerConfig};
@@ -12,9 +13,10 @@ use crate::error::{Error, ErrorCode};
 use crate::host::call::CallOptions;
 use crate::host::handle::Host;
 use crate::host::policy::{
-    Action, Blocked, Budget, Decision, Definition, LimitRefusal, Policy, PolicyConfig, Principal,
-    ServerDigests, Target, TargetKind, absent,
+    Action, Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyConfig,
+    Principal, Reason, ServerDigests, Target, TargetKind, absent,
 };
+use crate::host::server::slot::Slot;
 use crate::host::validate::{Limits, Verdict};
 use crate::mcp::CallId;
 use crate::mcp::capabilities::{Capabilities, ListKind};
@@ -29,6 +31,34 @@ impl Host {
     /// What decides now.
     pub fn policy(&self) -> Policy {
         self.inner.deck.policy.in_force().policy.clone()
+    }
+
+    /// What decides now, and whenever that changes.
+    pub fn follow_policy(&self) -> watch::Receiver<Arc<InForce>> {
+        self.inner.deck.policy.follow()
+    }
+
+    /// Whether something of a server, ready or not, belongs in the lists a caller gets.
+    pub fn is_visible(
+        &self,
+        principal: &Principal,
+        server: &ServerName,
+        what: (TargetKind, &str),
+    ) -> bool {
+        let point = &self.inner.deck.policy;
+        let slots = self.inner.deck.slots();
+        point.is_free(principal)
+            || slots
+                .get(server)
+                .is_some_and(|slot| point.decide(principal, Action::List, slot, what).is_visible())
+    }
+
+    /// The part of a server's lists, ready or not, that a caller may see; `None` when that is
+    /// nothing, or there is no such server.
+    pub fn visible(&self, principal: &Principal, server: &ServerName) -> Option<Arc<Capabilities>> {
+        let point = &self.inner.deck.policy;
+        let seen = point.visible(principal, self.inner.deck.slots().get(server)?);
+        (point.is_free(principal) || has_some(&seen)).then_some(seen)
     }
 
     /// Decides whether a caller may do something with a server or with something of it as it is now
@@ -63,6 +93,12 @@ impl Host {
             decision
         };
         point.block(principal, action, asked, &denied);
+        let is_there =
+            |slot: &Arc<Slot>| kind != TargetKind::Tool || slot.live().tool(name).is_some();
+        // What is not there at all has not changed either.
+        if denied.reason == Reason::Changed && !slot.as_ref().is_ok_and(is_there) {
+            return Err(absent(asked, kind));
+        }
         Err(denied.refusal(asked, kind))
     }
 
@@ -74,13 +110,7 @@ impl Host {
         let live = slots.iter().filter(|(_, slot)| slot.live().session.is_some());
         let offers = live.map(|(name, slot)| (name.clone(), point.visible(principal, slot)));
         let free = point.is_free(principal);
-        let some = |all: &Capabilities| {
-            !(all.tools.is_empty()
-                && all.prompts.is_empty()
-                && all.resources.is_empty()
-                && all.templates.is_empty())
-        };
-        offers.filter(|(_, all)| free || some(all)).collect()
+        offers.filter(|(_, all)| free || has_some(all)).collect()
     }
 
     /// What was not permitted lately, oldest first.
@@ -235,6 +265,13 @@ impl Host {
         wait.await.unwrap_or_else(|_| Err(stopping()))?.cancelled().await;
         Ok(())
     }
+}
+
+fn has_some(all: &Capabilities) -> bool {
+    !(all.tools.is_empty()
+        && all.prompts.is_empty()
+        && all.resources.is_empty()
+        && all.templates.is_empty())
 }
 
 /// The prompt with which a server describes its tools to models.

@@ -139,15 +139,22 @@ impl Operation {
 
     async fn ask_about(&self, arguments: &Value, warnings: &[Violation]) -> bool {
         let params = json!({"tool": &*self.target, "arguments": arguments, "violations": warnings});
-        self.consent(params).await
+        self.consent(RequestKind::Guard, params).await.is_ok()
     }
 
     /// Asks the person whether this goes out.
-    pub(super) async fn consent(&self, params: Value) -> bool {
+    ///
+    /// # Errors
+    /// It does not: the reason when nobody decided that, because no one is there or no one answered.
+    pub(super) async fn consent(
+        &self,
+        kind: RequestKind,
+        params: Value,
+    ) -> Result<(), Option<String>> {
         let answer = crate::host::approvals::desk::DeskHandle(Arc::clone(&self.deck.desk))
             .ask(DeskRequest {
                 server: self.slot.name.clone(),
-                kind: RequestKind::Guard,
+                kind,
                 call: Some(self.id),
                 bytes: params.to_string().len(),
                 params: Arc::new(params),
@@ -156,7 +163,11 @@ impl Operation {
                 claim: Arc::default(),
             })
             .await;
-        matches!(answer, Answer::Result(result) if result["action"] == "accept")
+        match answer {
+            Answer::Result(result) if result["action"] == "accept" => Ok(()),
+            Answer::Result(_) => Err(None),
+            Answer::Refuse { message, .. } => Err(Some(message)),
+        }
     }
 }
 

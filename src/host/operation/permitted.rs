@@ -11,6 +11,7 @@ use crate::host::naming::canonical;
 use crate::host::operation::Operation;
 use crate::host::operation::flight::Flight;
 use crate::host::policy::{Action, Admission, Decision, Effect, Permit, Target, TargetKind};
+use crate::mcp::RequestKind;
 use crate::mcp::capabilities::Tool;
 use crate::mcp::session::Request;
 
@@ -97,7 +98,6 @@ impl Operation {
             "arguments": arguments,
             "caller": admission.principal.to_string(),
             "why": decision.words(),
-            "violations": [],
         });
         let _held = flight.pending().hold();
         let allowed = tokio::select! {
@@ -106,15 +106,19 @@ impl Operation {
             () = self.options.cancel.cancelled() => {
                 return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
             }
-            allowed = self.consent(params) => allowed,
+            allowed = self.consent(RequestKind::Permission, params) => allowed,
         };
-        if allowed {
-            return Ok(());
-        }
+        let Err(nobody) = allowed else { return Ok(()) };
         let principal = &admission.principal;
         self.deck.policy.block(principal, Action::Call, full, decision);
-        Err(Error::new(ErrorCode::PermissionDenied, "it was not approved")
-            .help(format!("{}: approve it in the dashboard", decision.words())))
+        let message = match nobody {
+            Some(why) => format!(
+                "the operator is asked before this call, and {why}; the operator answers in the \
+                 dashboard (`mcpdeck --serve`), or takes the rule that asks out of the policy"
+            ),
+            None => "the operator did not approve it".to_owned(),
+        };
+        Err(Error::new(ErrorCode::PermissionDenied, message).help(decision.words()))
     }
 
     /// Remembers what the answer has brought into the caller's run.

@@ -120,8 +120,13 @@ impl OutsideError {
         let code = OutsideCode::of(error.code, error.denial, error.rpc.is_some());
         let message = match (error.code, code) {
             // Made from what the caller sent and from the tool's schema alone.
-            (ErrorCode::PermissionDenied | ErrorCode::ToolNotFound | ErrorCode::Validation, _) => {
-                error.message.clone()
+            (ErrorCode::PermissionDenied | ErrorCode::ToolNotFound, _) => error.message.clone(),
+            (ErrorCode::Validation, _) => {
+                let places = error.violations.iter().map(|violation| {
+                    let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
+                    format!("; {at}: {}", violation.message)
+                });
+                format!("{}{}", error.message, places.collect::<String>())
             }
             (ErrorCode::PolicyBlocked, _) => "Compliance Blocked".to_owned(),
             (ErrorCode::Ambiguous, _) => "the name fits several: write server.name".to_owned(),

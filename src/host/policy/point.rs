@@ -5,8 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::base::text::SafeText;
@@ -76,7 +77,7 @@ type Run = (Box<str>, Arc<str>);
 /// See the module.
 pub struct CheckPoint {
     clock: Clock,
-    in_force: RwLock<Arc<InForce>>,
+    in_force: watch::Sender<Arc<InForce>>,
     /// Counts calls and budgets.
     pub limiter: Arc<Limiter>,
     seen: Mutex<HashMap<ServerName, Arc<Seen>>>,
@@ -100,7 +101,7 @@ impl CheckPoint {
         };
         Self {
             clock,
-            in_force: RwLock::new(Arc::new(in_force)),
+            in_force: watch::Sender::new(Arc::new(in_force)),
             limiter: Arc::default(),
             seen: Mutex::default(),
             runs: Mutex::default(),
@@ -110,7 +111,12 @@ impl CheckPoint {
 
     /// What decides now.
     pub fn in_force(&self) -> Arc<InForce> {
-        Arc::clone(&self.in_force.read())
+        Arc::clone(&self.in_force.borrow())
+    }
+
+    /// What decides now, and whenever that changes.
+    pub fn follow(&self) -> watch::Receiver<Arc<InForce>> {
+        self.in_force.subscribe()
     }
 
     /// Decides by this from now on. The connection to a policy service is kept when it is the same.
@@ -121,12 +127,12 @@ impl CheckPoint {
             (_, hook) => hook.clone().map(Service::new),
         };
         let trifecta = Trifecta::compile(&config.trifecta);
-        *self.in_force.write() = Arc::new(InForce { config, policy, trifecta, service });
+        self.in_force.send_replace(Arc::new(InForce { config, policy, trifecta, service }));
     }
 
     /// Whether nothing is decided for this caller.
     pub fn is_free(&self, principal: &Principal) -> bool {
-        principal.is_person() && !self.in_force.read().policy.rules.applies_to_person
+        principal.is_person() && !self.in_force.borrow().policy.rules.applies_to_person
     }
 
     /// Decides about something of a server as it is now.
@@ -238,6 +244,7 @@ impl CheckPoint {
             }
             Err(_) => self.unknown(&principal, action, kind, (server, asked)),
         };
+        let known = route.is_ok();
         let among = routes.names(kind).iter().filter(|(name, target)| {
             let visible = |slot: &Arc<Slot>| {
                 self.decide(&principal, action, slot, (kind, target)).is_visible()
@@ -264,11 +271,11 @@ impl CheckPoint {
                     return Err(down);
                 }
                 Err(match denied.reason {
-                    Reason::NotGranted
-                    | Reason::Closed
-                    | Reason::Scope(_)
-                    | Reason::OtherTools
-                    | Reason::Changed => denied.refusal(asked, kind),
+                    Reason::NotGranted | Reason::Closed | Reason::Scope(_) | Reason::OtherTools => {
+                        denied.refusal(asked, kind)
+                    }
+                    // What is not there at all has not changed either.
+                    Reason::Changed if known => denied.refusal(asked, kind),
                     _ => error,
                 })
             }

@@ -1,6 +1,7 @@
 //! Rules, compiled: for everything that is asked for, what the rules of all and of one profile say.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -80,6 +81,16 @@ pub struct Unmatched {
     pub rule: Arc<str>,
     /// What was meant perhaps.
     pub meant: Option<String>,
+}
+
+impl fmt::Display for Unmatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is about nothing that the servers offer now", self.rule)?;
+        match &self.meant {
+            Some(meant) => write!(f, "; did you mean `{meant}`?"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Rules {

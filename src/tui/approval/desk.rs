@@ -375,7 +375,9 @@ fn read(kind: &RequestKind, params: &Arc<Value>) -> (Says, Draft) {
             };
             (Says::Elicitation(reading), draft)
         }
-        RequestKind::Guard => (Says::Other(Arc::clone(params)), Draft::Consent),
+        RequestKind::Guard | RequestKind::Permission => {
+            (Says::Other(Arc::clone(params)), Draft::Consent)
+        }
         RequestKind::Roots | RequestKind::Other(_) => {
             (Says::Other(Arc::clone(params)), Draft::Raw(Box::new(draft::area("{}"))))
         }

@@ -278,13 +278,14 @@ pub fn asks_for(kind: &RequestKind) -> Ink {
         RequestKind::UrlElicitation => ink!("asks you to open a page"),
         RequestKind::Roots => ink!("asks for the roots"),
         RequestKind::Guard => ink!("would be called with suspicious arguments"),
+        RequestKind::Permission => ink!("is wanted by a caller that needs your permission"),
         RequestKind::Other(method) => ink!("asks for {}", Ink::line(method)),
     }
 }
 
 fn says_title(desk: &AnswerDesk) -> Ink {
     match &desk.request.kind {
-        RequestKind::Guard => ink!("the call"),
+        RequestKind::Guard | RequestKind::Permission => ink!("the call"),
         _ if desk.part == Part::Request => ink!("the request as JSON, editable"),
         _ if desk.is_edited() => ink!("from the server, edited by you"),
         _ => ink!("from the server"),

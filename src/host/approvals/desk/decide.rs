@@ -78,7 +78,10 @@ fn rule(rules: &ApprovalRules, kind: &RequestKind) -> Option<(Answer, Decider)> 
     let rule = match kind {
         RequestKind::Sampling => &rules.sampling,
         RequestKind::Elicitation | RequestKind::UrlElicitation => &rules.elicitation,
-        RequestKind::Roots | RequestKind::Guard | RequestKind::Other(_) => return None,
+        RequestKind::Roots
+        | RequestKind::Guard
+        | RequestKind::Permission
+        | RequestKind::Other(_) => return None,
     };
     apply(rule, kind, "`approvals` of the entry")
 }
@@ -172,7 +175,7 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
             Answer::Result(json!({"action": "decline"}))
         }
         RequestKind::Sampling => refuse(REJECTED, &format!("sampling request rejected: {why}")),
-        RequestKind::Roots | RequestKind::Guard => refuse(REJECTED, why),
+        RequestKind::Roots | RequestKind::Guard | RequestKind::Permission => refuse(REJECTED, why),
         RequestKind::Other(method) => {
             refuse(METHOD_NOT_FOUND, &format!("`{method}` is not available here"))
         }
@@ -196,7 +199,10 @@ fn describe(kind: &RequestKind, answer: &Answer) -> String {
             format!("refused: {}", SafeText::cut(message, 120))
         }
         (
-            RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::Guard,
+            RequestKind::Elicitation
+            | RequestKind::UrlElicitation
+            | RequestKind::Guard
+            | RequestKind::Permission,
             Answer::Result(result),
         ) => match result.get("action").and_then(Value::as_str) {
             Some(action @ ("accept" | "decline" | "cancel")) => action.to_owned(),

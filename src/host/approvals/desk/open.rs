@@ -123,7 +123,9 @@ impl ApprovalDesk {
         let rules = inner.servers.entry(asked.server.clone()).or_default();
         let full = if rules.open >= rules.max_open {
             Some(Full::Open(rules.max_open))
-        } else if asked.kind != RequestKind::Guard && !rules.rate.admit(now) {
+        } else if !matches!(asked.kind, RequestKind::Guard | RequestKind::Permission)
+            && !rules.rate.admit(now)
+        {
             Some(Full::Minute(rules.rate.most))
         } else {
             None

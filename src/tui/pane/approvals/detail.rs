@@ -106,7 +106,7 @@ fn preview(kind: &RequestKind, params: &Value, doc: &mut Doc) {
                 say(&names.join(", "));
             }
         }
-        RequestKind::Guard => say(text("tool").unwrap_or_default()),
+        RequestKind::Guard | RequestKind::Permission => say(text("tool").unwrap_or_default()),
         RequestKind::Roots | RequestKind::Other(_) => {}
     }
 }
