@@ -28,7 +28,7 @@ mod bench {
 
     use mcpdeck::host::Validator;
     use mcpdeck::tui::form::draw::Look;
-    use mcpdeck::tui::form::{Defaults, FormCommand, FormState, draw};
+    use mcpdeck::tui::form::{Defaults, FormState, draw};
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
     use serde_json::{Map, Value, json};
@@ -88,7 +88,7 @@ mod bench {
             state.type_key(key.into());
         });
         let moving = median(51, || {
-            state.apply(FormCommand::Next);
+            state.apply(Action::NextField);
             draw::form(&state, &Look::default(), "Call", AREA, &mut buf);
         });
         println!("form of {name}: {} rows", state.rows().len());

@@ -52,7 +52,7 @@ fn the_program_prints_that_table_with_the_changes_of_a_person() {
     assert_eq!(table, mcpdeck::tui::keymap::Keymap::builtin().to_markdown());
     let keymap = folder.path().join("keymap.toml");
     fs::write(&keymap, "[answer]\nf9 = \"send\"").expect("a scratch file");
-    assert!(keys().1.contains("| answer | `f9` `f5` `ctrl-r` `alt-enter` | Send the answer |"));
+    assert!(keys().1.contains("| answer | `f9` `f5` `ctrl-r` `alt-enter` | Send: make"));
     fs::write(&keymap, "[answer]\nf9 = \"compare\"").expect("a scratch file");
     let (code, table, said) = keys();
     assert_eq!((code, table.as_str()), (Some(2), ""));

@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use indexmap::IndexMap;
 use mcpdeck::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
+use mcpdeck::tui::action::Action;
 use mcpdeck::tui::form::draw::Look;
-use mcpdeck::tui::result::{ResultCommand, ResultView};
+use mcpdeck::tui::result::ResultView;
 use mcpdeck::{Host, Startup};
 use ratatui::buffer::Buffer;
 use serde_json::json;
@@ -129,9 +130,9 @@ pub fn measure(kind: &str) {
         }
     };
     let _ = std::fs::remove_file(&mark);
-    view.apply(ResultCommand::Bottom);
+    view.apply(Action::Bottom);
     let scroll = median(21, || {
-        view.apply(ResultCommand::Page(-1));
+        view.apply(Action::PageUp);
         view.render(&look, AREA, &mut buf);
     });
     let began = std::time::Instant::now();

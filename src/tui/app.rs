@@ -31,6 +31,7 @@ mod input;
 mod moment;
 mod mouse;
 mod render;
+mod screen;
 mod server_list;
 mod situation;
 pub mod text;

@@ -3,14 +3,12 @@
 
 mod again;
 pub mod ask;
-pub mod command;
 mod draw;
 pub mod export;
 mod failure;
 pub mod folder;
 pub mod follow;
-pub mod keys;
-mod mouse;
+pub mod mouse;
 pub mod picker;
 pub mod run;
 pub mod screen;
@@ -21,7 +19,6 @@ mod tests;
 mod typing;
 pub mod updates;
 
-pub use command::CallCommand;
 pub use run::{Run, RunState};
 pub use screen::{CallScreen, Intent};
 pub use subject::{Subject, SubjectKind};

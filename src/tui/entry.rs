@@ -1,6 +1,7 @@
 //! The form of one server's entry: a new one from a template, or one of a file. Made from the JSON
 //! Schema of the configuration; secrets stand there as `***` and stay what they are.
 
+use crate::tui::action::Action;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Map, Value, json};
@@ -8,8 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::base::text::SafeText;
 use crate::config::edit::entry::{NAME, ShownEntry, schema};
 use crate::tui::effect::Saving;
+use crate::tui::form::FormState;
 use crate::tui::form::draw::{Look, form, put};
-use crate::tui::form::{FormCommand, FormState};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::widget::KeyLine;
 
@@ -29,15 +30,6 @@ pub struct EntryScreen {
     /// The person wanted to leave with changes unsaved, once.
     pub leaving: bool,
 }
-
-/// Keys by what they do, with a word for the last line.
-const KEYS: &[(Scope, &str, &str)] = &[
-    (Scope::Call, "{save-call}", "save"),
-    (Scope::Call, "{back}", "back"),
-    (Scope::Form, "{next}", "next"),
-    (Scope::Form, "{json}", "JSON"),
-    (Scope::Form, "{undo}", "undo"),
-];
 
 impl EntryScreen {
     /// A form for an entry of a file.
@@ -60,7 +52,7 @@ impl EntryScreen {
         let began = Value::Object(value);
         let schema = std::sync::Arc::new(schema(entry));
         let mut form = FormState::with_value(&schema, Some(began.clone()));
-        form.apply(FormCommand::First);
+        form.apply(Action::FirstField);
         Self { form, before, began, file, problem: None, saving: false, leaving: false }
     }
 
@@ -110,10 +102,8 @@ impl EntryScreen {
 
     /// The line of keys at its foot.
     pub fn key_line(keymap: &Keymap) -> KeyLine {
-        let key = |(scope, key, word): &(Scope, &'static str, &'static str)| {
-            (keymap.spelled(&[*scope], key).as_str().to_owned(), *word)
-        };
-        KeyLine::new(KEYS.iter().map(key).collect(), keymap.help_label())
+        let labels = keymap.labels(&[Scope::Entry, Scope::Form]).into_iter();
+        KeyLine::new(labels.map(|(key, word, _)| (key, word)).collect(), keymap.help_label())
     }
 
     /// Where that line is drawn.

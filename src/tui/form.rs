@@ -30,7 +30,6 @@ pub mod state;
 mod tests;
 
 pub use check::{CheckJob, Checked};
-pub use command::FormCommand;
 pub use field::FieldKind;
 pub use problem::Problem;
 pub use row::{Row, RowKind};

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crossterm::event::{KeyEvent, KeyModifiers};
+
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
 use crate::tui::pane::PaneId;
 use crate::tui::toml_place;
 
-mod screens;
 mod spell;
 mod table;
-pub use screens::Meaning;
 pub use table::BINDINGS;
 
 /// Where a binding holds. A key is looked up from the innermost scope outwards.
@@ -76,6 +76,8 @@ pub enum Scope {
     AnswerReading,
     /// The screen where roots are shared.
     Roots,
+    /// The form of a server's entry.
+    Entry,
 }
 
 impl Scope {
@@ -111,6 +113,7 @@ impl Scope {
         Self::AnswerElicitation,
         Self::AnswerReading,
         Self::Roots,
+        Self::Entry,
     ];
 
     /// Its name in keymap files and help.
@@ -146,6 +149,7 @@ impl Scope {
             Self::AnswerElicitation => "answer-elicitation",
             Self::AnswerReading => "answer-reading",
             Self::Roots => "roots",
+            Self::Entry => "entry",
         }
     }
 
@@ -166,9 +170,35 @@ impl Scope {
         })
     }
 
+    /// The kind of screen it belongs to.
+    const fn screen(self) -> Screen {
+        match self {
+            Self::Call
+            | Self::Form
+            | Self::FormLine
+            | Self::Result
+            | Self::Picker
+            | Self::Entry => Screen::Call,
+            Self::Answer
+            | Self::AnswerSampling
+            | Self::AnswerElicitation
+            | Self::AnswerReading
+            | Self::Roots => Screen::Answer,
+            _ => Screen::Panes,
+        }
+    }
+
     fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|scope| scope.name() == name)
     }
+}
+
+/// Kinds of screens; each has actions of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Screen {
+    Panes,
+    Call,
+    Answer,
 }
 
 /// One row of the table.
@@ -182,12 +212,14 @@ pub struct Binding {
     pub action: Action,
     /// Place in the footer, 1 first; 0 keeps it out.
     pub footer: u8,
+    /// A word for the footer in place of the action's.
+    pub word: &'static str,
 }
 
 /// Chords and what they mean: the table with the user's changes.
 #[derive(Clone, Debug, Default)]
 pub struct Keymap {
-    meanings: HashMap<(Scope, Chord), Meaning>,
+    meanings: HashMap<(Scope, Chord), Action>,
     /// What help and footer list.
     listed: Vec<Listed>,
 }
@@ -197,27 +229,22 @@ pub struct Keymap {
 struct Listed {
     scope: Scope,
     chords: Vec<Chord>,
-    meaning: Meaning,
+    action: Action,
     /// Place in the footer; 0 keeps it out.
     footer: u8,
-    help: &'static str,
-    label: &'static str,
+    word: &'static str,
 }
 
 impl Keymap {
     /// The table as it is.
     pub fn builtin() -> Self {
         let mut keymap = Self::default();
-        for &Binding { scope, keys, action, footer } in BINDINGS {
+        for &Binding { scope, keys, action, footer, word } in BINDINGS {
             let chords: Vec<Chord> = keys.split(' ').filter_map(|key| key.parse().ok()).collect();
-            let meaning = Meaning::Dashboard(action);
-            for chord in &chords {
-                keymap.meanings.insert((scope, *chord), meaning);
-            }
-            let (help, label) = (action.help(), action.label());
-            keymap.listed.push(Listed { scope, chords, meaning, footer, help, label });
+            keymap.meanings.extend(chords.iter().map(|chord| ((scope, *chord), action)));
+            let word = if word.is_empty() { action.label() } else { word };
+            keymap.listed.push(Listed { scope, chords, action, footer, word });
         }
-        keymap.add_screens();
         keymap
     }
 
@@ -241,7 +268,7 @@ impl Keymap {
                 let chord: Chord = key.parse().map_err(|e: String| wrong(line(), e))?;
                 let row = match id.as_str() {
                     "none" => None,
-                    id => Some(keymap.by_id(scope, id).ok_or_else(|| {
+                    id => Some(Self::can_bind(scope, id).ok_or_else(|| {
                         wrong(line(), format!("there is no action `{id}` in `{scope_name}`"))
                     })?),
                 };
@@ -251,7 +278,19 @@ impl Keymap {
         Ok(keymap)
     }
 
-    fn rebind(&mut self, scope: Scope, chord: Chord, wanted: Option<Listed>) {
+    /// The action of this name, when it means something in a scope: what is bound on one kind of
+    /// screen means nothing on another.
+    fn can_bind(scope: Scope, id: &str) -> Option<Action> {
+        let action = Action::by_id(id)?;
+        let mut bound = BINDINGS.iter().filter(|row| row.action == action).peekable();
+        let fits = match bound.peek() {
+            None => scope.screen() == Screen::Panes,
+            Some(_) => bound.any(|row| row.scope.screen() == scope.screen()),
+        };
+        fits.then_some(action)
+    }
+
+    fn rebind(&mut self, scope: Scope, chord: Chord, wanted: Option<Action>) {
         for row in self.listed.iter_mut().filter(|row| row.scope == scope) {
             row.chords.retain(|c| *c != chord);
         }
@@ -259,20 +298,30 @@ impl Keymap {
             self.meanings.remove(&(scope, chord));
             return;
         };
-        self.meanings.insert((scope, chord), wanted.meaning);
-        let same = |row: &&mut Listed| row.scope == scope && row.meaning == wanted.meaning;
+        self.meanings.insert((scope, chord), wanted);
+        let same = |row: &&mut Listed| row.scope == scope && row.action == wanted;
         match self.listed.iter_mut().find(same) {
             Some(row) => row.chords.insert(0, chord),
-            None => self.listed.push(Listed { chords: vec![chord], ..wanted }),
+            None => self.listed.push(Listed {
+                scope,
+                chords: vec![chord],
+                action: wanted,
+                footer: 0,
+                word: wanted.label(),
+            }),
         }
     }
 
     /// The action of a chord, innermost scope first.
     pub fn action(&self, scopes: &[Scope], chord: Chord) -> Option<Action> {
-        scopes.iter().find_map(|scope| match self.meanings.get(&(*scope, chord)) {
-            Some(Meaning::Dashboard(action)) => Some(*action),
-            _ => None,
-        })
+        scopes.iter().find_map(|scope| self.meanings.get(&(*scope, chord))).copied()
+    }
+
+    /// The action of a key on an open screen, where shift means nothing of its own with an arrow.
+    pub fn pressed(&self, scopes: &[Scope], key: KeyEvent) -> Option<Action> {
+        let chord = Chord::pressed(key);
+        let plain = Chord { modifiers: chord.modifiers - KeyModifiers::SHIFT, ..chord };
+        self.action(scopes, chord).or_else(|| self.action(scopes, plain))
     }
 
     /// Rows of the dashboard that hold in these scopes, innermost first; a chord taken by an inner
@@ -281,7 +330,7 @@ impl Keymap {
         let mut rows = Vec::new();
         for scope in scopes {
             for listed in self.listed.iter().filter(|row| row.scope == *scope) {
-                let Meaning::Dashboard(action) = listed.meaning else { continue };
+                let action = listed.action;
                 let works = |chord: &Chord| {
                     let first = scopes.iter().find(|s| self.meanings.contains_key(&(**s, *chord)));
                     first == Some(scope)
@@ -302,8 +351,33 @@ impl Keymap {
 
     /// Where an action of the dashboard is bound, outermost first.
     pub fn scopes_of(&self, action: Action) -> impl Iterator<Item = Scope> {
-        let bound = move |row: &&Listed| row.meaning == Meaning::Dashboard(action);
+        let bound = move |row: &&Listed| row.action == action;
         self.listed.iter().filter(bound).filter(|row| !row.chords.is_empty()).map(|row| row.scope)
+    }
+
+    /// Keys, words and actions for the last line of an open screen, in the order of the table.
+    pub fn labels(&self, scopes: &[Scope]) -> Vec<(String, &'static str, Action)> {
+        let rows = |scope: &Scope| {
+            let scope = *scope;
+            self.listed.iter().filter(move |row| row.scope == scope && row.footer > 0)
+        };
+        let shown = |row: &Listed| Some((row.chords.first()?.to_string(), row.word, row.action));
+        scopes.iter().flat_map(rows).filter_map(shown).collect()
+    }
+
+    /// The key that shows help while something is typed, with its word, for the end of a line.
+    pub fn help_label(&self) -> Option<(String, &'static str)> {
+        let key = self.key_while_typing(&[Scope::Global], Action::Help.id())?;
+        Some((key.to_string(), Action::Help.label()))
+    }
+
+    /// Keys and sentences of a scope, for help.
+    pub fn sentences(&self, scope: Scope) -> impl Iterator<Item = (String, &'static str)> {
+        let rows = self.listed.iter().filter(move |row| row.scope == scope);
+        rows.filter(|row| !row.chords.is_empty()).map(|row| {
+            let chords: Vec<String> = row.chords.iter().map(Chord::to_string).collect();
+            (chords.join("  "), row.action.help())
+        })
     }
 
     /// The whole table as text: `--keys` and the README block.
@@ -314,7 +388,15 @@ impl Keymap {
                 let chords = row.chords.iter();
                 let keys: Vec<String> =
                     chords.map(|c| format!("`{}`", c.to_string().replace('|', "\\|"))).collect();
-                out.extend(["| ", scope.name(), " | ", &keys.join(" "), " | ", row.help, " |\n"]);
+                out.extend([
+                    "| ",
+                    scope.name(),
+                    " | ",
+                    &keys.join(" "),
+                    " | ",
+                    row.action.help(),
+                    " |\n",
+                ]);
             }
         }
         out
@@ -336,6 +418,8 @@ pub struct Row {
 
 #[cfg(test)]
 mod tests {
+    use crossterm::event::KeyCode;
+
     use super::*;
 
     #[test]
@@ -368,6 +452,77 @@ mod tests {
         assert_eq!(keymap.action(&[Scope::Global], "f10".parse().unwrap()), Some(Action::Quit));
         assert_eq!(keymap.action(&[Scope::Global], "q".parse().unwrap()), None);
         assert_eq!(keymap.hint(&[Scope::Global], Action::Quit).as_deref(), Some("F10"));
+    }
+
+    #[test]
+    fn a_person_moves_a_key_of_a_screen_and_footer_and_help_follow() {
+        let text = "[call]\nf9 = \"send\"\nf5 = \"none\"\n[result]\nR = \"again\"";
+        let keymap = Keymap::with_user(text).unwrap();
+        let pressed = |n| keymap.pressed(&[Scope::Form, Scope::Call], KeyCode::F(n).into());
+        assert_eq!(pressed(9), Some(Action::Send));
+        assert_eq!(pressed(5), None);
+        assert_eq!(keymap.labels(&[Scope::Call])[0], ("f9".to_owned(), "call", Action::Send));
+        let help: Vec<_> = keymap.sentences(Scope::Result).collect();
+        assert!(help.contains(&("R  .".to_owned(), Action::Again.help())), "{help:?}");
+    }
+
+    #[test]
+    fn names_of_one_screen_are_unknown_on_another() {
+        for text in
+            ["[answer]\nf9 = \"compare\"", "[tools]\nf9 = \"send\"", "[form]\nf9 = \"quit\""]
+        {
+            assert!(Keymap::with_user(text).unwrap_err().contains("there is no action"), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_letter_means_two_things_of_which_one_ends_or_loses_something() {
+        use Action as A;
+        const DESTRUCTIVE: &[Action] = &[
+            A::Quit,
+            A::QuitNow,
+            A::Restart,
+            A::StartStop,
+            A::ToggleServer,
+            A::RemoveServer,
+            A::DropEntry,
+            A::DropAll,
+            A::DenyAll,
+            A::RemoveFilter,
+            A::Forget,
+            A::Send,
+            A::Force,
+            A::CancelCall,
+            A::Deny,
+            A::CancelRequest,
+            A::Unset,
+            A::RemoveItem,
+            A::RemoveTool,
+        ];
+        // What says no is one thing: to a call, to a request, to a kept answer.
+        let meaning = |action| match action {
+            A::CancelCall | A::Deny | A::DenyAll | A::Forget => A::Deny,
+            A::RemoveItem | A::RemoveFilter | A::DropAll => A::RemoveItem,
+            A::Unset | A::DropEntry => A::Unset,
+            other => other,
+        };
+        // A question takes every key: its yes and no are no other keys' meanings.
+        let modal = |scope| matches!(scope, Scope::Confirm | Scope::Consent);
+        let rows = BINDINGS.iter().filter(|row| !modal(row.scope));
+        let mut meanings: BTreeMap<&str, Vec<Action>> = BTreeMap::new();
+        for row in rows {
+            for key in
+                row.keys.split(' ').filter(|key| key.chars().count() == 1 || key.contains("ctrl-"))
+            {
+                meanings.entry(key).or_default().push(meaning(row.action));
+            }
+        }
+        for (key, mut actions) in meanings {
+            actions.sort_unstable();
+            actions.dedup();
+            let ends = actions.iter().any(|action| DESTRUCTIVE.contains(action));
+            assert!(!ends || actions.len() == 1, "{key}: {actions:?}");
+        }
     }
 
     #[test]

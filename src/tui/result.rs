@@ -27,4 +27,4 @@ pub use compare::{CompareJob, Compared, Purpose, Stage};
 pub use content::{Block, Blocks};
 pub use image::{PictureDone, PictureJob};
 pub use take::Content;
-pub use view::{ResultCommand, ResultView};
+pub use view::ResultView;

@@ -11,9 +11,10 @@ use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::history::History;
 use mcpdeck::deck::saved::SavedCalls;
+use mcpdeck::tui::action::Action;
 use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};
+use mcpdeck::tui::form::FormState;
 use mcpdeck::tui::form::draw::Look;
-use mcpdeck::tui::form::{FormCommand, FormState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
@@ -93,7 +94,7 @@ fn draw_small(screen: &mut CallScreen) {
 /// Form to JSON to form is the identity: what JSON shows, set again, is the same value.
 fn round_trip(name: &str, form: &mut FormState) {
     let before = form.arguments();
-    form.apply(FormCommand::Json);
+    form.apply(Action::Json);
     let text = form.json().expect("open").area.lines().join("\n");
     form.replace_json(&text);
     form.leave_json();
@@ -148,7 +149,7 @@ fn no_tool_of_the_real_servers_degrades_and_each_can_be_drawn() {
             }
             for row in (0..screen.form.rows().len()).rev() {
                 screen.form.select(row);
-                screen.form.apply(FormCommand::Add);
+                screen.form.apply(Action::AddItem);
             }
             assert!(screen.form.degraded().is_empty(), "{name}: {:?}", screen.form.degraded());
             draw_small(&mut screen);

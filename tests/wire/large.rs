@@ -10,8 +10,9 @@ use mcpdeck::host::server::connect::{Connector, OpenError, OpenRequest, Opened};
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::Payload;
 use mcpdeck::mcp::session::{Attempt, connect};
+use mcpdeck::tui::action::Action;
 use mcpdeck::tui::form::draw::Look;
-use mcpdeck::tui::result::{ResultCommand, ResultView};
+use mcpdeck::tui::result::ResultView;
 use mcpdeck::{Host, Startup};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -113,14 +114,14 @@ fn looked_at(result: &Payload) {
     let (look, mut buf) = (Look::default(), Buffer::empty(area));
     let mut view = ResultView::new(result.clone(), Vec::new());
     for command in [
-        ResultCommand::Unfold,
-        ResultCommand::Bottom,
-        ResultCommand::Page(-1),
-        ResultCommand::NextTab,
-        ResultCommand::Copy,
-        ResultCommand::CopyPath,
-        ResultCommand::CopyAll,
-        ResultCommand::Save,
+        Action::Right,
+        Action::Bottom,
+        Action::PageUp,
+        Action::NextTab,
+        Action::Copy,
+        Action::CopyPath,
+        Action::CopyAll,
+        Action::Save,
     ] {
         view.prepare(area, &look);
         view.apply(command);

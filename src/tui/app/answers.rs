@@ -2,7 +2,6 @@
 //! draft kept, told when its request is withdrawn. Turns what the person wants into effects.
 
 mod follow;
-mod media;
 mod mouse;
 mod picks;
 
@@ -23,10 +22,10 @@ use crate::host::approvals::PendingRequest;
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::action::Action;
-use crate::tui::approval::desk::{AnswerCommand, AnswerDesk, Drafting, Outcome, Stage};
+use crate::tui::approval::desk::{AnswerDesk, Drafting, Outcome, Stage};
 use crate::tui::approval::draw;
-use crate::tui::approval::keys::{self, Key};
-use crate::tui::approval::roots::{RootsCommand, RootsEditor};
+use crate::tui::approval::keys;
+use crate::tui::approval::roots::RootsEditor;
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
@@ -63,6 +62,16 @@ pub struct Answers {
 impl Answers {
     fn desk(&mut self) -> Option<&mut AnswerDesk> {
         self.desks.get_mut(&self.open?)
+    }
+
+    /// Whether roots are being edited.
+    pub(super) const fn roots(&self) -> bool {
+        self.roots.is_some()
+    }
+
+    /// The answer that is open.
+    pub(super) fn opened(&self) -> Option<&AnswerDesk> {
+        self.desks.get(&self.open?)
     }
 
     /// Hashes the request that is being answered; `None` when none is.
@@ -168,12 +177,12 @@ impl App {
         let Some(desk) = self.answers.desk() else { return false };
         desk.now_is(now);
         let chord = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
-        let bound = chord && keys::command(&self.keymap, desk, key).is_some();
+        let bound = chord && keys::action(&self.keymap, desk, key).is_some();
         if !bound && desk.type_in_form(key) {
             return true;
         }
-        if let Some(known) = keys::command(&self.keymap, desk, key) {
-            self.answer_command(known, effects);
+        if let Some(known) = keys::action(&self.keymap, desk, key) {
+            self.answer_action(known, effects);
         } else {
             let (id, outcome) = (desk.id(), desk.type_key(key));
             self.settle_answer(id, outcome, effects);
@@ -183,23 +192,26 @@ impl App {
 
     fn roots_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) -> bool {
         self.mark(Redraw::Now);
-        let known = self.keymap.answer(&[Scope::Roots], key);
-        let Some(editor) = &mut self.answers.roots else { return false };
-        match known {
-            Some(Key::Roots(RootsCommand::Back)) => self.answers.roots = None,
-            Some(Key::Roots(command)) => {
-                if let Some(roots) = editor.apply(command) {
-                    let server = editor.server.clone();
-                    self.answers.roots = None;
-                    let count = roots.len();
-                    let name = Ink::line(server.as_str());
-                    self.toast(ink!("{} roots are shared with {}", count, name), Role::Ok);
-                    effects.push(Effect::Server(server, ServerCommand::Roots(roots)));
-                }
-            }
-            _ => editor.type_key(key),
+        let known = self.keymap.pressed(&[Scope::Roots], key);
+        match (known, &mut self.answers.roots) {
+            (Some(action), Some(_)) => self.roots_action(action, effects),
+            (None, Some(editor)) => editor.type_key(key),
+            (_, None) => return false,
         }
         true
+    }
+
+    fn roots_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let Some(editor) = &mut self.answers.roots else { return };
+        if action == Action::Back {
+            self.answers.roots = None;
+        } else if let Some(roots) = editor.apply(action) {
+            let server = editor.server.clone();
+            self.answers.roots = None;
+            let (count, name) = (roots.len(), Ink::line(server.as_str()));
+            self.toast(ink!("{} roots are shared with {}", count, name), Role::Ok);
+            effects.push(Effect::Server(server, ServerCommand::Roots(roots)));
+        }
     }
 
     /// Takes pasted text; gives whether it was taken.
@@ -218,40 +230,43 @@ impl App {
         true
     }
 
-    fn answer_command(&mut self, key: Key, effects: &mut Vec<Effect>) {
+    pub(super) fn answer_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if self.answers.roots.is_some() {
+            return self.roots_action(action, effects);
+        }
         let Some(desk) = self.answers.desk() else { return };
         let id = desk.id();
-        match key {
-            Key::Desk(command) => {
-                let outcome = desk.apply(command);
-                self.settle_answer(id, outcome, effects);
-            }
-            Key::Templates => self.choose_template(),
-            Key::Tools => self.choose_tool(),
-            Key::SendAlways => self.choose_how_many(),
-            Key::Keep => desk.ask_for_name(),
-            Key::DenyAll => self.ask_to_deny_server(),
-            Key::Next => self.next_answer(id),
-            Key::MoreTime if desk.stage == Stage::Open => {
+        match action {
+            Action::Templates => self.choose_template(),
+            Action::UseTool => self.choose_tool(),
+            Action::SendAlways => self.choose_how_many(),
+            Action::SaveForm => desk.ask_for_name(),
+            Action::DenyAll => self.ask_to_deny_server(),
+            Action::NextRequest => self.next_answer(id),
+            Action::MoreTime if desk.stage == Stage::Open => {
                 effects.push(Effect::MoreTime(id, MORE_TIME));
             }
-            Key::Draft if desk.stage == Stage::Open => self.ask_for_draft(effects),
-            Key::MoreTime | Key::Draft | Key::Roots(_) => {}
-            Key::Editor => {
+            Action::Draft if desk.stage == Stage::Open => self.ask_for_draft(effects),
+            Action::MoreTime | Action::Draft => {}
+            Action::Editor => {
                 let (text, token) = (desk.text(), EditToken::answer(id));
                 let suffix = desk.suffix();
                 if text.len() <= EDITED {
                     effects.push(Effect::Edit { token, text, suffix });
                 }
             }
-            Key::Copy => {
+            Action::CopyForm => {
                 let text = desk.text();
                 self.toast(ink!("copied {}", count(text.chars().count(), "character")), Role::Ok);
                 effects.push(Effect::Copy(text));
             }
-            Key::SaveMedia => self.save_media(effects),
-            Key::Back if desk.back() => {}
-            Key::Back => self.leave_answer(),
+            Action::SaveMedia => self.save_media(effects),
+            Action::Back if desk.back() => {}
+            Action::Back => self.leave_answer(),
+            action => {
+                let outcome = desk.apply(action);
+                self.settle_answer(id, outcome, effects);
+            }
         }
     }
 
@@ -306,7 +321,7 @@ impl App {
         }
         let Some(desk) = self.answers.desk() else { return };
         let (id, request) = (desk.id(), Arc::clone(&desk.request));
-        let outcome = desk.apply(AnswerCommand::Send);
+        let outcome = desk.apply(Action::Send);
         // A rule is only made of an answer that goes out now.
         desk.stop_waiting();
         if let (Outcome::Send(answer), Some(kind)) = (&outcome, RuleKind::of(&request.kind)) {

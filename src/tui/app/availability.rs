@@ -155,12 +155,27 @@ impl App {
 
     pub(super) fn palette_choices(&mut self) -> Vec<Choice> {
         let scopes = self.scopes();
-        let mut choices: Vec<Choice> = Action::ALL
-            .iter()
-            .filter(|action| !matches!(action, Action::Palette | Action::Confirm | Action::Open))
-            .filter(|action| self.is_of_panes(**action))
-            .map(|action| self.action_choice(*action, &scopes))
-            .collect();
+        let screen = self.screen_scopes().unwrap_or_default();
+        let mut choices: Vec<Choice> = Vec::new();
+        for row in self.keymap.rows(&screen) {
+            if row.action != Action::Open
+                && !choices.iter().any(|c| c.pick == Pick::Action(row.action))
+            {
+                let hint = Ink::line(&self.spell(row.chords[0]));
+                let words = ink!("{}", row.action.help());
+                let pick = Pick::Action(row.action);
+                choices.push(Choice { words, hint, pick, disabled: None });
+            }
+        }
+        choices.extend(
+            Action::ALL
+                .iter()
+                .filter(|action| {
+                    !matches!(action, Action::Palette | Action::Confirm | Action::Open)
+                })
+                .filter(|action| self.is_of_panes(**action) && !self.is_of_screen(**action))
+                .map(|action| self.action_choice(*action, &scopes)),
+        );
         choices.extend(self.model.view.servers.keys().map(|name| Choice {
             words: ink!("Show only {}", Model::name(name)),
             hint: ink!("server"),

@@ -122,7 +122,7 @@ impl App {
         let Some(screen) = self.calls.screen() else { return false };
         // A plain character belongs to whatever takes letters, whatever it is bound to elsewhere.
         let letter = chord.typed().is_some() && screen.takes_letters();
-        let known = self.keymap.call(screen.places(), key).is_some();
+        let known = self.keymap.pressed(screen.scopes(), key).is_some();
         if matches!(
             global,
             Some(Action::QuitNow | Action::Suspend | Action::Redraw | Action::Rerun)
@@ -161,6 +161,16 @@ impl App {
         self.mark(Redraw::Now);
         self.intents(intents, effects);
         true
+    }
+
+    /// Does an action of the open screen.
+    pub(super) fn call_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let now = self.model.now;
+        let Some(screen) = self.calls.screen() else { return };
+        screen.now_is(now);
+        let intents = screen.apply(action);
+        self.mark(Redraw::Now);
+        self.intents(intents, effects);
     }
 
     fn intents(&mut self, intents: Vec<Intent>, effects: &mut Vec<Effect>) {

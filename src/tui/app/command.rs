@@ -42,7 +42,7 @@ impl App {
             if verdict != Verdict::Pass {
                 return self.settle(verdict, effects);
             }
-        } else if self.perform_in_pane(action, effects) {
+        } else if self.act_on_screen(action, effects) || self.perform_in_pane(action, effects) {
             return;
         }
         self.perform_anywhere(action, effects);
@@ -279,7 +279,9 @@ impl App {
         self.close_overlay();
         match pick {
             Pick::Action(action) => {
-                if let Some(pane) = self.elsewhere(action) {
+                if !self.is_of_screen(action)
+                    && let Some(pane) = self.elsewhere(action)
+                {
                     self.show(pane);
                 }
                 self.perform(action, effects);

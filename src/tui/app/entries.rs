@@ -13,8 +13,7 @@ use crate::base::text::SafeText;
 use crate::config::edit::entry::ShownEntry;
 use crate::config::import::templates;
 use crate::tui::action::Action;
-use crate::tui::call::CallCommand;
-use crate::tui::call::keys::Where;
+use crate::tui::app::screen::form_scopes;
 use crate::tui::effect::{Change, ConfigCommand, Effect};
 use crate::tui::entry::EntryScreen;
 use crate::tui::ink::{Ink, ink};
@@ -24,13 +23,6 @@ use crate::tui::overlay::{Choice, Confirm, Overlay, Palette, Pick, Reader, reade
 use crate::tui::pane::Availability;
 use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
-
-/// Keys of this form that mean something else on the call screen.
-const KEYS: &[(&str, &str)] = &[
-    ("{save-call}", "Save the entry in its file"),
-    ("{call}", "Save the entry in its file"),
-    ("{back}", "Back; asks before changes are discarded"),
-];
 
 impl App {
     /// Whether the form of an entry is open.
@@ -177,56 +169,53 @@ impl App {
             self.open_entry_help();
             return true;
         }
-        let places: &[Where] = if form.takes_text() {
-            &[Where::Form, Where::Anywhere]
-        } else {
-            &[Where::FormLine, Where::Form, Where::Anywhere]
-        };
-        let command = self.keymap.call(places, key);
+        if global == Some(Action::Palette) && !letter {
+            return false;
+        }
+        let scopes = [&[Scope::Entry], form_scopes(form)].concat();
+        let command = self.keymap.pressed(&scopes, key);
         let plain = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
         let text =
             !matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab)
                 && (plain || command.is_none());
         self.redraw = Redraw::Now;
         self.stale = true;
-        let leaving = std::mem::take(&mut screen.leaving);
         if (text || form.popup_is_open()) && form.type_key(key) {
-            screen.problem = None;
-            return true;
+            (screen.problem, screen.leaving) = (None, false);
+        } else if let Some(action) = command {
+            self.entry_action(action, effects);
         }
-        match command {
-            Some(CallCommand::Call | CallCommand::SaveCall) => self.save_entry(effects),
-            Some(CallCommand::Form(crate::tui::form::FormCommand::Enter))
-                if form.is_on_submit() =>
-            {
-                self.save_entry(effects);
-            }
-            Some(CallCommand::Form(command)) => _ = form.apply(command),
-            Some(CallCommand::Back) => {
+        true
+    }
+
+    /// Does an action of the form.
+    pub(super) fn entry_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let Some(screen) = &mut self.entry else { return };
+        let leaving = std::mem::take(&mut screen.leaving);
+        match action {
+            Action::SaveForm => self.save_entry(effects),
+            Action::Open if screen.form.is_on_submit() => self.save_entry(effects),
+            Action::Back => {
                 if screen.is_changed() && !leaving {
                     screen.leaving = true;
-                    let text = "not saved: {back} again discards the changes, {save-call} saves";
-                    let text = self.keymap.spelled(&[Scope::Call], text);
+                    let text = "not saved: {back} again discards the changes, {save-form} saves";
+                    let text = self.keymap.spelled(&[Scope::Entry], text);
                     self.toast(text, Role::Warning);
                 } else {
                     self.entry = None;
                 }
             }
-            _ => {}
+            action => _ = screen.form.apply(action),
         }
-        true
     }
 
     fn open_entry_help(&mut self) {
         let mut doc = Doc::new(reader_width(self.size));
-        doc.heading("editing a server");
-        for (name, what) in KEYS {
-            let keys = self.keymap.spelled(&[Scope::Call], name);
-            doc.line(vec![(ink!("  {:<16} ", keys), Role::Key), (ink!("{}", *what), Role::Text)]);
-        }
-        for (scope, heading) in
-            [(Scope::Form, "in the form"), (Scope::FormLine, "on lines that take no text")]
-        {
+        for (scope, heading) in [
+            (Scope::Entry, "editing a server"),
+            (Scope::Form, "in the form"),
+            (Scope::FormLine, "on lines that take no text"),
+        ] {
             doc.heading(heading);
             super::calls::key_lines(&self.keymap, scope, &mut doc);
         }

@@ -182,7 +182,7 @@ impl App {
                 );
                 // The screen that is open has the keys.
                 text.push(if self.is_answering() {
-                    self.keymap.spelled(&[Scope::Answer], "{next} shows the next")
+                    self.keymap.spelled(&[Scope::Answer], "{next-request} shows the next")
                 } else {
                     self.spelled("{answer} to answer")
                 });

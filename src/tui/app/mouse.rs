@@ -4,7 +4,7 @@ use crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
 use super::{App, Focus, Redraw};
-use crate::tui::call::command::Clicks;
+use crate::tui::call::mouse::Clicks;
 use crate::tui::effect::Effect;
 use crate::tui::entry::EntryScreen;
 use crate::tui::form::mouse::Clicked;

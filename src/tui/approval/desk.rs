@@ -1,6 +1,6 @@
 //! One request of a server being answered: what it says, the draft of the answer, and what the keys
-//! do to it. No drawing, no I/O. Nothing is sent but by [`AnswerCommand::Send`],
-//! [`AnswerCommand::Deny`] and [`AnswerCommand::Cancel`], and nothing at all once the request is
+//! do to it. No drawing, no I/O. Nothing is sent but by [`Action::Send`],
+//! [`Action::Deny`] and [`Action::CancelRequest`], and nothing at all once the request is
 //! withdrawn or an answer is on its way.
 
 mod answer;
@@ -14,6 +14,7 @@ mod typing;
 pub use draft::{Composer, Draft, ToolForm};
 pub use offer::{Offer, asked_kind, kept as kept_offers};
 
+use crate::tui::action::Action;
 use std::sync::Arc;
 
 use ratatui_textarea::TextArea;
@@ -26,8 +27,8 @@ use crate::mcp::{Answer, ApprovalId};
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{self, Asks, ElicitAction, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
+use crate::tui::form::FormState;
 use crate::tui::form::seed::Defaults;
-use crate::tui::form::{FormCommand, FormState};
 use crate::tui::widget::{Doc, TextInput};
 
 /// What the server says, taken apart.
@@ -62,34 +63,8 @@ pub enum Part {
     Name,
 }
 
-/// What a person wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerCommand {
-    /// Send the answer. A URL is opened only by the second one in a row.
-    Send,
-    /// Say no. Asks for the reason first where the wire can carry one.
-    Deny,
-    /// Go away without deciding, which the server is told (elicitation).
-    Cancel,
-    /// Edit the whole result as JSON, or stop doing so.
-    Raw,
-    /// The next stop reason.
-    StopReason,
-    /// The other part.
-    Focus,
-    /// The next field of the answer.
-    NextField,
-    /// The field before.
-    PreviousField,
-    /// Edit the request, or take the edits.
-    EditRequest,
-    /// Take the last tool call out.
-    RemoveTool,
-    /// Scroll what the server says by rows.
-    Scroll(isize),
-    /// A command of the form.
-    Form(FormCommand),
-}
+/// Rows of a page of what the server says.
+const PAGE: isize = 10;
 
 /// What follows a command.
 #[derive(Clone, Debug, PartialEq)]
@@ -267,44 +242,49 @@ impl AnswerDesk {
     }
 
     /// Does what was asked.
-    pub fn apply(&mut self, command: AnswerCommand) -> Outcome {
-        if command != AnswerCommand::Send {
+    pub fn apply(&mut self, action: Action) -> Outcome {
+        if action != Action::Send {
             (self.armed, self.when_checked) = (false, None);
             self.notice = None;
         }
-        match command {
-            AnswerCommand::Scroll(rows) => {
-                let last = self.doc.len().saturating_sub(1);
-                self.top = self.top.saturating_add_signed(rows).min(last);
-            }
-            AnswerCommand::Focus => self.focus_next(),
+        if let Some(rows) = action.steps(PAGE) {
+            self.scroll(rows);
+            return Outcome::Stay;
+        }
+        match action {
+            Action::Switch => self.focus_next(),
             _ if self.stage != Stage::Open => {
                 self.notice = Some(SafeText::line(match self.stage {
                     Stage::Sent => "your answer is on its way",
                     _ => "nothing was sent: it is no longer open",
                 }));
             }
-            AnswerCommand::NextField => self.step_field(1),
-            AnswerCommand::PreviousField => self.step_field(-1),
-            AnswerCommand::Form(FormCommand::Enter) if self.on_submit() => match self.part {
+            Action::Open if self.on_submit() => match self.part {
                 Part::Tool => self.finish_tool(),
                 // Enter goes through a form line by line; it must not decide at its end.
                 _ => self.notice = Some(SafeText::line("{send} accepts and sends the form")),
             },
-            AnswerCommand::Form(command) => {
-                if let Some(form) = self.open_form_mut() {
-                    form.apply(command);
-                }
-            }
-            AnswerCommand::StopReason => self.next_stop_reason(),
-            AnswerCommand::RemoveTool => self.remove_tool(),
-            AnswerCommand::Raw => self.toggle_raw(),
-            AnswerCommand::EditRequest => self.edit_request(),
-            AnswerCommand::Send => return self.send_or_finish(),
-            AnswerCommand::Deny => return self.deny(),
-            AnswerCommand::Cancel => return self.cancel(),
+            Action::StopReason => self.next_stop_reason(),
+            Action::RemoveTool => self.remove_tool(),
+            Action::Json => self.toggle_raw(),
+            Action::EditRequest => self.edit_request(),
+            Action::Send => return self.send_or_finish(),
+            Action::Deny => return self.deny(),
+            Action::CancelRequest => return self.cancel(),
+            action => match (self.open_form_mut(), action) {
+                (Some(form), action) => _ = form.apply(action),
+                (None, Action::NextField) => self.step_field(1),
+                (None, Action::PreviousField) => self.step_field(-1),
+                _ => {}
+            },
         }
         Outcome::Stay
+    }
+
+    /// Scrolls what the server says by rows; up is negative.
+    pub fn scroll(&mut self, rows: isize) {
+        let last = self.doc.len().saturating_sub(1);
+        self.top = self.top.saturating_add_signed(rows).min(last);
     }
 
     fn on_submit(&self) -> bool {
@@ -346,7 +326,7 @@ impl AnswerDesk {
             Err(reason) => {
                 self.by_hand = true;
                 let text = format!(
-                    "{reason}; {{copy}} copies the address, {{send}} again says you opened it yourself"
+                    "{reason}; {{copy-form}} copies the address, {{send}} again says you opened it yourself"
                 );
                 self.notice = Some(SafeText::line(&text));
                 Outcome::Stay

@@ -1,33 +1,13 @@
 //! The roots of one server being edited: what is shared with it from the next time it asks. No
-//! drawing, no I/O; nothing is shared but by [`RootsCommand::Share`].
+//! drawing, no I/O; nothing is shared but by [`Action::Send`].
 
+use crate::tui::action::Action;
 use crossterm::event::KeyEvent;
 
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::RootConfig;
 use crate::tui::widget::TextInput;
-
-/// What a person wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RootsCommand {
-    /// Share what is written.
-    Share,
-    /// Add a root.
-    Add,
-    /// Take the one under the cursor out.
-    Remove,
-    /// The next field.
-    Next,
-    /// The field before.
-    Previous,
-    /// The next root.
-    Down,
-    /// The root above.
-    Up,
-    /// Leave; what was not shared is forgotten.
-    Back,
-}
 
 /// One root being edited.
 #[derive(Clone, Debug, Default)]
@@ -82,33 +62,33 @@ impl RootsEditor {
     }
 
     /// Does what was asked; gives the roots when they are to be shared.
-    pub fn apply(&mut self, command: RootsCommand) -> Option<Vec<RootConfig>> {
+    pub fn apply(&mut self, action: Action) -> Option<Vec<RootConfig>> {
         self.notice = None;
         let last = self.lines.len() - 1;
-        match command {
-            RootsCommand::Share => return self.share(),
-            RootsCommand::Add => {
+        match action {
+            Action::Send => return self.share(),
+            Action::AddItem => {
                 self.lines.insert(self.at + 1, RootLine::default());
                 (self.at, self.in_name) = (self.at + 1, false);
             }
-            RootsCommand::Remove => {
+            Action::RemoveItem => {
                 self.lines.remove(self.at);
                 if self.lines.is_empty() {
                     self.lines.push(RootLine::default());
                 }
                 self.at = self.at.min(self.lines.len() - 1);
             }
-            RootsCommand::Next if self.in_name => {
+            Action::NextField if self.in_name => {
                 (self.at, self.in_name) = ((self.at + 1) % self.lines.len(), false);
             }
-            RootsCommand::Next => self.in_name = true,
-            RootsCommand::Previous if self.in_name => self.in_name = false,
-            RootsCommand::Previous => {
+            Action::NextField => self.in_name = true,
+            Action::PreviousField if self.in_name => self.in_name = false,
+            Action::PreviousField => {
                 (self.at, self.in_name) = (self.at.checked_sub(1).unwrap_or(last), true);
             }
-            RootsCommand::Down => self.at = (self.at + 1).min(last),
-            RootsCommand::Up => self.at = self.at.saturating_sub(1),
-            RootsCommand::Back => {}
+            Action::Down => self.at = (self.at + 1).min(last),
+            Action::Up => self.at = self.at.saturating_sub(1),
+            _ => {}
         }
         None
     }
@@ -180,14 +160,14 @@ mod tests {
         let slash = if cfg!(windows) { "/" } else { "" };
         let home = Some(std::path::PathBuf::from(format!("{drive}/home/ada")));
         let mut editor = RootsEditor::new("s".into(), &[root("file:///srv/a b", None)], home);
-        editor.apply(RootsCommand::Add);
+        editor.apply(Action::AddItem);
         typed(&mut editor, "~/notes");
-        editor.apply(RootsCommand::Next);
+        editor.apply(Action::NextField);
         typed(&mut editor, "Notes");
-        editor.apply(RootsCommand::Add);
-        editor.apply(RootsCommand::Add);
+        editor.apply(Action::AddItem);
+        editor.apply(Action::AddItem);
         typed(&mut editor, &format!("{drive}/home/ada/notes"));
-        let shared = editor.apply(RootsCommand::Share);
+        let shared = editor.apply(Action::Send);
         let notes = root(&format!("file://{slash}{drive}/home/ada/notes"), Some("Notes"));
         assert_eq!(shared, Some(vec![root("file:///srv/a%20b", None), notes]));
     }
@@ -196,10 +176,10 @@ mod tests {
     fn what_is_no_folder_is_refused_where_it_stands() {
         for wrong in ["notes", "https://a.example/", "file//"] {
             let mut editor = RootsEditor::new("s".into(), &[root("file:///a", None)], None);
-            editor.apply(RootsCommand::Add);
+            editor.apply(Action::AddItem);
             typed(&mut editor, wrong);
-            editor.apply(RootsCommand::Up);
-            assert_eq!(editor.apply(RootsCommand::Share), None, "{wrong}");
+            editor.apply(Action::Up);
+            assert_eq!(editor.apply(Action::Send), None, "{wrong}");
             assert!(editor.notice.is_some() && editor.at == 1, "{wrong}");
         }
     }
@@ -207,7 +187,7 @@ mod tests {
     #[test]
     fn taking_the_last_one_out_shares_nothing() {
         let mut editor = RootsEditor::new("s".into(), &[root("file:///a", None)], None);
-        editor.apply(RootsCommand::Remove);
-        assert_eq!(editor.apply(RootsCommand::Share), Some(Vec::new()));
+        editor.apply(Action::RemoveItem);
+        assert_eq!(editor.apply(Action::Send), Some(Vec::new()));
     }
 }

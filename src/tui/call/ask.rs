@@ -1,5 +1,6 @@
 //! Questions over the call screen: what to do about problems, lists to pick from, lines to type.
 
+use crate::tui::action::Action;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::export::{Export, Written};
@@ -13,7 +14,6 @@ use crate::base::text::SafeText;
 use crate::deck::history::HistoryEntry;
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
-use crate::tui::form::FormCommand;
 use crate::tui::form::problem::Weight;
 
 /// A question to the person, over the screen.
@@ -94,10 +94,10 @@ impl CallScreen {
             }
             (Some(Ask::Problems), KeyCode::Enter) => {
                 self.focus = Focus::Form;
-                self.form.apply(FormCommand::First);
+                self.form.apply(Action::FirstField);
                 let here = self.form.problem_at(0).is_some_and(|p| p.weight < Weight::Note);
                 if !here {
-                    self.form.apply(FormCommand::NextProblem);
+                    self.form.apply(Action::NextProblem);
                 }
             }
             (Some(Ask::Pick(pick, entries, at)), code) => {

@@ -177,7 +177,7 @@ impl CallScreen {
                 x = put(buf, x, y, room(x), &format!("  {FORCED}"), look.warning);
             }
             x = draw_progress(look, run, Rect { x: x + 2, y, width: room(x + 2), height: 1 }, buf);
-            let hint = self.keymap.spelled(&[Scope::Call], "  {cancel} cancels");
+            let hint = self.keymap.spelled(&[Scope::Call], "  {cancel-call} cancels");
             put(buf, x, y, room(x), hint.as_str(), look.faint);
         } else {
             let Some(ending) = run.ending() else { return };

@@ -1,25 +1,39 @@
 //! The mouse on the call screen: form, result, and what is asked over them.
 
+use crate::tui::action::Action;
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::layout::{Position, Rect};
 
 use super::ask::Ask;
-use super::command::{CallCommand, Clicks};
 use super::draw::popup_area;
 use super::run::Run;
 use super::screen::{CallScreen, Focus, Intent};
-use crate::tui::form::FormCommand;
 use crate::tui::form::mouse::Clicked;
-use crate::tui::result::ResultCommand;
+use crate::tui::keymap::Scope;
 use crate::tui::widget::KeyLine;
+
+/// How often the mouse was pressed at one place, shortly after one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clicks {
+    /// Once.
+    One,
+    /// Twice.
+    Two,
+}
 
 impl CallScreen {
     /// The line of keys at its foot: those that mean something now.
     pub fn key_line(&self) -> KeyLine {
-        let keys = self.keymap.call_footer(self.places());
-        let keys = keys.into_iter().filter(|(.., command)| self.means(*command));
-        let worded = |(key, word, command)| match command {
-            CallCommand::Switch if self.focus == Focus::Result => (key, "form"),
+        let mut keys = self.keymap.labels(self.scopes());
+        if self.focus == Focus::Form {
+            // What the screen is for comes first there.
+            keys = self.keymap.labels(&[Scope::Call, Scope::FormLine, Scope::Form]);
+        } else if let Some(back) = keys.iter().position(|(.., action)| *action == Action::Back) {
+            keys[..=back].rotate_right(1);
+        }
+        let keys = keys.into_iter().filter(|(.., action)| self.means(*action));
+        let worded = |(key, word, action)| match action {
+            Action::Switch if self.focus == Focus::Result => (key, "form"),
             _ => (key, word),
         };
         KeyLine::new(keys.map(worded).collect(), self.keymap.help_label())
@@ -43,15 +57,15 @@ impl CallScreen {
     }
 
     /// Whether a command would do something now.
-    fn means(&self, command: CallCommand) -> bool {
+    fn means(&self, action: Action) -> bool {
         let answered = || self.run().is_some_and(|run| run.view().is_some());
-        match command {
-            CallCommand::Cancel => self.run().is_some_and(Run::is_running),
-            CallCommand::Switch => !self.runs.is_empty(),
-            CallCommand::Compare => self.runs.len() > 1 && answered(),
-            CallCommand::Search | CallCommand::Result(_) => answered(),
-            CallCommand::History => !self.past.is_empty(),
-            CallCommand::Form(FormCommand::NextProblem) => self.form.blocking() > 0,
+        match action {
+            Action::CancelCall => self.run().is_some_and(Run::is_running),
+            Action::Switch => !self.runs.is_empty(),
+            Action::Compare => self.runs.len() > 1 && answered(),
+            Action::Search | Action::NextTab | Action::Copy | Action::Save => answered(),
+            Action::History => !self.past.is_empty(),
+            Action::NextProblem => self.form.blocking() > 0,
             _ => true,
         }
     }
@@ -77,7 +91,7 @@ impl CallScreen {
         }
         self.focus = Focus::Form;
         match self.form.click(at, regions.form) {
-            Clicked::Submit => self.command(CallCommand::Call),
+            Clicked::Submit => self.apply(Action::Send),
             Clicked::Nothing => self.typed(),
         }
     }
@@ -126,6 +140,9 @@ impl CallScreen {
             self.form.wheel(rows);
             return Vec::new();
         }
-        self.command(CallCommand::Result(ResultCommand::Scroll(rows)))
+        if let Some(view) = self.runs.get_mut(self.shown).and_then(Run::view_mut) {
+            view.move_by(rows);
+        }
+        Vec::new()
     }
 }

@@ -5,6 +5,8 @@ mod draw;
 #[cfg(test)]
 mod tests;
 
+use crate::tui::action::Action;
+use crate::tui::keymap::Scope;
 use std::ffi::OsString;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf, is_separator};
 
@@ -12,9 +14,8 @@ use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::layout::{Position, Rect};
 
 use super::ask::Ask;
-use super::command::{CallCommand, Clicks, PickerCommand};
 use super::folder::{Entry, EntryKind, Found, LARGEST_FILE, Looked, More};
-use super::keys::Where;
+use super::mouse::Clicks;
 use super::screen::{CallScreen, Intent};
 use crate::base::text::SafeText;
 use crate::tui::find;
@@ -142,53 +143,54 @@ impl Picker {
     }
 
     /// Does what a key of the table means here.
-    fn apply(&mut self, command: PickerCommand) -> Step {
-        use PickerCommand as P;
+    fn apply(&mut self, action: Action) -> Step {
         self.hurried = false;
         self.left = None;
-        match command {
-            P::Close => return Step::Close,
-            P::Enter => return self.enter(),
+        match action {
+            Action::Back => return Step::Close,
+            Action::Open => return self.enter(),
             // Folders are entered by Enter alone; their path may be what the field wants.
-            P::PickPath if self.usual != Take::Path || self.asking.is_some() => {
+            Action::PickPath if self.usual != Take::Path || self.asking.is_some() => {
                 return self.enter();
             }
-            P::PickPath => {
+            Action::PickPath => {
                 if let Some((path, kind)) = self.selected() {
                     return Step::Pick(path, kind);
                 }
             }
-            P::Up => return self.up(),
-            P::Into => {
+            Action::Left => return self.up(),
+            Action::Right => {
                 if let Some((path, EntryKind::Folder)) = self.selected() {
                     return Step::Look(path);
                 }
             }
-            P::Step(rows) => self.step(rows),
-            P::Page(pages) => self.step(pages * ROWS as isize),
-            P::Top => self.step(-(self.lines.len() as isize)),
-            P::Bottom => self.step(self.lines.len() as isize),
-            P::Take if self.means(command) => {
+            Action::PathOrText if self.means(action) => {
                 self.said = None;
                 self.take = if self.take == Take::Path { Take::Text } else { Take::Path };
             }
-            P::Take => {}
-            P::Hidden => {
+            Action::PathOrText => {}
+            Action::Hidden => {
                 self.hidden = match self.hidden {
                     Hidden::Left => Hidden::Listed,
                     Hidden::Listed => Hidden::Left,
                 };
                 self.search();
             }
+            _ => {
+                let all = self.lines.len() as isize;
+                if let Some(rows) = action.steps(ROWS as isize) {
+                    self.step(rows.clamp(-all, all));
+                }
+            }
         }
         Step::Stay
     }
 
     /// Whether a command does something for this field.
-    fn means(&self, command: PickerCommand) -> bool {
-        match command {
-            PickerCommand::Take => self.usual == Take::Path,
-            PickerCommand::PickPath => self.usual == Take::Path && self.take == Take::Path,
+    fn means(&self, action: Action) -> bool {
+        match action {
+            Action::PathOrText => self.usual == Take::Path,
+            Action::PickPath => self.usual == Take::Path && self.take == Take::Path,
             _ => true,
         }
     }
@@ -218,11 +220,7 @@ impl Picker {
         }
         let selected = self.list.index() == row;
         self.select(row);
-        if selected || clicks == Clicks::Two {
-            self.apply(PickerCommand::Enter)
-        } else {
-            Step::Stay
-        }
+        if selected || clicks == Clicks::Two { self.apply(Action::Open) } else { Step::Stay }
     }
 
     /// First row that is seen: a low terminal shows those around the selected one.
@@ -342,9 +340,9 @@ impl CallScreen {
     }
 
     pub(super) fn key_in_picker(&mut self, mut picker: Box<Picker>, key: KeyEvent) -> Vec<Intent> {
-        let step = match self.keymap.call(&[Where::Picker], key) {
-            Some(CallCommand::Picker(command)) => picker.apply(command),
-            _ => picker.type_key(key),
+        let step = match self.keymap.pressed(&[Scope::Picker], key) {
+            Some(action) => picker.apply(action),
+            None => picker.type_key(key),
         };
         self.picker_step(picker, step)
     }

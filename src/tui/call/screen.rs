@@ -1,5 +1,6 @@
 //! The state of the call screen: form, calls, what is asked of the person. Does no I/O.
 
+use crate::tui::action::Action;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,9 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ask::{Ask, Line, Pick};
-use super::command::CallCommand;
 use super::export::{Export, Origin};
-use super::keys::Where;
 use super::run::{Run, RunState};
 use super::subject::{Subject, SubjectKind};
 use super::template;
@@ -21,8 +20,8 @@ use crate::deck::drafts::Draft;
 use crate::deck::history::{History, HistoryEntry, HistoryRecord};
 use crate::deck::saved::{SavedCall, SavedCalls, SavedTarget};
 use crate::host::Validation;
-use crate::tui::form::{Defaults, FormCommand, FormState, RowKind};
-use crate::tui::keymap::Keymap;
+use crate::tui::form::{Defaults, FormState, RowKind};
+use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::result::view::Wants;
 use crate::tui::result::{Content, Purpose};
 
@@ -161,7 +160,7 @@ impl CallScreen {
         let adds = |row: &crate::tui::form::Row| matches!(row.kind, RowKind::Add { .. });
         let nothing_to_fill = form.rows().iter().all(adds) && !wants_keys(form.document().raw());
         if form.json().is_none() {
-            form.apply(if nothing_to_fill { FormCommand::Last } else { FormCommand::First });
+            form.apply(if nothing_to_fill { Action::LastField } else { Action::FirstField });
         }
         let past = history.of(&key).to_vec();
         let canonical = format!("{}.{}", subject.server, subject.wire);
@@ -226,54 +225,54 @@ impl CallScreen {
     }
 
     /// Where keys are looked up, innermost first.
-    pub fn places(&self) -> &'static [Where] {
+    pub fn scopes(&self) -> &'static [Scope] {
         match self.focus {
-            Focus::Form if self.form.takes_text() => &[Where::Form, Where::Anywhere],
-            Focus::Form => &[Where::FormLine, Where::Form, Where::Anywhere],
-            Focus::Result => &[Where::Result, Where::Anywhere],
+            _ if matches!(self.ask, Some(Ask::File(_))) => &[Scope::Picker],
+            Focus::Form if self.form.takes_text() => &[Scope::Form, Scope::Call],
+            Focus::Form => &[Scope::FormLine, Scope::Form, Scope::Call],
+            Focus::Result => &[Scope::Result, Scope::Call],
         }
     }
 
     /// Does what was asked.
-    pub fn command(&mut self, command: CallCommand) -> Vec<Intent> {
-        use CallCommand as C;
-        match command {
-            C::Call => return self.call(Validation::Enforce),
-            C::Force => return self.call(Validation::Force),
-            C::Cancel => return self.cancel(),
-            C::Again => return self.again(),
-            C::EditAgain => self.edit_again(),
-            C::Switch => self.switch(),
-            C::Editor => return self.editor(),
-            C::History => self.open_history(),
-            C::Saved => self.open_saved(),
-            C::SaveCall | C::CopyCall if self.form.has_drafts() => return self.refuse("done"),
-            C::SaveCall => self.ask = Some(Ask::Line(Line::Name, String::new())),
-            C::CopyCall => {
+    pub fn apply(&mut self, action: Action) -> Vec<Intent> {
+        match action {
+            Action::Send => return self.call(Validation::Enforce),
+            Action::Force => return self.call(Validation::Force),
+            Action::CancelCall => return self.cancel(),
+            Action::Again => return self.again(),
+            Action::EditAgain => self.edit_again(),
+            Action::Switch => self.switch(),
+            Action::Editor => return self.editor(),
+            Action::History => self.open_history(),
+            Action::Saved => self.open_saved(),
+            Action::SaveForm | Action::CopyForm if self.form.has_drafts() => {
+                return self.refuse("done");
+            }
+            Action::SaveForm => self.ask = Some(Ask::Line(Line::Name, String::new())),
+            Action::CopyForm => {
                 let ways = Export::ALL.map(|way| SafeText::line(way.label())).to_vec();
                 self.ask = Some(Ask::Pick(Pick::Export, ways, 0));
             }
-            C::File => return self.open_picker(),
-            C::Suggest => return self.suggest(),
-            C::Older => self.shown = self.shown.saturating_sub(1),
-            C::Newer => self.shown = (self.shown + 1).min(self.runs.len().saturating_sub(1)),
-            C::Compare => return self.compare(),
-            C::Search => self.ask = Some(Ask::Line(Line::Search, String::new())),
-            C::Subscribe => return self.subscribe(),
-            C::Back => return self.back(),
-            C::Form(FormCommand::Enter) if self.form.is_on_submit() && !self.form.takes_text() => {
+            Action::FillFile => return self.open_picker(),
+            Action::Suggest => return self.suggest(),
+            Action::Older => self.shown = self.shown.saturating_sub(1),
+            Action::Newer => self.shown = (self.shown + 1).min(self.runs.len().saturating_sub(1)),
+            Action::Compare => return self.compare(),
+            Action::Search => self.ask = Some(Ask::Line(Line::Search, String::new())),
+            Action::Subscribe => return self.subscribe(),
+            Action::Back => return self.back(),
+            action if self.focus == Focus::Result => {
+                let run = self.runs.get_mut(self.shown);
+                let wants = run.and_then(Run::view_mut).and_then(|view| view.apply(action));
+                return self.want(wants);
+            }
+            Action::Open if self.form.is_on_submit() && !self.form.takes_text() => {
                 return self.call(Validation::Enforce);
             }
-            C::Form(command) => {
-                self.form.apply(command);
+            action => {
+                self.form.apply(action);
                 return self.typed();
-            }
-            // Only means something while the picker is open, which takes its keys itself.
-            C::Picker(_) => {}
-            C::Result(command) => {
-                let run = self.runs.get_mut(self.shown);
-                let wants = run.and_then(Run::view_mut).and_then(|view| view.apply(command));
-                return self.want(wants);
             }
         }
         Vec::new()
@@ -311,7 +310,7 @@ impl CallScreen {
     /// Goes to what is no value yet, instead of doing something with what would be left of it.
     fn refuse(&mut self, done: &str) -> Vec<Intent> {
         self.focus = Focus::Form;
-        self.form.apply(FormCommand::NextProblem);
+        self.form.apply(Action::NextProblem);
         vec![Intent::Say(format!("Invalid value; not {done}"))]
     }
 
@@ -359,7 +358,7 @@ impl CallScreen {
     fn edit_again(&mut self) {
         let Some(arguments) = self.run().map(|run| run.arguments.clone()) else { return };
         self.form.set_value(Some(arguments));
-        self.form.apply(FormCommand::First);
+        self.form.apply(Action::FirstField);
         self.focus = Focus::Form;
     }
 

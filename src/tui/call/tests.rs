@@ -379,15 +379,6 @@ fn the_call_screen_reads_well() {
 }
 
 #[test]
-fn every_key_of_the_table_is_named_as_it_is_pressed_and_meant_once_per_place() {
-    let mut seen = std::collections::HashSet::new();
-    for row in super::keys::KEYS {
-        assert!(seen.insert((format!("{:?}", row.place), row.chord)), "{} twice", row.chord);
-        assert!(!row.help.is_empty());
-    }
-}
-
-#[test]
 fn drawing_never_panics_at_any_size() {
     let mut screen = screen(sum());
     press(&mut screen, "2<f5>f");

@@ -1,10 +1,10 @@
 //! Keys, paste, completion and the external editor on the call screen.
 
+use crate::tui::action::Action;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use super::ask::Ask;
-use super::command::CallCommand;
 use super::screen::{CallScreen, DEBOUNCE, Focus, Intent};
 use crate::base::Timestamp;
 use crate::tui::form::pointer;
@@ -41,12 +41,12 @@ impl CallScreen {
         if self.ask.is_some() {
             return self.key_in_ask(key);
         }
-        let places = self.places();
+        let scopes = self.scopes();
         if self.focus == Focus::Form {
             // What is typed is text first, but never a chord or a function key.
             let is_text =
                 !matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab);
-            let command = self.keymap.call(places, key);
+            let command = self.keymap.pressed(scopes, key);
             let chord = !key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
             if is_text && !(chord && command.is_some()) && self.form.type_key(key) {
                 return self.typed();
@@ -55,14 +55,13 @@ impl CallScreen {
                 return self.typed();
             }
         }
-        let command = self.keymap.call(places, key);
-        let calls =
-            matches!(command, Some(CallCommand::Call | CallCommand::Force | CallCommand::Again));
+        let command = self.keymap.pressed(scopes, key);
+        let calls = matches!(command, Some(Action::Send | Action::Force | Action::Again));
         if held && calls {
             // A key that is held down repeats; a call is made once.
             return Vec::new();
         }
-        command.map(|command| self.command(command)).unwrap_or_default()
+        command.map(|action| self.apply(action)).unwrap_or_default()
     }
 
     /// Text was pasted.

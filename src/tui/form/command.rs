@@ -1,6 +1,7 @@
 //! What a person can want of a form, and what it does. Which key means which command is decided by
 //! the key table.
 
+use crate::tui::action::Action;
 use serde_json::Value;
 
 use super::edit::Direction;
@@ -10,86 +11,39 @@ use super::pointer;
 use super::row::RowKind;
 use super::state::FormState;
 
-/// What a person wants of the form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FormCommand {
-    /// To the next line.
-    Next,
-    /// To the previous line.
-    Previous,
-    /// To the first line.
-    First,
-    /// To the line that calls.
-    Last,
-    /// To the next problem, around the end.
-    NextProblem,
-    /// Into the line: fold, toggle, choose, add, or on to the next.
-    Enter,
-    /// Toggles a yes/no, a mark or a fold.
-    Toggle,
-    /// Takes the value away.
-    Unset,
-    /// Sets `null`.
-    Null,
-    /// Sets the empty text, list or object.
-    Empty,
-    /// Adds an item or a key here.
-    Add,
-    /// Takes this item or key out.
-    Remove,
-    /// Copies this item.
-    Duplicate,
-    /// Moves this item up.
-    MoveUp,
-    /// Moves this item down.
-    MoveDown,
-    /// One step more.
-    StepUp,
-    /// One step less.
-    StepDown,
-    /// Folds.
-    Fold,
-    /// Unfolds.
-    Unfold,
-    /// Renames a key.
-    Rename,
-    /// Edits this place as JSON, or as fields again.
-    AsJson,
-    /// Opens, focuses or closes the JSON of the whole value.
-    Json,
-    /// Takes the last change back.
-    Undo,
-}
-
 impl FormState {
     /// Does a command; gives whether it meant anything here.
-    pub fn apply(&mut self, command: FormCommand) -> bool {
-        use FormCommand as C;
+    pub fn apply(&mut self, action: Action) -> bool {
         let at = self.current().map(|row| row.pointer.clone()).unwrap_or_default();
-        match command {
-            C::Next => self.select(self.cursor + 1),
-            C::Previous => self.select(self.cursor.saturating_sub(1)),
-            C::First => self.select(0),
-            C::Last => self.select(self.rows.len()),
-            C::NextProblem => return self.next_problem(),
-            C::Enter => return self.enter(),
-            C::Toggle => return self.toggle(),
-            C::Unset => self.unset(&at),
-            C::Null => self.set_null(self.cursor),
-            C::Empty => return self.set_empty(self.cursor),
-            C::Add => return self.add_here(),
-            C::Remove => return self.on_member(Self::remove),
-            C::Duplicate => return self.on_item(|form, at| form.duplicate(at).is_some()),
-            C::MoveUp => return self.on_item(|f, at| f.move_item(at, Direction::Up).is_some()),
-            C::MoveDown => return self.on_item(|f, at| f.move_item(at, Direction::Down).is_some()),
-            C::StepUp => self.step(self.cursor, Direction::Up),
-            C::StepDown => self.step(self.cursor, Direction::Down),
-            C::Fold => self.fold(self.cursor, true),
-            C::Unfold => self.fold(self.cursor, false),
-            C::Rename => return self.begin_rename(),
-            C::AsJson => self.as_json(&at),
-            C::Json => self.toggle_json(),
-            C::Undo => return self.undo(),
+        match action {
+            Action::NextField => self.select(self.cursor + 1),
+            Action::PreviousField => self.select(self.cursor.saturating_sub(1)),
+            Action::FirstField => self.select(0),
+            Action::LastField => self.select(self.rows.len()),
+            Action::NextProblem => return self.next_problem(),
+            Action::Open => return self.enter(),
+            Action::Toggle => return self.toggle(),
+            Action::Unset => self.unset(&at),
+            Action::SetNull => self.set_null(self.cursor),
+            Action::SetEmpty => return self.set_empty(self.cursor),
+            Action::AddItem => return self.add_here(),
+            Action::RemoveItem => return self.on_member(Self::remove),
+            Action::DuplicateItem => return self.on_item(|form, at| form.duplicate(at).is_some()),
+            Action::MoveUp => {
+                return self.on_item(|f, at| f.move_item(at, Direction::Up).is_some());
+            }
+            Action::MoveDown => {
+                return self.on_item(|f, at| f.move_item(at, Direction::Down).is_some());
+            }
+            Action::StepUp => self.step(self.cursor, Direction::Up),
+            Action::StepDown => self.step(self.cursor, Direction::Down),
+            Action::Left => self.fold(self.cursor, true),
+            Action::Right => self.fold(self.cursor, false),
+            Action::Rename => return self.begin_rename(),
+            Action::AsJson => self.as_json(&at),
+            Action::Json => self.toggle_json(),
+            Action::Undo => return self.undo(),
+            _ => return false,
         }
         true
     }

@@ -71,6 +71,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::tui::action::Action;
     use crate::tui::form::Defaults;
 
     fn again(schema: &Arc<Value>, draft: &Draft) -> FormState {
@@ -90,7 +91,7 @@ mod tests {
                 crossterm::event::KeyCode::Char(c)
             };
             if !form.type_key(code.into()) {
-                form.apply(crate::tui::form::FormCommand::Next);
+                form.apply(Action::NextField);
             }
         }
         form

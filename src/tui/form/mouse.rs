@@ -1,10 +1,10 @@
 //! The mouse in a form: a click selects, a second one on the same line does what Enter does there;
 //! the line that calls calls.
 
+use crate::tui::action::Action;
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::layout::{Position, Rect};
 
-use super::command::FormCommand;
 use super::draw::{Spot, hit};
 use super::popup::Chooses;
 use super::state::FormState;
@@ -41,7 +41,7 @@ impl FormState {
                 if !again {
                     self.select(row);
                 } else if !self.takes_text() {
-                    self.apply(FormCommand::Enter);
+                    self.apply(Action::Open);
                 }
             }
             Some(Spot::Frame) | None => {}
@@ -67,7 +67,7 @@ impl FormState {
                 let code = if rows < 0 { KeyCode::Up } else { KeyCode::Down };
                 self.type_popup(KeyEvent::from(code));
             } else {
-                self.apply(if rows < 0 { FormCommand::Previous } else { FormCommand::Next });
+                self.apply(if rows < 0 { Action::PreviousField } else { Action::NextField });
             }
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         let wide = Rect { width: 100, ..AREA };
         let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
         let mut state = FormState::new(&Arc::new(schema), Defaults::Required);
-        state.apply(FormCommand::Json);
+        state.apply(Action::Json);
         assert!(state.json().is_some_and(|json| json.focused));
         state.click(Position::new(wide.x + 2, wide.y), wide);
         assert!(state.json().is_some_and(|json| !json.focused));

@@ -1,5 +1,6 @@
 //! What a form promises: nothing is lost or becomes something else, problems stand where they are.
 
+use crate::tui::action::Action;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -54,11 +55,11 @@ fn unset_null_and_empty_are_three_things() {
     let schema = json!({"properties": {"a": {"type": ["string", "null"]}}});
     let mut form = form(schema);
     assert_eq!(form.arguments(), json!({}));
-    form.apply(FormCommand::Empty);
+    form.apply(Action::SetEmpty);
     assert_eq!(form.arguments(), json!({"a": ""}));
-    form.apply(FormCommand::Null);
+    form.apply(Action::SetNull);
     assert_eq!(form.arguments(), json!({"a": null}));
-    form.apply(FormCommand::Unset);
+    form.apply(Action::Unset);
     assert_eq!(form.arguments(), json!({}));
     press(&mut form, "x<backspace>");
     assert_eq!(form.arguments(), json!({"a": ""}));
@@ -78,11 +79,11 @@ fn text_in_a_number_field_is_refused_at_the_field_and_nothing_is_sent_in_its_pla
     assert!(!form.has_drafts());
     assert_eq!(form.arguments(), json!({"n": 12}));
     for refused in ["12345678901234567890123", "0x10", "1,5", "1e999", "NaN", "--1"] {
-        form.apply(FormCommand::Unset);
+        form.apply(Action::Unset);
         press(&mut form, refused);
         assert!(form.has_drafts(), "{refused}");
     }
-    form.apply(FormCommand::Unset);
+    form.apply(Action::Unset);
     press(&mut form, "18446744073709551615");
     assert_eq!(form.arguments(), json!({"n": 18_446_744_073_709_551_615_u64}));
 }
@@ -127,11 +128,11 @@ fn what_the_schema_does_not_describe_is_kept_shown_and_removable() {
     press(&mut form, "new<enter>7");
     assert_eq!(form.arguments(), json!({"a": "x", "k": 1, "new": 7}));
     form.select_place("/k");
-    form.apply(FormCommand::Rename);
+    form.apply(Action::Rename);
     press(&mut form, "2<enter>");
     assert_eq!(form.arguments(), json!({"a": "x", "k2": 1, "new": 7}));
     form.select_place("/k2");
-    form.apply(FormCommand::Remove);
+    form.apply(Action::RemoveItem);
     assert_eq!(form.arguments(), json!({"a": "x", "new": 7}));
 }
 
@@ -140,7 +141,7 @@ fn an_entry_is_added_to_a_map_that_is_folded() {
     let mut form = form(
         json!({"properties": {"map": {"type": "object", "additionalProperties": {"type": "integer"}}}}),
     );
-    assert!(form.apply(FormCommand::Add));
+    assert!(form.apply(Action::AddItem));
     press(&mut form, "k1<enter>7");
     assert_eq!(form.arguments(), json!({"map": {"k1": 7}}));
 }
@@ -150,15 +151,15 @@ fn items_are_moved_duplicated_and_removed() {
     let schema = json!({"properties": {"l": {"type": "array", "items": {"type": "string"}}}});
     let mut form = FormState::with_value(&Arc::new(schema), Some(json!({"l": ["a", "b", "c"]})));
     form.select_place("/l/0");
-    assert!(form.apply(FormCommand::MoveDown));
+    assert!(form.apply(Action::MoveDown));
     assert_eq!(form.arguments(), json!({"l": ["b", "a", "c"]}));
     assert_eq!(form.current().map(|row| row.pointer.as_str()), Some("/l/1"));
-    assert!(form.apply(FormCommand::Duplicate));
-    assert!(form.apply(FormCommand::MoveDown));
+    assert!(form.apply(Action::DuplicateItem));
+    assert!(form.apply(Action::MoveDown));
     assert_eq!(form.arguments(), json!({"l": ["b", "a", "c", "a"]}));
-    assert!(form.apply(FormCommand::Remove));
+    assert!(form.apply(Action::RemoveItem));
     assert_eq!(form.arguments(), json!({"l": ["b", "a", "c"]}));
-    assert!(form.apply(FormCommand::Undo));
+    assert!(form.apply(Action::Undo));
     assert_eq!(form.arguments(), json!({"l": ["b", "a", "c", "a"]}));
 }
 
@@ -179,7 +180,7 @@ fn conditions_show_their_fields_when_they_apply() {
         form.problem_at(1).map(|p| p.message.as_str().to_owned()).as_deref(),
         Some("required")
     );
-    assert!(form.apply(FormCommand::NextProblem));
+    assert!(form.apply(Action::NextProblem));
     press(&mut form, "Main 1");
     assert_eq!(
         (form.arguments(), form.blocking()),
@@ -265,7 +266,7 @@ fn what_is_sent_is_what_was_typed_or_an_error_beside_the_field() {
 #[test]
 fn form_and_json_edit_the_same_value() {
     let mut form = form(json!({"properties": {"a": {"type": "string"}}}));
-    form.apply(FormCommand::Json);
+    form.apply(Action::Json);
     press(&mut form, "<backspace><backspace>{\"a\": \"x\", \"z\": [1]}");
     assert_eq!(form.arguments(), json!({"a": "x", "z": [1]}));
     press(&mut form, "!");
@@ -278,10 +279,10 @@ fn form_and_json_edit_the_same_value() {
     press(&mut form, "w");
     let text = |form: &FormState| form.json().expect("open").area.lines().concat();
     assert!(text(&form).ends_with('!') && form.has_drafts());
-    assert!(form.apply(FormCommand::Undo) && !form.has_drafts());
+    assert!(form.apply(Action::Undo) && !form.has_drafts());
     assert!(text(&form).contains("xw"), "{}", text(&form));
-    assert!(form.apply(FormCommand::Undo) && text(&form).ends_with('!'));
-    assert!(form.apply(FormCommand::NextProblem) && form.json().is_some_and(|json| json.focused));
+    assert!(form.apply(Action::Undo) && text(&form).ends_with('!'));
+    assert!(form.apply(Action::NextProblem) && form.json().is_some_and(|json| json.focused));
     press(&mut form, "<backspace>");
     assert!(form.leave_json() && !form.has_drafts());
     form.select(0);
@@ -335,7 +336,7 @@ fn steps_follow_multiple_of_and_stay_within_the_limits() {
     let schema = json!({"properties": {"p": {"type": "number", "multipleOf": 0.1, "minimum": 0, "maximum": 0.3}}});
     let mut form = form(schema);
     for expected in [0.0, 0.1, 0.2, 0.3, 0.3] {
-        form.apply(FormCommand::StepUp);
+        form.apply(Action::StepUp);
         assert_eq!(form.arguments()["p"].as_f64(), Some(expected));
     }
     assert_eq!(form.blocking(), 0, "{:?}", form.problems());
@@ -453,11 +454,11 @@ proptest! {
             form.select(row);
             let _ = screen(&form, 60, 20);
         }
-        form.apply(FormCommand::Json);
+        form.apply(Action::Json);
         let text = form.json().expect("open").area.lines().join("\n");
         prop_assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value.clone());
-        form.apply(FormCommand::Json);
-        form.apply(FormCommand::Json);
+        form.apply(Action::Json);
+        form.apply(Action::Json);
         prop_assert_eq!(form.value(), Some(&value));
     }
 
@@ -497,9 +498,9 @@ proptest! {
         let mut form = FormState::with_value(&Arc::new(schema), Some(json!({"a": "é\u{200d}👩‍👩‍👧", "字": ["表"], "o": {"x": 1}})));
         form.select(row);
         if row % 3 == 0 {
-            form.apply(FormCommand::Json);
+            form.apply(Action::Json);
         }
-        form.apply(FormCommand::Enter);
+        form.apply(Action::Open);
         let _ = screen(&form, width, height);
     }
 }

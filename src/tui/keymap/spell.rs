@@ -2,6 +2,7 @@
 //! that no sentence lies after a person has moved a key.
 
 use super::{Keymap, Scope};
+use crate::tui::action::Action;
 use crate::tui::chord::Chord;
 use crate::tui::ink::Ink;
 
@@ -50,15 +51,15 @@ impl Keymap {
         };
         for scope in scopes {
             let rows = self.listed.iter().filter(|row| row.scope == *scope);
-            for row in rows.filter(|row| row.meaning.id() == name) {
-                let works = |chord: &&Chord| meaning_of(chord) == Some(row.meaning);
+            for row in rows.filter(|row| row.action.id() == name) {
+                let works = |chord: &&Chord| meaning_of(chord) == Some(row.action);
                 let chords: Vec<Chord> = row.chords.iter().filter(works).copied().collect();
                 if !chords.is_empty() {
                     return Some(chords);
                 }
             }
         }
-        self.listed.iter().any(|row| row.meaning.id() == name).then(Vec::new)
+        Action::by_id(name).map(|_| Vec::new())
     }
 }
 
@@ -83,6 +84,6 @@ mod tests {
         let keymap = Keymap::builtin();
         let key = keymap.key_while_typing(&[Scope::Global], "help").unwrap();
         assert_eq!(key.to_string(), "f1");
-        assert_eq!(keymap.spelled(&[Scope::Call, Scope::Form], "{save-call}").as_str(), "ctrl-s");
+        assert_eq!(keymap.spelled(&[Scope::Call, Scope::Form], "{save-form}").as_str(), "ctrl-s");
     }
 }

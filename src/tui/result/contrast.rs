@@ -221,8 +221,9 @@ mod tests {
 
     use super::*;
     use crate::mcp::Payload;
+    use crate::tui::action::Action as C;
     use crate::tui::form::draw::Look;
-    use crate::tui::result::{Purpose, ResultCommand as C, ResultView};
+    use crate::tui::result::{Purpose, ResultView};
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
 
@@ -272,7 +273,7 @@ mod tests {
         // Rows that do not fit are reached by scrolling.
         let mut seen = screen(&mut view, 60, 6);
         for _ in 0..40 {
-            view.apply(C::Scroll(1));
+            view.move_by(1);
             seen += &screen(&mut view, 60, 6);
         }
         assert!(seen.contains("old3") && seen.contains("new3"), "{seen}");
@@ -283,7 +284,7 @@ mod tests {
         let mut view = compared(&scattered("old"), &scattered("new"));
         let _ = screen(&mut view, 80, 10);
         assert!(matches!(
-            view.apply(C::Sideways(1)),
+            view.apply(C::SidewaysRight),
             Some(crate::tui::result::view::Wants::Say(_))
         ));
         view.apply(C::Wrap);
@@ -291,14 +292,14 @@ mod tests {
         assert!(first.contains("- all of it: old1") && !first.contains("old2"), "{first}");
         let mut seen = String::new();
         for _ in 0..200 {
-            assert_eq!(view.apply(C::Sideways(1)), None);
+            assert_eq!(view.apply(C::SidewaysRight), None);
             seen += &screen(&mut view, 80, 10);
         }
         assert!(seen.contains("new2") && seen.contains("old3"), "{seen}");
         let last = screen(&mut view, 80, 10);
         assert!(last.contains(" end"), "it stops at the end: {last}");
         for _ in 0..200 {
-            view.apply(C::Sideways(-1));
+            view.apply(C::SidewaysLeft);
         }
         assert_eq!(screen(&mut view, 80, 10), first);
     }
@@ -316,7 +317,7 @@ mod tests {
         let drawn = screen(&mut view, 60, 8);
         assert!(drawn.contains(&format!("- … {lead}old")), "{drawn}");
         for _ in 0..400 {
-            view.apply(C::Sideways(-1));
+            view.apply(C::SidewaysLeft);
         }
         assert!(screen(&mut view, 60, 8).contains("- begin xxx"));
     }
@@ -352,7 +353,7 @@ mod tests {
         let places = |view: &ResultView| view.contrast.as_ref().expect("laid out").len();
         // Six lines of three rows, six pairs, and the empty line at the end.
         assert_eq!(places(&view), 6 * SAME_ROWS + 12 + 1);
-        view.apply(C::Scroll(10));
+        view.move_by(10);
         let top = screen(&mut view, 50, 8);
         view.apply(C::Wrap);
         view.apply(C::Wrap);

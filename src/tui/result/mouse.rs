@@ -1,9 +1,9 @@
 //! The mouse in a result: tabs, rows of a tree, blocks of content.
 
+use crate::tui::action::Action;
 use ratatui::layout::{Position, Rect};
 use unicode_width::UnicodeWidthStr;
 
-use super::ResultCommand;
 use super::view::{ResultView, Tab, Wants};
 
 impl ResultView {
@@ -26,7 +26,7 @@ impl ResultView {
             return None;
         }
         if tree.cursor == row {
-            return self.apply(ResultCommand::Enter);
+            return self.apply(Action::Open);
         }
         self.with_tree(|tree, _| tree.cursor = row);
         None

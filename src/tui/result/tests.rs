@@ -10,10 +10,11 @@ use super::compare::Purpose;
 use super::content::BlockKind;
 use super::rows::Rows;
 use super::tree::Tree;
-use super::view::{ResultCommand, ResultView, Wants};
+use super::view::{ResultView, Wants};
 use crate::config::ContentLimits;
 use crate::mcp::Payload;
 use crate::mcp::payload::{Bounds, Document};
+use crate::tui::action::Action;
 use crate::tui::form::draw::Look;
 
 fn view(result: Value) -> ResultView {
@@ -183,12 +184,12 @@ fn s32_links_and_svg_are_shown_and_only_opened_when_asked() {
     );
     assert_eq!(view.picture_job(), None, "nobody decodes it");
     assert_eq!(
-        view.apply(ResultCommand::Enter),
+        view.apply(Action::Open),
         Some(Wants::OpenResource("http://169.254.169.254/latest/meta-data".into()))
     );
-    view.apply(ResultCommand::NextBlock);
+    view.apply(Action::NextBlock);
     assert!(
-        matches!(view.apply(ResultCommand::Save), Some(Wants::Save(name, content)) if name == "mcpdeck-result.svg" && content.bytes().is_ok_and(|bytes| bytes.starts_with(b"<svg")))
+        matches!(view.apply(Action::Save), Some(Wants::Save(name, content)) if name == "mcpdeck-result.svg" && content.bytes().is_ok_and(|bytes| bytes.starts_with(b"<svg")))
     );
 }
 
@@ -202,7 +203,7 @@ fn nothing_of_a_result_reaches_the_screen_as_a_control_character() {
     for _ in 0..3 {
         let drawn = screen(&mut view, 90, 40);
         assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{drawn:?}");
-        view.apply(ResultCommand::NextTab);
+        view.apply(Action::NextTab);
     }
     assert!(!super::content::suffix(evil).chars().any(|c| !c.is_ascii_alphanumeric()));
 }
@@ -212,7 +213,7 @@ fn markdown_is_rendered_and_can_be_seen_plain() {
     let text = "# Title\n\nSome **bold** and `code`.\n\n- one\n- two\n\n```\nlet x = 1;\n```\n[here](http://there/)";
     let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
     insta::assert_snapshot!(screen(&mut view, 40, 14));
-    view.apply(ResultCommand::Markdown);
+    view.apply(Action::Markdown);
     assert!(screen(&mut view, 40, 14).contains("**bold**"));
 }
 
@@ -238,7 +239,7 @@ fn a_search_in_text_goes_from_match_to_match() {
     assert_eq!(view.search("HIT"), None);
     assert!(screen(&mut view, 40, 10).lines().nth(1).is_some_and(|l| l.contains("a hit here")));
     for _ in 0..6 {
-        assert_eq!(view.apply(ResultCommand::SearchNext), None);
+        assert_eq!(view.apply(Action::SearchNext), None);
         assert!(screen(&mut view, 40, 10).lines().nth(1).is_some_and(|l| l.contains("a hit here")));
     }
     assert!(matches!(view.search("absent"), Some(Wants::Say(_))));
@@ -266,7 +267,7 @@ fn the_cursor_stays_in_sight_below_what_is_said_of_the_schema() {
     let value = json!({"structuredContent": {"items": items}});
     let mut view = ResultView::new(value.into(), (0..3).map(said).collect());
     for _ in 0..30 {
-        view.apply(ResultCommand::Scroll(1));
+        view.move_by(1);
         let drawn = screen(&mut view, 40, 12);
         let (tree, value) = view.tree().expect("a tree");
         let here = tree.current(value).as_str().map(std::borrow::Cow::into_owned);
@@ -283,7 +284,7 @@ fn a_comparison_names_only_what_differs() {
     view.compare_with(&earlier.into(), Purpose::Show);
     let drawn = screen(&mut view, 40, 12);
     assert!(drawn.contains("- two") && drawn.contains("+ 2"), "{drawn}");
-    view.apply(ResultCommand::SideBySide);
+    view.apply(Action::SideBySide);
     let beside = screen(&mut view, 60, 12);
     assert!(beside.lines().any(|l| l.contains("- two") && l.contains("+ 2")), "{beside}");
     let same = view.result().clone();
@@ -299,7 +300,7 @@ fn as_text(value: &Value) -> Payload {
 
 #[test]
 fn a_result_kept_as_text_is_drawn_copied_and_saved_like_any_other() {
-    use ResultCommand as C;
+    use Action as C;
     let value = json!({
         "content": [
             {"type": "text", "text": "some\n\"text\""},
@@ -311,23 +312,23 @@ fn a_result_kept_as_text_is_drawn_copied_and_saved_like_any_other() {
     });
     let (mut tree, mut text) = (view(value.clone()), ResultView::new(as_text(&value), Vec::new()));
     for command in [
-        C::Scroll(1),
+        C::Down,
         C::NextBlock,
         C::Copy,
-        C::Enter,
+        C::Open,
         C::NextBlock,
         C::Copy,
         C::Save,
         C::NextBlock,
         C::Save,
         C::NextTab,
-        C::Scroll(3),
+        C::Down,
         C::Copy,
         C::CopyPath,
-        C::Fold,
+        C::Left,
         C::Save,
         C::NextTab,
-        C::Page(1),
+        C::PageDown,
         C::Copy,
         C::CopyPath,
         C::CopyAll,
@@ -411,11 +412,11 @@ proptest! {
 
     #[test]
     fn drawing_never_panics(value in json_values(), width in 0_u16..90, height in 0_u16..30, moves in prop::collection::vec(0_u8..12, 0..20)) {
-        use ResultCommand as C;
+        use Action as C;
         let mut view = view(json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value}));
         for n in moves {
-            let all = [C::Scroll(3), C::Page(1), C::Top, C::Bottom, C::Sideways(1), C::NextTab, C::NextBlock,
-                C::Enter, C::Fold, C::Unfold, C::Wrap, C::Copy];
+            let all = [C::Down, C::PageDown, C::Top, C::Bottom, C::SidewaysRight, C::NextTab, C::NextBlock,
+                C::Open, C::Left, C::Right, C::Wrap, C::Copy];
             view.apply(all[usize::from(n)]);
             let _ = screen(&mut view, width, height);
         }

@@ -1,6 +1,7 @@
 //! The viewer of one result: tabs, scrolling, search, folds, copying and saving.
 //! Changes nothing outside; it says what it wants.
 
+use crate::tui::action::Action;
 use std::collections::BTreeSet;
 
 use super::compare::Comparing;
@@ -27,49 +28,6 @@ pub enum Tab {
     Raw,
     /// Beside an earlier one.
     Compare,
-}
-
-/// What a person wants of the viewer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResultCommand {
-    /// Rows up (negative) or down.
-    Scroll(isize),
-    /// Pages up (negative) or down.
-    Page(isize),
-    /// To the first row.
-    Top,
-    /// To the last row.
-    Bottom,
-    /// Columns left (negative) or right.
-    Sideways(isize),
-    /// To the next tab.
-    NextTab,
-    /// To the next block of content.
-    NextBlock,
-    /// Folds or unfolds; opens a link.
-    Enter,
-    /// Folds, or goes to the parent.
-    Fold,
-    /// Unfolds.
-    Unfold,
-    /// Markdown or plain text.
-    Markdown,
-    /// All bytes of this block in hexadecimal, or the first of them, or the picture again.
-    Hex,
-    /// Long lines wrapped or cut.
-    Wrap,
-    /// Comparison in one column or two.
-    SideBySide,
-    /// Next match of the search.
-    SearchNext,
-    /// Copies the value or block under the cursor.
-    Copy,
-    /// Copies its JSON pointer.
-    CopyPath,
-    /// Copies everything.
-    CopyAll,
-    /// Saves the block or value under the cursor.
-    Save,
 }
 
 /// What the viewer wants done outside.
@@ -294,58 +252,65 @@ impl ResultView {
     }
 
     /// Does what was asked; gives what it wants done outside.
-    pub fn apply(&mut self, command: ResultCommand) -> Option<Wants> {
-        use ResultCommand as C;
+    pub fn apply(&mut self, action: Action) -> Option<Wants> {
         let page = isize::try_from(self.height.max(2)).unwrap_or(2) - 1;
-        match command {
-            C::Scroll(rows) => self.move_by(rows),
-            C::Page(pages) => self.move_by(pages * page),
-            C::Top => self.move_by(isize::MIN / 2),
-            C::Bottom => self.move_by(isize::MAX / 2),
-            C::Sideways(columns) if self.tab == Tab::Compare => {
-                return self.shift_comparison(columns);
-            }
-            C::Sideways(columns) => self.column = self.column.saturating_add_signed(columns * 8),
-            C::NextTab => {
+        if let Some(rows) = action.steps(page) {
+            self.move_by(rows);
+            return None;
+        }
+        match action {
+            Action::SidewaysLeft => return self.sideways(-1),
+            Action::SidewaysRight => return self.sideways(1),
+            Action::NextTab => {
                 let tabs = self.tabs();
                 let at = tabs.iter().position(|(tab, _)| *tab == self.tab).unwrap_or(0);
                 let (tab, _) = tabs[(at + 1) % tabs.len()];
                 self.show(tab);
             }
-            C::NextBlock => self.next_block(),
-            C::Enter => return self.enter(),
-            C::Fold => self.fold(),
-            C::Unfold => {
+            Action::NextBlock => self.next_block(),
+            Action::Open => return self.enter(),
+            Action::Left => self.fold(),
+            Action::Right => {
                 self.with_tree(|tree, value| tree.set_open(value, true));
             }
-            C::Markdown => {
+            Action::Markdown => {
                 self.plain = !self.plain;
                 self.stale = true;
             }
-            C::Hex => return self.toggle_hex(),
-            C::Wrap => {
+            Action::Hex => return self.toggle_hex(),
+            Action::Wrap => {
                 self.wrap = !self.wrap;
                 (self.column, self.shift) = (0, 0);
                 self.stale = true;
                 self.lay_comparison();
             }
-            C::SideBySide => {
+            Action::SideBySide => {
                 self.beside = !self.beside;
                 self.lay_comparison();
             }
-            C::SearchNext => return self.search_next(),
-            C::Copy => return Some(self.copied()),
-            C::CopyPath => {
+            Action::SearchNext => return self.search_next(),
+            Action::Copy => return Some(self.copied()),
+            Action::CopyPath => {
                 let (tree, value) = self.tree()?;
                 return Some(Wants::Copy(tree.pointer(value)));
             }
-            C::CopyAll => return Some(super::take::copy_of(self.result.root())),
-            C::Save => return Some(self.saved()),
+            Action::CopyAll => return Some(super::take::copy_of(self.result.root())),
+            Action::Save => return Some(self.saved()),
+            _ => {}
         }
         None
     }
 
-    fn move_by(&mut self, rows: isize) {
+    fn sideways(&mut self, columns: isize) -> Option<Wants> {
+        if self.tab == Tab::Compare {
+            return self.shift_comparison(columns);
+        }
+        self.column = self.column.saturating_add_signed(columns * 8);
+        None
+    }
+
+    /// Moves by rows; up is negative.
+    pub fn move_by(&mut self, rows: isize) {
         let len = self.len();
         let moved = self.with_tree(|tree, _| {
             tree.cursor = tree.cursor.saturating_add_signed(rows).min(len.saturating_sub(1));

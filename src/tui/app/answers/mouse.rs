@@ -5,7 +5,6 @@ use ratatui::layout::{Position, Rect};
 
 use crate::tui::app::calls::call_area;
 use crate::tui::app::{App, Redraw};
-use crate::tui::approval::desk::AnswerCommand;
 use crate::tui::approval::draw;
 use crate::tui::approval::keys;
 use crate::tui::effect::Effect;
@@ -16,7 +15,7 @@ impl App {
     /// Scrolls what the server says.
     pub(in crate::tui::app) fn answer_wheel(&mut self, delta: isize) {
         if let Some(desk) = self.answers.desk() {
-            desk.apply(AnswerCommand::Scroll(delta));
+            desk.scroll(delta);
             self.mark(Redraw::Now);
         }
     }
@@ -25,7 +24,10 @@ impl App {
     pub(in crate::tui::app) fn answer_keys(&self) -> KeyLine {
         let desk = self.answers.open.and_then(|id| self.answers.desks.get(&id));
         let labels = match (&self.answers.roots, desk) {
-            (Some(_), _) => self.keymap.labels(&[Scope::Roots]),
+            (Some(_), _) => {
+                let labels = self.keymap.labels(&[Scope::Roots]);
+                labels.into_iter().map(|(key, word, _)| (key, word)).collect()
+            }
             (None, Some(desk)) => keys::footer(&self.keymap, desk),
             (None, None) => Vec::new(),
         };

@@ -11,12 +11,14 @@ use crate::mcp::RequestKind;
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::approval::desk::{Offer, asked_kind, kept_offers};
 use crate::tui::approval::elicitation::ElicitAction;
+use crate::tui::approval::media::{Media, media};
 use crate::tui::approval::roots::RootsEditor;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::overlay::{ApprovalPick, Choice, Confirm, Overlay, Palette, Pick};
 use crate::tui::pane::DenyAll;
+use crate::tui::pane::catalog::file_name;
 use crate::tui::theme::Role;
 
 /// How many of the next requests a rule can be for.
@@ -234,6 +236,29 @@ impl App {
         let yes = vec![Effect::Deny(answers)];
         let title = ink!("deny all of {}?", name);
         self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
+    }
+
+    /// Writes every picture and sound of the request being answered to a new file in the working
+    /// directory; each is told.
+    pub(super) fn save_media(&mut self, effects: &mut Vec<Effect>) {
+        let Some(desk) = self.answers.desk() else { return };
+        let found = media(&desk.request.params);
+        if found.is_empty() {
+            desk.notice = Some(SafeText::line("it brings no picture and no sound"));
+        }
+        let server = file_name(&SafeText::line(desk.request.server.as_str()));
+        for (at, Media { suffix, content }) in found.into_iter().enumerate() {
+            match content {
+                Ok(content) => {
+                    let name = format!("{server}-{}-{}.{suffix}", desk.id().0, at + 1);
+                    effects.push(Effect::Save { name: name.into(), content });
+                }
+                Err(reason) => {
+                    let notice = format!("number {} was not written: {reason}", at + 1);
+                    desk.notice = Some(SafeText::line(&notice));
+                }
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use ratatui::layout::Position;
 use super::call_area;
 use crate::tui::app::App;
 use crate::tui::call::CallScreen;
-use crate::tui::call::command::Clicks;
+use crate::tui::call::mouse::Clicks;
 use crate::tui::effect::Effect;
 
 impl App {

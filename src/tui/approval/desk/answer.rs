@@ -1,6 +1,7 @@
 //! From the draft to the answer: checked, confirmed where it opens something, refused once nothing
 //! may be sent any more.
 
+use crate::tui::action::Action;
 use serde_json::{Value, json};
 
 use super::check::Awaits;
@@ -11,8 +12,8 @@ use crate::host::Verdict;
 use crate::mcp::Answer;
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{Asks, ElicitAction, ElicitationReading};
+use crate::tui::form::FormState;
 use crate::tui::form::problem::Weight;
-use crate::tui::form::{FormCommand, FormState};
 
 /// JSON-RPC error code the specification shows for a person who says no to sampling.
 const REJECTED: i64 = -1;
@@ -65,7 +66,7 @@ impl AnswerDesk {
         let name = problem.pointer.trim_start_matches('/').to_owned();
         let text = problem.message.to_string();
         if problem.row.is_some() {
-            form.apply(FormCommand::NextProblem);
+            form.apply(Action::NextProblem);
         }
         Some(if name.is_empty() { text } else { format!("{name}: {text}") })
     }
@@ -196,7 +197,7 @@ pub(super) fn wrong(form: &FormState) -> usize {
 /// only look wrong.
 pub(super) fn go_to_wrong(form: &mut FormState) {
     for _ in 0..form.problems().len() {
-        form.apply(FormCommand::NextProblem);
+        form.apply(Action::NextProblem);
         if form.problem_at(form.cursor()).is_none_or(|problem| problem.weight < Weight::Note) {
             return;
         }

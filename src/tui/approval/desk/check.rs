@@ -1,8 +1,9 @@
 //! Live validation of the forms of an answer: what is too long for the screen's own thread is checked
 //! elsewhere, as it is for calls. Does no I/O.
 
-use super::{AnswerCommand, AnswerDesk, Draft, Outcome, Stage};
+use super::{AnswerDesk, Draft, Outcome, Stage};
 use crate::base::text::SafeText;
+use crate::tui::action::Action;
 use crate::tui::form::{CheckJob, Checked, FormState};
 
 /// What waits until the form is checked.
@@ -41,7 +42,7 @@ impl AnswerDesk {
                 self.finish_tool();
                 Outcome::Stay
             }
-            Some(Awaits::Send) => self.apply(AnswerCommand::Send),
+            Some(Awaits::Send) => self.apply(Action::Send),
             Some(Awaits::Name) => {
                 self.ask_for_name();
                 Outcome::Stay
@@ -114,7 +115,6 @@ mod tests {
     use crate::mcp::RequestKind;
     use crate::mcp::{Answer, ApprovalId};
     use crate::tui::approval::desk::Part;
-    use crate::tui::form::FormCommand;
 
     /// A form of more sub-schemas than are compiled on the screen's thread.
     fn large() -> AnswerDesk {
@@ -166,7 +166,7 @@ mod tests {
         }
         check(&mut desk);
         assert_eq!(problems(&desk), 1, "too young");
-        desk.apply(AnswerCommand::Form(FormCommand::StepUp));
+        desk.apply(Action::StepUp);
         check(&mut desk);
         assert_eq!(problems(&desk), 0);
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn an_answer_waits_for_its_check_and_is_sent_only_when_nothing_speaks_against_it() {
         let mut desk = large();
-        assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "not checked yet");
+        assert_eq!(desk.apply(Action::Send), Outcome::Stay, "not checked yet");
         assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("checking")));
         assert_eq!(check(&mut desk), Outcome::Stay, "the required field is missing");
         assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 invalid field")));
@@ -185,7 +185,7 @@ mod tests {
         desk.type_in_form(KeyCode::Char('0').into());
         let job = desk.pending_check();
         assert_eq!(job.is_some(), desk.is_checking());
-        let outcome = desk.apply(AnswerCommand::Send);
+        let outcome = desk.apply(Action::Send);
         let outcome = match job {
             Some(job) => desk.checked(&job.run()),
             None => outcome,
@@ -219,9 +219,9 @@ mod tests {
     fn typing_on_takes_the_wish_to_send_back() {
         let mut desk = large();
         desk.type_in_form(KeyCode::Char('3').into());
-        assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+        assert_eq!(desk.apply(Action::Send), Outcome::Stay);
         desk.type_in_form(KeyCode::Char('3').into());
         assert_eq!(check(&mut desk), Outcome::Stay);
-        assert!(matches!(desk.apply(AnswerCommand::Send), Outcome::Send(_)));
+        assert!(matches!(desk.apply(Action::Send), Outcome::Send(_)));
     }
 }

@@ -1,5 +1,6 @@
 //! The answer being made: text with its fields and tool calls, JSON, a form, a yes or no.
 
+use crate::tui::action::Action;
 use std::sync::Arc;
 
 use ratatui_textarea::{CursorMove, TextArea};
@@ -8,8 +9,8 @@ use serde_json::{Value, json};
 use super::{AnswerDesk, Drafting, Part, Says, read};
 use crate::base::text::SafeText;
 use crate::tui::approval::completion::{STOP_REASONS, SamplingDraft};
+use crate::tui::form::FormState;
 use crate::tui::form::seed::Defaults;
-use crate::tui::form::{FormCommand, FormState};
 use crate::tui::widget::TextInput;
 
 /// The answer being made.
@@ -170,7 +171,7 @@ impl AnswerDesk {
                 Draft::Text(Box::new(Composer::new(&self.kept)))
             }
             Draft::Form(mut form) => {
-                form.apply(FormCommand::Json);
+                form.apply(Action::Json);
                 Draft::Form(form)
             }
             other => other,

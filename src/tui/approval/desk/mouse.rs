@@ -1,9 +1,10 @@
 //! The mouse pressed on a request being answered: the keys go there. It accepts only by a second
 //! press on the line that does.
 
+use crate::tui::action::Action;
 use ratatui::layout::Position;
 
-use super::{AnswerCommand, AnswerDesk, Outcome, Part, Stage};
+use super::{AnswerDesk, Outcome, Part, Stage};
 use crate::tui::approval::draw::Spot;
 use crate::tui::form::mouse::Clicked;
 
@@ -12,7 +13,7 @@ impl AnswerDesk {
     pub fn click(&mut self, spot: Spot, at: Position) -> Outcome {
         match spot {
             Spot::Says if self.part == Part::Says => Outcome::Stay,
-            Spot::Says => self.apply(AnswerCommand::Focus),
+            Spot::Says => self.apply(Action::Switch),
             _ if self.stage != Stage::Open => Outcome::Stay,
             Spot::Part(part) => {
                 self.part = part;
@@ -25,7 +26,7 @@ impl AnswerDesk {
                 let again = self.on_submit();
                 let clicked = self.open_form_mut().map(|form| form.click(at, area));
                 match clicked {
-                    Some(Clicked::Submit) if again => self.apply(AnswerCommand::Send),
+                    Some(Clicked::Submit) if again => self.apply(Action::Send),
                     _ => Outcome::Stay,
                 }
             }

@@ -1,5 +1,6 @@
 //! What keys do to a request being answered.
 
+use crate::tui::action::Action;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent};
@@ -56,7 +57,7 @@ fn sent(outcome: &Outcome) -> &Value {
 fn typed_text_is_sent_as_a_completion_and_enter_is_only_a_line_break() {
     let mut desk = sampling();
     typed(&mut desk, "Hi!\nBye");
-    let outcome = desk.apply(AnswerCommand::Send);
+    let outcome = desk.apply(Action::Send);
     assert_eq!(sent(&outcome)["content"]["text"], "Hi!\nBye");
     assert_eq!(sent(&outcome)["model"], "by hand");
 }
@@ -64,47 +65,47 @@ fn typed_text_is_sent_as_a_completion_and_enter_is_only_a_line_break() {
 #[test]
 fn an_empty_answer_is_not_sent_and_says_why() {
     let mut desk = sampling();
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     assert!(desk.notice.as_deref().is_some_and(|notice| notice.contains("write an answer")));
 }
 
 #[test]
 fn saying_no_asks_for_a_reason_first_and_sends_it() {
     let mut desk = sampling();
-    assert_eq!(desk.apply(AnswerCommand::Deny), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Deny), Outcome::Stay);
     typed(&mut desk, "not today");
     let refusal = Answer::Refuse { code: -1, message: "not today".into() };
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Send(refusal));
+    assert_eq!(desk.apply(Action::Send), Outcome::Send(refusal));
 }
 
 #[test]
 fn editing_as_json_and_back_keeps_what_was_written() {
     let mut desk = sampling();
     typed(&mut desk, "Hi!");
-    desk.apply(AnswerCommand::Raw);
+    desk.apply(Action::Json);
     assert!(desk.text().contains("\"Hi!\""));
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["stopReason"], "endTurn");
-    desk.apply(AnswerCommand::Raw);
+    assert_eq!(sent(&desk.apply(Action::Send))["stopReason"], "endTurn");
+    desk.apply(Action::Json);
     assert_eq!(desk.text(), "Hi!");
 }
 
 #[test]
 fn broken_json_is_never_sent() {
     let mut desk = sampling();
-    desk.apply(AnswerCommand::Raw);
+    desk.apply(Action::Json);
     desk.replace_text("{\"role\": ");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     assert!(desk.notice.is_some());
 }
 
 #[test]
 fn a_url_is_opened_only_by_the_second_press_in_a_row() {
     let mut desk = url("https://auth.example.com/x");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     assert!(desk.notice.as_deref().is_some_and(|notice| notice.contains("auth.example.com")));
-    desk.apply(AnswerCommand::Scroll(1));
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "something came between");
-    let Outcome::Visit(url) = desk.apply(AnswerCommand::Send) else {
+    desk.apply(Action::Down);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "something came between");
+    let Outcome::Visit(url) = desk.apply(Action::Send) else {
         panic!("the second press opens it");
     };
     assert_eq!(url.as_str(), "https://auth.example.com/x");
@@ -115,9 +116,9 @@ fn a_url_is_opened_only_by_the_second_press_in_a_row() {
 fn a_url_that_must_not_be_opened_never_is() {
     let mut desk = url("javascript:alert(1)");
     for _ in 0..3 {
-        assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+        assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     }
-    assert_eq!(sent(&desk.apply(AnswerCommand::Deny)), &json!({"action": "decline"}));
+    assert_eq!(sent(&desk.apply(Action::Deny)), &json!({"action": "decline"}));
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     let mut desk = sampling();
     typed(&mut desk, "almost");
     desk.end(SafeText::line("the server took it back"));
-    for command in [AnswerCommand::Send, AnswerCommand::Deny, AnswerCommand::Cancel] {
+    for command in [Action::Send, Action::Deny, Action::CancelRequest] {
         assert_eq!(desk.apply(command), Outcome::Stay);
     }
     desk.type_key(KeyEvent::from(KeyCode::Char('x')));
@@ -135,7 +136,7 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     // An editor was open meanwhile: what was written there is not lost, and not sent.
     desk.replace_text("almost done");
     assert_eq!(desk.text(), "almost done");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
 }
 
 #[test]
@@ -144,10 +145,10 @@ fn a_whole_result_that_is_pasted_is_the_answer_and_other_json_is_text() {
     let whole = json!({"role": "assistant", "model": "m", "content": content});
     let mut desk = sampling();
     desk.paste(&whole.to_string());
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send)), &whole);
+    assert_eq!(sent(&desk.apply(Action::Send)), &whole);
     let again = json!({"role": "assistant", "model": "n", "content": content});
     desk.paste(&format!("\n{again}\n"));
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send)), &again, "in place of the one before");
+    assert_eq!(sent(&desk.apply(Action::Send)), &again, "in place of the one before");
     let mut desk = sampling();
     desk.paste("{\"role\": \"assistant\"}");
     assert_eq!(desk.text(), "{\"role\": \"assistant\"}");
@@ -158,11 +159,11 @@ fn a_whole_result_that_is_pasted_is_the_answer_and_other_json_is_text() {
 #[test]
 fn a_guarded_call_is_let_through_or_refused() {
     let ask = || desk(RequestKind::Guard, json!({"tool": "run", "violations": []}));
-    assert_eq!(sent(&ask().apply(AnswerCommand::Send)), &json!({"action": "accept"}));
+    assert_eq!(sent(&ask().apply(Action::Send)), &json!({"action": "accept"}));
     let mut refused = ask();
-    refused.apply(AnswerCommand::Deny);
+    refused.apply(Action::Deny);
     assert!(matches!(
-        refused.apply(AnswerCommand::Send),
+        refused.apply(Action::Send),
         Outcome::Send(Answer::Refuse { message, .. }) if message == "the user declined"
     ));
 }
@@ -176,35 +177,35 @@ fn five_hundred_fields_are_edited_as_json() {
     let mut desk = desk(RequestKind::Elicitation, params);
     assert!(matches!(desk.draft, Draft::Raw(_)));
     desk.replace_text("{\"f1\": \"x\"}");
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["content"], json!({"f1": "x"}));
+    assert_eq!(sent(&desk.apply(Action::Send))["content"], json!({"f1": "x"}));
 }
 
 #[test]
 fn a_page_that_no_browser_opens_is_accepted_only_when_the_person_says_so() {
     let mut desk = url("https://auth.example.com/x");
-    desk.apply(AnswerCommand::Send);
-    assert!(matches!(desk.apply(AnswerCommand::Send), Outcome::Visit(_)));
+    desk.apply(Action::Send);
+    assert!(matches!(desk.apply(Action::Send), Outcome::Visit(_)));
     let failed = Err(SafeText::line("no browser could be started"));
     assert_eq!(desk.visited(failed), Outcome::Stay);
     assert_eq!(desk.text(), "https://auth.example.com/x", "to be copied");
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send)), &json!({"action": "accept"}));
+    assert_eq!(sent(&desk.apply(Action::Send)), &json!({"action": "accept"}));
 }
 
 #[test]
 fn model_and_stop_reason_are_typed_or_stepped_through() {
     let mut desk = sampling();
     typed(&mut desk, "Hi");
-    desk.apply(AnswerCommand::NextField);
+    desk.apply(Action::NextField);
     typed(&mut desk, " 2");
-    desk.apply(AnswerCommand::NextField);
+    desk.apply(Action::NextField);
     typed(&mut desk, "!");
-    let result = sent(&desk.apply(AnswerCommand::Send)).clone();
+    let result = sent(&desk.apply(Action::Send)).clone();
     assert_eq!(result["model"], "by hand 2");
     assert_eq!(result["stopReason"], "endTurn!");
-    desk.apply(AnswerCommand::StopReason);
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["stopReason"], "endTurn");
-    desk.apply(AnswerCommand::StopReason);
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["stopReason"], "stopSequence");
+    desk.apply(Action::StopReason);
+    assert_eq!(sent(&desk.apply(Action::Send))["stopReason"], "endTurn");
+    desk.apply(Action::StopReason);
+    assert_eq!(sent(&desk.apply(Action::Send))["stopReason"], "stopSequence");
 }
 
 fn with_tools() -> AnswerDesk {
@@ -221,16 +222,16 @@ fn with_tools() -> AnswerDesk {
 fn a_tool_call_is_filled_in_as_a_form_and_goes_out_as_a_block() {
     let mut desk = with_tools();
     desk.begin_tool(0);
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     assert!(desk.notice.is_some(), "a required field is missing");
     typed(&mut desk, "7");
-    desk.apply(AnswerCommand::Send);
+    desk.apply(Action::Send);
     assert_eq!(desk.part, Part::Answer);
-    let result = sent(&desk.apply(AnswerCommand::Send)).clone();
+    let result = sent(&desk.apply(Action::Send)).clone();
     let block = json!({"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 7}});
     assert_eq!((&result["content"], &result["stopReason"]), (&json!([block]), &json!("toolUse")));
-    desk.apply(AnswerCommand::RemoveTool);
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "nothing is left of the answer");
+    desk.apply(Action::RemoveTool);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "nothing is left of the answer");
 }
 
 #[test]
@@ -238,36 +239,36 @@ fn enter_at_the_end_of_a_form_decides_nothing_but_takes_a_tool_call_in() {
     let mut tool = with_tools();
     tool.begin_tool(0);
     typed(&mut tool, "7");
-    tool.apply(AnswerCommand::Form(FormCommand::Last));
-    tool.apply(AnswerCommand::Form(FormCommand::Enter));
+    tool.apply(Action::LastField);
+    tool.apply(Action::Open);
     assert_eq!(tool.part, Part::Answer, "the call is in the answer");
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let params = json!({"message": "?", "requestedSchema": schema});
     let mut form = desk(RequestKind::Elicitation, params);
-    form.apply(AnswerCommand::Form(FormCommand::Last));
-    assert_eq!(form.apply(AnswerCommand::Form(FormCommand::Enter)), Outcome::Stay);
+    form.apply(Action::LastField);
+    assert_eq!(form.apply(Action::Open), Outcome::Stay);
     assert!(form.notice.as_deref().is_some_and(|notice| notice.contains("{send}")));
 }
 
 #[test]
 fn the_request_can_be_edited_for_reading_and_drafting_and_stays_what_it_was_on_the_wire() {
     let mut desk = sampling();
-    desk.apply(AnswerCommand::EditRequest);
+    desk.apply(Action::EditRequest);
     assert_eq!(desk.part, Part::Request);
     desk.replace_text("{");
-    desk.apply(AnswerCommand::Send);
+    desk.apply(Action::Send);
     assert!(desk.notice.is_some() && desk.part == Part::Request, "broken JSON is not taken");
     desk.replace_text("{\"messages\": [], \"maxTokens\": 9}");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "this key takes the edit, no more");
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "this key takes the edit, no more");
     assert!(desk.is_edited());
     assert_eq!(
         (&desk.params["maxTokens"], &desk.request.params["maxTokens"]),
         (&json!(9), &json!(5))
     );
-    desk.apply(AnswerCommand::EditRequest);
+    desk.apply(Action::EditRequest);
     let original = desk.request.params.to_string();
     desk.replace_text(&original);
-    desk.apply(AnswerCommand::EditRequest);
+    desk.apply(Action::EditRequest);
     assert!(!desk.is_edited());
 }
 
@@ -280,7 +281,7 @@ fn a_draft_of_a_model_fills_the_answer_and_a_person_sends_it() {
     desk.drafted(Ok((SafeText::line("m1"), result)));
     assert_eq!(desk.drafting, Drafting::By(SafeText::line("m1")));
     assert!(!desk.text().contains('\u{1b}'), "what is seen is what is sent");
-    let sent = sent(&desk.apply(AnswerCommand::Send)).clone();
+    let sent = sent(&desk.apply(Action::Send)).clone();
     assert_eq!((&sent["model"], &sent["stopReason"]), (&json!("m1"), &json!("maxTokens")));
 }
 
@@ -325,7 +326,7 @@ fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
     assert!(names.iter().any(|name| name.contains("said back")));
     desk.take_result(&offers[0].result);
     assert_eq!(desk.text(), "Certainly.");
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["model"], "scripted");
+    assert_eq!(sent(&desk.apply(Action::Send))["model"], "scripted");
 }
 
 #[test]
@@ -350,7 +351,7 @@ fn escape_closes_the_innermost_thing_first() {
     let mut desk = with_tools();
     desk.begin_tool(0);
     assert!(desk.back() && desk.part == Part::Answer);
-    desk.apply(AnswerCommand::Deny);
+    desk.apply(Action::Deny);
     assert!(desk.back() && desk.part == Part::Answer);
     assert!(!desk.back(), "now the screen itself");
 }

@@ -159,7 +159,7 @@ impl AnswerDesk {
         if let Some(whole) = self.whole_answer(pasted) {
             self.take_result(&whole);
             self.notice =
-                Some(SafeText::line("the whole answer was pasted; {raw} shows it as JSON"));
+                Some(SafeText::line("the whole answer was pasted; {json} shows it as JSON"));
             return;
         }
         match &mut self.draft {

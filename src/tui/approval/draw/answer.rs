@@ -28,7 +28,9 @@ pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
     if let Stage::Ended(reason) = &desk.stage {
         let mut text = ink!("withdrawn: {}; nothing more is sent", reason);
         if desk.has_draft() {
-            text.push(cx.keymap.spelled(scopes(desk), "; your draft is kept, {copy} copies it"));
+            text.push(
+                cx.keymap.spelled(scopes(desk), "; your draft is kept, {copy-form} copies it"),
+            );
         }
         notes.push((text, Role::Error));
     }

@@ -5,11 +5,9 @@ use ratatui::layout::Rect;
 
 use super::{Hidden, LARGEST_FILE, Line, MAIN_SEPARATOR, More, Picker, ROWS, Take};
 use crate::base::text::SafeText;
-use crate::tui::call::CallCommand;
 use crate::tui::call::folder::{EntryKind, MOST_ENTRIES};
-use crate::tui::call::keys::Where;
 use crate::tui::form::draw::{Look, popup_frame, put};
-use crate::tui::keymap::Keymap;
+use crate::tui::keymap::{Keymap, Scope};
 
 /// Rows around the list: title, folder, typed text; what is said, keys.
 const AROUND: u16 = 6;
@@ -56,8 +54,8 @@ impl Picker {
 
     fn draw_keys(&self, keymap: &Keymap, look: &Look, area: Rect, buf: &mut Buffer) {
         let mut x = area.x;
-        for (key, word, command) in keymap.call_labels(Where::Picker) {
-            if matches!(command, CallCommand::Picker(command) if !self.means(command)) {
+        for (key, word, command) in keymap.labels(&[Scope::Picker]) {
+            if !self.means(command) {
                 continue;
             }
             let room = area.right().saturating_sub(x);

@@ -310,7 +310,7 @@ fn inner() -> String {
 
 #[test]
 fn the_mouse_selects_and_the_second_press_enters_or_picks() {
-    use crate::tui::call::command::Clicks;
+    use crate::tui::call::mouse::Clicks;
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("inner")).unwrap();
     std::fs::write(dir.path().join("inner/note.txt"), "hi").unwrap();
@@ -356,8 +356,7 @@ fn its_keys_are_those_of_the_table_and_a_person_may_change_them() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("inner")).unwrap();
     let mut screen = text();
-    let keymap =
-        crate::tui::keymap::Keymap::with_user("[picker]\nf4 = \"parent\"\nleft = \"none\"");
+    let keymap = crate::tui::keymap::Keymap::with_user("[picker]\nf4 = \"left\"\nleft = \"none\"");
     screen.keymap = Arc::new(keymap.unwrap());
     open_at(&mut screen, &dir.path().join("inner"));
     let here = |screen: &CallScreen| {

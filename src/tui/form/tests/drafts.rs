@@ -22,7 +22,7 @@ fn shown(form: &mut FormState, at: &str) -> String {
 fn taking_something_else_back_keeps_it() {
     let mut form = numbers();
     press(&mut form, "<tab>word");
-    form.apply(FormCommand::Undo);
+    form.apply(Action::Undo);
     assert_eq!(form.arguments().get("t"), None, "what was typed last is taken back as a whole");
     assert!(form.has_drafts());
     assert_eq!(shown(&mut form, "/n"), "12x");
@@ -36,17 +36,17 @@ fn taking_back_what_was_done_after_typing_keeps_what_was_typed() {
     form.add_item("/list");
     form.select_place("/t");
     press(&mut form, " and after");
-    form.apply(FormCommand::Undo);
+    form.apply(Action::Undo);
     assert_eq!(form.arguments()["t"], "before");
     assert_eq!(form.arguments()["list"].as_array().map(Vec::len), Some(1));
-    form.apply(FormCommand::Undo);
+    form.apply(Action::Undo);
     assert_eq!((form.arguments().get("list"), &form.arguments()["t"]), (None, &json!("before")));
 }
 
 #[test]
 fn editing_the_json_keeps_it_where_the_json_says_the_same() {
     let mut form = numbers();
-    form.apply(FormCommand::Json);
+    form.apply(Action::Json);
     form.replace_json(r#"{"n": 12, "t": "more"}"#);
     assert!(form.has_drafts(), "12x is still no number");
     form.replace_json(r#"{"n": 13, "t": "more"}"#);
@@ -116,7 +116,7 @@ fn another_shape_drops_it_with_the_part_that_was_a_value() {
 #[test]
 fn a_field_is_not_turned_into_json_over_it() {
     let mut form = numbers();
-    form.apply(FormCommand::AsJson);
+    form.apply(Action::AsJson);
     assert!(form.has_drafts());
     assert_eq!(shown(&mut form, "/n"), "12x");
 }

@@ -23,12 +23,12 @@ pub(super) fn press(form: &mut FormState, script: &str) {
 
 fn named(form: &mut FormState, name: &str) {
     let (code, command) = match name {
-        "enter" => (KeyCode::Enter, FormCommand::Enter),
-        "tab" => (KeyCode::Tab, FormCommand::Next),
-        "down" => (KeyCode::Down, FormCommand::Next),
-        "up" => (KeyCode::Up, FormCommand::Previous),
-        "space" => (KeyCode::Char(' '), FormCommand::Toggle),
-        "backspace" => (KeyCode::Backspace, FormCommand::Unset),
+        "enter" => (KeyCode::Enter, crate::tui::action::Action::Open),
+        "tab" => (KeyCode::Tab, crate::tui::action::Action::NextField),
+        "down" => (KeyCode::Down, crate::tui::action::Action::NextField),
+        "up" => (KeyCode::Up, crate::tui::action::Action::PreviousField),
+        "space" => (KeyCode::Char(' '), crate::tui::action::Action::Toggle),
+        "backspace" => (KeyCode::Backspace, crate::tui::action::Action::Unset),
         other => panic!("no key {other}"),
     };
     if !form.type_key(key(code)) {
@@ -37,30 +37,30 @@ fn named(form: &mut FormState, name: &str) {
 }
 
 pub(super) fn random(form: &mut FormState, n: u8) {
-    use FormCommand as C;
+    use crate::tui::action::Action as C;
     let commands = [
-        C::Next,
-        C::Previous,
+        C::NextField,
+        C::PreviousField,
         C::NextProblem,
-        C::Enter,
+        C::Open,
         C::Toggle,
         C::Unset,
-        C::Null,
-        C::Empty,
-        C::Add,
-        C::Remove,
-        C::Duplicate,
+        C::SetNull,
+        C::SetEmpty,
+        C::AddItem,
+        C::RemoveItem,
+        C::DuplicateItem,
         C::MoveUp,
         C::MoveDown,
         C::StepUp,
         C::StepDown,
-        C::Fold,
-        C::Unfold,
+        C::Left,
+        C::Right,
         C::Rename,
         C::AsJson,
         C::Json,
         C::Undo,
-        C::Last,
+        C::LastField,
     ];
     if let Some(command) = commands.get(usize::from(n)) {
         form.apply(*command);

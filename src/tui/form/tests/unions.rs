@@ -19,7 +19,7 @@ fn of_the_alternative_that_is_shown_the_missing_fields_are_marked_themselves() {
             .collect::<Vec<_>>()
     };
     assert_eq!(told(&form), [("/shape/side".to_owned(), "required".to_owned())]);
-    form.apply(FormCommand::NextProblem);
+    form.apply(Action::NextProblem);
     press(&mut form, "0");
     let problems = told(&form);
     assert!(problems.iter().all(|(_, message)| message != "required"), "{problems:?}");

@@ -14,10 +14,10 @@ fn an_elicitation_is_accepted_declined_or_cancelled_in_the_words_of_the_specific
             json!({"message": "who?", "requestedSchema": schema.clone()}),
         )
     };
-    let accepted = ask().apply(AnswerCommand::Send);
+    let accepted = ask().apply(Action::Send);
     assert_eq!(sent(&accepted), &json!({"action": "accept", "content": {"name": "Ada"}}));
-    assert_eq!(sent(&ask().apply(AnswerCommand::Deny)), &json!({"action": "decline"}));
-    assert_eq!(sent(&ask().apply(AnswerCommand::Cancel)), &json!({"action": "cancel"}));
+    assert_eq!(sent(&ask().apply(Action::Deny)), &json!({"action": "decline"}));
+    assert_eq!(sent(&ask().apply(Action::CancelRequest)), &json!({"action": "cancel"}));
 }
 
 #[test]
@@ -26,10 +26,10 @@ fn a_form_with_a_problem_is_not_sent_and_the_cursor_goes_there() {
         "required": ["n"]});
     let params = json!({"message": "how many?", "requestedSchema": schema});
     let mut desk = desk(RequestKind::Elicitation, params);
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     assert!(desk.notice.is_some());
     typed(&mut desk, "7");
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["content"], json!({"n": 7}));
+    assert_eq!(sent(&desk.apply(Action::Send))["content"], json!({"n": 7}));
 }
 
 fn form(properties: Value) -> AnswerDesk {
@@ -41,12 +41,12 @@ fn form(properties: Value) -> AnswerDesk {
 fn what_only_looks_wrong_is_pointed_out_once_and_accepted_by_the_second_press_in_a_row() {
     let mut desk = form(json!({"mail": {"type": "string", "format": "email"}}));
     typed(&mut desk, "nobody");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     let notice = desk.notice.clone().unwrap_or_default();
     assert!(notice.contains("mail: ") && notice.contains("again to accept"), "{notice}");
     typed(&mut desk, "@");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "something came between");
-    let accepted = desk.apply(AnswerCommand::Send);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "something came between");
+    let accepted = desk.apply(Action::Send);
     assert_eq!(sent(&accepted)["content"], json!({"mail": "nobody@"}));
 }
 
@@ -55,9 +55,9 @@ fn the_cursor_goes_to_what_keeps_a_form_back_not_to_what_only_looks_wrong() {
     let mut desk = form(json!({"mail": {"type": "string", "format": "email"},
         "n": {"type": "integer", "maximum": 5}}));
     typed(&mut desk, "nobody");
-    desk.apply(AnswerCommand::Form(FormCommand::Next));
+    desk.apply(Action::NextField);
     typed(&mut desk, "7");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     assert_eq!(
         desk.open_form().and_then(|form| form.current()).map(|row| &*row.pointer),
         Some("/n")
@@ -68,10 +68,10 @@ fn the_cursor_goes_to_what_keeps_a_form_back_not_to_what_only_looks_wrong() {
 fn a_schema_nobody_can_check_can_still_be_answered_on_purpose() {
     let mut desk = form(json!({"n": {"type": "string", "pattern": "("}}));
     typed(&mut desk, "x");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     let notice = desk.notice.clone().unwrap_or_default();
     assert!(notice.contains("cannot be checked"), "{notice}");
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["content"], json!({"n": "x"}));
+    assert_eq!(sent(&desk.apply(Action::Send))["content"], json!({"n": "x"}));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_schema_that_is_too_large_to_check_at_every_key_is_checked_before_it_is_sent
     let schema = json!({"type": "object", "properties": one, "required": ["n"]});
     let mut desk =
         desk(RequestKind::Elicitation, json!({"message": "?", "requestedSchema": schema}));
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay, "it is not checked yet");
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "it is not checked yet");
     let job = desk.pending_check().expect("work for another thread");
     assert_eq!(desk.checked(&job.run()), Outcome::Stay, "a required field is missing");
     let notice = desk.notice.clone().unwrap_or_default();
@@ -96,7 +96,7 @@ fn a_form_edited_as_json_is_an_object_or_is_not_sent() {
         (0..300).map(|n| (format!("f{n}"), json!({"type": "string"}))).collect();
     let mut desk = form(Value::Object(many));
     desk.replace_text("[1]");
-    assert_eq!(desk.apply(AnswerCommand::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
     desk.replace_text("{\"f1\": \"x\"}");
-    assert_eq!(sent(&desk.apply(AnswerCommand::Send))["content"], json!({"f1": "x"}));
+    assert_eq!(sent(&desk.apply(Action::Send))["content"], json!({"f1": "x"}));
 }
