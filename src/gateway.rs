@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
+use axum::serve::ListenerExt as _;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -44,9 +45,11 @@ pub struct Service {
     listener: TcpListener,
     gateway: Arc<Gateway>,
     stop: CancellationToken,
+    /// Routes of others, which look at tokens themselves.
+    beside: Option<Router>,
 }
 
-fn router(gateway: &Arc<Gateway>, stop: &CancellationToken) -> Router {
+fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Router>) -> Router {
     let config = StreamableHttpServerConfig::default()
         // Checked for every route by the guard, which knows the port.
         .disable_allowed_hosts()
@@ -62,6 +65,8 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken) -> Router {
         .route_service("/mcp", service.clone())
         .route_service("/mcp/p/{profile}", service)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&gateway.raws), raw::splice));
+    let site = axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::site);
+    let beside = beside.unwrap_or_default().layer(site);
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(rest::ready))
@@ -75,6 +80,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken) -> Router {
         .merge(mcp)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::guard))
         .with_state(Arc::clone(gateway))
+        .merge(beside)
 }
 
 impl Service {
@@ -87,7 +93,19 @@ impl Service {
         let listener = TcpListener::bind(options.listen).await?;
         let port = listener.local_addr()?.port();
         let gateway = Gateway::new(host, bridge, options, port);
-        Ok(Self { listener, gateway, stop: CancellationToken::new() })
+        Ok(Self { listener, gateway, stop: CancellationToken::new(), beside: None })
+    }
+
+    /// Serves these routes too. `Host` and `Origin` are checked for them, tokens are not: they ask
+    /// [`Service::clients`].
+    pub fn serve_beside(&mut self, routes: Router) {
+        self.beside = Some(routes);
+    }
+
+    /// Tells whose a token is.
+    pub fn clients(&self) -> impl Fn(&str) -> Option<Client> + Send + Sync + use<> {
+        let gateway = Arc::clone(&self.gateway);
+        move |token| gateway.client(token)
     }
 
     /// Where it listens.
@@ -103,7 +121,7 @@ impl Service {
     /// # Errors
     /// When the listener fails.
     pub async fn run(self, stop: CancellationToken) -> std::io::Result<()> {
-        let router = router(&self.gateway, &self.stop);
+        let router = router(&self.gateway, &self.stop, self.beside);
         let ending = {
             let (stop, streams) = (stop.clone(), self.stop.clone());
             async move {
@@ -112,7 +130,9 @@ impl Service {
                 streams.cancel();
             }
         };
-        let serving = axum::serve(self.listener, router).with_graceful_shutdown(ending);
+        // Small messages go out at once, whatever the other side has acknowledged.
+        let listener = self.listener.tap_io(|stream| _ = stream.set_nodelay(true));
+        let serving = axum::serve(listener, router).with_graceful_shutdown(ending);
         let overdue = async {
             stop.cancelled().await;
             tokio::time::sleep(DRAIN).await;

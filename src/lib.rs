@@ -59,6 +59,8 @@ pub mod host;
 pub mod mcp;
 pub mod process;
 
+#[cfg(feature = "chat")]
+pub mod chat;
 #[cfg(feature = "cli")]
 pub mod check;
 #[cfg(feature = "cli")]

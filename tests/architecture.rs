@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("check", &["base", "config", "error", "process", "mcp", "host", "deck"]),
     ("tui", &["base", "config", "error", "process", "mcp", "host", "deck"]),
     ("gateway", &["base", "config", "error", "process", "mcp", "host", "deck"]),
+    ("chat", &["base", "config", "error", "process", "mcp", "host", "deck"]),
     ("mock", &["base", "config", "error", "mcp", "host", "deck"]),
     ("demo", &["base", "config", "error", "mcp", "host", "mock"]),
     ("telemetry", &["base", "config", "error", "mcp", "host"]),
@@ -33,6 +34,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("tui", &["println!", "print!"]),
     ("check", &["ratatui", "crossterm"]),
     ("gateway", &["ratatui", "crossterm", "clap::", "println!", "print!"]),
+    ("chat", &["ratatui", "crossterm", "clap::", "println!", "print!"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

@@ -53,13 +53,18 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     })
 }
 
-/// The demo brings something that drafts answers, so that this can be seen without a model.
+/// What drafts answers to sampling requests, for the person to edit and send: the model whose key is
+/// in the environment; in the demo something that needs none.
 fn drafter(cli: &Cli) -> Option<Arc<dyn Drafter>> {
     #[cfg(feature = "demo")]
     if cli.dashboard.demo {
         return Some(Arc::new(crate::demo::Purser));
     }
     let _ = cli;
+    #[cfg(feature = "chat")]
+    if let Ok(model) = super::chat::model(&super::chat::ModelArgs::default()) {
+        return Some(Arc::new(crate::chat::ModelDrafter::new(model)));
+    }
     None
 }
 

@@ -79,7 +79,19 @@ impl Scene<'_> {
 /// # Errors
 /// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
 pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<Exit, Error> {
-    let mut source = load::usable(job.common, job.one).map_err(refused)?;
+    let source = load::usable(job.common, job.one).map_err(refused)?;
+    run_over(source, job, work)
+}
+
+/// As [`run`], over what was loaded already.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_over(
+    mut source: Source,
+    job: Job<'_>,
+    work: impl AsyncFnOnce(&Scene<'_>) -> Exit,
+) -> Result<Exit, Error> {
     source.config.answer_once(job.common.timeout);
     let known = Known::of(&Environment::of_process());
     let (names, spared) = needed(&source, job.need, known.as_ref());
@@ -149,7 +161,8 @@ fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, b
     (vec![owner.server.as_str().to_owned()], true)
 }
 
-fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
+/// Problems of a configuration as an error.
+pub fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
     crate::telemetry::refused(&diagnostics);
     let mut error = Error::new(ErrorCode::Configuration, "the configuration cannot be used");
     error.diagnostics = diagnostics;

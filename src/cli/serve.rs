@@ -48,8 +48,12 @@ pub struct ServeArgs {
     /// Listen on an address that others can reach: a proxy in front of it adds TLS.
     #[arg(long)]
     behind_tls_proxy: bool,
+    /// The chat.
+    #[cfg(feature = "chat")]
+    #[command(flatten, next_help_heading = "Chat")]
+    chat: super::chat::ServeChat,
     /// Without a file.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "One server")]
     one: OneServer,
 }
 
@@ -262,10 +266,13 @@ async fn over_http(
         allowed_hosts: args.allow_host.clone(),
         allowed_origins: args.allow_origin.clone(),
     };
-    let service = Service::bind(host, bridge, options).await;
-    let service = service.map_err(|error| {
+    let service = Service::bind(host.clone(), bridge, options).await;
+    #[cfg_attr(not(feature = "chat"), expect(unused_mut, reason = "nothing is served beside"))]
+    let mut service = service.map_err(|error| {
         format!("cannot listen on {}: {error}; choose another with --listen", args.listen)
     })?;
+    #[cfg(feature = "chat")]
+    super::chat::serve(&args.chat, host, &mut service)?;
     let address = service.address().map_err(|error| error.to_string())?;
     let url = format!("http://{address}");
     if fresh.is_some() {

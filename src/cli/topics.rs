@@ -17,7 +17,7 @@ pub struct Topic {
 }
 
 /// Every topic that is a text.
-pub const TOPICS: [Topic; 7] = [
+pub const TOPICS: [Topic; 8] = [
     Topic {
         name: "configuration",
         about: "mcp.json: its keys, references, inputs",
@@ -42,6 +42,11 @@ pub const TOPICS: [Topic; 7] = [
         name: "trust",
         about: "what may run without being asked about",
         text: include_str!("topics/trust.txt"),
+    },
+    Topic {
+        name: "chat",
+        about: "talking with a model that calls the tools",
+        text: include_str!("topics/chat.txt"),
     },
     Topic {
         name: "environment",

@@ -2,22 +2,16 @@
 //! way back from a name to its server. Pure but for its cache.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::base::ServerName;
+use crate::host::naming::{exposed, hashed};
 use crate::host::policy::TargetKind;
 use crate::host::{HostView, ServerState, ServerView};
 use crate::mcp::Capabilities;
-
-/// Longest name that clients accept.
-const LONGEST: usize = 64;
-/// Hexadecimal digits of a hash that tells names apart.
-const DIGITS: usize = 8;
 
 /// One tool, prompt, resource or template as a client sees it.
 #[derive(Debug)]
@@ -164,32 +158,6 @@ fn insert(
     list.push(Entry { name, server: server.clone(), original, raw });
 }
 
-/// `server__tool`, or the bare name where there is one server; what clients refuse is replaced by
-/// `_`, and a hash tells apart what that made alike.
-fn exposed(server: Option<&ServerName>, name: &str) -> String {
-    let whole = match server {
-        Some(server) => format!("{server}__{name}"),
-        None => name.to_owned(),
-    };
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if whole.len() <= LONGEST && !whole.is_empty() && whole.chars().all(allowed) {
-        return whole;
-    }
-    let plain: String = whole.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
-    hashed(&plain, &whole)
-}
-
-fn hashed(name: &str, of: &str) -> String {
-    let digest = Sha256::digest(of.as_bytes());
-    let room = LONGEST - DIGITS - 1;
-    let mut out: String = name.chars().take(room).collect();
-    out.push('_');
-    for byte in digest.iter().take(DIGITS / 2) {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
-}
-
 fn named(raw: &Value, name: &str) -> Value {
     let mut raw = raw.clone();
     if let Some(object) = raw.as_object_mut() {
@@ -204,24 +172,4 @@ fn unavailable_because(raw: &mut Value, reason: &str) {
     let words = object.get("description").and_then(Value::as_str).unwrap_or_default();
     let words = format!("(unavailable: its server is {reason}) {words}");
     object.insert("description".to_owned(), json!(words.trim_end()));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_stay_within_what_clients_accept_and_differ() {
-        let server = ServerName::new("files");
-        assert_eq!(exposed(Some(&server), "read"), "files__read");
-        assert_eq!(exposed(None, "read"), "read");
-        let long = "x".repeat(80);
-        let (a, b) = (exposed(Some(&server), &long), exposed(Some(&server), &format!("{long}y")));
-        assert!(a.len() <= LONGEST && b.len() <= LONGEST && a != b, "{a} {b}");
-        let (dot, slash) = (exposed(Some(&server), "a.b"), exposed(Some(&server), "a/b"));
-        assert_ne!(dot, slash);
-        for name in [&a, &b, &dot, &slash] {
-            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
-        }
-    }
 }

@@ -70,6 +70,25 @@ pub(crate) async fn guard(
     response
 }
 
+/// Lets a request through that comes from this site or from no page; looks at no token.
+pub(crate) async fn site(
+    State(gateway): State<Arc<Gateway>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    let own = headers.get(header::HOST).map(|host| [b"http://", host.as_bytes()].concat());
+    let origins = headers.get_all(header::ORIGIN);
+    // The page that is served here; its `Host` is checked like every other.
+    if own.is_some_and(|own| origins.iter().count() == 1 && origins.iter().all(|o| *o == own[..])) {
+        request.headers_mut().remove(header::ORIGIN);
+    }
+    match same_site(&gateway, &request) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
 /// Keeps whose the session of an answer is, and forgets those that are gone.
 async fn remember(
     gateway: &Gateway,

@@ -1,8 +1,12 @@
-//! Names of tools (decision D3): `{server}.{tool}` and what else is accepted. Pure.
+//! Names of tools: `{server}.{tool}` and what else is accepted (decision D3), and the spelling that
+//! models and clients take (decision D13). Pure.
 
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use crate::base::ServerName;
+use crate::base::hash::hex;
 use crate::error::{Error, ErrorCode};
 
 /// A tool and its server.
@@ -73,6 +77,34 @@ pub fn canonical(server: &ServerName, name: &str) -> String {
     format!("{server}.{name}")
 }
 
+/// Longest name that models and clients accept.
+const LONGEST: usize = 64;
+/// Hexadecimal digits of a hash that tells names apart.
+const DIGITS: usize = 8;
+
+/// `server__tool`, or the bare name without a server, within `^[A-Za-z0-9_-]{1,64}$`: what is not
+/// accepted there is replaced by `_`, and a hash tells apart what that made alike.
+pub fn exposed(server: Option<&ServerName>, name: &str) -> String {
+    let whole = match server {
+        Some(server) => format!("{server}__{name}"),
+        None => name.to_owned(),
+    };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if whole.len() <= LONGEST && !whole.is_empty() && whole.chars().all(allowed) {
+        return whole;
+    }
+    let plain: String = whole.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
+    hashed(&plain, &whole)
+}
+
+/// A name with the hash of what it stands for.
+pub fn hashed(name: &str, of: &str) -> String {
+    let mut out: String = name.chars().take(LONGEST - DIGITS - 1).collect();
+    out.push('_');
+    out.push_str(&hex(&Sha256::digest(of.as_bytes()))[..DIGITS]);
+    out
+}
+
 fn split<'a>(asked: &'a str, server: &ServerName) -> Option<&'a str> {
     asked.strip_prefix(server.as_str())?.strip_prefix(['.', ':', '/'])
 }
@@ -99,6 +131,21 @@ mod tests {
         assert_eq!(ask("a.b.x").as_deref(), Ok("a.b|x"));
         assert_eq!(ask("a:x").as_deref(), Ok("a|x"));
         assert_eq!(ask("git/status").as_deref(), Ok("git|status"));
+    }
+
+    #[test]
+    fn exposed_names_stay_within_what_clients_accept_and_differ() {
+        let server = ServerName::new("files");
+        assert_eq!(exposed(Some(&server), "read"), "files__read");
+        assert_eq!(exposed(None, "read"), "read");
+        let long = "x".repeat(80);
+        let (a, b) = (exposed(Some(&server), &long), exposed(Some(&server), &format!("{long}y")));
+        assert!(a.len() <= LONGEST && b.len() <= LONGEST && a != b, "{a} {b}");
+        let (dot, slash) = (exposed(Some(&server), "a.b"), exposed(Some(&server), "a/b"));
+        assert_ne!(dot, slash);
+        for name in [&a, &b, &dot, &slash] {
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
+        }
     }
 
     #[test]

@@ -1,0 +1,28 @@
+//! The chat: a model that talks and calls tools through the engine, so that policy, approvals,
+//! limits and recordings hold for it as for every other caller.
+//!
+//! `llm` is what a model is, `provider` reaches one over HTTP, `embedded` is one without; `agent`
+//! runs a turn: model, calls, results, model again; `session` and `socket` are the chat of
+//! `serve --chat`. Must not know a terminal.
+
+pub mod agent;
+pub mod catalog;
+pub mod context;
+pub mod draft;
+pub mod embedded;
+pub mod event;
+pub mod fence;
+pub mod llm;
+pub mod prompt;
+pub mod provider;
+#[cfg(feature = "gateway")]
+pub mod session;
+#[cfg(feature = "gateway")]
+pub mod socket;
+
+pub use agent::{Agent, Conversation, TurnLimits};
+pub use draft::ModelDrafter;
+pub use embedded::Embedded;
+pub use event::{ChatEvent, DoneReason, StatusKind};
+pub use llm::{LlmError, LlmErrorKind, Message, Model};
+pub use provider::{Provider, Remote, RemoteConfig};

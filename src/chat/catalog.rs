@@ -1,0 +1,92 @@
+//! The tools a chat may see, under the names that models take, and the way back. What a caller may
+//! not have is as if it were not there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::base::ServerName;
+use crate::base::text::SafeText;
+use crate::chat::llm::ToolSpec;
+use crate::host::Host;
+use crate::host::naming::{exposed, hashed};
+use crate::host::policy::Principal;
+use crate::mcp::Tool;
+
+/// Longest description of one tool that a model is given, in characters.
+const DESCRIPTION: usize = 4_000;
+
+/// One tool.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The name that the model calls.
+    pub name: String,
+    /// Its server.
+    pub server: ServerName,
+    /// The tool.
+    pub tool: Arc<Tool>,
+}
+
+impl Entry {
+    /// Whether calls of it may run beside others: it says that it only reads.
+    pub fn is_parallel(&self) -> bool {
+        self.tool.hints.read_only == Some(true)
+    }
+
+    /// As the model sees it.
+    pub fn spec(&self) -> ToolSpec {
+        let words = self.tool.raw.get("description").and_then(serde_json::Value::as_str);
+        ToolSpec {
+            name: self.name.clone(),
+            description: SafeText::cut_block(words.unwrap_or_default(), DESCRIPTION).to_string(),
+            schema: Arc::clone(&self.tool.input_schema),
+        }
+    }
+}
+
+/// The tools of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// In the order of the servers.
+    pub tools: Vec<Entry>,
+    names: HashMap<String, usize>,
+}
+
+impl Catalog {
+    /// What a caller may see now.
+    pub fn of(host: &Host, who: &Principal) -> Self {
+        let mut out = Self::default();
+        for (server, all) in host.offers(who) {
+            for tool in &all.tools {
+                let mut name = exposed(Some(&server), &tool.name);
+                if out.names.contains_key(&name) {
+                    name = hashed(&name, &format!("{server}\0{}", tool.name));
+                }
+                out.names.insert(name.clone(), out.tools.len());
+                out.tools.push(Entry { name, server: server.clone(), tool: Arc::clone(tool) });
+            }
+        }
+        out
+    }
+
+    /// The tool that a model means: by its name here, or as `server.tool`.
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        let dotted = || {
+            self.tools.iter().find(|entry| {
+                let rest = name.strip_prefix(entry.server.as_str());
+                rest.and_then(|rest| rest.strip_prefix('.')) == Some(&*entry.tool.name)
+            })
+        };
+        self.names.get(name).map(|at| &self.tools[*at]).or_else(dotted)
+    }
+
+    /// The three names nearest to one that does not exist.
+    pub fn nearest(&self, name: &str) -> Vec<&str> {
+        let score = |entry: &Entry| {
+            let alone = strsim::jaro_winkler(name, &entry.tool.name);
+            strsim::jaro_winkler(name, &entry.name).max(alone)
+        };
+        let mut scored: Vec<_> = self.tools.iter().map(|tool| (score(tool), tool)).collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+        scored.into_iter().take(3).map(|(_, tool)| tool.name.as_str()).collect()
+    }
+}

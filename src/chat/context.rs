@@ -1,0 +1,145 @@
+//! What fits a model: estimates of tokens, and what is shortened when it does not. Pure.
+
+use crate::chat::llm::{Message, Prompt, Reply};
+
+/// Part of the context above which something is shortened, in percent; the rest is for the answer.
+const FULL: u64 = 80;
+/// A result is not shortened below this many bytes.
+const SHORTEST: usize = 600;
+
+/// An estimate: about four bytes of English or JSON are one token.
+pub const fn of_text(text: &str) -> u64 {
+    (text.len() as u64).div_ceil(4)
+}
+
+/// An estimate of an answer.
+pub fn of_reply(reply: &Reply) -> u64 {
+    let calls = reply.calls.iter().map(|call| of_text(&call.arguments.to_string()) + 10);
+    of_text(&reply.text) + calls.sum::<u64>()
+}
+
+fn of_message(message: &Message) -> u64 {
+    4 + match message {
+        Message::User { text } | Message::Tool { text, .. } => of_text(text),
+        Message::Assistant(reply) => {
+            let carried = reply.carried.iter().map(|block| of_text(&block.to_string()));
+            of_reply(reply) + carried.sum::<u64>()
+        }
+    }
+}
+
+/// An estimate of messages.
+pub fn of_messages(messages: &[Message]) -> u64 {
+    messages.iter().map(of_message).sum()
+}
+
+/// An estimate of a whole prompt.
+pub fn of_prompt(prompt: &Prompt) -> u64 {
+    let tools = prompt.tools.iter().map(|tool| {
+        of_text(&tool.name) + of_text(&tool.description) + of_text(&tool.schema.to_string()) + 8
+    });
+    of_text(&prompt.system) + of_messages(&prompt.messages) + tools.sum::<u64>()
+}
+
+/// What has to be done before a prompt is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// Nothing.
+    Fits,
+    /// Results were shortened, and it fits now; how many.
+    Shortened(usize),
+    /// Messages before this one have to be replaced by a summary.
+    Summarise(usize),
+    /// It cannot fit, whatever is shortened.
+    Cannot,
+}
+
+/// Makes the messages fit beside `fixed` tokens of system prompt and tools: the longest results are
+/// shortened first. Calls and results stay together.
+pub fn fit(messages: &mut [Message], fixed: u64, limit: u64) -> Fit {
+    let room = limit * FULL / 100;
+    let Some(room) = room.checked_sub(fixed) else { return Fit::Cannot };
+    if of_messages(messages) <= room {
+        return Fit::Fits;
+    }
+    let mut shortened = 0;
+    loop {
+        let over = of_messages(messages).saturating_sub(room);
+        if over == 0 {
+            return Fit::Shortened(shortened);
+        }
+        let longest = messages.iter_mut().filter_map(|message| match message {
+            Message::Tool { text, .. } if text.len() > SHORTEST => Some(text),
+            _ => None,
+        });
+        let Some(text) = longest.max_by_key(|text| text.len()) else { break };
+        let keep = text.len().saturating_sub(over as usize * 4 + 80).max(SHORTEST / 2);
+        shorten(text, keep.min(text.len() / 2));
+        shortened += 1;
+    }
+    // The last question and what belongs to it stay.
+    match messages.iter().rposition(|message| matches!(message, Message::User { .. })) {
+        Some(last) if last > 0 && of_messages(&messages[last..]) + 500 <= room => {
+            Fit::Summarise(last)
+        }
+        _ => Fit::Cannot,
+    }
+}
+
+/// Keeps the beginning and the end of a text and says how much is left out.
+pub fn shorten(text: &mut String, keep: usize) {
+    if text.len() <= keep {
+        return;
+    }
+    let (head, tail) = (keep * 3 / 4, keep / 4);
+    let head = (0..=head).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let tail = (text.len() - tail..=text.len()).find(|at| text.is_char_boundary(*at));
+    let tail = tail.unwrap_or(text.len());
+    let left_out = tail - head;
+    *text = format!("{}\n[{left_out} bytes left out]\n{}", &text[..head], &text[tail..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(text: &str) -> Message {
+        Message::User { text: text.to_owned() }
+    }
+
+    fn result(size: usize) -> Message {
+        let (id, name) = ("1".to_owned(), "t".to_owned());
+        Message::Tool { id, name, text: "x".repeat(size), is_error: false }
+    }
+
+    fn size(message: &Message) -> usize {
+        let Message::Tool { text, .. } = message else { return 0 };
+        text.len()
+    }
+
+    #[test]
+    fn the_longest_results_are_shortened_first_and_no_message_is_dropped() {
+        let mut messages = vec![user("a"), result(2_000), result(40_000), result(1_000), user("b")];
+        assert_eq!(fit(&mut messages, 100, 5_000), Fit::Shortened(1));
+        let sizes: Vec<usize> = messages.iter().map(size).collect();
+        assert!(sizes[2] < 20_000 && sizes[1] == 2_000 && sizes[3] == 1_000, "{sizes:?}");
+        assert!(of_messages(&messages) + 100 <= 4_000);
+    }
+
+    #[test]
+    fn what_no_shortening_helps_is_summarised_or_refused() {
+        let long = "word ".repeat(4_000);
+        let mut messages = vec![user(&long), user("and now?")];
+        assert_eq!(fit(&mut messages, 100, 3_000), Fit::Summarise(1));
+        assert_eq!(fit(&mut [user(&long)], 100, 3_000), Fit::Cannot);
+        assert_eq!(fit(&mut [user("a")], 5_000, 3_000), Fit::Cannot);
+        assert_eq!(fit(&mut [user("a")], 100, 3_000), Fit::Fits);
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        let mut text = "é".repeat(1_000);
+        shorten(&mut text, 101);
+        assert!(text.contains("bytes left out]") && text.len() < 140, "{text}");
+    }
+}

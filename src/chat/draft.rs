@@ -1,0 +1,71 @@
+//! Drafts answers to sampling requests of servers with a model (MCP 2025-11-25, client features,
+//! sampling). Answers nothing: the person edits the draft and sends it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::chat::llm::{Message, Model, Prompt, Reply, Stop};
+use crate::host::PendingRequest;
+use crate::host::approvals::Drafter;
+use crate::mcp::RequestKind;
+
+/// A model that drafts completions.
+pub struct ModelDrafter(Arc<dyn Model>);
+
+impl ModelDrafter {
+    /// Drafts with this model.
+    pub const fn new(model: Arc<dyn Model>) -> Self {
+        Self(model)
+    }
+}
+
+impl Drafter for ModelDrafter {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn draft(
+        &self,
+        request: Arc<PendingRequest>,
+        params: Arc<Value>,
+    ) -> BoxFuture<'static, Result<Value, String>> {
+        let model = Arc::clone(&self.0);
+        Box::pin(async move {
+            if request.kind != RequestKind::Sampling {
+                return Err("it writes completions only".to_owned());
+            }
+            let reply = model.reply(&prompt(&params), &mut |_| {}).await;
+            let reply = reply.map_err(|error| error.to_string())?;
+            let reason = if reply.stop == Stop::Length { "maxTokens" } else { "endTurn" };
+            Ok(json!({
+                "role": "assistant",
+                "content": {"type": "text", "text": reply.text},
+                "model": model.name(),
+                "stopReason": reason,
+            }))
+        })
+    }
+}
+
+/// What a request asks a model; what is no text is named.
+fn prompt(params: &Value) -> Prompt {
+    let messages = params.get("messages").and_then(Value::as_array);
+    let messages = messages.into_iter().flatten().map(|message| {
+        let content = &message["content"];
+        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+        let parts = blocks.iter().map(|block| match block["text"].as_str() {
+            Some(text) => text.to_owned(),
+            None => format!("[{}]", block["type"].as_str().unwrap_or("nothing")),
+        });
+        let text = parts.collect::<Vec<_>>().join("\n");
+        if message["role"] == "assistant" {
+            Message::Assistant(Reply { text, ..Reply::default() })
+        } else {
+            Message::User { text }
+        }
+    });
+    let system = params.get("systemPrompt").and_then(Value::as_str).unwrap_or_default();
+    Prompt { system: system.to_owned(), messages: messages.collect(), tools: Vec::new() }
+}

@@ -1,0 +1,101 @@
+//! A model that needs no network: for the demo and for trying things out. It does what it is asked
+//! in its own few words, always the same for the same conversation.
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::chat::context;
+use crate::chat::llm::{
+    Delta, LlmError, Message, Model, Prompt, Reply, ToolCall, ToolSpec, Usage, call_id,
+};
+use crate::chat::prompt::inner;
+
+/// The embedded model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Embedded;
+
+/// What it says when it is not asked for a tool.
+const HELP: &str = "I am the embedded model: I know no language, but I call tools. Write \
+`call NAME {\"key\": \"value\"}`, or just the name of a tool.";
+
+impl Model for Embedded {
+    fn name(&self) -> &'static str {
+        "embedded"
+    }
+
+    fn context(&self) -> u64 {
+        32_000
+    }
+
+    fn reply<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+        on: &'a mut (dyn FnMut(Delta) + Send),
+    ) -> BoxFuture<'a, Result<Reply, LlmError>> {
+        Box::pin(async move {
+            let mut reply = answer(prompt);
+            for word in reply.text.split_inclusive(' ') {
+                on(Delta::Text(word.to_owned()));
+                tokio::task::yield_now().await;
+            }
+            reply.usage = Usage {
+                input: context::of_prompt(prompt),
+                output: context::of_reply(&reply),
+                is_estimate: true,
+            };
+            Ok(reply)
+        })
+    }
+}
+
+fn answer(prompt: &Prompt) -> Reply {
+    let text = |text: String| Reply { text, ..Reply::default() };
+    let results: Vec<&Message> =
+        prompt.messages.iter().rev().take_while(|m| matches!(m, Message::Tool { .. })).collect();
+    if !results.is_empty() {
+        let parts = results.iter().rev().filter_map(|message| match message {
+            Message::Tool { name, text, is_error: false, .. } => {
+                Some(format!("**{name}** gave:\n\n{}", inner(text)))
+            }
+            Message::Tool { name, text, .. } => Some(format!("**{name}** failed: {}", inner(text))),
+            _ => None,
+        });
+        return text(parts.collect::<Vec<_>>().join("\n\n"));
+    }
+    let asked = prompt.messages.iter().rev().find_map(|message| match message {
+        Message::User { text } => Some(text.trim()),
+        _ => None,
+    });
+    let calls: Vec<ToolCall> =
+        asked.unwrap_or_default().lines().filter_map(|line| call(line.trim(), prompt)).collect();
+    match calls.len() {
+        0 => text(HELP.to_owned()),
+        1 => Reply { calls, text: "One moment. ".to_owned(), ..Reply::default() },
+        many => Reply { calls, text: format!("{many} calls. "), ..Reply::default() },
+    }
+}
+
+/// The call that a line asks for.
+fn call(line: &str, prompt: &Prompt) -> Option<ToolCall> {
+    let (name, arguments) = match line.strip_prefix("call ") {
+        Some(rest) => rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), "")),
+        None => (line, ""),
+    };
+    let known = |tool: &&ToolSpec| tool.name == name || tool.name.ends_with(&format!("__{name}"));
+    let known = prompt.tools.iter().find(known);
+    if known.is_none() && !line.starts_with("call ") {
+        return None;
+    }
+    let mut call =
+        ToolCall::new(call_id(), known.map_or(name, |tool| &tool.name).to_owned(), arguments);
+    if let (Some(tool), Value::Object(given)) = (known, &mut call.arguments) {
+        // What the schema gives a default for need not be said.
+        let properties = tool.schema.get("properties").and_then(Value::as_object);
+        for (key, schema) in properties.into_iter().flatten() {
+            if let (false, Some(default)) = (given.contains_key(key), schema.get("default")) {
+                given.insert(key.clone(), default.clone());
+            }
+        }
+    }
+    Some(call)
+}

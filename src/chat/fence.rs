@@ -1,0 +1,180 @@
+//! Tool calls in the text of models that have no calls of their own: blocks fenced by ```` ```tool ````,
+//! put together across chunks. Pure.
+
+use serde_json::Value;
+
+use crate::chat::llm::{ToolCall, call_id};
+
+/// How a block begins.
+const OPEN: &str = "```tool";
+/// How it ends.
+const CLOSE: &str = "```";
+
+/// Tells text and calls apart.
+#[derive(Debug, Default)]
+pub struct Fence {
+    /// The current line, while it may still open a block.
+    line: String,
+    /// Whether the current line is text.
+    is_text: bool,
+    /// What a block holds so far.
+    block: Option<String>,
+    /// The calls that are complete, malformed ones with their problem.
+    pub calls: Vec<ToolCall>,
+}
+
+impl Fence {
+    /// Takes the next chunk; gives what of it is text.
+    pub fn push(&mut self, chunk: &str) -> String {
+        let mut text = String::new();
+        for c in chunk.chars() {
+            if let Some(block) = &mut self.block {
+                block.push(c);
+                if c == '\n' {
+                    self.close();
+                }
+                continue;
+            }
+            if self.is_text {
+                text.push(c);
+            } else {
+                self.line.push(c);
+                let line = self.line.as_str();
+                let rest = line.strip_prefix(OPEN);
+                if c == '\n' && rest.is_some_and(|rest| rest.trim().is_empty()) {
+                    self.line.clear();
+                    self.block = Some(String::new());
+                    continue;
+                }
+                let may_open = OPEN.starts_with(line)
+                    || rest.is_some_and(|rest| rest.chars().all(char::is_whitespace));
+                if !may_open || c == '\n' {
+                    text.push_str(&std::mem::take(&mut self.line));
+                    self.is_text = true;
+                }
+            }
+            if c == '\n' {
+                self.is_text = false;
+            }
+        }
+        text
+    }
+
+    /// The end of the answer: gives what is left of the text. A block that is not closed is a call
+    /// with a problem.
+    pub fn finish(&mut self) -> String {
+        if self.block.is_none() && self.line.trim_end() == OPEN {
+            self.line.clear();
+            self.block = Some(String::new());
+        }
+        self.close();
+        if let Some(block) = self.block.take() {
+            let raw = ToolCall { arguments: Value::String(block), ..named(call_id(), "tool") };
+            self.calls.push(raw.unfinished());
+        }
+        std::mem::take(&mut self.line)
+    }
+
+    /// Ends the block when its last line is the closing one.
+    fn close(&mut self) {
+        let Some(block) = &self.block else { return };
+        let last = block.trim_end_matches('\n').rsplit('\n').next().unwrap_or_default();
+        if last.trim() == CLOSE {
+            let inner = block.trim_end_matches('\n');
+            self.calls.push(call(&inner[..inner.len() - last.len()]));
+            self.block = None;
+        }
+    }
+}
+
+fn named(id: String, name: &str) -> ToolCall {
+    ToolCall { id, name: name.to_owned(), ..ToolCall::default() }
+}
+
+/// The call of a block: `{"name": "...", "arguments": {...}}`.
+fn call(block: &str) -> ToolCall {
+    let wrong = |why: String| ToolCall {
+        arguments: Value::String(block.to_owned()),
+        problem: Some(format!("the block is malformed: {why}")),
+        ..named(call_id(), "tool")
+    };
+    let mut object = match serde_json::from_str(block) {
+        Ok(Value::Object(object)) => object,
+        Ok(_) => return wrong("a JSON object is expected".to_owned()),
+        Err(error) => return wrong(error.to_string()),
+    };
+    let Some(Value::String(name)) = object.remove("name") else {
+        return wrong("`name` is missing".to_owned());
+    };
+    match object.remove("arguments") {
+        Some(arguments @ Value::Object(_)) => ToolCall { arguments, ..named(call_id(), &name) },
+        None => ToolCall::new(call_id(), name, ""),
+        Some(_) => wrong("`arguments` is no object".to_owned()),
+    }
+}
+
+/// A call as the model wrote it, for its own history.
+pub fn written(call: &ToolCall) -> String {
+    match &call.arguments {
+        Value::String(raw) => format!("{OPEN}\n{}\n{CLOSE}\n", raw.trim_end()),
+        arguments => {
+            let object = serde_json::json!({"name": call.name, "arguments": arguments});
+            format!("{OPEN}\n{object}\n{CLOSE}\n")
+        }
+    }
+}
+
+/// What a model is told about calling tools by blocks.
+pub const RULES: &str = "To call a tool, write a block of its own lines:\n```tool\n{\"name\": \
+\"TOOL\", \"arguments\": {}}\n```\nOne block is one call. Then stop: the result comes in the next \
+message. Never write a result yourself.";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ANSWER: &str = "Let me see.\n```tool\n{\"name\": \"a__b\", \"arguments\": {\"x\": 1}}\n```\nand\n``` text\n```toolbox\n";
+
+    fn read(chunks: &[&str]) -> (String, Vec<ToolCall>) {
+        let mut fence = Fence::default();
+        let mut text: String = chunks.iter().map(|chunk| fence.push(chunk)).collect();
+        text += &fence.finish();
+        (text, fence.calls)
+    }
+
+    #[test]
+    fn malformed_and_unfinished_blocks_are_calls_with_a_problem() {
+        for (text, why) in [
+            ("```tool\n{\"name\": }\n```\n", "malformed"),
+            ("```tool\n[]\n```", "an object"),
+            ("```tool\n{\"arguments\": {}}\n```", "`name` is missing"),
+            ("```tool\n{\"name\": \"a\", \"arguments\": 3}\n```", "no object"),
+            ("```tool\n{\"name\": \"a\"}\n", "cut off"),
+            ("```tool", "cut off"),
+        ] {
+            let (_, calls) = read(&[text]);
+            let why_not = calls[0].problem.clone().unwrap_or_default();
+            let expected = if why == "an object" { "a JSON object" } else { why };
+            assert!(why_not.contains(expected), "{text}: {why_not}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_is_the_same_wherever_the_chunks_are_split(cuts in prop::collection::vec(0..ANSWER.len(), 0..40)) {
+            let mut cuts = cuts;
+            cuts.push(0);
+            cuts.sort_unstable();
+            let mut chunks: Vec<&str> = cuts.windows(2).map(|w| &ANSWER[w[0]..w[1]]).collect();
+            chunks.push(&ANSWER[cuts[cuts.len() - 1]..]);
+            let (text, calls) = read(&chunks);
+            prop_assert_eq!(text, "Let me see.\nand\n``` text\n```toolbox\n");
+            prop_assert_eq!(calls.len(), 1);
+            prop_assert_eq!(&calls[0].name, "a__b");
+            prop_assert_eq!(&calls[0].arguments, &serde_json::json!({"x": 1}));
+            prop_assert_eq!(&calls[0].problem, &None);
+        }
+    }
+}

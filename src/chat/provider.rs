@@ -1,0 +1,310 @@
+//! Models of providers over HTTP: one request, one stream of events, retries of what passes.
+//!
+//! The wire is our own. `genai` 0.7.2 was tried against the same streams first: it switches on
+//! `gzip` and `http2` in reqwest for the whole program, so that the client of MCP servers would
+//! decompress without our limits, and `test-util` in tokio; a Gemini stream that is cut ends like a
+//! complete one; Anthropic's events are lost when CR and LF arrive apart; its errors print the
+//! request; it brings 21 packages. What is needed of it, three formats, is the three files here.
+
+mod anthropic;
+mod frames;
+mod gemini;
+mod openai;
+mod wire;
+
+use std::fmt;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Response, StatusCode};
+use serde_json::Value;
+
+use crate::base::secret::Redactor;
+use crate::base::text::SafeText;
+use crate::chat::context;
+use crate::chat::fence::{self, Fence};
+use crate::chat::llm::{Delta, LlmError, LlmErrorKind, Message, Model, Prompt, Reply, Stop};
+use crate::config::TlsConfig;
+use crate::mcp::transport::connection;
+use frames::Frames;
+use wire::{Fault, Outgoing, Reader};
+pub use wire::{Provider, RemoteConfig};
+
+/// A model of a provider.
+pub struct Remote {
+    config: RemoteConfig,
+    http: reqwest::Client,
+    redactor: Redactor,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// Longest wait that a provider may ask for; a longer one is an error that says so.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Most attempts, whatever is configured.
+    const ATTEMPTS: u32 = 4;
+    /// Most bytes of an error's body that are read.
+    const ERROR_BYTES: usize = 64 << 10;
+
+    /// A model at an address.
+    ///
+    /// # Errors
+    /// When a key would travel unencrypted, or the key or the address cannot be used.
+    pub fn new(config: RemoteConfig) -> Result<Self, String> {
+        let url = &config.base_url;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("the address of the model must begin with http:// or https://".to_owned());
+        }
+        if url.scheme() == "http" && config.key.is_some() && !connection::is_local(url) {
+            let host = SafeText::line(url.host_str().unwrap_or_default());
+            return Err(format!("the key would travel unencrypted to {host}: use https"));
+        }
+        let builder = connection::builder(url, &TlsConfig::default())?;
+        // A key goes where it was meant to go and nowhere else.
+        let http = builder.redirect(reqwest::redirect::Policy::none()).build();
+        let http = http.map_err(|error| error.to_string())?;
+        let redactor = Redactor::new(config.key.clone());
+        Ok(Self { config, http, redactor })
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        match self.config.provider {
+            Provider::Gemini => Box::<gemini::Answer>::default(),
+            Provider::Anthropic => Box::<anthropic::Answer>::default(),
+            Provider::OpenAi | Provider::Ollama => Box::<openai::Answer>::default(),
+        }
+    }
+
+    fn error(&self, fault: Fault, tokens: u64, attempts: u32) -> LlmError {
+        let message = SafeText::cut(&self.redactor.redact(&fault.message), 400);
+        LlmError { kind: fault.kind, model: self.config.model.clone(), message, tokens, attempts }
+    }
+
+    async fn send(&self, outgoing: &Outgoing) -> Result<Response, Fault> {
+        let base = self.config.base_url.as_str().trim_end_matches('/');
+        let mut headers = HeaderMap::new();
+        for (name, value) in &outgoing.headers {
+            let mut value = HeaderValue::from_str(value).map_err(|_| {
+                let message = "the key holds characters that a header cannot";
+                Fault::new(LlmErrorKind::Unauthorized, message)
+            })?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static(name), value);
+        }
+        let request = self.http.post(format!("{base}{}", outgoing.path)).headers(headers);
+        let sent = tokio::time::timeout(self.config.idle, request.json(&outgoing.body).send());
+        let silent = |_| Fault::new(LlmErrorKind::Timeout, "no answer in time");
+        let response = sent.await.map_err(silent)?.map_err(|error| {
+            let why = connection::unreachable(&error, &self.redactor);
+            Fault::new(LlmErrorKind::Unreachable, why)
+        })?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refusal(response).await)
+    }
+
+    /// What a response that is no success says.
+    async fn refusal(&self, response: Response) -> Fault {
+        let status = response.status();
+        let header = |name: &str| response.headers().get(name)?.to_str().ok()?.parse::<f64>().ok();
+        let seconds = header("retry-after-ms").map(|ms| ms / 1_000.0).or(header("retry-after"));
+        let mut bytes = Vec::new();
+        let mut body = response.bytes_stream();
+        while let Ok(Some(Ok(chunk))) = tokio::time::timeout(self.config.idle, body.next()).await {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > Self::ERROR_BYTES {
+                break;
+            }
+        }
+        let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        // Gemini wraps an error that comes instead of a stream in a list.
+        let error = value.get("error").or_else(|| value.get(0)?.get("error"));
+        let mut fault = Fault::told(Some(status.as_u16()), error.unwrap_or(&Value::Null));
+        let reason = status.canonical_reason().unwrap_or_default();
+        let number = status.as_u16();
+        fault.message = match fault.message.as_str() {
+            "" => format!("the provider answered HTTP {number} {reason}"),
+            text => format!("HTTP {number}: {text}"),
+        };
+        if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
+            let asked = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            fault.after = asked.or(fault.after);
+        }
+        fault
+    }
+
+    /// One attempt.
+    async fn once(
+        &self,
+        outgoing: &Outgoing,
+        on: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Reply, Fault> {
+        let mut body = self.send(outgoing).await?.bytes_stream();
+        let mut frames = Frames::default();
+        let mut reader = self.reader();
+        let mut fence = self.config.fenced.then(Fence::default);
+        let mut reply = Reply::default();
+        loop {
+            let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
+            let next = tokio::time::timeout(self.config.idle, body.next()).await.map_err(silent)?;
+            let Some(chunk) = next else { break };
+            // How the connection ended matters only when the answer was not complete.
+            let Ok(chunk) = chunk else { break };
+            frames.push(&chunk)?;
+            while let Some(data) = frames.next() {
+                let data: Value = match serde_json::from_str(&data) {
+                    Ok(data) => data,
+                    Err(_) if data.trim() == "[DONE]" => continue,
+                    Err(error) => {
+                        let message = format!("an event of the answer is no JSON: {error}");
+                        return Err(Fault::new(LlmErrorKind::Malformed, message));
+                    }
+                };
+                if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
+                    return Err(Fault::told(None, error));
+                }
+                reader.event(&data, &mut reply, &mut |delta| match (&mut fence, delta) {
+                    (Some(fence), Delta::Text(text)) => {
+                        let text = fence.push(&text);
+                        if !text.is_empty() {
+                            on(Delta::Text(text));
+                        }
+                    }
+                    (_, delta) => on(delta),
+                })?;
+            }
+        }
+        if !reader.finish(&mut reply) {
+            return Err(Fault::new(LlmErrorKind::Cut, "the answer was cut off"));
+        }
+        if let Some(mut fence) = fence {
+            let raw = std::mem::take(&mut reply.text);
+            let rest = fence.finish();
+            if !rest.is_empty() {
+                on(Delta::Text(rest));
+            }
+            // The text without its blocks, which history writes again.
+            let mut whole = Fence::default();
+            reply.text = whole.push(&raw) + &whole.finish();
+            reply.calls = fence.calls;
+        }
+        if reply.stop == Stop::Filtered && reply.text.is_empty() && reply.calls.is_empty() {
+            let message = "the provider's content filter refused to answer";
+            return Err(Fault::new(LlmErrorKind::Filtered, message));
+        }
+        Ok(reply)
+    }
+
+    async fn attempts(
+        &self,
+        prompt: &Prompt,
+        on: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Reply, LlmError> {
+        let written;
+        let sent = if self.config.fenced {
+            written = in_blocks(prompt);
+            &written
+        } else {
+            prompt
+        };
+        let tokens = context::of_prompt(sent);
+        let outgoing = match self.config.provider {
+            Provider::Gemini => gemini::request(&self.config, sent),
+            Provider::Anthropic => anthropic::request(&self.config, sent),
+            Provider::OpenAi | Provider::Ollama => openai::request(&self.config, sent),
+        };
+        let most = self.config.attempts.clamp(1, Self::ATTEMPTS);
+        let mut attempt = 1;
+        loop {
+            let mut fault = match self.once(&outgoing, on).await {
+                Ok(mut reply) => {
+                    if reply.usage.input == 0 && reply.usage.output == 0 {
+                        reply.usage.input = tokens;
+                        reply.usage.output = context::of_reply(&reply);
+                        reply.usage.is_estimate = true;
+                    }
+                    return Ok(reply);
+                }
+                Err(fault) => fault,
+            };
+            let growing = self.config.backoff * 2_u32.pow(attempt - 1);
+            let after = fault.after.unwrap_or(growing.mul_f64(0.75 + fastrand::f64() / 2.0));
+            if fault.passes && after > Self::PATIENCE {
+                let wait = after.as_secs();
+                fault.message = format!("{}; it asks to wait {wait} s", fault.message);
+                fault.passes = false;
+            }
+            if !fault.passes || attempt >= most {
+                return Err(self.error(fault, tokens, attempt));
+            }
+            let why = SafeText::cut(&self.redactor.redact(&fault.message), 200);
+            tracing::warn!(
+                target: "mcpdeck::chat", action = "retry", model = %self.config.model, attempt,
+                delay_ms = after.as_millis() as u64, "{why}"
+            );
+            on(Delta::Retry { attempt, after, why });
+            tokio::time::sleep(after).await;
+            attempt += 1;
+        }
+    }
+}
+
+impl Model for Remote {
+    fn name(&self) -> &str {
+        &self.config.model
+    }
+
+    fn context(&self) -> u64 {
+        self.config.context
+    }
+
+    fn is_fenced(&self) -> bool {
+        self.config.fenced
+    }
+
+    fn reply<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+        on: &'a mut (dyn FnMut(Delta) + Send),
+    ) -> BoxFuture<'a, Result<Reply, LlmError>> {
+        Box::pin(self.attempts(prompt, on))
+    }
+}
+
+/// The same prompt for a model that knows text alone: calls are blocks, results what the user says.
+/// The definitions of the tools stand in its system prompt already.
+fn in_blocks(prompt: &Prompt) -> Prompt {
+    let mut messages: Vec<Message> = Vec::new();
+    for message in &prompt.messages {
+        match message {
+            Message::Assistant(reply) => {
+                let mut text = reply.text.clone();
+                for call in &reply.calls {
+                    if !text.is_empty() && !text.ends_with('\n') {
+                        text.push('\n');
+                    }
+                    text += &fence::written(call);
+                }
+                messages.push(Message::Assistant(Reply { text, ..Reply::default() }));
+            }
+            Message::Tool { name, text, is_error, .. } => {
+                let how = if *is_error { "failed" } else { "gave" };
+                let text = format!("The call of {name} {how}:\n{text}");
+                match messages.last_mut() {
+                    Some(Message::User { text: all }) => *all = format!("{all}\n\n{text}"),
+                    _ => messages.push(Message::User { text }),
+                }
+            }
+            user @ Message::User { .. } => messages.push(user.clone()),
+        }
+    }
+    Prompt { system: prompt.system.clone(), messages, tools: Vec::new() }
+}

@@ -1,0 +1,164 @@
+//! Anthropic's Messages interface, streaming. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::chat::llm::{Delta, Message, Prompt, Reply, Stop, ToolCall};
+use crate::chat::provider::wire::{Fault, Outgoing, Reader, RemoteConfig};
+
+/// The version of the interface.
+const VERSION: &str = "2023-06-01";
+
+pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
+    let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
+    for message in &prompt.messages {
+        let (role, content) = match message {
+            Message::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
+            Message::Assistant(reply) => ("assistant", said(reply)),
+            Message::Tool { id, text, is_error, .. } => (
+                "user",
+                vec![json!({
+                    "type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error,
+                })],
+            ),
+        };
+        match messages.last_mut() {
+            Some((last, blocks)) if *last == role => blocks.extend(content),
+            _ if content.is_empty() => {}
+            _ => messages.push((role, content)),
+        }
+    }
+    let message = |(role, content): (&str, Vec<Value>)| json!({"role": role, "content": content});
+    let mut body = json!({
+        "model": config.model,
+        "max_tokens": config.max_output,
+        "stream": true,
+        "system": prompt.system,
+        "messages": messages.into_iter().map(message).collect::<Vec<_>>(),
+    });
+    if !prompt.tools.is_empty() {
+        let tools = prompt.tools.iter().map(|tool| {
+            json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema})
+        });
+        body["tools"] = tools.collect();
+    }
+    let mut headers = vec![("anthropic-version", VERSION.to_owned())];
+    headers.extend(config.key.as_ref().map(|key| ("x-api-key", key.expose().to_owned())));
+    Outgoing { path: "/messages".to_owned(), headers, body }
+}
+
+/// What the model said, signed reasoning first, as it must be sent back.
+fn said(reply: &Reply) -> Vec<Value> {
+    let mut content = reply.carried.clone();
+    if !reply.text.is_empty() {
+        content.push(json!({"type": "text", "text": reply.text}));
+    }
+    content.extend(reply.calls.iter().map(|call| {
+        let input = if call.problem.is_some() { json!({}) } else { call.arguments.clone() };
+        json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
+    }));
+    content
+}
+
+/// A block that is not complete.
+enum Block {
+    Call {
+        id: String,
+        name: String,
+        input: String,
+    },
+    /// Signed or redacted reasoning, which is sent back as it came.
+    Carried(Value),
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub(super) struct Answer {
+    open: BTreeMap<u64, Block>,
+    is_done: bool,
+}
+
+impl Reader for Answer {
+    fn event(
+        &mut self,
+        data: &Value,
+        reply: &mut Reply,
+        on: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<(), Fault> {
+        let text = |pointer: &str| data.pointer(pointer).and_then(Value::as_str);
+        let number = |pointer: &str| data.pointer(pointer).and_then(Value::as_u64);
+        let index = number("/index").unwrap_or_default();
+        match text("/type").unwrap_or_default() {
+            "message_start" => {
+                let parts =
+                    ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
+                let counts =
+                    parts.iter().filter_map(|key| number(&format!("/message/usage/{key}")));
+                reply.usage.input = counts.sum();
+            }
+            "content_block_start" => match text("/content_block/type").unwrap_or_default() {
+                "tool_use" => {
+                    let word = |key| text(key).unwrap_or_default().to_owned();
+                    let (id, name) = (word("/content_block/id"), word("/content_block/name"));
+                    self.open.insert(index, Block::Call { id, name, input: String::new() });
+                }
+                "thinking" | "redacted_thinking" => {
+                    let block = data["content_block"].clone();
+                    self.open.insert(index, Block::Carried(block));
+                }
+                _ => {}
+            },
+            "content_block_delta" => {
+                if let Some(more) = text("/delta/text") {
+                    reply.text.push_str(more);
+                    on(Delta::Text(more.to_owned()));
+                }
+                match self.open.get_mut(&index) {
+                    Some(Block::Call { input, .. }) => {
+                        input.push_str(text("/delta/partial_json").unwrap_or_default());
+                    }
+                    Some(Block::Carried(block)) => {
+                        for key in ["thinking", "signature"] {
+                            let Some(more) = text(&format!("/delta/{key}")) else { continue };
+                            let so_far = block[key].as_str().unwrap_or_default();
+                            block[key] = format!("{so_far}{more}").into();
+                            if key == "thinking" {
+                                on(Delta::Reasoning(more.to_owned()));
+                            }
+                        }
+                    }
+                    None => {}
+                }
+            }
+            "content_block_stop" => match self.open.remove(&index) {
+                Some(Block::Call { id, name, input }) => {
+                    reply.calls.push(ToolCall::new(id, name, &input));
+                }
+                Some(Block::Carried(block)) => reply.carried.push(block),
+                None => {}
+            },
+            "message_delta" => {
+                reply.usage.output = number("/usage/output_tokens").unwrap_or_default();
+                match text("/delta/stop_reason").unwrap_or_default() {
+                    "max_tokens" => reply.stop = Stop::Length,
+                    "refusal" => reply.stop = Stop::Filtered,
+                    _ => {}
+                }
+            }
+            "message_stop" => self.is_done = true,
+            // `ping`, and what later versions add.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, reply: &mut Reply) -> bool {
+        for block in std::mem::take(&mut self.open).into_values() {
+            if let Block::Call { id, name, input } = block {
+                reply.calls.push(ToolCall::new(id, name, &input).unfinished());
+            }
+        }
+        self.is_done
+    }
+}

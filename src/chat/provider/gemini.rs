@@ -1,0 +1,128 @@
+//! Gemini's `streamGenerateContent`. Pure.
+
+use serde_json::{Value, json};
+
+use crate::chat::llm::{Delta, Message, Prompt, Reply, Stop, ToolCall, call_id};
+use crate::chat::provider::wire::{Fault, Outgoing, Reader, RemoteConfig};
+
+pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
+    let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
+    for message in &prompt.messages {
+        let (role, parts) = match message {
+            Message::User { text } => ("user", vec![json!({"text": text})]),
+            Message::Assistant(reply) => ("model", said(reply)),
+            Message::Tool { name, text, is_error, .. } => {
+                let key = if *is_error { "error" } else { "result" };
+                let response = json!({"name": name, "response": {key: text}});
+                ("user", vec![json!({"functionResponse": response})])
+            }
+        };
+        match contents.last_mut() {
+            Some((last, all)) if *last == role => all.extend(parts),
+            _ if parts.is_empty() => {}
+            _ => contents.push((role, parts)),
+        }
+    }
+    let content = |(role, parts): (&str, Vec<Value>)| json!({"role": role, "parts": parts});
+    let mut body = json!({
+        "contents": contents.into_iter().map(content).collect::<Vec<_>>(),
+        "generationConfig": {"maxOutputTokens": config.max_output},
+    });
+    if !prompt.system.is_empty() {
+        body["systemInstruction"] = json!({"parts": [{"text": prompt.system}]});
+    }
+    if !prompt.tools.is_empty() {
+        let tools = prompt.tools.iter().map(|tool| {
+            json!({
+                "name": tool.name,
+                "description": tool.description,
+                "parametersJsonSchema": tool.schema,
+            })
+        });
+        body["tools"] = json!([{"functionDeclarations": tools.collect::<Vec<_>>()}]);
+    }
+    let key = config.key.as_ref().map(|key| ("x-goog-api-key", key.expose().to_owned()));
+    Outgoing {
+        path: format!("/models/{}:streamGenerateContent?alt=sse", config.model),
+        headers: key.into_iter().collect(),
+        body,
+    }
+}
+
+fn said(reply: &Reply) -> Vec<Value> {
+    let mut parts = Vec::new();
+    if !reply.text.is_empty() {
+        parts.push(json!({"text": reply.text}));
+    }
+    parts.extend(reply.calls.iter().map(|call| {
+        let args = if call.problem.is_some() { json!({}) } else { call.arguments.clone() };
+        let mut part = json!({"functionCall": {"name": call.name, "args": args}});
+        if let Some(signature) = &call.signature {
+            part["thoughtSignature"] = json!(signature);
+        }
+        part
+    }));
+    parts
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub(super) struct Answer {
+    is_done: bool,
+}
+
+impl Reader for Answer {
+    fn event(
+        &mut self,
+        data: &Value,
+        reply: &mut Reply,
+        on: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<(), Fault> {
+        let number = |key: &str| data.pointer(&format!("/usageMetadata/{key}"))?.as_u64();
+        if let Some(input) = number("promptTokenCount") {
+            reply.usage.input = input;
+            reply.usage.output = number("candidatesTokenCount").unwrap_or_default()
+                + number("thoughtsTokenCount").unwrap_or_default();
+        }
+        if data.pointer("/promptFeedback/blockReason").is_some() {
+            reply.stop = Stop::Filtered;
+            self.is_done = true;
+        }
+        let parts = data.pointer("/candidates/0/content/parts").and_then(Value::as_array);
+        for part in parts.into_iter().flatten() {
+            if let Some(text) = part["text"].as_str() {
+                if part["thought"] == true {
+                    on(Delta::Reasoning(text.to_owned()));
+                } else {
+                    reply.text.push_str(text);
+                    on(Delta::Text(text.to_owned()));
+                }
+            } else if let Some(call) = part.get("functionCall") {
+                let arguments = call.get("args").map(ToString::to_string).unwrap_or_default();
+                let name = call["name"].as_str().unwrap_or_default().to_owned();
+                let signature = part["thoughtSignature"].as_str().map(str::to_owned);
+                let call = ToolCall::new(call_id(), name, &arguments);
+                reply.calls.push(ToolCall { signature, ..call });
+            }
+        }
+        match data.pointer("/candidates/0/finishReason").and_then(Value::as_str) {
+            None => return Ok(()),
+            Some("MAX_TOKENS") => reply.stop = Stop::Length,
+            Some("MALFORMED_FUNCTION_CALL") => {
+                let call = ToolCall::new(call_id(), "tool".to_owned(), "");
+                let problem = Some("the model wrote a malformed call".to_owned());
+                reply.calls.push(ToolCall { problem, ..call });
+            }
+            Some("SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII") => {
+                reply.stop = Stop::Filtered;
+            }
+            Some(_) => {}
+        }
+        self.is_done = true;
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut Reply) -> bool {
+        self.is_done
+    }
+}

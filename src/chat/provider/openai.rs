@@ -1,0 +1,118 @@
+//! `OpenAI`'s Chat Completions, streaming, as many others speak it too. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::chat::llm::{Delta, Message, Prompt, Reply, Stop, ToolCall, call_id};
+use crate::chat::provider::wire::{Fault, Outgoing, Provider, Reader, RemoteConfig};
+
+pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
+    let mut messages = vec![json!({"role": "system", "content": prompt.system})];
+    messages.extend(prompt.messages.iter().map(|message| match message {
+        Message::User { text } => json!({"role": "user", "content": text}),
+        Message::Assistant(reply) => said(reply),
+        Message::Tool { id, text, .. } => {
+            json!({"role": "tool", "tool_call_id": id, "content": text})
+        }
+    }));
+    let mut body = json!({
+        "model": config.model,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+        "messages": messages,
+    });
+    let longest = match config.provider {
+        Provider::OpenAi => "max_completion_tokens",
+        _ => "max_tokens",
+    };
+    body[longest] = json!(config.max_output);
+    if !prompt.tools.is_empty() {
+        let tools = prompt.tools.iter().map(|tool| {
+            let (name, about) = (&tool.name, &tool.description);
+            let function = json!({"name": name, "description": about, "parameters": tool.schema});
+            json!({"type": "function", "function": function})
+        });
+        body["tools"] = tools.collect();
+    }
+    let key = config.key.as_ref();
+    let key = key.map(|key| ("authorization", format!("Bearer {}", key.expose())));
+    Outgoing { path: "/chat/completions".to_owned(), headers: key.into_iter().collect(), body }
+}
+
+fn said(reply: &Reply) -> Value {
+    let mut message = json!({"role": "assistant", "content": reply.text});
+    if !reply.calls.is_empty() {
+        let calls = reply.calls.iter().map(|call| {
+            let arguments = match &call.arguments {
+                Value::String(_) => "{}".to_owned(),
+                arguments => arguments.to_string(),
+            };
+            let function = json!({"name": call.name, "arguments": arguments});
+            json!({"id": call.id, "type": "function", "function": function})
+        });
+        message["tool_calls"] = calls.collect();
+    }
+    message
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub(super) struct Answer {
+    /// Id, name and arguments so far, by index.
+    open: BTreeMap<u64, (String, String, String)>,
+    is_done: bool,
+}
+
+impl Reader for Answer {
+    fn event(
+        &mut self,
+        data: &Value,
+        reply: &mut Reply,
+        on: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<(), Fault> {
+        if let Some(usage) = data.get("usage").filter(|usage| usage.is_object()) {
+            reply.usage.input = usage["prompt_tokens"].as_u64().unwrap_or_default();
+            reply.usage.output = usage["completion_tokens"].as_u64().unwrap_or_default();
+        }
+        let Some(choice) = data.pointer("/choices/0") else { return Ok(()) };
+        let delta = &choice["delta"];
+        for key in ["reasoning_content", "reasoning"] {
+            if let Some(more) = delta[key].as_str().filter(|more| !more.is_empty()) {
+                on(Delta::Reasoning(more.to_owned()));
+            }
+        }
+        if let Some(more) = delta["content"].as_str().filter(|more| !more.is_empty()) {
+            reply.text.push_str(more);
+            on(Delta::Text(more.to_owned()));
+        }
+        for (at, call) in delta["tool_calls"].as_array().into_iter().flatten().enumerate() {
+            let index = call["index"].as_u64().unwrap_or(at as u64);
+            let (id, name, arguments) = self.open.entry(index).or_default();
+            let function = &call["function"];
+            if let Some(given) = call["id"].as_str().filter(|_| id.is_empty()) {
+                given.clone_into(id);
+            }
+            name.push_str(function["name"].as_str().unwrap_or_default());
+            arguments.push_str(function["arguments"].as_str().unwrap_or_default());
+        }
+        match choice["finish_reason"].as_str() {
+            None => return Ok(()),
+            Some("length") => reply.stop = Stop::Length,
+            Some("content_filter") => reply.stop = Stop::Filtered,
+            Some(_) => {}
+        }
+        self.is_done = true;
+        Ok(())
+    }
+
+    fn finish(&mut self, reply: &mut Reply) -> bool {
+        for (id, name, arguments) in std::mem::take(&mut self.open).into_values() {
+            let id = if id.is_empty() { call_id() } else { id };
+            let call = ToolCall::new(id, name, &arguments);
+            let is_cut = call.problem.is_some() && reply.stop == Stop::Length;
+            reply.calls.push(if is_cut { call.unfinished() } else { call });
+        }
+        self.is_done
+    }
+}

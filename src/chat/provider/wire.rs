@@ -1,0 +1,188 @@
+//! What the wire formats share: whose they are, a request, a reader of its answer, why one failed.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use url::Url;
+
+use crate::base::secret::Secret;
+use crate::chat::llm::{Delta, LlmErrorKind, Reply};
+
+/// Whose wire format is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// Google, `streamGenerateContent`.
+    Gemini,
+    /// Anthropic, Messages.
+    Anthropic,
+    /// `OpenAI`, Chat Completions, and everything compatible.
+    OpenAi,
+    /// Ollama on this machine, by its compatible interface.
+    Ollama,
+}
+
+impl Provider {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Gemini, Self::Anthropic, Self::OpenAi, Self::Ollama];
+
+    /// Its spelling on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gemini => "gemini",
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// Where it is reached.
+    pub const fn base_url(self) -> &'static str {
+        match self {
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+            Self::Anthropic => "https://api.anthropic.com/v1",
+            Self::OpenAi => "https://api.openai.com/v1",
+            Self::Ollama => "http://127.0.0.1:11434/v1",
+        }
+    }
+
+    /// The variables that usually hold its key, the first that is set counts.
+    pub const fn key_variables(self) -> &'static [&'static str] {
+        match self {
+            Self::Gemini => &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+            Self::Anthropic => &["ANTHROPIC_API_KEY"],
+            Self::OpenAi => &["OPENAI_API_KEY"],
+            Self::Ollama => &["OLLAMA_API_KEY"],
+        }
+    }
+
+    /// The model when none is named.
+    pub const fn default_model(self) -> &'static str {
+        match self {
+            Self::Gemini => "gemini-flash-latest",
+            Self::Anthropic => "claude-sonnet-4-5",
+            Self::OpenAi => "gpt-5-mini",
+            Self::Ollama => "llama3.2",
+        }
+    }
+}
+
+/// How a model is reached.
+#[derive(Clone, Debug)]
+pub struct RemoteConfig {
+    /// Whose format.
+    pub provider: Provider,
+    /// The address before `/messages`, `/chat/completions` or `/models/...`.
+    pub base_url: Url,
+    /// The model.
+    pub model: String,
+    /// The key; sent to `base_url` alone.
+    pub key: Option<Secret>,
+    /// Call tools by fenced blocks: for models without calls of their own.
+    pub fenced: bool,
+    /// Tokens of prompt and answer together.
+    pub context: u64,
+    /// Longest answer in tokens.
+    pub max_output: u64,
+    /// Longest silence.
+    pub idle: Duration,
+    /// How often it is tried; never more than four times.
+    pub attempts: u32,
+    /// The pause before the second attempt; doubled for each further one.
+    pub backoff: Duration,
+}
+
+impl RemoteConfig {
+    /// A model with the usual limits.
+    pub fn new(provider: Provider, base_url: Url, model: impl Into<String>) -> Self {
+        Self {
+            provider,
+            base_url,
+            model: model.into(),
+            key: None,
+            fenced: false,
+            context: 100_000,
+            max_output: 8_192,
+            idle: Duration::from_secs(90),
+            attempts: 4,
+            backoff: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A request as a wire format makes it.
+pub(super) struct Outgoing {
+    /// What follows the base address.
+    pub(super) path: String,
+    /// Headers, the key among them.
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Value,
+}
+
+/// Reads the stream of one answer.
+pub(super) trait Reader: Send {
+    /// Takes one event.
+    ///
+    /// # Errors
+    /// When it is none of the format, or tells of an error.
+    fn event(
+        &mut self,
+        data: &Value,
+        reply: &mut Reply,
+        on: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<(), Fault>;
+
+    /// The stream is over: completes the calls; gives whether the answer was complete.
+    fn finish(&mut self, reply: &mut Reply) -> bool;
+}
+
+/// Why one attempt failed.
+pub(super) struct Fault {
+    pub(super) kind: LlmErrorKind,
+    pub(super) message: String,
+    /// Whether it may be different in a moment.
+    pub(super) passes: bool,
+    /// When the provider wants to be asked again.
+    pub(super) after: Option<Duration>,
+}
+
+impl Fault {
+    pub(super) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
+        use LlmErrorKind::{Cut, RateLimited, Server, Timeout, Unreachable};
+        let passes = matches!(kind, Cut | RateLimited | Server | Timeout | Unreachable);
+        Self { kind, message: message.into(), passes, after: None }
+    }
+
+    /// What an error object of a provider says: all of them write `message`, and a word for its kind.
+    pub(super) fn told(status: Option<u16>, error: &Value) -> Self {
+        use LlmErrorKind as K;
+        let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+        let text = error.as_str().unwrap_or_else(|| word("message")).to_owned();
+        let words = format!("{} {} {}", word("type"), word("code"), word("status")).to_lowercase();
+        let code = error.get("code").and_then(Value::as_u64).map(|code| code as u16);
+        let says = |part: &str| words.contains(part) || text.to_lowercase().contains(part);
+        let kind = match status.or(code) {
+            _ if says("context_length") || says("too long") || says("maximum context") => {
+                K::TooLong
+            }
+            _ if words.contains("insufficient_quota") => K::RateLimited,
+            Some(413) => K::TooLong,
+            Some(401 | 403) => K::Unauthorized,
+            Some(429) => K::RateLimited,
+            Some(408 | 409 | 500..) => K::Server,
+            Some(_) => K::Refused,
+            None if words.contains("rate_limit") => K::RateLimited,
+            None if words.contains("authentication") || words.contains("permission") => {
+                K::Unauthorized
+            }
+            None if words.contains("invalid_request") => K::Refused,
+            None => K::Server,
+        };
+        let mut fault = Self::new(kind, text);
+        fault.passes &= !words.contains("insufficient_quota");
+        let details = error.get("details").and_then(Value::as_array);
+        let delay = details.into_iter().flatten().find_map(|d| d.get("retryDelay")?.as_str());
+        let delay = delay.and_then(|delay| delay.strip_suffix('s')?.parse().ok());
+        fault.after = delay.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        fault
+    }
+}

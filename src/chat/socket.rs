@@ -1,0 +1,337 @@
+//! The chat of `serve --chat`: `/ws`, one connection with heartbeat, limits and checked input, and
+//! the page at `/`. Who a token belongs to is asked of whoever serves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message as Frame, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use base64::Engine as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use crate::chat::session::{Missed, Refusal, Session, Sessions};
+use crate::host::policy::Principal;
+
+/// Who a token belongs to; nothing for one that opens no chat.
+pub type Authenticate = Arc<dyn Fn(&str) -> Option<Principal> + Send + Sync>;
+
+/// Bounds of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketLimits {
+    /// Time between two pings; a connection that is silent for three times as long is closed.
+    pub heartbeat: Duration,
+    /// How long a token may take to come.
+    pub token: Duration,
+    /// Connections at once.
+    pub connections: usize,
+    /// Messages of one connection in a minute.
+    pub per_minute: u32,
+    /// Largest message, in bytes.
+    pub bytes: usize,
+}
+
+impl Default for SocketLimits {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(15),
+            token: Duration::from_secs(10),
+            connections: 2_000,
+            per_minute: 120,
+            bytes: 256 << 10,
+        }
+    }
+}
+
+/// Bytes that are read at once: a thousand connections that say little should cost little.
+const BUFFER: usize = 4 << 10;
+
+/// What every connection shares.
+struct Service {
+    sessions: Arc<Sessions>,
+    who: Authenticate,
+    limits: SocketLimits,
+    open: AtomicUsize,
+}
+
+/// What a client sends.
+#[derive(Debug, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+enum ClientMessage {
+    /// The token, when it did not come as a header.
+    Auth { token: String },
+    /// What the person says; instead of their message number `at`, when that is given.
+    Message {
+        text: String,
+        #[serde(default)]
+        at: Option<usize>,
+    },
+    /// Go on with a session after the event `lastSeq`.
+    Resume { session: String, last_seq: u64 },
+    /// Stop the turn.
+    Abort,
+    /// Cancel one call.
+    AbortTool { id: String },
+    /// Show the system prompt and what it costs.
+    Prompt,
+    /// Are you there?
+    Ping,
+}
+
+/// The routes `/ws` and `/`.
+pub fn routes(sessions: Arc<Sessions>, who: Authenticate, limits: SocketLimits) -> Router {
+    let service = Arc::new(Service { sessions, who, limits, open: AtomicUsize::new(0) });
+    Router::new().route("/ws", get(upgrade)).route("/", get(page)).with_state(service)
+}
+
+const PAGE: &str = include_str!("page.html");
+
+/// The page; its script and its style are the only ones that may run.
+async fn page() -> Response {
+    let hash = |tag: &str| {
+        let part = PAGE
+            .split_once(&format!("<{tag}>"))
+            .and_then(|(_, rest)| rest.split_once(&format!("</{tag}>")).map(|(inner, _)| inner));
+        base64::engine::general_purpose::STANDARD.encode(Sha256::digest(part.unwrap_or_default()))
+    };
+    let policy = format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        hash("script"),
+        hash("style")
+    );
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+        (header::REFERRER_POLICY, "no-referrer".to_owned()),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    (headers, PAGE).into_response()
+}
+
+async fn upgrade(
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let given = headers.get(header::AUTHORIZATION);
+    let token = given.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let who = token.and_then(|token| (service.who)(token.trim()));
+    if given.is_some() && who.is_none() {
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
+    }
+    if service.open.fetch_add(1, Ordering::SeqCst) >= service.limits.connections {
+        service.open.fetch_sub(1, Ordering::SeqCst);
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many connections").into_response();
+    }
+    let bytes = service.limits.bytes;
+    let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes).read_buffer_size(BUFFER);
+    upgrade.on_upgrade(move |socket| async move {
+        let mut connection = Connection { service: Arc::clone(&service), socket };
+        if let Err((code, reason)) = connection.run(who).await {
+            let frame = CloseFrame { code, reason: reason.into() };
+            connection.send_frame(Frame::Close(Some(frame))).await.ok();
+        }
+        service.open.fetch_sub(1, Ordering::SeqCst);
+    })
+}
+
+/// Why a connection ends: code (RFC 6455, section 7.4) and words.
+type End = (u16, &'static str);
+
+const GONE: End = (close_code::AWAY, "the client is gone");
+
+struct Connection {
+    service: Arc<Service>,
+    socket: WebSocket,
+}
+
+impl Connection {
+    async fn run(&mut self, who: Option<Principal>) -> Result<(), End> {
+        let who = match who {
+            Some(who) => who,
+            None => self.token().await?,
+        };
+        let full = (close_code::AGAIN, "too many sessions");
+        let session = self.service.sessions.open(who.clone()).ok_or(full)?;
+        let mut here = Here::new(&self.service.sessions, session);
+        self.connected(&here.session, false).await?;
+        let mut seen = 0;
+        let mut newest = here.session.newest();
+        let limits = self.service.limits;
+        let mut beat = tokio::time::interval(limits.heartbeat);
+        let mut heard = Instant::now();
+        let (mut minute, mut count) = (Instant::now(), 0);
+        loop {
+            tokio::select! {
+                frame = self.socket.recv() => {
+                    heard = Instant::now();
+                    let text = match frame {
+                        Some(Ok(Frame::Text(text))) => text,
+                        Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => continue,
+                        Some(Ok(Frame::Binary(_))) => {
+                            return Err((close_code::UNSUPPORTED, "text is expected"));
+                        }
+                        Some(Ok(Frame::Close(_)) | Err(_)) | None => return Ok(()),
+                    };
+                    if minute.elapsed() >= Duration::from_secs(60) {
+                        (minute, count) = (Instant::now(), 0);
+                    }
+                    count += 1;
+                    if count > limits.per_minute {
+                        return Err((close_code::POLICY, "too many messages in a minute"));
+                    }
+                    let message: ClientMessage = match serde_json::from_str(&text) {
+                        Ok(message) => message,
+                        Err(error) => {
+                            self.error("invalid", &error.to_string()).await?;
+                            continue;
+                        }
+                    };
+                    if let ClientMessage::Resume { session, last_seq } = message {
+                        let found = self.service.sessions.find(&session, &who);
+                        let Some(found) = found else {
+                            self.error("noSession", "there is no such session").await?;
+                            continue;
+                        };
+                        here = Here::new(&self.service.sessions, found);
+                        newest = here.session.newest();
+                        seen = last_seq;
+                        self.connected(&here.session, true).await?;
+                        self.catch_up(&here.session, &mut seen).await?;
+                    } else {
+                        self.handle(&here.session, message).await?;
+                    }
+                }
+                _ = newest.changed() => self.catch_up(&here.session, &mut seen).await?,
+                _ = beat.tick() => {
+                    if heard.elapsed() > limits.heartbeat * 3 {
+                        return Err((close_code::POLICY, "no answer to pings"));
+                    }
+                    self.send_frame(Frame::Ping(bytes::Bytes::new())).await?;
+                }
+            }
+        }
+    }
+
+    /// Waits for the token as the first message.
+    async fn token(&mut self) -> Result<Principal, End> {
+        let refused = (close_code::POLICY, "the first message is the token");
+        let first = tokio::time::timeout(self.service.limits.token, self.socket.recv()).await;
+        let Ok(Some(Ok(Frame::Text(text)))) = first else { return Err(refused) };
+        match serde_json::from_str(&text) {
+            Ok(ClientMessage::Auth { token }) => {
+                (self.service.who)(&token).ok_or((close_code::POLICY, "the token is not known"))
+            }
+            _ => Err(refused),
+        }
+    }
+
+    async fn handle(&mut self, session: &Arc<Session>, message: ClientMessage) -> Result<(), End> {
+        match message {
+            ClientMessage::Message { text, .. } if text.trim().is_empty() => {
+                self.error("invalid", "the message is empty").await
+            }
+            ClientMessage::Message { text, at } => match session.begin(text, at) {
+                Ok(()) => Ok(()),
+                Err(Refusal::Busy) => {
+                    self.error("busy", "a turn is under way: abort it first").await
+                }
+                Err(Refusal::NoSuchMessage) => {
+                    self.error("invalid", "there is no such message").await
+                }
+            },
+            ClientMessage::Abort if session.abort() => Ok(()),
+            ClientMessage::Abort => self.error("idle", "no turn is under way").await,
+            ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => Ok(()),
+            ClientMessage::AbortTool { .. } => {
+                self.error("idle", "no such call is under way").await
+            }
+            ClientMessage::Prompt => {
+                let prompt = session.agent().system_prompt().await;
+                self.send(&json!({"type": "prompt", "text": prompt.text, "costs": prompt.costs}))
+                    .await
+            }
+            ClientMessage::Ping => self.send(&json!({"type": "pong"})).await,
+            ClientMessage::Auth { .. } | ClientMessage::Resume { .. } => {
+                self.error("invalid", "the connection has its token already").await
+            }
+        }
+    }
+
+    async fn connected(&mut self, session: &Session, resumed: bool) -> Result<(), End> {
+        let message = json!({
+            "type": "connection",
+            "status": "connected",
+            "sessionId": session.id,
+            "epoch": session.epoch,
+            "model": session.agent().model().name(),
+            "resumed": resumed,
+        });
+        self.send(&message).await
+    }
+
+    /// Sends what came after `seen`.
+    async fn catch_up(&mut self, session: &Session, seen: &mut u64) -> Result<(), End> {
+        let Missed { snapshot, events } = session.since(*seen);
+        if let Some(snapshot) = snapshot {
+            *seen = snapshot["seq"].as_u64().unwrap_or(*seen).max(*seen);
+            self.send(&json!({"type": "truncated", "snapshot": snapshot})).await?;
+        }
+        for (number, event) in events {
+            self.send_frame(Frame::Text((&*event).into())).await?;
+            *seen = number;
+        }
+        Ok(())
+    }
+
+    async fn error(&mut self, code: &str, message: &str) -> Result<(), End> {
+        self.send(&json!({"type": "error", "code": code, "message": message})).await
+    }
+
+    async fn send(&mut self, message: &Value) -> Result<(), End> {
+        self.send_frame(Frame::Text(message.to_string().into())).await
+    }
+
+    /// A client that does not read is gone; its session waits for it.
+    async fn send_frame(&mut self, frame: Frame) -> Result<(), End> {
+        let patience = self.service.limits.heartbeat * 3;
+        match tokio::time::timeout(patience, self.socket.send(frame)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(GONE),
+        }
+    }
+}
+
+/// A session while a connection is there for it.
+struct Here {
+    sessions: Arc<Sessions>,
+    session: Arc<Session>,
+}
+
+impl Here {
+    fn new(sessions: &Arc<Sessions>, session: Arc<Session>) -> Self {
+        session.attach();
+        Self { sessions: Arc::clone(sessions), session }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        self.session.detach();
+        self.sessions.close_unused(&self.session);
+    }
+}

@@ -1,0 +1,493 @@
+//! The chat over its WebSocket, as pages and programs meet it: the flows of a conversation, sessions
+//! that outlive their connection, limits and tokens.
+#![cfg(all(feature = "chat", feature = "gateway", feature = "cli"))]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "engine/fake.rs"]
+#[expect(dead_code, reason = "shared with the tests of the engine")]
+mod fake;
+#[path = "support/provider.rs"]
+mod provider;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt as _;
+use futures::{SinkExt as _, StreamExt as _};
+use mcpdeck::chat::session::{SessionLimits, Sessions};
+use mcpdeck::chat::socket::{SocketLimits, routes};
+use mcpdeck::chat::{Provider as Format, Remote, RemoteConfig};
+use mcpdeck::host::policy::Principal;
+use mcpdeck::host::{Host, Origin};
+use mcpdeck::mcp::capabilities::ListKind;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::{Message as Frame, WebSocketConfig};
+
+use fake::{World, config, tool};
+use provider::{Answer, Piece, Provider};
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Service {
+    world: World,
+    _host: Host,
+    sessions: Arc<Sessions>,
+    provider: Provider,
+    address: String,
+}
+
+struct Options {
+    answers: Vec<Answer>,
+    sessions: SessionLimits,
+    socket: SocketLimits,
+    context: u64,
+    fenced: bool,
+}
+
+fn usual(answers: Vec<Answer>) -> Options {
+    let (sessions, socket) = (SessionLimits::default(), SocketLimits::default());
+    Options { answers, sessions, socket, context: 100_000, fenced: false }
+}
+
+impl Service {
+    async fn new(options: Options) -> Self {
+        let world = World::default();
+        let server = world.server("a");
+        *server.start.lock().unwrap() = Duration::ZERO;
+        server.lists(ListKind::Tools, &[tool("read", json!({"readOnlyHint": true}))]);
+        server.answers(|_, _| async {
+            Ok(json!({"content": [{"type": "text", "text": "42 degrees"}]}))
+        });
+        let host = world.host(config(&[("a", &[])])).initialize().await.unwrap();
+        let provider = Provider::new(options.answers);
+        let url = provider.url.parse().unwrap();
+        let mut model = RemoteConfig::new(Format::OpenAi, url, "test-model");
+        model.backoff = Duration::from_millis(1);
+        (model.context, model.fenced) = (options.context, options.fenced);
+        let model = Arc::new(Remote::new(model).unwrap());
+        let sessions = Sessions::new(host.clone(), model, options.sessions);
+        let who = Arc::new(|token: &str| {
+            matches!(token, "token-1" | "token-2")
+                .then(|| Principal::new(Origin::Cli).with_profile(token))
+        });
+        let router = routes(Arc::clone(&sessions), who, options.socket);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { world, _host: host, sessions, provider, address }
+    }
+
+    /// A connection without a token yet.
+    async fn open(&self) -> Client {
+        let stream = TcpStream::connect(&self.address).await.unwrap();
+        let url = format!("ws://{}/ws", self.address);
+        stream.set_nodelay(true).unwrap();
+        let small = WebSocketConfig::default().read_buffer_size(4 << 10);
+        let opening = tokio_tungstenite::client_async_with_config(url, stream, Some(small));
+        let (socket, _) = opening.await.unwrap();
+        Client { socket, id: String::new(), seen: 0 }
+    }
+
+    async fn connect(&self) -> Client {
+        let mut client = self.open().await;
+        client.send(json!({"type": "auth", "token": "token-1"})).await;
+        let hello = client.next().await.unwrap();
+        assert_eq!((&hello["type"], &hello["status"]), (&json!("connection"), &json!("connected")));
+        hello["sessionId"].as_str().unwrap().clone_into(&mut client.id);
+        client
+    }
+}
+
+struct Client {
+    socket: WebSocketStream<TcpStream>,
+    id: String,
+    seen: u64,
+}
+
+impl Client {
+    async fn send(&mut self, message: Value) {
+        self.socket.send(Frame::Text(message.to_string().into())).await.unwrap();
+    }
+
+    /// The next message; why the connection was closed when there is none.
+    async fn next(&mut self) -> Result<Value, String> {
+        loop {
+            let frame = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("in time");
+            match frame {
+                Some(Ok(Frame::Text(text))) => {
+                    let value: Value = serde_json::from_str(&text).unwrap();
+                    if let Some(seq) = value["seq"].as_u64() {
+                        self.seen = seq;
+                    }
+                    return Ok(value);
+                }
+                Some(Ok(Frame::Close(close))) => {
+                    return Err(close.map(|close| close.reason.to_string()).unwrap_or_default());
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Err("closed".to_owned()),
+            }
+        }
+    }
+
+    /// Everything up to the first message of a type.
+    async fn until(&mut self, kind: &str) -> Vec<Value> {
+        let mut all = Vec::new();
+        loop {
+            let value = self.next().await.unwrap_or_else(|why| panic!("{why} after {all:?}"));
+            let is_it = value["type"] == kind;
+            all.push(value);
+            if is_it {
+                return all;
+            }
+        }
+    }
+
+    /// One turn.
+    async fn ask(&mut self, text: &str) -> Vec<Value> {
+        self.send(json!({"type": "message", "text": text})).await;
+        self.until("done").await
+    }
+
+    async fn resume(&mut self, session: &str, last: u64) {
+        self.send(json!({"type": "resume", "session": session, "lastSeq": last})).await;
+        let hello = self.next().await.unwrap();
+        assert_eq!((&hello["type"], &hello["resumed"]), (&json!("connection"), &json!(true)));
+        session.clone_into(&mut self.id);
+    }
+}
+
+fn text(text: &'static str) -> Answer {
+    Answer::Stream(vec![Piece::Text(text)])
+}
+
+fn call(name: &'static str) -> Answer {
+    Answer::Stream(vec![Piece::Call(name, "{}")])
+}
+
+fn said(events: &[Value]) -> String {
+    events.iter().filter(|e| e["type"] == "text").filter_map(|e| e["text"].as_str()).collect()
+}
+
+fn reason(events: &[Value]) -> &str {
+    events.last().unwrap()["reason"].as_str().unwrap()
+}
+
+fn find<'a>(events: &'a [Value], kind: &str) -> &'a Value {
+    let found = events.iter().find(|event| event["type"] == kind || event["status"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind} in {events:?}"))
+}
+
+#[tokio::test]
+async fn a_basic_chat_streams_text_and_remembers() {
+    let service = Service::new(usual(vec![text("Hello there."), text("Still here.")])).await;
+    let mut client = service.connect().await;
+    let events = client.ask("hi").await;
+    assert_eq!((said(&events).as_str(), reason(&events)), ("Hello there.", "end"));
+    assert!(events.iter().filter(|event| event["type"] == "text").count() > 1, "it streams");
+    let numbers: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    find(&events, "processing");
+    find(&events, "complete");
+    assert_eq!(said(&client.ask("and now?").await), "Still here.");
+    let second = service.provider.requests()[1].body["messages"].to_string();
+    assert!(second.contains("Hello there.") && second.contains("and now?"), "{second}");
+
+    // The first message is asked again in other words.
+    service.provider.then(text("Good day."));
+    client.send(json!({"type": "message", "text": "good day", "at": 0})).await;
+    client.until("done").await;
+    let third = service.provider.requests()[2].body["messages"].to_string();
+    assert!(third.contains("good day") && !third.contains("Hello there."), "{third}");
+    client.send(json!({"type": "prompt"})).await;
+    let prompt = client.until("prompt").await.pop().unwrap();
+    assert_eq!(prompt["costs"][0]["server"], "a");
+}
+
+#[tokio::test]
+async fn a_tool_is_called_in_the_middle_and_its_failure_is_told() {
+    let service = Service::new(usual(vec![
+        call("a__read"),
+        text("It is 42."),
+        call("a__read"),
+        text("It failed."),
+    ]))
+    .await;
+    let mut client = service.connect().await;
+    let events = client.ask("how warm?").await;
+    assert_eq!(find(&events, "toolCall")["server"], "a");
+    assert_eq!(find(&events, "toolResult")["text"], "42 degrees");
+    assert_eq!(said(&events), "It is 42.");
+    service.world.server("a").answers(|_, _| async {
+        Ok(json!({"isError": true, "content": [{"type": "text", "text": "no sensor"}]}))
+    });
+    let events = client.ask("and outside?").await;
+    let result = find(&events, "toolResult");
+    assert_eq!((&result["isError"], &result["text"]), (&json!(true), &json!("no sensor")));
+    assert_eq!((said(&events).as_str(), reason(&events)), ("It failed.", "end"));
+}
+
+#[tokio::test]
+async fn a_model_that_fails_is_asked_again_and_a_failed_turn_ends_no_session() {
+    let broken = || Answer::Status(503, "", json!({"error": {"message": "overloaded"}}));
+    let refused = Answer::Status(400, "", json!({"error": {"message": "no such model"}}));
+    let service =
+        Service::new(usual(vec![broken(), text("Better."), refused, text("Well.")])).await;
+    let mut client = service.connect().await;
+    let events = client.ask("hi").await;
+    assert!(find(&events, "retrying")["message"].as_str().unwrap().contains("overloaded"));
+    assert_eq!(said(&events), "Better.");
+    let events = client.ask("again").await;
+    assert_eq!(reason(&events), "failed");
+    assert_eq!(find(&events, "error")["code"], "refused");
+    assert_eq!(said(&client.ask("once more").await), "Well.");
+}
+
+#[tokio::test]
+async fn a_turn_is_aborted_and_one_at_a_time_is_taken() {
+    let service =
+        Service::new(usual(vec![Answer::Stalled(vec![Piece::Text("Once upon a")]), text("Yes?")]))
+            .await;
+    let mut client = service.connect().await;
+    client.send(json!({"type": "message", "text": "a story"})).await;
+    client.until("text").await;
+    client.send(json!({"type": "message", "text": "another"})).await;
+    assert_eq!(client.until("error").await.last().unwrap()["code"], "busy");
+    client.send(json!({"type": "abort"})).await;
+    assert_eq!(reason(&client.until("done").await), "aborted");
+    assert_eq!(said(&client.ask("hello?").await), "Yes?");
+    client.send(json!({"type": "abort"})).await;
+    assert_eq!(client.until("error").await[0]["code"], "idle");
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_gets_what_it_missed() {
+    let service = Service::new(usual(vec![call("a__read"), text("It is 42.")])).await;
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let open = Arc::clone(&gate);
+    service.world.server("a").answers(move |_, _| {
+        let open = Arc::clone(&open);
+        async move {
+            open.notified().await;
+            Ok(json!({"content": [{"type": "text", "text": "42 degrees"}]}))
+        }
+    });
+    let mut client = service.connect().await;
+    client.send(json!({"type": "message", "text": "how warm?"})).await;
+    client.until("toolCall").await;
+    let (id, seen) = (client.id.clone(), client.seen);
+    drop(client);
+    gate.notify_one();
+
+    let mut client = service.connect().await;
+    client.resume(&id, seen).await;
+    let events = client.until("done").await;
+    assert_eq!(events[0]["seq"], seen + 1, "nothing is missing and nothing comes twice");
+    assert_eq!(said(&events), "It is 42.");
+    assert_eq!(service.sessions.count(), 1, "the unused session is gone");
+
+    let mut other = service.open().await;
+    other.send(json!({"type": "auth", "token": "token-2"})).await;
+    other.next().await.unwrap();
+    other.send(json!({"type": "resume", "session": id, "lastSeq": 0})).await;
+    assert_eq!(other.until("error").await[0]["code"], "noSession", "it is another's");
+}
+
+#[tokio::test]
+async fn what_is_no_longer_kept_is_told_with_a_snapshot() {
+    let mut options = usual(vec![text("One two three four five six seven eight.")]);
+    options.sessions.log = 600;
+    let service = Service::new(options).await;
+    let mut client = service.connect().await;
+    client.ask("count").await;
+    let id = client.id.clone();
+    let mut client = service.connect().await;
+    client.resume(&id, 0).await;
+    let truncated = client.next().await.unwrap();
+    assert_eq!(truncated["type"], "truncated");
+    let messages = &truncated["snapshot"]["messages"];
+    assert_eq!(
+        (&messages[0]["text"], &messages[1]["role"]),
+        (&json!("count"), &json!("assistant"))
+    );
+    let events = client.ask("go on").await;
+    assert_eq!(events[0]["text"], "go on", "what the snapshot holds does not come again");
+}
+
+#[tokio::test]
+async fn stale_connections_are_closed_and_turns_that_nobody_waits_for_end() {
+    let mut options = usual(vec![Answer::Stalled(vec![Piece::Text("Once")])]);
+    options.socket.heartbeat = Duration::from_millis(500);
+    options.sessions.alone = Duration::from_secs(1);
+    options.sessions.kept = Duration::from_secs(2);
+    let service = Service::new(options).await;
+    // Answers to pings are sent by reading: one that does not read is gone.
+    let mut stale = service.connect().await;
+    stale.send(json!({"type": "message", "text": "a story"})).await;
+    let begun = tokio::time::Instant::now();
+    while service.sessions.count() > 0 {
+        assert!(begun.elapsed() < PATIENCE, "the session is still there");
+        tokio::task::yield_now().await;
+    }
+    while stale.next().await.is_ok() {}
+}
+
+#[tokio::test]
+async fn a_tool_that_was_made_up_and_a_malformed_block_are_reported() {
+    let block = text("```tool\n{\"name\": }\n```\n");
+    let made_up = text("```tool\n{\"name\": \"a__reed\"}\n```\n");
+    let mut options = usual(vec![made_up, block, text("Never mind.")]);
+    options.fenced = true;
+    let service = Service::new(options).await;
+    service.world.server("a").answers(|_, _| async { panic!("nothing may be called") });
+    let mut client = service.connect().await;
+    let events = client.ask("go").await;
+    assert_eq!(find(&events, "unknownTool")["tool"], "a__reed");
+    assert!(find(&events, "toolResult")["text"].as_str().unwrap().contains("nearest are: a__read"));
+    find(&events, "malformedCall");
+    assert_eq!((said(&events).as_str(), reason(&events)), ("Never mind.", "end"));
+    assert_eq!(events.last().unwrap()["unknownTools"]["a__reed"], 1);
+}
+
+#[tokio::test]
+async fn a_history_that_is_too_long_is_summarised() {
+    let mut options = usual(vec![text("Fine."), text("They talked."), text("Good.")]);
+    options.context = 4_000;
+    let service = Service::new(options).await;
+    let mut client = service.connect().await;
+    client.ask(&"Listen to this. ".repeat(500)).await;
+    let events = client.ask(&"And to that. ".repeat(400)).await;
+    find(&events, "summarised");
+    assert_eq!(said(&events), "Good.");
+    let last = service.provider.requests().pop().unwrap().body["messages"].to_string();
+    assert!(last.contains("They talked.") && !last.contains("Listen to this."), "{last}");
+}
+
+#[tokio::test]
+async fn a_connection_needs_a_token_and_its_messages_are_checked() {
+    let mut options = usual(vec![text("Hi.")]);
+    options.socket.per_minute = 6;
+    let service = Service::new(options).await;
+    for first in [json!({"type": "message", "text": "hi"}), json!({"type": "auth", "token": "no"})]
+    {
+        let mut client = service.open().await;
+        client.send(first).await;
+        assert!(client.next().await.unwrap_err().contains("token"));
+    }
+    // By header, and never in the address.
+    for (path, header, works) in [
+        ("/ws", Some("Bearer token-1"), true),
+        ("/ws", Some("Bearer no"), false),
+        ("/ws?token=token-1", None, false),
+    ] {
+        let stream = TcpStream::connect(&service.address).await.unwrap();
+        let url = format!("ws://{}{path}", service.address);
+        let mut request = url.into_client_request().unwrap();
+        if let Some(header) = header {
+            request.headers_mut().insert("authorization", header.parse().unwrap());
+        }
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, _)) => {
+                let mut client = Client { socket, id: String::new(), seen: 0 };
+                client.send(json!({"type": "ping"})).await;
+                let first = client.next().await;
+                assert_eq!(first.is_ok_and(|first| first["type"] == "connection"), works, "{path}");
+            }
+            Err(_) => assert!(!works),
+        }
+    }
+    let mut client = service.connect().await;
+    for wrong in [
+        json!({"type": "launch"}),
+        json!({"type": "message", "text": "  "}),
+        json!({"type": "message", "text": "hi", "extra": 1}),
+        json!([]),
+    ] {
+        client.send(wrong).await;
+        assert_eq!(client.next().await.unwrap()["code"], "invalid");
+    }
+    for _ in 0..3 {
+        client.send(json!({"type": "ping"})).await;
+    }
+    let closed = loop {
+        if let Err(why) = client.next().await {
+            break why;
+        }
+    };
+    assert_eq!(closed, "too many messages in a minute");
+    let mut client = service.connect().await;
+    let large = Frame::Text("x".repeat(300 << 10).into());
+    let _ = client.socket.send(large).await;
+    client.next().await.expect_err("too large");
+}
+
+/// Kilobytes this process holds in memory; 0 where the system does not say.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Prints what a session costs and what the way through us adds to the first token:
+/// `cargo test --test chat_socket figures -- --ignored --nocapture`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "prints figures, asserts nothing about time"]
+async fn figures() {
+    use std::io::Write as _;
+    let mut options = usual(vec![text("Hello there.")]);
+    options.sessions.sessions = 2_000;
+    let service = Service::new(options).await;
+    let mut client = service.connect().await;
+    client.ask("warm up").await;
+    let mut through = Vec::new();
+    let mut direct = Vec::new();
+    let http = reqwest::Client::new();
+    for n in 0..200 {
+        let begun = std::time::Instant::now();
+        client.send(json!({"type": "message", "text": "hi", "at": 0})).await;
+        client.until("text").await;
+        through.push(begun.elapsed());
+        client.until("done").await;
+        if n % 100 == 99 {
+            client = service.connect().await;
+            client.ask("warm up").await;
+        }
+        // The same body as before, read to the first token.
+        let body = service.provider.requests().pop().unwrap().body;
+        let begun = std::time::Instant::now();
+        let url = format!("{}/chat/completions", service.provider.url);
+        let mut answer = http.post(url).json(&body).send().await.unwrap();
+        let mut so_far = Vec::new();
+        while let Some(chunk) = answer.chunk().await.unwrap() {
+            so_far.extend_from_slice(&chunk);
+            if so_far.windows(5).any(|part| part == b"Hello") {
+                break;
+            }
+        }
+        direct.push(begun.elapsed());
+    }
+    through.sort_unstable();
+    direct.sort_unstable();
+    let of = |times: &[Duration], percent: usize| times[(times.len() - 1) * percent / 100];
+    let before = resident();
+    let mut clients = Vec::new();
+    for _ in 0..1_000 {
+        clients.push(service.connect().await);
+    }
+    let each = resident().saturating_sub(before) as f64 / 1_000.0;
+    writeln!(
+        std::io::stderr(),
+        "first token: through us p50 {:?} p99 {:?}; direct p50 {:?} p99 {:?}\n\
+         1,000 sessions with their connections and clients: {each:.1} kB each",
+        of(&through, 50),
+        of(&through, 99),
+        of(&direct, 50),
+        of(&direct, 99),
+    )
+    .unwrap();
+}

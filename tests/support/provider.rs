@@ -1,0 +1,318 @@
+//! A model provider for tests: speaks the streams of Anthropic, Gemini and `OpenAI` as their public
+//! documentation describes them, one scripted answer for each request, and keeps what it was sent.
+//! Use with `#[path = "support/provider.rs"] mod provider;`.
+#![allow(dead_code, reason = "every test file uses its own part of these")]
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+/// A part of an answer.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// Text, one event for each word.
+    Text(&'static str),
+    /// Reasoning, signed where the provider signs it.
+    Reason(&'static str),
+    /// A call of a tool with arguments as text.
+    Call(&'static str, &'static str),
+    /// A call that is not finished when the answer ends.
+    OpenCall(&'static str, &'static str),
+}
+
+/// What a request is answered with.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A whole stream.
+    Stream(Vec<Piece>),
+    /// The same, which ends with a closed connection before its end.
+    Cut(Vec<Piece>),
+    /// The same, which stays open until the client leaves.
+    Stalled(Vec<Piece>),
+    /// A stream that a content filter ends.
+    Filtered,
+    /// A stream that stops at its longest length.
+    Longest(Vec<Piece>),
+    /// Another status, with headers and a body.
+    Status(u16, &'static str, Value),
+}
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Path and query.
+    pub path: String,
+    /// Header lines in lower case.
+    pub headers: Vec<String>,
+    /// The body.
+    pub body: Value,
+}
+
+/// A provider that listens.
+pub struct Provider {
+    /// The address before `/messages` and the others.
+    pub url: String,
+    requests: Arc<Mutex<Vec<Request>>>,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+}
+
+impl Provider {
+    /// Answers with these, one after the other; then with the last again and again.
+    pub fn new(answers: Vec<Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
+        let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+        let provider = Self { url, requests: Arc::clone(&requests), answers: Arc::clone(&answers) };
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (requests, answers) = (Arc::clone(&requests), Arc::clone(&answers));
+                std::thread::spawn(move || serve(stream, &requests, &answers));
+            }
+        });
+        provider
+    }
+
+    /// What it was sent so far.
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().expect("not poisoned").clone()
+    }
+
+    /// Answers with this next.
+    pub fn then(&self, answer: Answer) {
+        self.answers.lock().expect("not poisoned").push_back(answer);
+    }
+}
+
+/// Serves one connection and closes it.
+fn serve(
+    stream: TcpStream,
+    requests: &Mutex<Vec<Request>>,
+    answers: &Mutex<VecDeque<Answer>>,
+) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut first = String::new();
+    reader.read_line(&mut first).ok()?;
+    let path = first.split(' ').nth(1)?.to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let line = line.trim().to_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        headers.push(line);
+    }
+    let length = headers.iter().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length?.parse().ok()?];
+    reader.read_exact(&mut body).ok()?;
+    let body = serde_json::from_slice(&body).expect("a request is JSON");
+    requests.lock().expect("not poisoned").push(Request { path: path.clone(), headers, body });
+    let answer = {
+        let mut answers = answers.lock().expect("not poisoned");
+        if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
+    };
+    let stream = &stream;
+    match answer? {
+        Answer::Status(code, headers, body) => {
+            let body = body.to_string();
+            let text = format!(
+                "HTTP/1.1 {code} Status\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            let mut stream = stream;
+            stream.write_all(text.as_bytes()).ok()
+        }
+        Answer::Stream(pieces) => send(stream, &events(&path, &pieces, End::Whole), true),
+        Answer::Filtered => send(stream, &events(&path, &[], End::Filtered), true),
+        Answer::Longest(pieces) => send(stream, &events(&path, &pieces, End::Length), true),
+        Answer::Cut(pieces) => send(stream, &events(&path, &pieces, End::None), false),
+        Answer::Stalled(pieces) => {
+            send(stream, &events(&path, &pieces, End::None), false)?;
+            let mut left = Vec::new();
+            reader.read_to_end(&mut left).ok().map(|_| ())
+        }
+    }
+}
+
+/// Sends events, every byte as a chunk of its own.
+fn send(mut stream: &TcpStream, text: &str, is_whole: bool) -> Option<()> {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    let mut out = head.as_bytes().to_vec();
+    for byte in text.bytes() {
+        out.extend_from_slice(&[b'1', b'\r', b'\n', byte, b'\r', b'\n']);
+    }
+    if is_whole {
+        out.extend_from_slice(b"0\r\n\r\n");
+    }
+    stream.write_all(&out).ok()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Whole,
+    Length,
+    Filtered,
+    None,
+}
+
+fn events(path: &str, pieces: &[Piece], end: End) -> String {
+    let (events, is_named) = if path.ends_with("/messages") {
+        (anthropic(pieces, end), true)
+    } else if path.contains(":streamGenerateContent") {
+        (gemini(pieces, end), false)
+    } else {
+        assert!(path.ends_with("/chat/completions"), "{path}");
+        (openai(pieces, end), false)
+    };
+    events.iter().fold(String::new(), |out, event| match event {
+        Value::String(text) => out + &format!("data: {text}\n\n"),
+        // Anthropic names its events and ends lines with LF, Gemini ends them with CR LF.
+        event if is_named => {
+            let name = event["type"].as_str().expect("a type");
+            out + &format!("event: {name}\ndata: {event}\n\n")
+        }
+        event if path.contains(":stream") => out + &format!("data: {event}\r\n\r\n"),
+        event => out + &format!("data: {event}\n\n"),
+    })
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive(' ')
+}
+
+/// Two halves, so that arguments come in pieces.
+fn halves(text: &str) -> [&str; 2] {
+    let middle = (text.len() / 2..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    [&text[..middle], &text[middle..]]
+}
+
+fn anthropic(pieces: &[Piece], end: End) -> Vec<Value> {
+    let usage = json!({"input_tokens": 11, "output_tokens": 1});
+    let message = json!({"id": "msg_1", "role": "assistant", "content": [], "usage": usage});
+    let mut out =
+        vec![json!({"type": "message_start", "message": message}), json!({"type": "ping"})];
+    for (index, piece) in pieces.iter().enumerate() {
+        let start = |block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
+        let delta =
+            |delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
+        match piece {
+            Piece::Text(text) => {
+                out.push(start(json!({"type": "text", "text": ""})));
+                out.extend(words(text).map(|w| delta(json!({"type": "text_delta", "text": w}))));
+            }
+            Piece::Reason(text) => {
+                out.push(start(json!({"type": "thinking", "thinking": "", "signature": ""})));
+                out.extend(
+                    words(text).map(|w| delta(json!({"type": "thinking_delta", "thinking": w}))),
+                );
+                out.push(delta(json!({"type": "signature_delta", "signature": "c2lnbmVk"})));
+            }
+            Piece::Call(name, arguments) | Piece::OpenCall(name, arguments) => {
+                let id = format!("toolu_{index}");
+                out.push(start(json!({"type": "tool_use", "id": id, "name": name, "input": {}})));
+                for half in halves(arguments) {
+                    out.push(delta(json!({"type": "input_json_delta", "partial_json": half})));
+                }
+            }
+        }
+        if !matches!(piece, Piece::OpenCall(..)) {
+            out.push(json!({"type": "content_block_stop", "index": index}));
+        }
+    }
+    let has_call = pieces.iter().any(|piece| matches!(piece, Piece::Call(..)));
+    let reason = match end {
+        End::None => return out,
+        End::Length => "max_tokens",
+        End::Filtered => "refusal",
+        End::Whole if has_call => "tool_use",
+        End::Whole => "end_turn",
+    };
+    let delta = json!({"stop_reason": reason, "stop_sequence": null});
+    out.push(json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 7}}));
+    out.push(json!({"type": "message_stop"}));
+    out
+}
+
+fn gemini(pieces: &[Piece], end: End) -> Vec<Value> {
+    let chunk = |parts: Value| {
+        let content = json!({"role": "model", "parts": parts});
+        json!({"candidates": [{"content": content, "index": 0}], "usageMetadata": {"promptTokenCount": 11}})
+    };
+    let mut out = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => out.extend(words(text).map(|w| chunk(json!([{"text": w}])))),
+            Piece::Reason(text) => {
+                out.extend(words(text).map(|w| chunk(json!([{"text": w, "thought": true}]))));
+            }
+            Piece::Call(name, arguments) => {
+                let args: Value = serde_json::from_str(arguments).expect("Gemini sends objects");
+                let call = json!({"name": name, "args": args});
+                out.push(chunk(json!([{"functionCall": call, "thoughtSignature": "c2lnbmVk"}])));
+            }
+            Piece::OpenCall(..) => {
+                out.push(json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}));
+                return out;
+            }
+        }
+    }
+    let reason = match end {
+        End::None => return out,
+        End::Length => "MAX_TOKENS",
+        End::Filtered => "SAFETY",
+        End::Whole => "STOP",
+    };
+    let usage = json!({"promptTokenCount": 11, "candidatesTokenCount": 7});
+    out.push(json!({"candidates": [{"finishReason": reason, "index": 0}], "usageMetadata": usage}));
+    out
+}
+
+fn openai(pieces: &[Piece], end: End) -> Vec<Value> {
+    let chunk = |delta: Value, reason: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        json!({"id": "c1", "object": "chat.completion.chunk", "choices": [choice], "usage": null})
+    };
+    let mut out = vec![chunk(json!({"role": "assistant", "content": ""}), Value::Null)];
+    for (index, piece) in pieces.iter().enumerate() {
+        let call = |call: Value| chunk(json!({"tool_calls": [call]}), Value::Null);
+        match piece {
+            Piece::Text(text) => {
+                out.extend(words(text).map(|w| chunk(json!({"content": w}), Value::Null)));
+            }
+            Piece::Reason(text) => {
+                out.extend(
+                    words(text).map(|w| chunk(json!({"reasoning_content": w}), Value::Null)),
+                );
+            }
+            Piece::Call(name, arguments) | Piece::OpenCall(name, arguments) => {
+                let function = json!({"name": name, "arguments": ""});
+                let id = format!("call_{index}");
+                out.push(call(
+                    json!({"index": index, "id": id, "type": "function", "function": function}),
+                ));
+                for half in halves(arguments) {
+                    out.push(call(json!({"index": index, "function": {"arguments": half}})));
+                }
+            }
+        }
+    }
+    let has_call =
+        pieces.iter().any(|piece| matches!(piece, Piece::Call(..) | Piece::OpenCall(..)));
+    let reason = match end {
+        End::None => return out,
+        End::Length => "length",
+        End::Filtered => "content_filter",
+        End::Whole if has_call => "tool_calls",
+        End::Whole => "stop",
+    };
+    out.push(chunk(json!({}), json!(reason)));
+    let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
+    out.push(json!({"id": "c1", "object": "chat.completion.chunk", "choices": [], "usage": usage}));
+    out.push(json!("[DONE]"));
+    out
+}
