@@ -1,9 +1,9 @@
 //! Wall-clock moments that follow tokio's clock, so that tests run on a paused one.
 //!
 //! That clock stands still while the machine sleeps. What it missed is added when it is noticed: a
-//! log after a night must not tell yesterday's times, nor a cache take its answers for fresh.
+//! log after a night must not tell yesterday's times, nor a cache take its answers for fresh. A wall
+//! clock that is set meanwhile is not followed: ages stay true.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -38,7 +38,7 @@ impl Timestamp {
 }
 
 /// Reads the time: the wall clock at creation, what tokio's clock says has passed since, and what
-/// the machine slept meanwhile. Never goes backwards: a wall clock that is set back is not followed.
+/// the machine slept meanwhile. Never goes backwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     wall: Timestamp,
@@ -58,63 +58,61 @@ impl Clock {
     /// Now.
     pub fn now(&self) -> Timestamp {
         let ran = Instant::now().saturating_duration_since(self.start);
-        self.wall.plus(ran).plus(SLEEP.as_of(ran).saturating_sub(self.slept))
+        self.wall.plus(ran).plus(SLEEP.so_far().saturating_sub(self.slept))
     }
 }
 
-/// Of this machine, since the first clock was made.
-static SLEEP: Sleep = Sleep::new();
+/// Of this machine.
+static SLEEP: Sleep = Sleep(AtomicU64::new(0));
 
-/// How long the machine slept: what passed on the wall and not on the monotonic clock.
-struct Sleep {
-    began: OnceLock<(Running, SystemTime)>,
-    /// In microseconds.
-    known: AtomicU64,
-    /// When it was last looked for, in microseconds of the clock of whoever asked.
-    looked: AtomicU64,
-}
-
-/// tokio's clock may be a paused one; the machine's own sleep is what is measured.
-type Running = std::time::Instant;
+/// How long the machine slept, in microseconds.
+struct Sleep(AtomicU64);
 
 impl Sleep {
-    /// Two readings of two clocks are never of one moment, and a wall clock that is a little off is
-    /// set right now and then; less than this is no sleep.
-    const NOISE: Duration = Duration::from_secs(2);
-    /// Every message asks for the time; two more clocks are read for this only so often.
-    const EVERY: Duration = Duration::from_millis(50);
-
-    const fn new() -> Self {
-        Self { began: OnceLock::new(), known: AtomicU64::new(0), looked: AtomicU64::new(0) }
-    }
-
-    /// As of `ran`, which any clock may tell that does not run backwards.
-    fn as_of(&self, ran: Duration) -> Duration {
-        let ran = ran.as_micros() as u64;
-        let looked = self.looked.load(Ordering::Relaxed);
-        if looked.abs_diff(ran) < Self::EVERY.as_micros() as u64 {
-            return Duration::from_micros(self.known.load(Ordering::Relaxed));
-        }
-        self.looked.store(ran, Ordering::Relaxed);
-        self.so_far()
-    }
+    /// Two readings of two clocks are never of one moment; less than this is no sleep.
+    const NOISE: Duration = Duration::from_secs(1);
 
     fn so_far(&self) -> Duration {
-        let (running, wall) = self.began.get_or_init(|| (Running::now(), SystemTime::now()));
-        // In this order a thread that is held up in between sees less sleep, never more.
-        let wall = wall.elapsed().unwrap_or_default();
-        self.note(wall, running.elapsed())
+        self.note(slept())
     }
 
-    fn note(&self, wall: Duration, running: Duration) -> Duration {
-        let slept = wall.saturating_sub(running);
-        let known = Duration::from_micros(self.known.load(Ordering::Relaxed));
+    fn note(&self, slept: Duration) -> Duration {
+        let known = Duration::from_micros(self.0.load(Ordering::Relaxed));
         if slept < known + Self::NOISE {
             return known;
         }
-        self.known.fetch_max(slept.as_micros() as u64, Ordering::Relaxed);
+        self.0.fetch_max(slept.as_micros() as u64, Ordering::Relaxed);
         slept
     }
+}
+
+/// What the clock that goes on in sleep is ahead of the one that does not. Neither can be set.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn slept() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let read = |id| Duration::try_from(clock_gettime(id)).unwrap_or_default();
+    // In this order a thread that is held up in between sees less sleep, never more.
+    let with = read(ClockId::Boottime);
+    with.saturating_sub(read(ClockId::Monotonic))
+}
+
+/// What the clock that goes on in sleep is ahead of the one that does not. Neither can be set.
+#[cfg(target_vendor = "apple")]
+fn slept() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    // The standard library has the clock that stands still, and counts from no known moment.
+    static BEGAN: OnceLock<(Duration, Instant)> = OnceLock::new();
+    let now = || Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+    let (with, without) = BEGAN.get_or_init(|| (now(), Instant::now()));
+    now().saturating_sub(*with).saturating_sub(without.elapsed())
+}
+
+/// Elsewhere the clock of the program goes on in sleep.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+const fn slept() -> Duration {
+    Duration::ZERO
 }
 
 #[cfg(test)]
@@ -124,15 +122,16 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_night_is_noticed_once_and_neither_noise_nor_a_clock_set_back_is() {
-        let sleep = Sleep::new();
-        assert_eq!(sleep.note(100 * SECOND, 100 * SECOND), Duration::ZERO);
-        assert_eq!(sleep.note(101 * SECOND, 100 * SECOND), Duration::ZERO, "noise");
+    fn a_night_is_noticed_once_and_noise_is_not() {
+        let sleep = Sleep(AtomicU64::new(0));
+        assert_eq!(sleep.note(SECOND / 2), Duration::ZERO, "noise");
         let night = 8 * 3_600 * SECOND;
-        assert_eq!(sleep.note(night + 110 * SECOND, 110 * SECOND), night);
-        assert_eq!(sleep.note(night + 111 * SECOND, 112 * SECOND), night, "held up in between");
-        assert_eq!(sleep.note(10 * SECOND, 120 * SECOND), night, "set back");
-        assert_eq!(sleep.note(2 * night + 130 * SECOND, 130 * SECOND), 2 * night);
+        assert_eq!(sleep.note(night), night);
+        assert_eq!(sleep.note(night - SECOND), night, "held up in between");
+        assert_eq!(sleep.note(2 * night), 2 * night);
+        // The clocks it is measured with cannot be set: a machine that is awake sleeps no second.
+        let before = slept();
+        assert!(slept().abs_diff(before) < SECOND);
     }
 
     #[tokio::test(start_paused = true)]
