@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::base::file::read_text;
 use crate::check::report::schema_of;
 use crate::check::subject::brief;
 use crate::host::validate::{Validator, Verdict};
@@ -50,15 +51,8 @@ impl Written {
     pub fn load(path: &Path) -> Result<Self, String> {
         let name = path.display().to_string();
         let fail = |error: &dyn std::fmt::Display| format!("{name}: {error}");
-        let about = std::fs::metadata(path).map_err(|e| fail(&e))?;
-        if about.is_dir() {
-            return Err(fail(&"is a folder"));
-        }
-        if about.len() > LARGEST {
-            return Err(fail(&format_args!("is larger than {} MiB", LARGEST >> 20)));
-        }
-        let bytes = std::fs::read(path).map_err(|e| fail(&e))?;
-        let text = String::from_utf8(bytes).map_err(|_| fail(&"is not UTF-8"))?;
+        let text = read_text(path, LARGEST).map_err(|e| fail(&e))?;
+        let text = text.ok_or_else(|| fail(&"there is no such file"))?;
         Ok(Self::new(name, &text))
     }
 

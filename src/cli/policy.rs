@@ -11,6 +11,7 @@ use super::args::Common;
 use super::exit::Exit;
 use super::{configuration, load, output};
 use crate::base::Clock;
+use crate::base::file::read_text;
 use crate::base::text::{SafeText, json as safe};
 use crate::deck::policy::Offline;
 use crate::host::Origin;
@@ -166,7 +167,8 @@ fn test(offline: &Offline, file: &Path, json: bool) -> Exit {
 
 fn recorded(file: &Path) -> Result<Vec<Recorded>, String> {
     let shown = crate::base::text::path::spelled(file);
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
+    let text = read_text(file, 64 << 20).map_err(|error| format!("{shown}: {error}"))?;
+    let text = text.ok_or_else(|| format!("{shown}: there is no such file"))?;
     if text.trim_start().starts_with('[') {
         return serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"));
     }

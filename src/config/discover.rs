@@ -36,7 +36,9 @@ pub fn candidates(env: &Environment) -> Vec<Candidate> {
     project
         .chain(user)
         .map(|(path, scope)| {
-            let exists = env.absolute(&path).is_file();
+            // What is there and cannot be read is named, not passed over.
+            let found = env.absolute(&path).symlink_metadata();
+            let exists = found.is_ok_and(|found| !found.is_dir());
             Candidate { path, scope, exists }
         })
         .collect()

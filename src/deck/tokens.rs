@@ -17,6 +17,9 @@ use crate::base::hash::hex;
 use crate::config::Environment;
 use crate::mcp::auth::{Accounts, StoredClient, StoredToken, TokenStore, covers};
 
+/// Largest file of a token, in bytes.
+const LARGEST: u64 = 1 << 20;
+
 /// The files.
 #[derive(Clone, Debug)]
 pub struct TokenFiles {
@@ -73,7 +76,7 @@ fn key(of: &[&str]) -> String {
 /// What a file holds; `None` when there is none, or when it holds something else: signing in again
 /// puts it right.
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match std::fs::read(path) {
+    match crate::base::file::read(path, LARGEST) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

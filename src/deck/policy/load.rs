@@ -1,14 +1,17 @@
 //! The policy as written: the `"policy"` of an mcp.json, or `mcpdeck.policy.json` beside it.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::base::file::read_text;
 use crate::host::policy::{PolicyConfig, Rules};
 
 /// Name of the file beside `mcp.json`.
 pub const POLICY_FILE: &str = "mcpdeck.policy.json";
+
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 4 << 20;
 
 /// A policy that can be used.
 #[derive(Debug, Default)]
@@ -57,11 +60,8 @@ fn compiled(file: PathBuf, value: Value) -> Result<PolicyFile, Vec<String>> {
 
 fn read(path: &Path) -> Result<Option<Value>, String> {
     let fail = |error: String| format!("{}: {error}", crate::base::text::path::spelled(path));
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fail(error.to_string())),
-    };
+    let text = read_text(path, LARGEST).map_err(|error| fail(error.to_string()))?;
+    let Some(text) = text else { return Ok(None) };
     let root = jsonc_parser::cst::CstRootNode::parse(&text, &jsonc_parser::ParseOptions::default())
         .map_err(|error| fail(error.to_string()))?;
     Ok(Some(root.to_serde_value().unwrap_or(Value::Null)))

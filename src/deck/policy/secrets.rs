@@ -12,6 +12,7 @@ use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
 use crate::base::atomic::{Readers, replace};
+use crate::base::file::read_text;
 use crate::base::hash::hex;
 use crate::base::secret::Secret;
 use crate::config::Environment;
@@ -27,6 +28,8 @@ pub const KEY_FILE: &str = "MCPDECK_SECRETS_KEY_FILE";
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 /// What is encrypted to know a key again.
 const CHECK: &str = "mcpdeck";
+/// Largest key file, in bytes.
+const LONGEST_KEY: u64 = 4 << 10;
 
 /// The file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -132,7 +135,7 @@ impl SecretStore {
     /// # Errors
     /// As [`SecretStore::set`]; everything is then as it was.
     pub fn rotate(&self, passphrase: Option<&Secret>) -> Result<usize, String> {
-        let old_key = std::fs::read_to_string(&self.key_file).ok();
+        let old_key = read_text(&self.key_file, LONGEST_KEY).ok().flatten();
         let mut count = 0;
         let done = self.change(|content| {
             let old = self.cipher(content)?;
@@ -217,7 +220,8 @@ impl SecretStore {
     }
 
     fn file_cipher(&self) -> Result<XChaCha20Poly1305, String> {
-        let text = std::fs::read_to_string(&self.key_file).map_err(|error| self.fail(&error))?;
+        let text = read_text(&self.key_file, LONGEST_KEY).map_err(|error| self.fail(&error))?;
+        let text = text.ok_or_else(|| self.fail(&io::ErrorKind::NotFound.into()))?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 
+use crate::base::file::read_text;
 use crate::base::secret::Secret;
 use crate::config::{Environment, Sources};
 use crate::deck::keyring::{Keyring, Place};
@@ -23,6 +24,8 @@ const KEPT: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest value, in bytes.
 const LONGEST: u64 = 64 << 10;
+/// Largest file of helpers, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// The user's helper programs: `{"helpers": {"op": ["op", "read", "{}"]}}`. `{}` is the argument.
 #[derive(Debug, Default, Deserialize)]
@@ -86,7 +89,8 @@ fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String
     let folder = env.config_dir.as_ref().ok_or("the configuration folder is not known")?;
     let path: PathBuf = folder.join("mcpdeck").join(HELPERS);
     let shown = crate::base::text::path::spelled(&path).into_owned();
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{shown}: {error}"))?;
+    let text = read_text(&path, LARGEST).map_err(|error| format!("{shown}: {error}"))?;
+    let text = text.ok_or_else(|| format!("{shown}: there is no such file"))?;
     let all: Helpers = serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
     let command = all.helpers.get(helper).filter(|command| !command.is_empty());
     let command = command.ok_or_else(|| format!("{shown}: there is no helper `{helper}`"))?;

@@ -86,7 +86,7 @@ pub(crate) fn is_local(url: &Url) -> bool {
 
 /// Reads a file that `tls` names.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| unusable(path, &error.to_string()))
+    crate::base::file::read(path, 1 << 20).map_err(|error| unusable(path, &error.to_string()))
 }
 
 fn unusable(path: &Path, why: &str) -> String {
