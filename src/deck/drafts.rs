@@ -62,7 +62,7 @@ pub fn folder(history: &Path) -> PathBuf {
 /// [`LARGEST`] is not kept; what was kept of that form before stays.
 ///
 /// # Errors
-/// Those of the file system.
+/// Those of the file system; [`io::ErrorKind::FileTooLarge`] for a draft that is not kept.
 pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
     let path = folder(history).join(file_name(target));
     if draft.is_empty() {
@@ -73,7 +73,8 @@ pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
     }
     let text = serde_json::to_string(&Kept { target: target.to_owned(), draft })?;
     if text.len() > LARGEST {
-        return Ok(());
+        let message = format!("a form of more than {} MiB is not kept", LARGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     // Not synchronised to the disk: this happens while somebody types, and what must survive is
     // the end of this program, not that of the machine.
@@ -141,7 +142,8 @@ mod tests {
     fn drafts_are_bounded_in_number_and_size() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let history = dir.path().join("h.jsonl");
-        save(&history, "a", &json!("x".repeat(LARGEST)).into()).expect("nothing to do");
+        let long = save(&history, "a", &json!("x".repeat(LARGEST)).into());
+        assert_eq!(long.expect_err("too long").kind(), io::ErrorKind::FileTooLarge);
         assert!(load(&history).is_empty());
         for n in 0..MOST + 9 {
             save(&history, &n.to_string(), &json!(n).into()).expect("writable");

@@ -1,4 +1,4 @@
-//! The history of calls made by hand, and half-filled forms, kept across runs of the program.
+//! The history of calls made in the dashboard, and half-filled forms, kept across runs of the program.
 //!
 //! One JSON object per line, only ever appended while the program runs: a crash loses nothing, and
 //! a call that began and never ended is known to have an unknown outcome. Nothing here is ever sent
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::drafts::Draft;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::StateFile;
+use crate::base::text::json::weigh;
 use crate::base::turn::alone;
 
 /// One line of the file.
@@ -71,6 +72,8 @@ pub struct HistoryEntry {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     entries: HashMap<String, Vec<HistoryEntry>>,
+    /// Bytes of all arguments, as JSON.
+    bytes: usize,
     drafts: HashMap<String, Draft>,
 }
 
@@ -79,6 +82,8 @@ impl History {
     pub const PER_TARGET: usize = 50;
     /// Longest record that is kept, in bytes; a longer one is a call without its arguments.
     pub const LONGEST: usize = 256 << 10;
+    /// Most bytes of arguments in memory; beyond them the oldest calls are forgotten.
+    pub const MOST_BYTES: usize = 16 << 20;
     /// Largest file that is read, in bytes.
     const LARGEST: u64 = 64 << 20;
     /// File size at which [`History::load`] writes it anew.
@@ -114,11 +119,18 @@ impl History {
     pub fn apply(&mut self, record: &HistoryRecord) {
         match record {
             HistoryRecord::Began { id, at, target, arguments } => {
+                let fits = weigh(arguments) <= Self::LONGEST;
+                let arguments = if fits { arguments.clone() } else { Value::Null };
+                let entry = HistoryEntry { id: *id, at: *at, arguments, outcome: None };
+                self.bytes += entry.bytes();
                 let entries = self.entries.entry(target.clone()).or_default();
-                let entry =
-                    HistoryEntry { id: *id, at: *at, arguments: arguments.clone(), outcome: None };
                 entries.insert(0, entry);
-                entries.truncate(Self::PER_TARGET);
+                let full = entries.len() > Self::PER_TARGET;
+                let gone = if full { entries.pop() } else { None };
+                self.bytes -= gone.map_or(0, |entry| entry.bytes());
+                while self.bytes > Self::MOST_BYTES {
+                    self.forget_oldest();
+                }
             }
             HistoryRecord::Ended { id, outcome, millis } => {
                 let all = self.entries.values_mut().flatten();
@@ -132,6 +144,15 @@ impl History {
             HistoryRecord::Draft { target, draft } => {
                 self.drafts.insert(target.clone(), draft.clone());
             }
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let age = |all: &Vec<HistoryEntry>| all.last().map_or(u64::MAX, |entry| entry.at);
+        let oldest = self.entries.values_mut().min_by_key(|all| age(all));
+        match oldest.and_then(Vec::pop) {
+            Some(entry) => self.bytes -= entry.bytes(),
+            None => self.bytes = 0,
         }
     }
 
@@ -217,6 +238,11 @@ impl History {
 }
 
 impl HistoryEntry {
+    /// What is counted of it: nothing of arguments that were too long to be kept.
+    fn bytes(&self) -> usize {
+        if self.arguments.is_null() { 0 } else { weigh(&self.arguments) }
+    }
+
     /// Its records as they stand in the file.
     fn lines(&self, target: &str) -> String {
         let began = HistoryRecord::Began {
@@ -250,6 +276,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_oldest_calls_make_room_for_the_newest_whatever_they_were_given() {
+        let mut history = History::default();
+        let large = "x".repeat(200 << 10);
+        for id in 0..300 {
+            let target = format!("a.{}", id % 20);
+            let arguments = json!({ "text": large });
+            history.apply(&HistoryRecord::Began { id, at: id, target, arguments });
+        }
+        let all: Vec<&HistoryEntry> = history.entries.values().flatten().collect();
+        let bytes: usize = all.iter().map(|entry| weigh(&entry.arguments)).sum();
+        assert_eq!(bytes, history.bytes);
+        assert!(bytes <= History::MOST_BYTES && bytes > History::MOST_BYTES / 2, "{bytes}");
+        assert!(all.iter().all(|entry| entry.at >= 300 - all.len() as u64));
+        history.apply(&began(300, json!("x".repeat(History::LONGEST))));
+        assert_eq!(history.of("a.t")[0].arguments, Value::Null);
+    }
 
     fn began(id: u64, arguments: Value) -> HistoryRecord {
         HistoryRecord::Began { id, at: id, target: "a.t".into(), arguments }
