@@ -168,7 +168,7 @@ impl Taken {
                 output::complain(&format!("wrote {}{copy}", path.display()));
                 exit
             }
-            Err(error) => output::refuse(&format!("{}: {error}", path.display())),
+            Err(error) => output::refuse(&error.to_string()),
         }
     }
 }

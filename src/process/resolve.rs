@@ -84,6 +84,19 @@ pub struct Launch {
     pub(super) limits: ProcessLimits,
 }
 
+impl Launch {
+    /// Whether a relative folder of PATH led to the program: then whoever fills the working
+    /// directory decides what runs.
+    pub fn is_found_relatively(&self) -> bool {
+        let path = self.env.iter().find(|(name, _)| is_path(name));
+        path.is_some_and(|(_, path)| {
+            std::env::split_paths(path).any(|folder| {
+                folder.is_relative() && self.program.parent() == Some(&*self.cwd.join(folder))
+            })
+        })
+    }
+}
+
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Launch")

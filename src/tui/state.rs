@@ -23,7 +23,10 @@ pub struct Places {
 impl Places {
     /// `MCPDECK_CONFIG_DIR` and `MCPDECK_STATE_DIR`, or the folders the system has for these.
     pub fn of_process() -> Self {
-        let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        // Empty means unset, or the folder one stands in would be taken.
+        let named = |variable: &str| {
+            std::env::var_os(variable).filter(|named| !named.is_empty()).map(PathBuf::from)
+        };
         let own = |dir: PathBuf| dir.join("mcpdeck");
         Self {
             config: named("MCPDECK_CONFIG_DIR").or_else(|| dirs::config_dir().map(own)),

@@ -9,13 +9,13 @@ use mcpdeck::config::{Environment, Loaded, load_text};
 use mcpdeck::deck::{TrustStore, Verdict};
 use tempfile::TempDir;
 
-struct Desk {
+struct Setup {
     dir: TempDir,
     env: Environment,
     store: TrustStore,
 }
 
-impl Desk {
+impl Setup {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let mut env = Environment {
@@ -69,23 +69,23 @@ const ENTRY: &str = r#"{"command":"x","args":["1","2"],"env":{"A":"v"}}"#;
 
 #[test]
 fn what_was_approved_stays_approved_and_nothing_else_is() {
-    let desk = Desk::new();
-    assert_eq!(desk.verdict(ENTRY), Verdict::New);
-    desk.approve(ENTRY);
-    assert_eq!(desk.verdict(ENTRY), Verdict::Approved);
-    let again = TrustStore::of(&desk.env).expect("a store");
-    assert!(again.unapproved(&desk.load(ENTRY)).is_empty(), "remembered beyond the process");
+    let setup = Setup::new();
+    assert_eq!(setup.verdict(ENTRY), Verdict::New);
+    setup.approve(ENTRY);
+    assert_eq!(setup.verdict(ENTRY), Verdict::Approved);
+    let again = TrustStore::of(&setup.env).expect("a store");
+    assert!(again.unapproved(&setup.load(ENTRY)).is_empty(), "remembered beyond the process");
     let other = Path::new("elsewhere/mcp.json");
     let text = format!("{{\"servers\":{{\"a\":{ENTRY}}}}}");
-    std::fs::create_dir(desk.dir.path().join("elsewhere")).expect("made");
-    let elsewhere = load_text(other, &text, &desk.env).expect("loads");
-    assert_eq!(desk.store.unapproved(&elsewhere).len(), 1, "approval is for one file");
+    std::fs::create_dir(setup.dir.path().join("elsewhere")).expect("made");
+    let elsewhere = load_text(other, &text, &setup.env).expect("loads");
+    assert_eq!(setup.store.unapproved(&elsewhere).len(), 1, "approval is for one file");
 }
 
 #[test]
 fn every_swap_behind_an_approved_name_needs_another_look() {
-    let desk = Desk::new();
-    desk.approve(ENTRY);
+    let setup = Setup::new();
+    setup.approve(ENTRY);
     for (entry, change) in [
         (r#"{"command":"y","args":["1","2"],"env":{"A":"v"}}"#, "command: x > y"),
         (r#"{"command":"x","args":["2","1"],"env":{"A":"v"}}"#, "args[0]: 1 > 2"),
@@ -102,57 +102,57 @@ fn every_swap_behind_an_approved_name_needs_another_look() {
         ),
         (r#"{"url":"http://localhost/"}"#, "type: stdio > http"),
     ] {
-        assert_eq!(desk.changes(entry).first().map(String::as_str), Some(change), "{entry}");
-        assert!(!desk.store.diagnostics(&desk.load(entry)).is_empty());
+        assert_eq!(setup.changes(entry).first().map(String::as_str), Some(change), "{entry}");
+        assert!(!setup.store.diagnostics(&setup.load(entry)).is_empty());
     }
     let moved = r#"{"command":"x","args":["1","2"],"env":{"A":"v"},"cwd":"sub"}"#;
-    assert!(desk.changes(moved)[0].starts_with("cwd: "));
-    desk.approve(r#"{"url":"https://h/1","headers":{"K":"1"}}"#);
+    assert!(setup.changes(moved)[0].starts_with("cwd: "));
+    setup.approve(r#"{"url":"https://h/1","headers":{"K":"1"}}"#);
     assert_eq!(
-        desk.changes(r#"{"url":"https://h/2","headers":{"K":"2"}}"#),
+        setup.changes(r#"{"url":"https://h/2","headers":{"K":"2"}}"#),
         ["url: https://h/1 > https://h/2", "headers.K: a value > another value"]
     );
 }
 
 #[test]
 fn a_swapped_secret_argument_is_seen_and_not_shown() {
-    let desk = Desk::new();
-    desk.approve(r#"{"command":"x","args":["--token","canary-one"]}"#);
-    let changes = desk.changes(r#"{"command":"x","args":["--token","canary-two"]}"#);
+    let setup = Setup::new();
+    setup.approve(r#"{"command":"x","args":["--token","canary-one"]}"#);
+    let changes = setup.changes(r#"{"command":"x","args":["--token","canary-two"]}"#);
     assert_eq!(changes, ["a masked value: *** > *** (another)"]);
 }
 
 #[test]
 fn a_renewed_variable_is_no_new_command_but_another_variable_is() {
-    let mut desk = Desk::new();
+    let mut setup = Setup::new();
     let entry = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"${TOKEN}"}}"#;
-    desk.approve(entry);
-    desk.env.vars.insert("TOKEN".into(), Secret::new("renewed"));
-    assert_eq!(desk.verdict(entry), Verdict::Approved);
+    setup.approve(entry);
+    setup.env.vars.insert("TOKEN".into(), Secret::new("renewed"));
+    assert_eq!(setup.verdict(entry), Verdict::Approved);
     let swapped = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"${OTHER}"}}"#;
-    assert_eq!(desk.changes(swapped), ["env.T: a value > another value"]);
+    assert_eq!(setup.changes(swapped), ["env.T: a value > another value"]);
     let literal = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"renewed"}}"#;
-    assert_eq!(desk.changes(literal), ["env.T: a value > another value"]);
+    assert_eq!(setup.changes(literal), ["env.T: a value > another value"]);
 }
 
 #[test]
 fn no_secret_reaches_the_store() {
-    let desk = Desk::new();
-    desk.approve(
+    let setup = Setup::new();
+    setup.approve(
         r#"{"command":"x","args":["--api-key=canary-arg","--password","canary-next","${TOKEN}",
             "https://u:canary-url@h/?token=canary-query",
             "--dsn=postgres://u:canary-dsn@h/db"],"env":{"K":"canary-env"}}"#,
     );
-    let stored = desk.stored();
+    let stored = setup.stored();
     assert_eq!(stored.len(), 1);
     assert!(!stored[0].1.contains("canary"), "{}", stored[0].1);
 }
 
 #[test]
 fn a_damaged_or_foreign_store_approves_nothing_and_can_be_written_anew() {
-    let desk = Desk::new();
-    desk.approve(ENTRY);
-    let (path, text) = desk.stored().remove(0);
+    let setup = Setup::new();
+    setup.approve(ENTRY);
+    let (path, text) = setup.stored().remove(0);
     for damaged in [
         "",
         "{",
@@ -161,10 +161,10 @@ fn a_damaged_or_foreign_store_approves_nothing_and_can_be_written_anew() {
         &text.replace("\"version\": 2", "\"version\": 1"),
     ] {
         std::fs::write(&path, damaged).expect("written");
-        assert_eq!(desk.verdict(ENTRY), Verdict::New, "{damaged}");
+        assert_eq!(setup.verdict(ENTRY), Verdict::New, "{damaged}");
     }
-    desk.approve(ENTRY);
-    assert_eq!(desk.verdict(ENTRY), Verdict::Approved);
+    setup.approve(ENTRY);
+    assert_eq!(setup.verdict(ENTRY), Verdict::Approved);
 }
 
 #[test]
@@ -181,50 +181,50 @@ fn words_that_move_from_one_list_to_another_are_another_command() {
         (none(r#"["ab","c"]"#), none(r#"["a","bc"]"#)),
         (none(r#"["a","env"]"#), none(r#"["a"]"#)),
     ] {
-        let desk = Desk::new();
-        desk.approve(&before);
-        assert_eq!(desk.verdict(&before), Verdict::Approved);
-        assert!(matches!(desk.verdict(&after), Verdict::Changed(_)), "{before} {after}");
+        let setup = Setup::new();
+        setup.approve(&before);
+        assert_eq!(setup.verdict(&before), Verdict::Approved);
+        assert!(matches!(setup.verdict(&after), Verdict::Changed(_)), "{before} {after}");
     }
 }
 
 #[test]
 fn approvals_of_two_windows_at_the_same_moment_are_both_kept() {
-    let desk = Desk::new();
+    let setup = Setup::new();
     let names: Vec<ServerName> = (0..12).map(|n| format!("s{n}").as_str().into()).collect();
     let entries: Vec<String> =
         names.iter().map(|name| format!("\"{name}\":{{\"command\":\"x\"}}")).collect();
     let text = format!("{{\"servers\":{{{}}}}}", entries.join(","));
-    let loaded = load_text(Path::new("mcp.json"), &text, &desk.env).expect("loads");
+    let loaded = load_text(Path::new("mcp.json"), &text, &setup.env).expect("loads");
     std::thread::scope(|scope| {
         for name in &names {
-            let (store, loaded) = (desk.store.clone(), &loaded);
+            let (store, loaded) = (setup.store.clone(), &loaded);
             scope.spawn(move || store.approve(loaded, std::slice::from_ref(name)));
         }
     });
-    assert_eq!(desk.store.unapproved(&loaded), []);
+    assert_eq!(setup.store.unapproved(&loaded), []);
 }
 
 #[test]
 fn an_approval_can_be_taken_back_at_once() {
-    let desk = Desk::new();
-    desk.approve(ENTRY);
+    let setup = Setup::new();
+    setup.approve(ENTRY);
     let (file, name) = (Path::new("mcp.json"), ServerName::new("a"));
-    assert_eq!(desk.store.approved(file), std::slice::from_ref(&name));
-    assert!(desk.store.revoke(file, &name).expect("revoked"));
-    assert!(!desk.store.revoke(file, &name).expect("nothing to do"));
-    assert_eq!(desk.verdict(ENTRY), Verdict::New);
+    assert_eq!(setup.store.approved(file), std::slice::from_ref(&name));
+    assert!(setup.store.revoke(file, &name).expect("revoked"));
+    assert!(!setup.store.revoke(file, &name).expect("nothing to do"));
+    assert_eq!(setup.verdict(ENTRY), Verdict::New);
 }
 
 #[test]
 fn the_whole_command_line_is_shown_with_everything_hidden_made_visible() {
-    let desk = Desk::new();
+    let setup = Setup::new();
     let long = "x".repeat(8_000);
     let entry = format!(
         r#"{{"command":"npx","args":["-c","a\nb\u202Ec\u200B","","{long}"],
             "env":{{"LD_PRELOAD":"x","NODE_OPTIONS":"y"}},"trust":true}}"#
     );
-    let review = desk.store.review(&desk.load(&entry)).remove(0);
+    let review = setup.store.review(&setup.load(&entry)).remove(0);
     assert_eq!(review.verdict, Verdict::New, "a flag in the file is no trust");
     let value = |label: &str| {
         review.shown.iter().find(|(l, _)| l == label).map(|(_, v)| v.clone()).unwrap_or_default()
@@ -237,14 +237,31 @@ fn the_whole_command_line_is_shown_with_everything_hidden_made_visible() {
     for word in ["npx -c", "LD_PRELOAD", "NODE_OPTIONS", "invisible", "bytes long"] {
         assert!(dangers.contains(word), "{word} in {dangers}");
     }
-    let sudo = desk.store.review(&desk.load(r#"{"command":"sudo","args":["x"]}"#)).remove(0);
+    let sudo = setup.store.review(&setup.load(r#"{"command":"sudo","args":["x"]}"#)).remove(0);
     assert!(sudo.dangers[0].contains("sudo"));
 }
 
 #[test]
 fn a_command_named_on_the_command_line_needs_no_approval() {
-    let desk = Desk::new();
+    let setup = Setup::new();
     let words = ["x".to_owned()];
-    let loaded = mcpdeck::config::single_command(&words, &desk.env).expect("usable");
-    assert!(desk.store.unapproved(&loaded).is_empty());
+    let loaded = mcpdeck::config::single_command(&words, &setup.env).expect("usable");
+    assert!(setup.store.unapproved(&loaded).is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_a_relative_path_finds_is_shown_with_a_warning() {
+    use std::os::unix::fs::PermissionsExt;
+    let setup = Setup::new();
+    let tool = setup.dir.path().join("own-tool");
+    std::fs::write(&tool, "#!/bin/sh\n").expect("written");
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("set");
+    for (path, warned) in [(".:/usr/bin", true), ("/usr/bin:", true), ("/usr/bin", false)] {
+        let entry = format!("{{\"command\":\"own-tool\",\"env\":{{\"PATH\":\"{path}\"}}}}");
+        let dangers = setup.store.review(&setup.load(&entry)).remove(0).dangers;
+        let told =
+            dangers.iter().any(|danger| danger.contains("own-tool") && danger.contains("PATH"));
+        assert_eq!(told, warned, "{path}: {dangers:?}");
+    }
 }

@@ -54,7 +54,7 @@ pub fn write_with_backup(
     env: &Environment,
 ) -> Result<Undo, EditError> {
     alone(path, || {
-        if read(path)? != before {
+        if read(path).map_err(|error| unsaved(path, &error))? != before {
             return Err(EditError::ChangedSince(path.to_path_buf()));
         }
         write(path, before, after, env)
@@ -68,13 +68,26 @@ fn write(
     env: &Environment,
 ) -> Result<Undo, EditError> {
     let copy = match (&before, &env.state_dir) {
-        (Some(text), Some(state)) if *text != after => Some(backup(state, path, text)?),
+        (Some(text), Some(state)) if *text != after => {
+            Some(backup(state, path, text).map_err(|error| unsaved(state, &error))?)
+        }
         _ => None,
     };
     if before.as_ref() != Some(&after) {
-        replace(path, after.as_bytes(), Readers::Default)?;
+        replace(path, after.as_bytes(), Readers::Default).map_err(|error| unsaved(path, &error))?;
     }
     Ok(Undo { path: path.to_path_buf(), before, after, backup: copy })
+}
+
+/// Names the place that could not be read or written, and what to do.
+fn unsaved(place: &Path, error: &io::Error) -> EditError {
+    let next = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => "make it writable",
+        _ => "mend that",
+    };
+    let place = crate::base::text::path::spelled(place);
+    EditError::Io(format!("{place}: {error}; nothing was changed: {next}, then save again"))
 }
 
 impl Undo {

@@ -2,8 +2,9 @@
 
 use crate::base::ServerName;
 use crate::config::hazards::{dangers, is_hidden};
-use crate::config::{Position, ServerConfig};
+use crate::config::{Position, ServerConfig, TransportConfig};
 use crate::deck::trust::Content;
+use crate::process::Launch;
 
 /// One server to decide on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,10 +64,25 @@ impl Review {
             at: server.at.clone(),
             verdict,
             shown: shown(now),
-            dangers: dangers(server).iter().map(|d| escape_hidden(d)).collect(),
+            dangers: dangers(server)
+                .iter()
+                .chain(&relative(server))
+                .map(|danger| escape_hidden(danger))
+                .collect(),
             shown_hash: shown_hash.to_owned(),
         }
     }
+}
+
+/// A bare command that PATH finds in the working directory, which is often a project of others.
+fn relative(server: &ServerConfig) -> Option<String> {
+    let TransportConfig::Stdio(stdio) = &server.transport else { return None };
+    if stdio.command.contains(std::path::is_separator) {
+        return None;
+    }
+    let launch = crate::process::resolve(stdio).ok().filter(Launch::is_found_relatively)?;
+    let (command, program) = (&stdio.command, launch.program.display());
+    Some(format!("a relative folder of PATH makes `{command}` this program: {program}"))
 }
 
 fn shown(content: &Content) -> Vec<(String, String)> {
