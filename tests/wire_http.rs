@@ -172,7 +172,7 @@ async fn headers_session_and_the_standalone_stream_are_as_they_should_be() {
 
 #[tokio::test]
 async fn what_comes_on_the_stream_of_a_call_belongs_to_it_in_order() {
-    let script = |request: mcpdeck::mcp::session::DeskRequest| {
+    let script = |request: mcpdeck::mcp::session::ServerRequest| {
         use futures::FutureExt;
         async move { mcpdeck::mcp::Answer::Result(json!({"got": request.params["vendor"]})) }
             .boxed()
@@ -238,6 +238,23 @@ async fn broken_answers_fail_their_call_at_once_and_say_why() {
         let error = result.unwrap_err();
         assert!(error.message.contains(says), "{says}: {error}");
         assert!(matches!(error.code, ErrorCode::Protocol | ErrorCode::ServerUnavailable));
+    }
+}
+
+#[tokio::test]
+async fn a_body_in_another_encoding_is_named() {
+    const JSON: (&str, &str) = ("content-type", "application/json");
+    const GZIP: (&str, &str) = ("content-encoding", "gzip");
+    const EVENTS: (&str, &str) = ("content-type", "text/event-stream");
+    for (headers, body, said) in [
+        (&[JSON, GZIP][..], "x", "content-encoding: gzip"),
+        (&[EVENTS, GZIP], "x", "content-encoding: gzip"),
+        (&[JSON], "{\0\"\0", "UTF-16"),
+    ] {
+        let (result, _rig) = one_call(move |_| Reply::raw("200 OK", headers, body)).await;
+        let error = result.expect_err("it cannot be read");
+        assert_eq!(error.code, ErrorCode::ServerUnavailable);
+        assert!(error.message.contains(said), "{error}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
@@ -21,8 +21,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::unasked::Unasked;
 use super::{Outgoing, SendError, Transport};
 use crate::base::allowance::Allowance;
+use crate::base::text::SafeText;
 use crate::config::HttpConfig;
+use crate::mcp::wire::cut;
 use crate::mcp::wire::tap::Tap;
+pub(super) use events::line_feeds;
 use events::{Events, Mark};
 
 const BOTH: &str = "application/json, text/event-stream";
@@ -145,6 +148,15 @@ impl Http {
             return Ok(());
         }
         let kind = header(CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
+        let coding =
+            header(CONTENT_ENCODING.as_str()).filter(|c| !c.eq_ignore_ascii_case("identity"));
+        if let Some(coding) = coding.filter(|_| status.is_success()) {
+            let text = format!(
+                "the answer is compressed (`content-encoding: {}`), which was not asked for",
+                SafeText::line(cut(coding, 32))
+            );
+            return Err(SendError::Refused(text));
+        }
         if status.is_success() && kind.starts_with("text/event-stream") {
             return self.follow(response, id).await;
         }

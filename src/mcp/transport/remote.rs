@@ -10,11 +10,9 @@ use futures::channel::mpsc;
 use http::{HeaderMap, StatusCode};
 use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Response};
-use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, DuplexStream};
 use tokio_util::io::StreamReader;
 
-use crate::base::text::SafeText;
 use crate::config::HttpConfig;
 use crate::mcp::auth::NotSent;
 use crate::mcp::transport::{SendError, connection};
@@ -95,12 +93,5 @@ impl Remote {
     /// A failure of the connection, in words.
     pub(super) fn broken(&self, error: &reqwest::Error) -> SendError {
         SendError::Broken(connection::unreachable(error, &self.tap.context.redactor))
-    }
-
-    /// A request that could not be sent, as the line of its answer.
-    pub(super) fn refusal(id: &Value, failure: &SendError) -> Bytes {
-        let text = SafeText::line(&failure.to_string());
-        let error = json!({"code": -32000, "message": format!("not delivered: {text}")});
-        format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into()
     }
 }

@@ -6,14 +6,15 @@
 
 use std::io;
 
-use futures::{SinkExt, StreamExt};
+use futures::{SinkExt, StreamExt, TryStreamExt};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream};
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::remote::{Incoming, Remote, Streams, streams};
+use super::http::line_feeds;
+use super::remote::{Remote, Streams, streams};
 use crate::base::text::SafeText;
 use crate::mcp::transport::SendError;
 
@@ -36,7 +37,8 @@ pub(crate) async fn open(remote: Remote, url: &Url) -> Result<Streams, SendError
         ));
     }
     let base = response.url().clone();
-    let mut body = response.bytes_stream();
+    let mut returned = false;
+    let mut body = response.bytes_stream().map_ok(move |piece| line_feeds(piece, &mut returned));
     let (streams, mut incoming, outgoing) = streams();
     let mut events = Events::default();
     let endpoint = loop {
@@ -53,7 +55,6 @@ pub(crate) async fn open(remote: Remote, url: &Url) -> Result<Streams, SendError
             break target(&base, &named)?;
         }
     };
-    let mut answers = incoming.clone();
     let reading = async move {
         while let Some(piece) = body.next().await {
             let mut lines = Vec::new();
@@ -69,7 +70,7 @@ pub(crate) async fn open(remote: Remote, url: &Url) -> Result<Streams, SendError
         // Whichever ends first ends the session: the stream, or the host that lets go.
         tokio::select! {
             () = reading => {}
-            () = post(&remote, &endpoint, outgoing, &mut answers) => {}
+            () = post(&remote, &endpoint, outgoing) => {}
         }
     });
     Ok(streams)
@@ -89,12 +90,7 @@ fn target(base: &Url, named: &str) -> Result<Url, SendError> {
 
 /// Posts what the session writes. Notifications and answers one after the other; requests at once,
 /// because some servers end the POST only when they have answered the request.
-async fn post(
-    remote: &Remote,
-    endpoint: &Url,
-    mut outgoing: BufReader<DuplexStream>,
-    answers: &mut Incoming,
-) {
+async fn post(remote: &Remote, endpoint: &Url, mut outgoing: BufReader<DuplexStream>) {
     let mut posts = JoinSet::new();
     loop {
         let mut line = Vec::new();
@@ -103,7 +99,7 @@ async fn post(
         }
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         let id = message.get("method").and(message.get("id")).cloned();
-        let (remote, endpoint, mut answers) = (remote.clone(), endpoint.clone(), answers.clone());
+        let (remote, endpoint) = (remote.clone(), endpoint.clone());
         let waits = id.is_none() || message["method"] == "initialize";
         let posting = async move {
             let request = remote.http.post(endpoint).header(CONTENT_TYPE, "application/json");
@@ -111,7 +107,7 @@ async fn post(
                 (Ok(_), _) => {}
                 (Err(failure), None) => tracing::warn!(%failure, "a message was not posted"),
                 (Err(failure), Some(id)) => {
-                    let _ = answers.send(Ok(Remote::refusal(&id, &failure))).await;
+                    let _ = id.as_i64().map(|id| remote.tap.undelivered(id, &failure));
                 }
             }
         };
@@ -178,7 +174,8 @@ impl Events {
             return;
         }
         let line = std::mem::take(&mut self.line);
-        let line = line.strip_suffix(b"\r").unwrap_or(&line);
+        // A byte-order mark may stand before the first.
+        let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
         if line.is_empty() {
             if std::mem::take(&mut self.passed) {
                 out.push(b'\n');
@@ -207,14 +204,14 @@ mod tests {
 
     #[test]
     fn events_become_lines_however_they_are_cut() {
-        let text = ": hi\nevent: endpoint\r\ndata: /post?x=1\r\n\r\nevent: message\ndata: {\"a\":\ndata: 1}\n\n\
-                    event: ping\ndata: {}\n\ndata:{\"b\":2}\r\n\r\nid: 7\n\n";
+        let text = "\u{feff}event: endpoint\r\ndata: /post?x=1\r\n\r\nevent: message\rdata: {\"a\":\r\
+                    data: 1}\r\revent: ping\ndata: {}\n\ndata:{\"b\":2}\r\n\r\n: hi\nid: 7\n\n";
         for size in 1..text.len() {
-            let (mut events, mut out) = (Events::default(), Vec::new());
+            let (mut events, mut out, mut returned) = (Events::default(), Vec::new(), false);
             for piece in text.as_bytes().chunks(size) {
-                events.feed(piece, &mut out);
+                events.feed(&line_feeds(piece.to_vec().into(), &mut returned), &mut out);
             }
-            let lines = String::from_utf8(out).expect("text").replace(['\r', ' '], "");
+            let lines = String::from_utf8(out).expect("text").replace(' ', "");
             assert_eq!(lines, "{\"a\":1}\n{\"b\":2}\n", "in pieces of {size}");
             assert_eq!(events.endpoint.as_deref(), Some("/post?x=1"));
         }

@@ -173,7 +173,7 @@ impl<'a> Events<'a> {
 
 /// The same with every line end as a line feed: a carriage return, with or without one behind it, is
 /// a line end too. `returned` says whether the chunk before ended with one.
-fn line_feeds(chunk: Bytes, returned: &mut bool) -> Bytes {
+pub(in crate::mcp::transport) fn line_feeds(chunk: Bytes, returned: &mut bool) -> Bytes {
     if !*returned && memchr::memchr(b'\r', &chunk).is_none() {
         return chunk;
     }

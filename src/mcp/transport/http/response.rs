@@ -63,6 +63,10 @@ impl Http {
             let text = format!("the server answered with {kind}, not JSON: {}", first_line(&shown));
             return Err(SendError::Refused(SafeText::line(&text).to_string()));
         }
+        if let Some(what) = not_utf8(text) {
+            let text = format!("the answer is {what}, not JSON in UTF-8 (RFC 8259, section 8.1)");
+            return Err(SendError::Refused(text));
+        }
         match body {
             Body::Whole(mut bytes) => {
                 for byte in &mut bytes {
@@ -162,6 +166,15 @@ impl Http {
             text += body;
         }
         SafeText::line(&self.tap.context.redactor.redact(&text)).to_string()
+    }
+}
+
+/// What a body is that begins in no way JSON in UTF-8 can.
+const fn not_utf8(body: &[u8]) -> Option<&'static str> {
+    match body {
+        [0x1f, 0x8b, ..] => Some("compressed with gzip"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{', 0, ..] | [0, b'{', ..] => Some("UTF-16"),
+        _ => None,
     }
 }
 

@@ -1,10 +1,8 @@
 //! The HTTP client of a server: connections, redirects, and the headers of its entry.
 
-use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::redirect::Policy;
 
-use super::{LAST_EVENT, SESSION};
 use crate::config::HttpConfig;
 use crate::mcp::transport::{SendError, connection};
 
@@ -19,7 +17,7 @@ pub(in crate::mcp::transport) fn headers(config: &HttpConfig) -> Result<HeaderMa
     let mut out = HeaderMap::new();
     for (name, value) in &config.headers {
         let key: HeaderName = name.parse().map_err(|_| bad(name, "the name is not allowed"))?;
-        if [ACCEPT.as_str(), SESSION, LAST_EVENT].contains(&key.as_str()) {
+        if HttpConfig::OWN_HEADERS.contains(&key.as_str()) {
             return Err(bad(name, "the transport sets it itself"));
         }
         let mut value = HeaderValue::from_str(value.expose())

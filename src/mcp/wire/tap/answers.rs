@@ -11,6 +11,7 @@ use super::{Answer, Entry, Tap};
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode, RpcError};
 use crate::mcp::traffic::MessageKind;
+use crate::mcp::transport::SendError;
 use crate::mcp::wire::json::{self, Budget, Flaw};
 use crate::mcp::wire::message::{Inbound, Outcome, classify};
 use crate::mcp::wire::shape::{self, Misfit};
@@ -170,6 +171,17 @@ impl Tap {
         if let Some(entry) = entry {
             self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
         }
+    }
+
+    /// The same where the answer comes another way than the refusal (HTTP+SSE): fails the request,
+    /// if it still waits.
+    pub fn undelivered(&self, id: i64, failure: &SendError) {
+        let Some(entry) = self.state().take(id) else { return };
+        let reason = format!("not delivered: {failure}");
+        self.recorded(&entry, id, MessageKind::Error, b"", Some(&reason));
+        let mut error = Error::new(ErrorCode::ServerUnavailable, reason);
+        error.answered = !matches!(failure, SendError::Broken(_));
+        self.finish(entry, Err(error));
     }
 
     /// A message that cannot be used, by its text: fails the request it answers, if that can be
