@@ -8,10 +8,10 @@
 
 mod atlas;
 mod chart;
-mod desk;
 mod geo;
 mod library;
 mod purser;
+mod tools;
 
 pub use purser::Purser;
 
@@ -141,7 +141,7 @@ mod tests {
         for (name, arguments) in calls {
             let tools = catalogue["tools"].as_array().expect("tools");
             let tool = tools.iter().find(|tool| tool["name"] == name).expect("listed");
-            let said = desk::call(name, &arguments, &catalogue).expect("a tool");
+            let said = tools::call(name, &arguments, &catalogue).expect("a tool");
             jsonschema::validate(&tool["inputSchema"], &arguments).expect("valid arguments");
             jsonschema::validate(&tool["outputSchema"], &said["structuredContent"])
                 .expect("a valid result");

@@ -21,8 +21,11 @@
 //!   [`Containment`] says how far that goes on this machine.
 //! - stderr is always read; a flood costs bounded memory and CPU, and what was not kept is counted.
 
+#[cfg(unix)]
+mod before_exec;
 mod census;
 mod containment;
+mod context;
 mod environment;
 pub mod exit;
 mod family;
@@ -46,12 +49,12 @@ use unix as platform;
 use windows as platform;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use containment::{Containment, containment};
+pub use context::{Grace, ProcessContext};
 pub use environment::is_safe_name;
 pub use exit::ExitView;
 pub use pipes::{ServerStdin, ServerStdout};
@@ -59,31 +62,12 @@ pub use resolve::{Launch, SpawnError, SpawnErrorKind, resolve};
 pub use stderr::StderrView;
 pub use usage::Usage;
 
-use crate::base::Clock;
-use crate::base::ServerName;
-use crate::base::logs::{LogRecord, LogSource};
-use crate::base::ring::Ring;
-use crate::base::secret::Redactor;
-use crate::base::text::SafeText;
-
-/// What a process needs from its owner.
-#[derive(Clone)]
-pub struct ProcessContext {
-    /// The server.
-    pub server: ServerName,
-    /// Time.
-    pub clock: Clock,
-    /// Masks secrets in stderr.
-    pub redactor: Redactor,
-    /// Where stderr lines go.
-    pub logs: Ring<LogRecord>,
-    /// As what they are logged.
-    pub source: LogSource,
-    /// Longest stderr line kept, in bytes; the rest of a longer one is dropped and counted.
-    pub stderr_line_bytes: usize,
-    /// Bytes of stderr kept for [`ServerProcess::stderr_tail`].
-    pub stderr_bytes: usize,
+/// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP), where the platform tells.
+pub fn is_suspended(pid: u32) -> bool {
+    census::row(pid).is_some_and(|row| row.suspended)
 }
+
+use crate::base::text::SafeText;
 
 /// A started process.
 pub struct Spawned {
@@ -93,33 +77,6 @@ pub struct Spawned {
     pub stdout: ServerStdout,
     /// The process itself.
     pub process: ServerProcess,
-}
-
-/// How long a server is asked before it is made to stop (requirement L5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grace {
-    /// From closing its stdin to SIGTERM.
-    pub stdin: Duration,
-    /// From SIGTERM to SIGKILL.
-    pub term: Duration,
-}
-
-impl Grace {
-    /// No grace: SIGKILL at once.
-    pub const NONE: Self = Self { stdin: Duration::ZERO, term: Duration::ZERO };
-
-    /// Splits a budget (`shutdownTimeout`, decision D10): a third on closed stdin, at most three
-    /// seconds; all the rest after SIGTERM.
-    pub fn within(budget: Duration) -> Self {
-        let stdin = (budget / 3).min(Duration::from_secs(3));
-        Self { stdin, term: budget.saturating_sub(stdin) }
-    }
-
-    /// The shorter of both on each rung.
-    #[must_use]
-    pub fn at_most(self, other: Self) -> Self {
-        Self { stdin: self.stdin.min(other.stdin), term: self.term.min(other.term) }
-    }
 }
 
 /// A server's process. Cheap to clone; dropping the last handle kills the process and its family.

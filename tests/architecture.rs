@@ -129,14 +129,13 @@ fn every_file_says_what_it_owns() {
 /// Largest circle of files within a folder: what is there today. A number only goes down.
 const CIRCLES: &[(&str, usize)] = &[
     ("check", 4),
-    ("cli", 2),
     ("config", 4),
-    ("deck", 8),
+    ("deck", 3),
     ("demo", 3),
-    ("host", 24),
+    ("host", 5),
     ("mcp", 4),
     ("mock", 8),
-    ("process", 13),
+    ("process", 4),
     ("tui", 16),
 ];
 
@@ -144,7 +143,7 @@ const CIRCLES: &[(&str, usize)] = &[
 const SPREAD: &[(&str, &str, usize)] = &[
     ("deck", "Work", 4),
     ("host", "Actor", 5),
-    ("host", "ApprovalDesk", 4),
+    ("host", "ApprovalQueue", 4),
     ("host", "Host", 5),
     ("host", "Operation", 6),
     ("mcp", "Core", 6),
@@ -163,7 +162,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     (
         "make_mut",
         &[""],
-        &["host/view", "host/dev.rs", "host/server/slot.rs", "tui/app/incoming.rs"],
+        &["host/view", "host/dev/view.rs", "host/server/slot.rs", "tui/app/incoming.rs"],
     ),
     // `update` is pure (invariant 5).
     ("now()", UPDATE, &["tui/app/calls/work.rs", "tui/form/moment.rs"]),
@@ -177,7 +176,8 @@ const UPDATE: &[&str] = &["tui/app", "tui/call/", "tui/form", "tui/approval", "t
 
 /// Code without comments and without the tests at its end.
 fn product(text: &str) -> String {
-    let end = text.find("\n#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let tests = ["\n#[cfg(test)]\nmod tests {", "\n#[cfg(test)]\npub", "\n#[cfg(all(test"];
+    let end = tests.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
     code(&text[..end]).fold(String::new(), |out, (_, line)| out + line + "\n")
 }
 

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::Host;
+use mcpdeck::base::secret::Redactor;
 use mcpdeck::config::HttpConfig;
 use mcpdeck::deck::tokens::TokenFiles;
 use mcpdeck::host::Startup;
@@ -108,6 +109,19 @@ async fn a_server_that_asks_is_signed_in_to_once_and_its_token_is_refreshed_befo
     assert_ne!(rig.kept().unwrap().refresh_token, first.refresh_token);
     assert_eq!((rig.person.asked(), rig.mock.count("POST /register")), (1, 1));
     assert_eq!(rig.mock.count("POST /token"), 2);
+}
+
+#[tokio::test]
+async fn the_tokens_it_was_signed_in_with_are_masked_like_the_secrets_of_its_entry() {
+    let rig = Rig::new().await;
+    let host = rig.host(rig.accounts()).await.unwrap();
+    host.call_tool("guarded.t", json!({})).await.unwrap();
+    let kept = rig.kept().unwrap();
+    let redactor = Redactor::new(host.secrets(&"guarded".into()));
+    let echoed = format!("Authorization: Bearer {}", kept.access_token);
+    assert_eq!(redactor.redact(&echoed), "Authorization: Bearer ***");
+    assert_eq!(redactor.redact(kept.refresh_token.as_ref().unwrap()), "***");
+    host.shutdown().await;
 }
 
 #[tokio::test]

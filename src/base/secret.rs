@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use parking_lot::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -76,53 +77,84 @@ impl<'de> Deserialize<'de> for Secret {
 /// base64 in both alphabets and at any alignment, so also inside `Basic` credentials; the token of
 /// `Bearer TOKEN`; the password inside a URL or a `Basic` value; each line of a value of several.
 ///
-/// Cheap to clone. Values shorter than [`Redactor::MIN_LEN`] bytes are not searched for: masking
-/// every `1` or `true` would destroy the text without protecting anything.
+/// Cheap to clone; what one clone [learns](Self::learn), all know. Values shorter than
+/// [`Redactor::MIN_LEN`] bytes are not searched for: masking every `1` or `true` would destroy the
+/// text without protecting anything.
 #[derive(Clone, Default)]
-pub struct Redactor {
-    search: Option<Arc<AhoCorasick>>,
+pub struct Redactor(Arc<RwLock<Arc<Search>>>);
+
+#[derive(Default)]
+struct Search {
+    values: Vec<Secret>,
+    all: Option<AhoCorasick>,
     /// Says quickly that there is nothing, which is so for nearly every text. There is none for very
     /// many values.
-    glance: Option<Arc<Searcher>>,
+    glance: Option<Searcher>,
     longest: usize,
 }
 
-impl Redactor {
-    /// Shortest value, in bytes, that is searched for.
-    pub const MIN_LEN: usize = 6;
-
-    /// A redactor for `values`.
-    pub fn new(values: impl IntoIterator<Item = Secret>) -> Self {
+impl Search {
+    fn new(values: Vec<Secret>) -> Self {
         let mut patterns = spelling::Patterns::default();
-        for value in values {
+        for value in &values {
             patterns.add(value.expose());
         }
         let patterns = patterns.into_sorted();
         let longest = patterns.iter().map(String::len).max().unwrap_or(0);
         if patterns.is_empty() {
-            return Self::default();
+            return Self { values, ..Self::default() };
         }
         // Building fails only beyond 2^31 states, gigabytes of secrets.
-        let search = AhoCorasick::builder()
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(&patterns)
-            .ok()
-            .map(Arc::new);
+        let kind = Some(AhoCorasickKind::ContiguousNFA);
+        let all = AhoCorasick::builder().kind(kind).build(&patterns).ok();
         // For a few dozen spellings this looks at many bytes at once.
-        let glance =
-            Searcher::new(&patterns).filter(|glance| glance.minimum_len() > 0).map(Arc::new);
-        Self { search, glance, longest }
+        let glance = Searcher::new(&patterns).filter(|glance| glance.minimum_len() > 0);
+        Self { values, all, glance, longest }
+    }
+}
+
+impl Redactor {
+    /// Shortest value, in bytes, that is searched for.
+    pub const MIN_LEN: usize = 6;
+    /// Most values that are known; beyond them the oldest are forgotten.
+    const MOST: usize = 4096;
+
+    /// A redactor for `values`.
+    pub fn new(values: impl IntoIterator<Item = Secret>) -> Self {
+        let out = Self::default();
+        out.learn(values);
+        out
+    }
+
+    /// Looks for these values too from now on.
+    pub fn learn(&self, values: impl IntoIterator<Item = Secret>) {
+        let mut now = self.0.write();
+        let mut all = now.values.clone();
+        for value in values {
+            if !all.contains(&value) {
+                all.push(value);
+            }
+        }
+        if all.len() > now.values.len() {
+            all.drain(..all.len().saturating_sub(Self::MOST));
+            *now = Arc::new(Search::new(all));
+        }
+    }
+
+    /// The values it looks for.
+    pub fn values(&self) -> Vec<Secret> {
+        self.0.read().values.clone()
     }
 
     /// Whether there is nothing to mask.
     pub fn is_empty(&self) -> bool {
-        self.search.is_none()
+        self.0.read().all.is_none()
     }
 
     /// Length in bytes of the longest spelling: text must not be cut closer than this to a place
     /// where one may begin, before it is redacted.
     pub fn longest(&self) -> usize {
-        self.longest
+        self.0.read().longest
     }
 
     /// `value` with every known value in its texts and keys masked; `None` when nothing was found.
@@ -157,8 +189,9 @@ impl Redactor {
 
     /// `text` with every known value masked; borrowed when nothing was found.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let Some(search) = &self.search else { return Cow::Borrowed(text) };
-        if self.glance.as_ref().is_some_and(|glance| glance.find(text).is_none()) {
+        let known = Arc::clone(&self.0.read());
+        let Some(search) = &known.all else { return Cow::Borrowed(text) };
+        if known.glance.as_ref().is_some_and(|glance| glance.find(text).is_none()) {
             return Cow::Borrowed(text);
         }
         let mut out = String::new();
@@ -189,7 +222,7 @@ impl Redactor {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spellings = self.search.as_ref().map_or(0, |search| search.patterns_len());
+        let spellings = self.0.read().all.as_ref().map_or(0, AhoCorasick::patterns_len);
         f.debug_struct("Redactor").field("spellings", &spellings).finish_non_exhaustive()
     }
 }

@@ -3,27 +3,15 @@
 mod agreements;
 mod conduct;
 mod definitions;
+mod entry;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
-use crate::check::{Finding, Severity};
+pub use entry::Rule;
 
-/// A rule of the check.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// Stable id, `group/name`.
-    pub id: &'static str,
-    /// Severity unless the expectations file says otherwise.
-    pub severity: Severity,
-    /// What it finds, in a few words.
-    pub summary: &'static str,
-    /// Why it matters.
-    pub why: &'static str,
-    /// What to do.
-    pub fix: &'static str,
-}
+use crate::check::{Finding, Severity};
 
 /// The id of a rule that exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -9,6 +9,7 @@ use clap::{Args, Parser, ValueEnum, ValueHint};
 
 pub use self::verbs::*;
 use crate::check::{Severity, rule::RuleId};
+use crate::host::Startup;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,6 +92,11 @@ pub struct Common {
     /// Variables for ${NAME} in the configuration, one NAME=value per line.
     #[arg(long, value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
     pub env_file: Vec<PathBuf>,
+
+    /// What a server that does not start means: `all` stops every server, `available` uses the rest
+    /// [default: available]. --check starts all, waits for each and reports each.
+    #[arg(long, value_name = "WHICH", global = true, help_heading = "Configuration")]
+    pub startup: Option<StartupChoice>,
 
     /// Refuse to start commands that were not approved, in the dashboard or with `trust approve`.
     #[arg(long, global = true, help_heading = "Configuration")]
@@ -218,6 +224,25 @@ pub struct CheckArgs {
     /// Show nothing when all is well, and no table when it is not.
     #[arg(long, short = 'q', help_heading = "Check", requires = "check")]
     pub quiet: bool,
+}
+
+/// What a server that does not start means for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StartupChoice {
+    /// All must become ready; otherwise every server is stopped, and that is the error.
+    All,
+    /// Those that start are used.
+    Available,
+}
+
+impl Common {
+    /// How a host starts its servers: in the background where one that fails leaves the others.
+    pub fn startup_mode(&self) -> Startup {
+        match self.startup {
+            Some(StartupChoice::All) => Startup::All,
+            _ => Startup::Background,
+        }
+    }
 }
 
 /// When to use colour.

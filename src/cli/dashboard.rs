@@ -15,8 +15,8 @@ use crate::config::render::{Colour, render_all};
 use crate::config::{Diagnostic, Environment, Loaded, McpConfig};
 use crate::deck::gate::Gate;
 use crate::deck::{Deck, DeckBuilder, TrustStore};
+use crate::host::Host;
 use crate::host::approvals::Drafter;
-use crate::host::{Host, Startup};
 use crate::telemetry::Telemetry;
 use crate::tui::{HostLogLevel, Options, Origin, Reveal, Start};
 
@@ -25,7 +25,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     let deck = deck(cli)?
         .host(
             Host::builder()
-                .startup(Startup::Background)
+                .startup(cli.common.startup_mode())
                 .person_answers()
                 .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process())),
         )

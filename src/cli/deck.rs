@@ -79,8 +79,11 @@ impl Scene<'_> {
 /// # Errors
 /// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
 pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<Exit, Error> {
-    let source = load::usable(job.common, job.one).map_err(refused)?;
-    run_over(source, job, work)
+    let source = match job.common.startup_mode() {
+        Startup::All => load::source(job.common, job.one),
+        _ => load::usable(job.common, job.one),
+    };
+    run_over(source.map_err(refused)?, job, work)
 }
 
 /// As [`run`], over what was loaded already.
@@ -107,10 +110,14 @@ pub fn run_over(
         let signals = signals::listen();
         let config = source.config.clone();
         let engine = Host::builder()
-            .startup(Startup::Background)
+            .startup(job.common.startup_mode())
             .handler(job.answers)
             .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process()));
-        let deck = Deck::builder().config(source.config).host(engine).open().await?;
+        let deck = tokio::select! {
+            deck = Deck::builder().config(source.config).host(engine).open() => deck?,
+            // What was started is stopped.
+            () = signals.stop.cancelled() => return Ok(interrupted()),
+        };
         let host = deck.host().clone();
         let recorder = match recording::start(job.common, &host) {
             Ok(recorder) => recorder,
@@ -127,10 +134,7 @@ pub fn run_over(
                 scene.remember(&config);
                 work(&scene).await
             } => exit,
-            () = signals.stop.cancelled() => {
-                output::complain("interrupted");
-                Exit::Interrupted
-            }
+            () = signals.stop.cancelled() => interrupted(),
         };
         stop(&host, &signals).await;
         recording::finish(job.common, recorder).await;
@@ -159,6 +163,11 @@ fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, b
     let (server, ago) = (SafeText::line(owner.server.as_str()), Dur(owner.age));
     output::note(&format!("asking `{server}` alone: no other server had that {ago} ago"));
     (vec![owner.server.as_str().to_owned()], true)
+}
+
+fn interrupted() -> Exit {
+    output::complain("interrupted");
+    Exit::Interrupted
 }
 
 /// Problems of a configuration as an error.

@@ -68,8 +68,8 @@ impl Aside {
             return Self { hidden: Redactor::default(), denied, took };
         }
         let view = host.view().borrow().clone();
-        let configs = view.servers.keys().filter_map(|server| host.server_config(server));
-        Self { hidden: Redactor::new(configs.flat_map(|config| config.secrets())), denied, took }
+        let secrets = view.servers.keys().flat_map(|server| host.secrets(server));
+        Self { hidden: Redactor::new(secrets), denied, took }
     }
 
     /// Names on stderr every request that was refused: a result made without it reads like any

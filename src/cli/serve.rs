@@ -21,7 +21,7 @@ use crate::gateway::{
     token_file,
 };
 use crate::host::policy::Scope;
-use crate::host::{Host, ServerState, Startup};
+use crate::host::{Host, ServerState};
 use crate::telemetry::Telemetry;
 
 /// `mcpdeck serve`
@@ -134,7 +134,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
         let signals = signals::listen();
         let bridge = Bridge::default();
         let engine = Host::builder()
-            .startup(Startup::Background)
+            .startup(common.startup_mode())
             .handler(bridge.clone())
             .accounts(crate::deck::tokens::accounts(&env));
         let deck =

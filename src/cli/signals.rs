@@ -1,5 +1,5 @@
 //! Ctrl-C, SIGTERM and SIGHUP (on Windows Ctrl-C, Ctrl-Break and a closed console): the first asks
-//! everything to stop, the second skips the grace.
+//! everything to stop, the second skips the grace; a repeated SIGHUP is no second one.
 
 use crate::check::run::Signals;
 
@@ -11,6 +11,8 @@ pub fn listen() -> Signals {
         let mut source = Source::new();
         source.next().await;
         heard.stop.cancel();
+        #[cfg(unix)]
+        source.ignore_hangup();
         source.next().await;
         heard.force.cancel();
     });
@@ -33,21 +35,25 @@ pub fn outlive_file_limits() {
 }
 
 #[cfg(unix)]
-struct Source(Vec<tokio::signal::unix::Signal>);
+struct Source([Option<tokio::signal::unix::Signal>; 3]);
 
 #[cfg(unix)]
 impl Source {
     fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        Self(kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect())
+        Self(kinds.map(|kind| signal(kind).ok()))
     }
 
     async fn next(&mut self) {
         use futures::stream::{FuturesUnordered, StreamExt};
-        let mut any: FuturesUnordered<_> =
-            self.0.iter_mut().map(tokio::signal::unix::Signal::recv).collect();
-        any.next().await;
+        let all = self.0.iter_mut().flatten().map(tokio::signal::unix::Signal::recv);
+        all.collect::<FuturesUnordered<_>>().next().await;
+    }
+
+    /// One terminal that closes may say so several times, and nobody asks for haste by it.
+    fn ignore_hangup(&mut self) {
+        self.0[2] = None;
     }
 }
 

@@ -26,13 +26,14 @@ pub struct ConfigChange {
 /// Settings that say what the host does with a server rather than what the server is: they are
 /// taken into use as they change, and the server runs on. All others need another process, another
 /// connection or another handshake.
-pub const FOLLOWED: [&str; 14] = [
+pub const FOLLOWED: [&str; 15] = [
     "timeout",
     "startupTimeout",
     "shutdownTimeout",
     "stop",
     "restart",
     "retry",
+    "breaker",
     "onTimeout",
     "cache",
     "tools",
@@ -99,6 +100,7 @@ pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     note(old.restart != new.restart, "restart");
     note(old.on_timeout != new.on_timeout, "onTimeout");
     note(old.retry != new.retry, "retry");
+    note(old.breaker != new.breaker, "breaker");
     note(old.cache != new.cache, "cache");
     note(old.wire != new.wire || old.content != new.content, "limits");
     note(old.roots != new.roots, "roots");
@@ -244,6 +246,7 @@ mod tests {
             ("shutdownTimeout", r#","shutdownTimeout":1"#),
             ("restart", r#","restart":"on-failure""#),
             ("retry", r#","retry":{"maxRetries":9}"#),
+            ("breaker", r#","breaker":{"threshold":2}"#),
             ("onTimeout", r#","onTimeout":"breaker""#),
             ("cache", r#","cache":false"#),
             ("tools", r#","tools":{"deny":["x"]}"#),

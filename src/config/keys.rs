@@ -152,6 +152,7 @@ const SERVER_KEYS: &[Key] = &[
         Shape::Object(&RETRY),
         "Attempts to start, and to repeat requests that may be repeated",
     ),
+    key("breaker", Shape::Object(&BREAKER), "When calls are turned away because they fail"),
     key("cache", CACHE_SETTING, "Cache of resources and prompts"),
     key("limits", Shape::Object(&LIMITS), "Limits of the process and of what it may send"),
     key("roots", Shape::List(&ROOT), "Folders shared with the server as roots"),
@@ -288,6 +289,24 @@ static RETRY: ObjectShape = ObjectShape {
         key("factor", Shape::Number { min: 1.0, max: 100.0 }, "Growth of the delay").default("2"),
         key("maxDelay", DELAY_SECONDS, "Longest delay in seconds").default("30"),
         key("maxDelayMs", DELAY, "Longest delay in milliseconds").alias("maxDelay"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+static BREAKER: ObjectShape = ObjectShape {
+    name: "breaker",
+    doc: "`breaker`",
+    keys: &[
+        key("threshold", Shape::Integer { min: 1, max: 1_000 }, "Failures in a row that open it")
+            .default("5"),
+        key("window", DELAY_SECONDS, "Seconds within which they must fall").default("60"),
+        key("windowMs", DELAY, "The same in milliseconds").alias("window"),
+        key("cooldown", DELAY_SECONDS, "Seconds until one call is let through to try")
+            .default("60"),
+        key("cooldownMs", DELAY, "The same in milliseconds").alias("cooldown"),
+        key("errors", Shape::Flag, "JSON-RPC errors are failures").default("false"),
+        key("toolErrors", Shape::Flag, "Results with `isError` are failures").default("false"),
     ],
     required: &[],
     foreign: &[],

@@ -13,8 +13,8 @@ use crate::base::text::SafeText;
 use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::problems::child;
 use crate::config::{
-    ApprovalRule, ApprovalRules, GuardPolicy, HttpConfig, Loaded, OAuthConfig, ProtocolChoice,
-    ReloadMode, ServerConfig, StdioConfig, StopConfig, TransportConfig,
+    ApprovalRule, ApprovalRules, BreakerConfig, GuardPolicy, HttpConfig, Loaded, OAuthConfig,
+    ProtocolChoice, ReloadMode, ServerConfig, StdioConfig, StopConfig, TransportConfig,
 };
 
 /// The effective configuration as one document, defaults written out, secrets masked. Loading it
@@ -165,6 +165,14 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
             "initial": seconds(server.retry.initial),
             "factor": server.retry.factor,
             "maxDelay": seconds(server.retry.max_delay),
+        }),
+    );
+    let BreakerConfig { threshold, window, cooldown, errors, tool_errors } = &server.breaker;
+    put(
+        "breaker",
+        json!({
+            "threshold": threshold, "window": seconds(*window), "cooldown": seconds(*cooldown),
+            "errors": errors, "toolErrors": tool_errors,
         }),
     );
     put(

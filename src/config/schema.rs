@@ -36,7 +36,7 @@ impl McpConfig {
     /// watching of sources; `timeout`, when given, instead of those of the servers.
     pub fn answer_once(&mut self, timeout: Option<Duration>) {
         for server in self.servers.values_mut() {
-            if server.retry == RetryConfig::default() {
+            if !server.retry.is_given {
                 server.retry.max_retries = 0;
             }
             server.restart.policy = RestartPolicy::Never;
@@ -74,6 +74,8 @@ pub struct ServerConfig {
     pub on_timeout: OnTimeout,
     /// Retries of start and of requests that may be repeated (L3, R5).
     pub retry: RetryConfig,
+    /// When calls are turned away because they fail.
+    pub breaker: BreakerConfig,
     /// Cache of resources and prompts (X1).
     pub cache: CacheConfig,
     /// Limits on what it may send.
@@ -194,6 +196,21 @@ pub struct HttpConfig {
 }
 
 impl HttpConfig {
+    /// Headers that the transport sets itself, and an entry therefore cannot.
+    pub const OWN_HEADERS: [&str; 11] = [
+        "accept",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "transfer-encoding",
+    ];
+
     /// A server at `url` with nothing set.
     pub fn new(url: url::Url) -> Self {
         Self {
@@ -216,7 +233,7 @@ impl HttpConfig {
 pub struct OAuthConfig {
     /// Never signs in (`"oauth": false`).
     pub off: bool,
-    /// A client that was registered by hand.
+    /// A client that was registered manually.
     pub client_id: Option<String>,
     /// Its secret.
     pub client_secret: Option<Secret>,
@@ -410,6 +427,7 @@ impl ServerConfig {
             restart: RestartConfig::default(),
             on_timeout: OnTimeout::default(),
             retry: RetryConfig::default(),
+            breaker: BreakerConfig::default(),
             cache: CacheConfig::default(),
             wire: WireLimits::default(),
             content: ContentLimits::default(),

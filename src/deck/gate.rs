@@ -105,14 +105,14 @@ mod tests {
     use crate::base::secret::Secret;
     use crate::config::load;
 
-    struct Desk {
+    struct Setup {
         dir: tempfile::TempDir,
         env: Environment,
         gate: Gate,
         running: Option<McpConfig>,
     }
 
-    impl Desk {
+    impl Setup {
         fn new() -> Self {
             let dir = tempfile::tempdir().expect("a folder");
             let env = Environment {
@@ -156,42 +156,42 @@ mod tests {
 
     #[test]
     fn nothing_unapproved_runs_and_what_was_approved_runs_on_when_its_entry_changes() {
-        let mut desk = Desk::new();
+        let mut setup = Setup::new();
         let one = r#"{"servers":{"a":{"command":"x","args":["1"]},"b":{"command":"y"}}}"#;
-        let passed = desk.pass(one);
+        let passed = setup.pass(one);
         let wait = "awaiting your approval".to_owned();
         assert_eq!(holds(&passed), [("a", wait.clone()), ("b", wait.clone())]);
-        desk.approve(&passed, &["a"]);
-        assert_eq!(holds(&desk.pass(one)), [("a", String::new()), ("b", wait.clone())]);
+        setup.approve(&passed, &["a"]);
+        assert_eq!(holds(&setup.pass(one)), [("a", String::new()), ("b", wait.clone())]);
 
         let two = r#"{"servers":{"a":{"command":"x","args":["2"]},"b":{"command":"y"}}}"#;
-        let passed = desk.pass(two);
+        let passed = setup.pass(two);
         assert_eq!(holds(&passed), [("a", String::new()), ("b", wait.clone())]);
         assert_eq!(args(&passed, "a"), ["1"], "the approved command line, not the new one");
         assert!(passed.awaiting[0].runs_as_before && !passed.awaiting[1].runs_as_before);
-        assert_eq!(args(&desk.pass(two), "a"), ["1"], "and again");
-        desk.approve(&passed, &["a"]);
-        assert_eq!(args(&desk.pass(two), "a"), ["2"]);
+        assert_eq!(args(&setup.pass(two), "a"), ["1"], "and again");
+        setup.approve(&passed, &["a"]);
+        assert_eq!(args(&setup.pass(two), "a"), ["2"]);
 
         let off = r#"{"servers":{"a":{"command":"evil","disabled":true}}}"#;
-        let passed = desk.pass(off);
+        let passed = setup.pass(off);
         assert_eq!(holds(&passed), [("a", wait)], "switched off stops at once, and stays shut");
         assert!(passed.awaiting[0].disabled);
     }
 
     #[test]
     fn what_runs_before_a_restart_of_the_program_is_not_assumed() {
-        let mut desk = Desk::new();
-        let passed = desk.pass(r#"{"servers":{"a":{"command":"x"}}}"#);
-        desk.approve(&passed, &["a"]);
-        desk.running = None;
-        let passed = desk.pass(r#"{"servers":{"a":{"command":"evil"}}}"#);
+        let mut setup = Setup::new();
+        let passed = setup.pass(r#"{"servers":{"a":{"command":"x"}}}"#);
+        setup.approve(&passed, &["a"]);
+        setup.running = None;
+        let passed = setup.pass(r#"{"servers":{"a":{"command":"evil"}}}"#);
         assert_eq!(holds(&passed)[0].1, "awaiting your approval");
     }
 
     #[test]
     fn servers_that_need_an_input_are_shown_and_wait_for_it_and_the_others_do_not() {
-        let mut desk = Desk::new();
+        let mut setup = Setup::new();
         let text = r#"{"inputs":[{"id":"k","type":"promptString"},
                 {"id":"h","type":"pickString","options":["a","b"]}],
             "servers":{
@@ -201,8 +201,8 @@ mod tests {
                 "free":{"command":"y"},
                 "after":{"command":"z","dependencies":["arg"]},
                 "off":{"command":"x","args":["${input:k}"],"disabled":true}}}"#;
-        desk.gate = Gate::Open;
-        let passed = desk.pass(text);
+        setup.gate = Gate::Open;
+        let passed = setup.pass(text);
         let input = |id: &str| format!("waiting for input `{id}`");
         assert_eq!(
             holds(&passed),
@@ -217,24 +217,24 @@ mod tests {
         );
         assert_eq!(passed.needs.len(), 2);
         assert!(passed.config.warnings.iter().all(|d| !d.is_error()));
-        desk.env.inputs.insert("k".into(), Secret::new("typed"));
-        let passed = desk.pass(text);
+        setup.env.inputs.insert("k".into(), Secret::new("typed"));
+        let passed = setup.pass(text);
         assert_eq!(args(&passed, "arg"), ["--key", "typed"]);
         assert_eq!(holds(&passed)[0].1, "");
-        desk.env.inputs.insert("h".into(), Secret::new("a"));
-        assert!(desk.pass(text).config.servers.values().all(|s| s.hold.is_none()));
+        setup.env.inputs.insert("h".into(), Secret::new("a"));
+        assert!(setup.pass(text).config.servers.values().all(|s| s.hold.is_none()));
     }
 
     #[test]
     fn an_approval_given_before_an_input_is_answered_holds_afterwards() {
-        let mut desk = Desk::new();
+        let mut setup = Setup::new();
         let text = r#"{"inputs":[{"id":"k","type":"promptString"}],
             "servers":{"a":{"command":"x","args":["${input:k}"],"cwd":"${input:k}"}}}"#;
-        let passed = desk.pass(text);
+        let passed = setup.pass(text);
         assert_eq!(holds(&passed)[0].1, "awaiting your approval", "before the input is asked for");
-        desk.approve(&passed, &["a"]);
-        assert_eq!(holds(&desk.pass(text))[0].1, "waiting for input `k`");
-        desk.env.inputs.insert("k".into(), Secret::new("sub"));
-        assert_eq!(holds(&desk.pass(text))[0].1, "");
+        setup.approve(&passed, &["a"]);
+        assert_eq!(holds(&setup.pass(text))[0].1, "waiting for input `k`");
+        setup.env.inputs.insert("k".into(), Secret::new("sub"));
+        assert_eq!(holds(&setup.pass(text))[0].1, "");
     }
 }

@@ -57,7 +57,7 @@ impl Work {
         }
     }
 
-    /// The answers changed: the files are read anew with them, which is the person's own wish.
+    /// The answers changed: the files are read anew with them, which the person asked for.
     fn fresh_answers(&mut self) {
         self.expected = true;
         if let Some(watch) = &self.watch {

@@ -1,7 +1,7 @@
 //! The keyring of the person's system, through the program the system has for it: `secret-tool` of
 //! the Secret Service on Linux and the BSDs, `security` on macOS. Values go in and out through
 //! pipes, never through arguments. Asked for nothing that was not kept here before: a keyring may
-//! have to be unlocked by hand.
+//! have to be unlocked manually.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -17,7 +17,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::demo::{desk, library};
+use crate::demo::{library, tools};
 
 /// What the server offers, as data.
 pub(crate) const CATALOGUE: &str = include_str!("atlas.json");
@@ -134,14 +134,14 @@ impl ServerHandler for Atlas {
                     logbook.len()
                 };
                 self.logbook_changed(&context).await;
-                desk::said(&format!("Filed. The logbook holds {count}."))
+                tools::said(&format!("Filed. The logbook holds {count}."))
             }
             "erase_logbook" => {
                 let count = std::mem::take(&mut *self.logbook()).len();
                 self.logbook_changed(&context).await;
-                desk::said(&format!("Erased {count}."))
+                tools::said(&format!("Erased {count}."))
             }
-            name => desk::call(name, &arguments, &self.catalogue)
+            name => tools::call(name, &arguments, &self.catalogue)
                 .ok_or_else(|| ErrorData::invalid_params(format!("Unknown tool: {name}"), None))?,
         };
         Ok(CallToolResponse::Complete(typed(result)?))

@@ -1,7 +1,7 @@
 //! Requests of servers to their host (requirements S1, S2): what waits, who answers, and how.
 
-pub mod desk;
 mod drafter;
+pub mod queue;
 
 pub use drafter::{Drafted, Drafter};
 

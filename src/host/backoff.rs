@@ -50,7 +50,7 @@ impl RestartBudget {
         self.used
     }
 
-    /// A restart by hand forgives everything.
+    /// A restart on request forgives everything.
     pub fn reset(&mut self) {
         self.used = 0;
     }

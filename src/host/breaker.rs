@@ -1,14 +1,16 @@
-//! Circuit breaker (decision D4, requirement H2): pure, `now` is an argument.
+//! Circuit breaker (decisions D4 and D8, requirement H2): pure, `now` is an argument.
 //!
-//! Closed until [`Breaker::THRESHOLD`] failures in a row; then open for [`Breaker::REJECT_FOR`];
-//! then half-open, where one probe at a time is let through. A success closes it from any state.
+//! Closed until `threshold` failures in a row within `window`; then open for `cooldown`; then
+//! half-open, where one probe at a time is let through. A success closes it from any state.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
+use crate::config::BreakerConfig;
 
 /// State of a breaker as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,10 +43,15 @@ impl BreakerView {
 /// A breaker.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
-    failures: u32,
+    /// Failures since the last success, newest last: when, and of which tool. At most as many as
+    /// open it.
+    failures: VecDeque<(Timestamp, Source)>,
     open: Option<(Timestamp, SafeText)>,
     probing: bool,
 }
+
+/// What a failure is about: one tool, or more than that.
+pub type Source = Option<Arc<str>>;
 
 /// Whether a call may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +70,6 @@ pub enum Admission {
 }
 
 impl Breaker {
-    /// Failures in a row that open it.
-    pub const THRESHOLD: u32 = 5;
-    /// How long it rejects.
-    pub const REJECT_FOR: Duration = Duration::from_secs(60);
-
     /// Asks to let a call through.
     pub fn admit(&mut self, now: Timestamp) -> Admission {
         match &self.open {
@@ -87,12 +89,27 @@ impl Breaker {
         was_open
     }
 
-    /// Reports failure; gives whether the shown state changed.
-    pub fn failure(&mut self, now: Timestamp, cause: &SafeText) -> bool {
-        self.failures = self.failures.saturating_add(1);
-        let opens = self.probing || (self.open.is_none() && self.failures >= Self::THRESHOLD);
+    /// Reports a failure; gives whether the shown state changed. Failures of one tool alone do not
+    /// open the breaker of its server.
+    pub fn failure(
+        &mut self,
+        config: &BreakerConfig,
+        now: Timestamp,
+        (source, cause): (Source, &SafeText),
+    ) -> bool {
+        let threshold = config.threshold.max(1) as usize;
+        self.failures.push_back((now, source));
+        self.failures.retain(|(at, _)| now.since(*at) < config.window);
+        while self.failures.len() > threshold {
+            self.failures.pop_front();
+        }
+        let first = self.failures.front().and_then(|(_, source)| source.as_ref());
+        let of_many =
+            first.is_none() || self.failures.iter().any(|(_, source)| source.as_ref() != first);
+        let opens =
+            self.probing || (self.open.is_none() && self.failures.len() >= threshold && of_many);
         if opens {
-            self.open = Some((now.plus(Self::REJECT_FOR), cause.clone()));
+            self.open = Some((now.plus(config.cooldown), cause.clone()));
             self.probing = false;
         }
         opens
@@ -121,53 +138,29 @@ mod tests {
         Timestamp(seconds * 1_000_000)
     }
 
-    fn opened() -> Breaker {
-        let mut breaker = Breaker::default();
-        for n in 1..=Breaker::THRESHOLD {
-            assert_eq!(breaker.failure(at(0), &SafeText::line("boom")), n == Breaker::THRESHOLD);
-        }
-        breaker
+    fn fails(breaker: &mut Breaker, now: Timestamp, tool: Option<&str>) -> bool {
+        let cause = SafeText::line("boom");
+        breaker.failure(&BreakerConfig::default(), now, (tool.map(Into::into), &cause))
     }
 
     #[test]
-    fn five_failures_in_a_row_open_it_and_a_success_between_forgives() {
-        let mut breaker = Breaker::default();
-        for _ in 0..4 {
-            breaker.failure(at(0), &SafeText::default());
+    fn the_failures_of_one_tool_are_not_those_of_its_server_and_old_ones_do_not_count() {
+        let mut server = Breaker::default();
+        for _ in 0..20 {
+            assert!(!fails(&mut server, at(0), Some("one")));
         }
-        assert!(!breaker.success());
-        for _ in 0..4 {
-            breaker.failure(at(0), &SafeText::default());
+        assert!(fails(&mut server, at(1), Some("two")));
+        let mut tool = Breaker::default();
+        for n in 0..20 {
+            assert!(!fails(&mut tool, at(15 * n), None), "four within a minute");
         }
-        assert_eq!(breaker.admit(at(0)), Admission::Go);
-        assert!(breaker.failure(at(0), &SafeText::default()));
-        assert!(matches!(breaker.admit(at(59)), Admission::Reject { .. }));
-    }
-
-    #[test]
-    fn after_the_wait_exactly_one_probe_goes_and_its_failure_opens_it_again() {
-        let mut breaker = opened();
-        assert_eq!(breaker.admit(at(60)), Admission::Probe);
-        assert!(matches!(breaker.admit(at(60)), Admission::Reject { .. }));
-        assert!(breaker.failure(at(61), &SafeText::line("again")));
-        assert!(matches!(breaker.admit(at(120)), Admission::Reject { .. }));
-        assert_eq!(breaker.admit(at(121)), Admission::Probe);
-    }
-
-    #[test]
-    fn a_probe_that_succeeds_closes_it_and_one_that_is_abandoned_frees_the_place() {
-        let mut breaker = opened();
-        assert_eq!(breaker.admit(at(60)), Admission::Probe);
-        breaker.abandoned();
-        assert_eq!(breaker.admit(at(60)), Admission::Probe);
-        assert!(breaker.success());
-        assert_eq!(breaker.view(at(60)), BreakerView::Closed);
+        assert!(fails(&mut tool, at(15 * 19), None));
     }
 
     /// The breaker as the requirement words it, from the whole history.
     #[derive(Default)]
     struct Model {
-        in_a_row: u32,
+        failures: Vec<u64>,
         opened: Option<u64>,
         probing: bool,
     }
@@ -209,9 +202,10 @@ mod tests {
                         model = Model::default();
                     }
                     3 => {
-                        model.in_a_row += 1;
-                        let opens = model.probing || model.opened.is_none() && model.in_a_row >= 5;
-                        prop_assert_eq!(breaker.failure(at(now), &SafeText::line("x")), opens);
+                        model.failures.push(now);
+                        let recent = model.failures.iter().filter(|at| now - **at < 60).count();
+                        let opens = model.probing || model.opened.is_none() && recent >= 5;
+                        prop_assert_eq!(fails(&mut breaker, at(now), None), opens);
                         if opens {
                             model.opened = Some(now);
                             model.probing = false;

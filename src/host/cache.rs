@@ -232,6 +232,11 @@ impl Inner {
     }
 }
 
+/// The parameters of a `resources/read` as they stand in a key.
+pub fn resource_params(uri: &str) -> String {
+    serde_json::json!({ "uri": uri }).to_string()
+}
+
 /// What the server says about how long its answer counts (`ttlMs`, 2026-07-28), kept within sense.
 /// `cacheScope` is about who may share it; this host shares nothing between people.
 fn server_ttl(result: &Payload) -> Option<Duration> {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
+use crate::config::RetryConfig;
 use crate::error::Violation;
 use crate::host::policy::{DEFAULT_PROFILE, Principal};
 use crate::mcp::Finding;
@@ -106,6 +107,8 @@ pub struct CallOptions {
     pub cancel: CancellationToken,
     /// Receives progress. Overflow policy: the newest is dropped when the channel is full.
     pub progress: Option<mpsc::Sender<Progress>>,
+    /// Repeats of a call that may be repeated, instead of the server's `retry`.
+    pub retry: Option<RetryConfig>,
     /// Do not answer from the cache.
     pub bypass_cache: bool,
     /// Who calls.

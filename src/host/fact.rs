@@ -13,7 +13,7 @@ use crate::base::text::SafeText;
 use crate::config::{ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
-use crate::host::dev::BuildEnd;
+use crate::host::dev::view::BuildEnd;
 use crate::host::view::{ServerState, StartStep, StepStatus};
 use crate::mcp::ApprovalId;
 use crate::mcp::Finding;

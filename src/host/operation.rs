@@ -20,7 +20,7 @@ use crate::host::call::{AnswerSource, CallOptions, CallOutcome, Caller};
 use crate::host::operation::arguments::Checked;
 use crate::host::operation::flight::Flight;
 use crate::host::policy::Admission;
-use crate::host::server::actor::Command;
+use crate::host::server::command::Command;
 use crate::host::server::slot::{Live, Slot};
 use crate::host::shared::Shared;
 use crate::mcp::CallId;
@@ -28,8 +28,6 @@ use crate::mcp::Payload;
 use crate::mcp::capabilities::Tool;
 use crate::mcp::payload::Node;
 use crate::mcp::session::Request;
-
-pub use cached::resource_params;
 
 /// An operation that is about to run.
 pub struct Operation {
@@ -119,14 +117,16 @@ impl Operation {
         let mut attempt = 0;
         loop {
             let live = self.slot.live();
-            let failure = match self.round(&live, flight).await {
+            let retry = self.options.retry.as_ref().unwrap_or(&live.config.retry);
+            let may_repeat = attempt < retry.max_retries && is_repeatable(tool);
+            let failure = match self.round(&live, flight, may_repeat).await {
                 Ok(answered) => return Ok(answered),
                 Err(failure) => failure,
             };
             attempt += 1;
-            let retry = &live.config.retry;
             let passing = match failure.error.code {
                 ErrorCode::ServerUnavailable | ErrorCode::RateLimited => true,
+                ErrorCode::Timeout => may_repeat,
                 // The server was just being replaced when the call came.
                 ErrorCode::Cancelled => {
                     failure.sent == Sent::Never && !self.options.cancel.is_cancelled()
@@ -155,14 +155,16 @@ impl Operation {
 
     /// Whether the request may be executed twice.
     fn is_harmless(&self, tool: Option<&Tool>) -> bool {
-        match tool {
-            Some(tool) => tool.hints.idempotent == Some(true) || tool.hints.read_only == Some(true),
-            None => !matches!(self.request, Request::CallTool { .. }),
-        }
+        is_repeatable(tool) || !matches!(self.request, Request::CallTool { .. })
     }
 
-    /// One round with the server.
-    async fn round(&self, live: &Live, flight: &Flight) -> Result<Answered, Failure> {
+    /// One round with the server. A timeout has no consequences while the call is `repeated`.
+    async fn round(
+        &self,
+        live: &Live,
+        flight: &Flight,
+        repeated: bool,
+    ) -> Result<Answered, Failure> {
         let never = |error| Failure { error, sent: Sent::Never };
         let session = live.session().map_err(never)?;
         let admission = self.admit(live).await.map_err(never)?;
@@ -172,11 +174,14 @@ impl Operation {
         let result = session.request(self.as_sent(live), Arc::clone(pending)).await;
         match result {
             Ok(result) => {
-                admission.success().await;
+                admission.answered(is_error(&result)).await;
                 Ok(Answered { result, waiting: pending.waited() })
             }
             Err(error) => {
-                let error = self.consequences(live, error).await;
+                let error = match error.code {
+                    ErrorCode::Timeout if repeated => error,
+                    _ => self.consequences(live, error).await,
+                };
                 admission.failure(&error).await;
                 let unseen = pending.bytes.totals().1 == before;
                 let sent = if unseen { Sent::Never } else { Sent::Maybe };
@@ -188,6 +193,16 @@ impl Operation {
     /// What a failure means for the server (decision D4), and what the server's end means for the
     /// error.
     async fn consequences(&self, live: &Live, error: Error) -> Error {
+        let process = live.process.as_ref().filter(|process| process.is_suspended());
+        let error = match process {
+            Some(process) if error.code == ErrorCode::Timeout => {
+                let message = format!("{}: its process is stopped by a signal", error.message);
+                let mut error = error.help(format!("`kill -CONT {}` lets it go on", process.pid()));
+                error.message = message;
+                error
+            }
+            _ => error,
+        };
         match error.code {
             ErrorCode::Timeout if live.config.on_timeout == OnTimeout::Unavailable => {
                 let reason = SafeText::line(&format!("{}: {}", self.label(), error.message));
@@ -238,7 +253,7 @@ impl Operation {
         answered: Answered,
         flight: &Flight,
     ) -> CallOutcome {
-        let is_error = answered.result.root().get("isError").is_some_and(Node::is_true);
+        let is_error = is_error(&answered.result);
         let output_violations = match tool {
             Some(tool) if !is_error => self.check_output(live, tool, &answered.result).await,
             _ => Vec::new(),
@@ -292,4 +307,13 @@ impl Operation {
         }
         format!("{} {}", self.method, self.target)
     }
+}
+
+/// Whether its server says that a tool may run twice.
+fn is_repeatable(tool: Option<&Tool>) -> bool {
+    tool.is_some_and(|t| t.hints.idempotent == Some(true) || t.hints.read_only == Some(true))
+}
+
+fn is_error(result: &Payload) -> bool {
+    result.root().get("isError").is_some_and(Node::is_true)
 }

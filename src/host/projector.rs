@@ -407,7 +407,7 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             let calls: Vec<&str> = calls.iter().map(SafeText::as_str).collect();
             (LogLevel::Warning, format!("cancelled {}: {reason}", calls.join(", ")))
         }
-        fact => return crate::host::dev::describe(fact),
+        fact => return crate::host::dev::view::describe(fact),
     })
 }
 

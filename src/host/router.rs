@@ -15,7 +15,7 @@ use crate::host::naming::{canonical, resolve};
 use crate::host::policy::TargetKind;
 use crate::host::router::template::UriTemplate;
 use crate::host::server::slot::Slot;
-use crate::host::shared::Slots;
+use crate::host::server::slot::Slots;
 
 /// A server and what is meant of it, as the server spells it.
 pub type Route = (Arc<Slot>, Arc<str>);

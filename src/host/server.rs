@@ -1,6 +1,7 @@
 //! One server: its process, its session and the task that owns both.
 
 pub mod actor;
+pub mod command;
 pub mod connect;
 pub mod gate;
 pub mod keeper;

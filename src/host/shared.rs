@@ -1,4 +1,4 @@
-//! What all parts of one host share: time, facts, telemetry, the servers, the cache, the desk.
+//! What all parts of one host share: time, facts, telemetry, the servers, the cache, the approval queue.
 //!
 //! Held by the handle, the supervisor and every actor. Owns no task; knows no front end.
 
@@ -6,30 +6,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::Clock;
-use crate::base::ServerName;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Ring;
 use crate::config::ServerConfig;
-use crate::host::approvals::desk::ApprovalDesk;
+use crate::host::approvals::queue::ApprovalQueue;
 use crate::host::cache::Cache;
 use crate::host::policy::CheckPoint;
 use crate::host::projector::Facts;
 use crate::host::router::Routes;
 use crate::host::server::connect::Connector;
 use crate::host::server::gate::StartGate;
-use crate::host::server::slot::Slot;
+use crate::host::server::slot::Slots;
 use crate::host::validate::Validators;
 use crate::mcp::CallId;
 use crate::mcp::Era;
 use crate::mcp::traffic::TrafficRecord;
-
-/// The servers of a host by name, in file order.
-pub type Slots = IndexMap<ServerName, Arc<Slot>>;
 
 /// Shared state of a host.
 pub struct Shared {
@@ -44,7 +39,7 @@ pub struct Shared {
     /// Prompts and resources that were fetched.
     pub cache: Cache,
     /// Requests of servers.
-    pub desk: Arc<ApprovalDesk>,
+    pub approvals: Arc<ApprovalQueue>,
     /// Who may do what.
     pub policy: CheckPoint,
     /// Compiled schemas.
@@ -71,7 +66,7 @@ pub struct SharedParts {
     /// All logs.
     pub logs: Ring<LogRecord>,
     /// Requests of servers.
-    pub desk: Arc<ApprovalDesk>,
+    pub approvals: Arc<ApprovalQueue>,
     /// How servers are reached.
     pub connector: Arc<dyn Connector>,
 }
@@ -92,7 +87,7 @@ impl Shared {
             traffic: Ring::new(Self::TRAFFIC.0, Self::TRAFFIC.1),
             logs: parts.logs,
             cache: Cache::default(),
-            desk: parts.desk,
+            approvals: parts.approvals,
             validators: Validators::default(),
             connector: parts.connector,
             starting: StartGate::default(),

@@ -19,14 +19,15 @@ use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::{McpConfig, ServerConfig};
 use crate::error::Error;
-use crate::host::approvals::desk::panic_text;
+use crate::host::approvals::queue::panic_text;
 use crate::host::dev::Crew;
 use crate::host::server::actor::steps::introduction;
-use crate::host::server::actor::{COMMANDS, Command};
+use crate::host::server::command::{COMMANDS, Command};
 use crate::host::server::keeper::keep;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
-use crate::host::shared::{Shared, Slots};
+use crate::host::server::slot::Slots;
+use crate::host::shared::Shared;
 use crate::host::supervisor::leaving::Leaving;
 use crate::host::{Fact, ServerState};
 

@@ -19,7 +19,7 @@ use crate::base::text::SafeText;
 use crate::config::{ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule};
 use crate::host::breaker::BreakerView;
-use crate::host::dev::DevView;
+use crate::host::dev::view::DevView;
 use crate::host::{Fact, Record};
 use crate::mcp::ApprovalId;
 use crate::mcp::SessionView;

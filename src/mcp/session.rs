@@ -69,7 +69,7 @@ pub struct SessionContext {
     /// answers never wait behind events.
     pub events: mpsc::Sender<SessionEvent>,
     /// Answers the server's requests.
-    pub desk: Arc<dyn Desk>,
+    pub approvals: Arc<dyn Responder>,
     /// Signs in where the server asks for it.
     pub auth: Option<Arc<Authorizer>>,
     /// Counts every byte of every message, both ways; written by the session.
@@ -209,22 +209,22 @@ pub struct FetchedList {
     pub partial: Option<SafeText>,
 }
 
-/// Answers requests of servers; implemented by the approvals desk of the host.
-pub trait Desk: Send + Sync + 'static {
+/// Answers requests of servers; implemented by the approval queue of the host.
+pub trait Responder: Send + Sync + 'static {
     /// Gives the answer to one request. Drop the future to withdraw the request.
     ///
     /// `deferred` is set for `input_required` results (2026-07-28), where nothing is open on the
     /// wire while a person thinks.
-    fn ask(&self, request: DeskRequest) -> BoxFuture<'static, Answer>;
+    fn ask(&self, request: ServerRequest) -> BoxFuture<'static, Answer>;
 
     /// What happens to sampling and elicitation of a server that works on no call. Asked for every
     /// such request, so it must not block.
     fn outside_calls(&self, server: &ServerName) -> OutsideCalls;
 }
 
-/// A request of a server as the session hands it to the desk.
+/// A request of a server as the session hands it to the approval queue.
 #[derive(Clone, Debug)]
-pub struct DeskRequest {
+pub struct ServerRequest {
     /// Who asks.
     pub server: ServerName,
     /// What for.

@@ -33,6 +33,8 @@ pub(super) struct Row {
     pub(super) session: u32,
     /// Dead, but not reaped.
     pub(super) zombie: bool,
+    /// Stopped by a signal, until another lets it go on.
+    pub(super) suspended: bool,
     /// On a processor, or waiting for one.
     pub(super) running: bool,
     /// User and system time in ticks (see `usage::units`).
@@ -200,6 +202,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<Row> {
         group: id(5)?,
         session: id(6)?,
         zombie: matches!(*fields.first()?, "Z" | "X" | "x"),
+        suspended: matches!(*fields.first()?, "T" | "t"),
         running: *fields.first()? == "R",
         cpu_ticks: number(14)? + number(15)?,
         pages: number(24)?,

@@ -178,6 +178,7 @@ mod tests {
             group,
             session,
             zombie: false,
+            suspended: false,
             running: false,
             cpu_ticks: 0,
             pages: 0,

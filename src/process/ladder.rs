@@ -9,12 +9,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::Grace;
 use super::census::Row;
+use super::context::{Grace, KILL};
+use super::exit::ExitView;
 use super::pipes::{StdinGate, StdoutGate};
-use super::platform::{Leader, code_and_signal};
+#[cfg(unix)]
+use super::unix::{Leader, code_and_signal};
+#[cfg(windows)]
+use super::windows::{Leader, code_and_signal};
 use crate::base::text::SafeText;
-use crate::process::ExitView;
 
 /// What the owner asked for so far. Only ever rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,8 +58,6 @@ impl Order {
 const SETTLE: Duration = Duration::from_secs(1);
 /// After SIGTERM to what was left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(300);
-/// How long SIGKILL may take before a process is given up (uninterruptible in the kernel).
-pub(super) const KILL: Duration = Duration::from_secs(2);
 /// How long pipes are drained after everybody is dead.
 const DRAIN: Duration = Duration::from_millis(500);
 /// Between two looks at the process table.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ProcessContext;
+use super::context::ProcessContext;
 use crate::base::LogLevel;
 use crate::base::allowance::Allowance;
 use crate::base::logs::LogRecord;

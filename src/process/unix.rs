@@ -1,27 +1,25 @@
 //! Starting and ending a process on Unix.
 //!
-//! The one place with `unsafe`: what the child does between `fork` and `exec`.
-//!
 //! The leader is watched without being reaped (`waitid` with `WNOWAIT`). A zombie keeps its process id, and with it the id of its session and group, so that every signal
 //! sent before [`Leader::reap`] reaches the right processes or none.
 
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group,
 };
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::before_exec::prepare;
 use super::census::{self, Row};
+use super::context::{KILL, ProcessContext};
 use super::family::{self, Family};
-use super::ladder::KILL;
 use super::resolve::{Launch, SpawnError, refused};
-use super::{ProcessContext, environment, guardian::Guardian, spawner};
+use super::{environment, guardian::Guardian, spawner};
 use crate::config::ProcessLimits;
 
 /// A process that was just started.
@@ -46,7 +44,7 @@ pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started,
         (launch, result)
     })
     .await
-    .map_err(|error| SpawnError::new(super::SpawnErrorKind::Busy, error.to_string()))?;
+    .map_err(|error| SpawnError::new(super::resolve::SpawnErrorKind::Busy, error.to_string()))?;
     let (leader, pipes) = result.map_err(|error| refused(&launch, &error))?;
     let convert = || -> io::Result<_> {
         let missing = || io::Error::other("a pipe of the child is missing");
@@ -90,41 +88,6 @@ fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Pipes)>
         child: Some(child),
     };
     Ok((leader, pipes))
-}
-
-/// Makes `command` start in a session of its own, without a controlling terminal.
-pub(super) fn own_session(command: &mut Command) {
-    prepare(command, None, Vec::new());
-}
-
-/// Sets what the child does to itself between `fork` and `exec`.
-fn prepare(command: &mut Command, farewell: Option<Signal>, limits: Vec<(Resource, Rlimit)>) {
-    let host = rustix::process::getpid();
-    let before_exec = move || {
-        rustix::process::setsid()?;
-        #[cfg(target_os = "linux")]
-        if farewell.is_some() {
-            rustix::process::set_parent_process_death_signal(farewell)?;
-            // The host may have died before the line above; then nobody would ever tell us.
-            if rustix::process::getppid() != Some(host) {
-                return Err(rustix::io::Errno::SRCH.into());
-            }
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = (farewell, host);
-        for (resource, limit) in &limits {
-            setrlimit(*resource, *limit)?;
-        }
-        Ok(())
-    };
-    #[expect(
-        unsafe_code,
-        reason = "there is no safe way to act between fork and exec; the closure makes system calls \
-                  only: no allocation, no lock, no panic"
-    )]
-    unsafe {
-        command.pre_exec(before_exec);
-    }
 }
 
 /// The limits to set, never above what the host itself may have: asking for more is an error, and

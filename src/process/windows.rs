@@ -18,8 +18,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex, watch};
 use windows::Win32::System::Threading::CREATE_NO_WINDOW;
 
-use super::ProcessContext;
 use super::census::Row;
+use super::context::ProcessContext;
 use super::environment::MARK;
 use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
@@ -136,7 +136,7 @@ impl Leader {
 
     /// Ends the job; gives who is left of it, by process id.
     pub(super) async fn exterminate(&self) -> Vec<String> {
-        let until = tokio::time::Instant::now() + super::ladder::KILL;
+        let until = tokio::time::Instant::now() + super::context::KILL;
         loop {
             self.job.terminate();
             let left = self.members().await;

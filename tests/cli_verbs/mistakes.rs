@@ -9,6 +9,11 @@ use super::{bench, run};
 fn every_mistake_is_answered_with_the_way_out() {
     let bench = bench();
     bench.write("teem.json", "{}");
+    let accept = r#"{"servers": {"a": {"url": "https://h/", "headers": {"Accept": "x"}}}}"#;
+    bench.write("own.json", accept);
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, bench.path().join("pipe.json"), kind, mode, 0)
+        .expect("a pipe");
     bench.write("bad.json", r#"{"servers": {"a": {"comand": "x"}}}"#);
     for (args, parts) in [
         (&["list", "nope"][..], &["there is no server `nope`; there are calc, down, marker"][..]),
@@ -16,6 +21,11 @@ fn every_mistake_is_answered_with_the_way_out() {
         (&["list", "-c", "gone/team.json"], &["does not exist", "there is no folder "]),
         (&["list", "-c", "bad.json"], &["bad.json:1:19", "`comand` may be meant to be `command`"]),
         (&["config", "-c", "bad.json"], &["// left out: a", "did you mean `command`?"]),
+        (&["list", "-c", "own.json"], &["`Accept` is set by the client itself"]),
+        (&["list", "-c", "pipe.json"], &["this is not a regular file"]),
+        (&["--check", "--lock-file", "pipe.json"], &["pipe.json: it is not a regular file"]),
+        (&["--check", "--expect", "pipe.json"], &["pipe.json: it is not a regular file"]),
+        (&["--check", "--answers", "pipe.json"], &["pipe.json: it is not a regular file"]),
         (&["call", "calc.add", "{\"a\": x}"], &["column 7", "or write key=value"]),
         (&["call"], &["<NAME>", "`mcpdeck list` shows what there is"]),
         (&["list", "--"], &["no command follows the two dashes"]),
@@ -67,4 +77,28 @@ fn a_step_that_is_worth_a_note_has_not_failed_under_a_server_that_is_well() {
     let line = done.stdout.lines().find(|line| line.trim_start().starts_with("shutdown "));
     let line = line.unwrap_or_default();
     assert!(line.contains("noted") && line.contains("exit code 1"), "{done:?}");
+}
+
+#[test]
+fn a_file_that_is_found_and_cannot_be_read_is_named() {
+    let bench = Bench::new();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, bench.path().join("mcp.json"), kind, mode, 0)
+        .expect("a pipe");
+    let done = run(&bench, &["list"]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    let told = format!("{}{}", done.stdout, done.stderr);
+    assert!(told.contains("mcp.json") && told.contains("not a regular file"), "{told}");
+}
+
+#[test]
+fn with_all_one_server_that_does_not_start_stops_the_others() {
+    let bench = bench();
+    let some = run(&bench, &["list", "--startup", "available"]);
+    assert!(some.stdout.contains("add"), "{some:?}");
+    let all = run(&bench, &["list", "--startup", "all"]);
+    assert_eq!((all.code, all.stdout.contains("add")), (Some(3), false), "{all:?}");
+    assert!(all.stderr.contains("down"), "{all:?}");
+    let one = run(&bench, &["call", "calc.add", "a=1", "b=2", "--startup", "all"]);
+    assert_eq!(one.code, Some(0), "a call starts what it needs: {one:?}");
 }

@@ -83,14 +83,66 @@ async fn with_on_timeout_breaker_the_fifth_timeout_opens_it_and_a_success_closes
     assert_eq!(state(&host, "a"), ServerState::Ready);
     let error = host.call_tool("a.echo", Value::Null).await.expect_err("it is open");
     assert_eq!(error.code, ErrorCode::CircuitOpen);
-    until(&host, |view| matches!(view.servers["a"].breaker, BreakerView::Open { .. })).await;
+    assert!(error.message.contains("half-open in 60 s"), "{error}");
     until(&host, |view| view.servers["a"].tool_breakers.len() == 1).await;
 
     tokio::time::sleep(Duration::from_secs(60)).await;
     world.server("a").answers(|_, _| async { Ok(json!({})) });
     host.call_tool("a.echo", Value::Null).await.expect("the probe goes through");
-    until(&host, |view| view.servers["a"].breaker.is_closed()).await;
     until(&host, |view| view.servers["a"].tool_breakers.is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_of_a_process_that_a_signal_stopped_says_so() {
+    let world = World::default();
+    let host = start(&world, |_| {}).await;
+    let server = world.server("a");
+    server.answers(timing_out);
+    server.suspended.store(true, Ordering::SeqCst);
+    let error = host.call_tool("a.echo", Value::Null).await.expect_err("it times out");
+    assert!(error.message.ends_with("its process is stopped by a signal"), "{error}");
+    assert_eq!(error.help.as_deref(), Some("`kill -CONT 4711` lets it go on"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failing_tool_leaves_the_server_to_the_others_and_two_do_not() {
+    let world = World::default();
+    let hints = json!({});
+    world.server("a").lists(ListKind::Tools, &["one", "two"].map(|n| tool(n, hints.clone())));
+    let host = start(&world, |config| {
+        config.on_timeout = OnTimeout::Breaker;
+        config.breaker.threshold = 3;
+        config.breaker.cooldown = Duration::from_secs(7);
+    })
+    .await;
+    world.server("a").answers(timing_out);
+    for _ in 0..3 {
+        host.call_tool("a.one", Value::Null).await.expect_err("it times out");
+    }
+    let open = host.call_tool("a.one", Value::Null).await.expect_err("its breaker is open");
+    assert_eq!(open.code, ErrorCode::CircuitOpen);
+    let other = host.call_tool("a.two", Value::Null).await.expect_err("it is asked all the same");
+    assert_eq!(other.code, ErrorCode::Timeout);
+    until(&host, |view| matches!(view.servers["a"].breaker, BreakerView::Open { .. })).await;
+    let open = host.call_tool("a.two", Value::Null).await.expect_err("two tools: the server");
+    assert_eq!(open.code, ErrorCode::CircuitOpen);
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    world.server("a").answers(|_, _| async { Ok(json!({})) });
+    host.call_tool("a.two", Value::Null).await.expect("the probe goes through");
+    until(&host, |view| view.servers["a"].breaker.is_closed()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_answers_counts_only_where_the_entry_says_so() {
+    for (errors, opens) in [(false, false), (true, true)] {
+        let world = World::default();
+        let host = start(&world, |config| config.breaker.tool_errors = errors).await;
+        world.server("a").answers(|_, _| async { Ok(json!({"content": [], "isError": true})) });
+        for _ in 0..5 {
+            host.call_tool("a.echo", Value::Null).await.expect("the tool says it failed");
+        }
+        assert_eq!(host.call_tool("a.echo", Value::Null).await.is_err(), opens);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +163,7 @@ async fn an_open_breaker_is_closed_by_hand() {
 #[tokio::test(start_paused = true)]
 async fn errors_a_server_answers_with_do_not_open_its_breaker() {
     let world = World::default();
-    let host = start(&world, |_| {}).await;
+    let host = start(&world, |config| config.breaker.errors = false).await;
     world.server("a").answers(|_, _| async {
         let mut error = Error::new(ErrorCode::Protocol, "no such thing");
         error.rpc = Some(mcpdeck::error::RpcError {

@@ -150,7 +150,7 @@ async fn a_timeout_of_a_session_that_was_replaced_meanwhile_turns_nobody_away() 
     let world = World::default();
     let host = one(&world).await;
     let server = world.server("a");
-    server.deaf.store(true, Ordering::SeqCst);
+    server.detached.store(true, Ordering::SeqCst);
     let asked = Arc::new(Notify::new());
     let came = Arc::clone(&asked);
     server.answers(move |_, context| {

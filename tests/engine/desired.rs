@@ -11,7 +11,7 @@ use mcpdeck::config::{RootConfig, TransportConfig};
 use mcpdeck::host::approvals::{Decider, RequestHandler, Settlement};
 use mcpdeck::host::{PendingRequest, ServerState};
 use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::{DeskRequest, Request, SessionEvent};
+use mcpdeck::mcp::session::{Request, ServerRequest, SessionEvent};
 use mcpdeck::mcp::{Answer, RequestKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -66,7 +66,7 @@ async fn a_server_that_forgot_its_session_is_told_and_asked_everything_again() {
 /// Asks as a session would.
 fn ask(world: &World, kind: RequestKind) -> BoxFuture<'static, Answer> {
     let context = world.server("a").context();
-    context.desk.ask(DeskRequest {
+    context.approvals.ask(ServerRequest {
         server: name("a"),
         kind,
         call: None,

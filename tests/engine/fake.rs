@@ -48,7 +48,9 @@ pub struct Server {
     /// How long a stop takes.
     pub stop: Mutex<Duration>,
     /// Whether requests go on although their session was closed.
-    pub deaf: AtomicBool,
+    pub detached: AtomicBool,
+    /// Whether its process is stopped by a signal.
+    pub suspended: AtomicBool,
     live: Mutex<Option<(SessionContext, watch::Sender<Option<ExitView>>)>>,
 }
 
@@ -78,7 +80,8 @@ impl Default for Server {
             roots_changes: AtomicU32::new(0),
             stops: AtomicU32::new(0),
             stop: Mutex::new(Duration::ZERO),
-            deaf: AtomicBool::new(false),
+            detached: AtomicBool::new(false),
+            suspended: AtomicBool::new(false),
             live: Mutex::default(),
         }
     }
@@ -219,6 +222,10 @@ struct FakeProcess {
 }
 
 impl Process for FakeProcess {
+    fn is_suspended(&self) -> bool {
+        self.server.suspended.load(Ordering::SeqCst)
+    }
+
     fn pid(&self) -> u32 {
         4711
     }
@@ -282,9 +289,9 @@ impl SessionHandle for FakeSession {
         let answer = Arc::clone(&self.server.answer.lock().unwrap());
         let mut exit = self.server.live.lock().unwrap().as_ref().unwrap().1.subscribe();
         let mut closing = self.closing.subscribe();
-        let deaf = self.server.deaf.load(Ordering::SeqCst);
+        let detached = self.server.detached.load(Ordering::SeqCst);
         async move {
-            if deaf {
+            if detached {
                 return answer(request, context).await.map(Payload::from);
             }
             let cancel = context.cancel.clone();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mcpdeck::config::{RestartConfig, RestartPolicy};
+use mcpdeck::config::{RestartConfig, RestartPolicy, RetryConfig};
+use mcpdeck::host::CallOptions;
 use mcpdeck::mcp::PendingRequest;
 use mcpdeck::mcp::capabilities::ListKind;
 use mcpdeck::mcp::session::Request;
@@ -16,6 +17,14 @@ use crate::fake::{World, config, tool, until};
 /// How often one call of a tool with these hints is sent, to a server that lives on and fails every
 /// request like this, after so many bytes of it were written. Two retries are allowed.
 async fn times_sent(hints: &Value, code: ErrorCode, bytes: usize) -> u32 {
+    times_sent_with(CallOptions::default(), hints, (code, bytes)).await
+}
+
+async fn times_sent_with(
+    options: CallOptions,
+    hints: &Value,
+    (code, bytes): (ErrorCode, usize),
+) -> u32 {
     let world = World::default();
     let server = world.server("a");
     server.lists(ListKind::Tools, &[tool("run", hints.clone())]);
@@ -29,7 +38,7 @@ async fn times_sent(hints: &Value, code: ErrorCode, bytes: usize) -> u32 {
         context.bytes.sent(bytes);
         async move { Err(Error::new(code, "it broke")) }
     });
-    let error = host.call_tool("a.run", Value::Null).await.expect_err("it broke");
+    let error = host.call_tool_with("a.run", Value::Null, options).await.expect_err("it broke");
     assert_eq!(error.code, code, "{error}");
     times.load(Ordering::SeqCst)
 }
@@ -43,7 +52,7 @@ async fn what_a_server_may_have_seen_is_sent_again_only_if_it_may_run_twice() {
         json!({"destructiveHint": false, "openWorldHint": false}),
     ];
     let often = [json!({"readOnlyHint": true}), json!({"idempotentHint": true})];
-    for code in [ErrorCode::ServerUnavailable, ErrorCode::RateLimited] {
+    for code in [ErrorCode::ServerUnavailable, ErrorCode::RateLimited, ErrorCode::Timeout] {
         for hints in &once {
             assert_eq!(times_sent(hints, code, 1).await, 1, "{code:?} {hints}");
         }
@@ -61,10 +70,21 @@ async fn what_never_left_is_tried_as_often_as_the_entry_says_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_timeouts_and_calls_cut_short_are_final_whatever_the_tool() {
+async fn answers_and_calls_cut_short_are_final_whatever_the_tool() {
     let harmless = json!({"readOnlyHint": true, "idempotentHint": true});
-    for code in [ErrorCode::Timeout, ErrorCode::Protocol, ErrorCode::Cancelled] {
+    for code in [ErrorCode::Protocol, ErrorCode::Cancelled] {
         assert_eq!(times_sent(&harmless, code, 1).await, 1, "{code:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_can_say_how_often_instead_of_the_entry() {
+    let harmless = json!({"readOnlyHint": true});
+    for (max_retries, sent) in [(0, 1), (4, 5)] {
+        let retry = Some(RetryConfig { max_retries, ..RetryConfig::default() });
+        let options = CallOptions { retry, ..CallOptions::default() };
+        let failure = (ErrorCode::Timeout, 1);
+        assert_eq!(times_sent_with(options, &harmless, failure).await, sent);
     }
 }
 

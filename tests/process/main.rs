@@ -72,6 +72,19 @@ async fn a_crash_is_told_with_its_signal_and_the_last_lines() {
     assert_eq!(tail, ["one", "two"]);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_that_a_signal_stopped_is_told_from_one_that_is_slow() {
+    let mut server = deck("stopped").start(&shell("echo up; cat")).await;
+    server.line().await;
+    let pid = server.process.pid();
+    assert!(!mcpdeck::process::is_suspended(pid));
+    support::send(pid, rustix::process::Signal::STOP);
+    until("it stands", || mcpdeck::process::is_suspended(pid)).await;
+    let exit = server.process.stop(SHORT).await;
+    assert!(exit.expected, "{exit:?}");
+}
+
 #[tokio::test]
 async fn a_server_that_ignores_everything_is_killed_with_its_children() {
     let script = "trap '' TERM HUP; (trap '' TERM HUP; while :; do sleep 1000; done) & echo up; while :; do sleep 1000; done";

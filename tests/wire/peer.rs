@@ -22,8 +22,8 @@ use mcpdeck::mcp::CallId;
 use mcpdeck::mcp::Progress;
 use mcpdeck::mcp::pending::{ByteCount, PendingRequest};
 use mcpdeck::mcp::session::{
-    Attempt, ConnectError, Connected, Desk, DeskRequest, Endpoint, Request, Seen, SessionContext,
-    SessionEvent, connect,
+    Attempt, ConnectError, Connected, Endpoint, Request, Responder, Seen, ServerRequest,
+    SessionContext, SessionEvent, connect,
 };
 use mcpdeck::mcp::traffic::TrafficRecord;
 use mcpdeck::mcp::{Finding, FindingKind, Payload};
@@ -117,17 +117,17 @@ impl Peer {
     }
 }
 
-type Script = Box<dyn Fn(DeskRequest) -> BoxFuture<'static, Answer> + Send + Sync>;
+type Script = Box<dyn Fn(ServerRequest) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// A desk that is asked; by default nobody ever answers.
+/// An approval queue that is asked; by default nobody ever answers.
 pub struct TestDesk {
-    pub asked: mpsc::Sender<DeskRequest>,
+    pub asked: mpsc::Sender<ServerRequest>,
     pub script: Option<Script>,
     pub outside_calls: OutsideCalls,
 }
 
-impl Desk for TestDesk {
-    fn ask(&self, request: DeskRequest) -> BoxFuture<'static, Answer> {
+impl Responder for TestDesk {
+    fn ask(&self, request: ServerRequest) -> BoxFuture<'static, Answer> {
         let _ = self.asked.try_send(request.clone());
         match &self.script {
             Some(script) => script(request),
@@ -144,7 +144,7 @@ impl Desk for TestDesk {
 pub struct Rig {
     pub context: SessionContext,
     pub events: mpsc::Receiver<SessionEvent>,
-    pub asked: mpsc::Receiver<DeskRequest>,
+    pub asked: mpsc::Receiver<ServerRequest>,
 }
 
 pub fn rig() -> Rig {
@@ -179,7 +179,7 @@ fn rig_of(
         black_box: Ring::new(1000, 16 << 20),
         logs: Ring::<LogRecord>::new(10_000, 64 << 20),
         events: events_in,
-        desk: Arc::new(TestDesk { asked: asked_in, script, outside_calls }),
+        approvals: Arc::new(TestDesk { asked: asked_in, script, outside_calls }),
         auth: None,
         bytes: Arc::new(ByteCount::default()),
         seen: Arc::new(Seen::default()),

@@ -1,4 +1,4 @@
-//! Requests of servers: to the desk as they were sent, with the clock of the call standing still;
+//! Requests of servers: to the approval queue as they were sent, with the clock of the call standing still;
 //! withdrawn when the server no longer wants them; the rounds of `input_required`.
 
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text};
 
-/// A desk that answers each request after `seconds` with what `answer` makes of it.
+/// An approval queue that answers each request after `seconds` with what `answer` makes of it.
 fn answering(seconds: u64, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Rig {
     let answer = Arc::new(answer);
-    let script = Box::new(move |request: mcpdeck::mcp::session::DeskRequest| {
+    let script = Box::new(move |request: mcpdeck::mcp::session::ServerRequest| {
         let answer = Arc::clone(&answer);
         async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -40,7 +40,7 @@ async fn a_person_may_take_minutes_and_the_clock_of_the_call_stands_still() {
     let one = call(5);
     let pending = start(&connected, echo("a"), one.context);
     let request = peer.expect("tools/call").await;
-    // rmcp's types do not know these parameters; the desk sees them all the same.
+    // rmcp's types do not know these parameters; the approval queue sees them all the same.
     peer.send(ask(json!("s-1"), "sampling/createMessage", json!({"weird": [1, {"a": null}]})))
         .await;
     let answer = peer.recv().await;

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use mcpdeck::error::ErrorCode;
 use mcpdeck::mcp::CallId;
 use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::session::{Attempt, Connected, DeskRequest, Request};
+use mcpdeck::mcp::session::{Attempt, Connected, Request, ServerRequest};
 use mcpdeck::mcp::{Answer, RequestKind};
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
@@ -228,9 +228,9 @@ fn asking(unasked: bool) -> impl FnMut(&Value, usize) -> Vec<Value> + Send + 'st
     }
 }
 
-/// A desk where a person takes five minutes.
+/// An approval queue where a person takes five minutes.
 fn slow_person() -> Rig {
-    let script = Box::new(|_: DeskRequest| {
+    let script = Box::new(|_: ServerRequest| {
         async {
             tokio::time::sleep(Duration::from_secs(300)).await;
             Answer::Result(json!({"action": "accept", "content": {"species": "Lasius"}}))

@@ -116,10 +116,6 @@ fn address(
     None
 }
 
-/// Names of headers the client itself has to set.
-const OWN_HEADERS: [&str; 6] =
-    ["content-length", "transfer-encoding", "connection", "host", "mcp-session-id", "content-type"];
-
 fn headers(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMap<String, Secret>> {
     let mut headers: IndexMap<String, Secret> = IndexMap::new();
     let mut sound = true;
@@ -134,7 +130,7 @@ fn headers(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMap<St
             sound = false;
             continue;
         };
-        if OWN_HEADERS.contains(&name.as_str()) {
+        if HttpConfig::OWN_HEADERS.contains(&name.as_str()) {
             let message = format!("`{}` is set by the client itself", m.key);
             reader.problems.error("config/header", &m.key_range, &at, message);
             sound = false;

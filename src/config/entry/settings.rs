@@ -48,6 +48,7 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut Ser
     out.public = reader.texts(entry, "public").unwrap_or_default();
     restart(entry, reader, out);
     retry(entry, reader, out);
+    breaker(entry, reader, out);
     cache(entry, reader, out);
     limits(entry, reader, out);
     tools(entry, reader, out);
@@ -110,6 +111,7 @@ fn restart(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfi
 
 fn retry(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
     let Some(of) = inner(entry, "retry") else { return };
+    out.retry.is_given = true;
     if let Some(max) = reader.integer(&of, "maxRetries") {
         out.retry.max_retries = max as u32;
     }
@@ -123,6 +125,22 @@ fn retry(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig)
         reader.trace(&child(&of.effective, "factor"), node, Vec::new());
         out.retry.factor = factor;
     }
+}
+
+fn breaker(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
+    let Some(of) = inner(entry, "breaker") else { return };
+    let breaker = &mut out.breaker;
+    if let Some(threshold) = reader.integer(&of, "threshold") {
+        breaker.threshold = threshold as u32;
+    }
+    for (seconds, millis, slot) in [
+        ("window", "windowMs", &mut breaker.window),
+        ("cooldown", "cooldownMs", &mut breaker.cooldown),
+    ] {
+        *slot = reader.duration(&of, seconds, millis).unwrap_or(*slot);
+    }
+    breaker.errors = reader.flag(&of, "errors").unwrap_or(false);
+    breaker.tool_errors = reader.flag(&of, "toolErrors").unwrap_or(false);
 }
 
 fn cache(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {

@@ -7,7 +7,7 @@ pub(super) static OAUTH: ObjectShape = ObjectShape {
     name: "oauth",
     doc: "how the host signs in",
     keys: &[
-        key("clientId", Shape::Text, "Client that was registered by hand"),
+        key("clientId", Shape::Text, "Client that was registered manually"),
         key("clientSecret", Shape::Text, "Its secret"),
         key("clientMetadataUrl", Shape::Text, "Address of a client metadata document"),
         key(

@@ -49,6 +49,21 @@ pub enum OnTimeout {
     Breaker,
 }
 
+/// When calls are turned away because they fail (decision D8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BreakerConfig {
+    /// Failures in a row that open a breaker.
+    pub threshold: u32,
+    /// The time within which they must fall.
+    pub window: Duration,
+    /// How long an open breaker rejects, before one call is let through to try.
+    pub cooldown: Duration,
+    /// Whether a JSON-RPC error is a failure.
+    pub errors: bool,
+    /// Whether a result with `isError` is a failure.
+    pub tool_errors: bool,
+}
+
 /// Exponential backoff for attempts that may be repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryConfig {
@@ -60,6 +75,8 @@ pub struct RetryConfig {
     pub max_delay: Duration,
     /// Retries after the first attempt (default 3).
     pub max_retries: u32,
+    /// Whether the entry says anything of it.
+    pub is_given: bool,
 }
 
 /// Cache settings of one server (X1).
@@ -203,6 +220,13 @@ impl Default for RestartConfig {
     }
 }
 
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        let minute = Duration::from_secs(60);
+        Self { threshold: 5, window: minute, cooldown: minute, errors: false, tool_errors: false }
+    }
+}
+
 impl Default for RetryConfig {
     fn default() -> Self {
         Self {
@@ -210,6 +234,7 @@ impl Default for RetryConfig {
             factor: 2.0,
             max_delay: Duration::from_secs(30),
             max_retries: 3,
+            is_given: false,
         }
     }
 }

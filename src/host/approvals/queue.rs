@@ -1,4 +1,4 @@
-//! The desk: where requests of servers are decided (requirements S1, S2).
+//! The approval queue: where requests of servers are decided (requirements S1, S2).
 //!
 //! A rule of the entry decides, or the registered callback, or a person; without any of them the
 //! request is refused as the specification says. Every request and every decision is a fact.
@@ -12,7 +12,7 @@ pub(crate) use decide::panic_text;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -21,27 +21,30 @@ use tokio::sync::{oneshot, watch};
 
 use crate::base::ServerName;
 use crate::base::Timestamp;
+use crate::base::text::SafeText;
 use crate::config::OutsideCalls;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::approvals::desk::rules::Rules;
+use crate::host::approvals::queue::rules::Rules;
 use crate::host::approvals::{Drafter, PendingRequest, RequestHandler};
 use crate::host::projector::Facts;
-use crate::host::shared::Shared;
 use crate::mcp::Answer;
-use crate::mcp::ApprovalId;
-use crate::mcp::session::{Desk, DeskRequest};
+use crate::mcp::session::{Responder, ServerRequest};
+use crate::mcp::{ApprovalId, CallId};
 
 /// Decides requests of all servers of one host.
-pub struct ApprovalDesk {
+pub struct ApprovalQueue {
     facts: Facts,
     handler: RwLock<Option<Arc<dyn RequestHandler>>>,
     drafter: RwLock<Option<Arc<dyn Drafter>>>,
     person: Person,
     ids: AtomicU64,
     inner: Mutex<Inner>,
-    deck: OnceLock<Weak<Shared>>,
+    calls: OnceLock<FindCall>,
 }
+
+/// Looks up what a call is about.
+type FindCall = Box<dyn Fn(&ServerName, CallId) -> Option<SafeText> + Send + Sync>;
 
 /// Whether somebody answers through [`crate::Host::answer`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,11 +70,11 @@ struct Waiting {
     patience: watch::Sender<Duration>,
 }
 
-impl ApprovalDesk {
+impl ApprovalQueue {
     /// Longest time a request may wait, however often it is given more.
     pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
-    /// A desk for one host.
+    /// An approval queue for one host.
     pub fn new(facts: Facts, handler: Option<Arc<dyn RequestHandler>>, person: Person) -> Self {
         Self {
             facts,
@@ -80,13 +83,16 @@ impl ApprovalDesk {
             person,
             ids: AtomicU64::new(1),
             inner: Mutex::default(),
-            deck: OnceLock::new(),
+            calls: OnceLock::new(),
         }
     }
 
-    /// Tells the desk where it can look up what a call is about.
-    pub fn attach(&self, deck: &Arc<Shared>) {
-        let _ = self.deck.set(Arc::downgrade(deck));
+    /// Says how it can be looked up what a call is about.
+    pub fn attach(
+        &self,
+        calls: impl Fn(&ServerName, CallId) -> Option<SafeText> + Send + Sync + 'static,
+    ) {
+        let _ = self.calls.set(Box::new(calls));
     }
 
     /// Registers another callback; requests that are open stay with the one before.
@@ -140,12 +146,12 @@ fn closed(id: ApprovalId) -> Error {
     Error::new(ErrorCode::Cancelled, format!("request {id} is no longer open; nothing was sent"))
 }
 
-/// The desk as sessions see it.
+/// The approval queue as sessions see it.
 #[derive(Clone)]
-pub struct DeskHandle(pub Arc<ApprovalDesk>);
+pub struct QueueHandle(pub Arc<ApprovalQueue>);
 
-impl Desk for DeskHandle {
-    fn ask(&self, request: DeskRequest) -> BoxFuture<'static, Answer> {
+impl Responder for QueueHandle {
+    fn ask(&self, request: ServerRequest) -> BoxFuture<'static, Answer> {
         Box::pin(decide::decide(Arc::clone(&self.0), request))
     }
 

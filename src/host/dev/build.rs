@@ -14,7 +14,7 @@ use crate::base::ring::Ring;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::config::{ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
-use crate::host::dev::BuildEnd;
+use crate::host::dev::view::BuildEnd;
 use crate::process::{self, Grace, ProcessContext, ServerProcess};
 
 /// From SIGTERM to SIGKILL for a build that is not wanted any more.

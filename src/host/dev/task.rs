@@ -8,16 +8,16 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::DevView;
 use super::build::{Build, Ended};
 use super::echo::{Echo, Verdict};
+use super::view::DevView;
 use crate::base::WatchMode;
 use crate::base::text::SafeText;
 use crate::config::{DevConfig, ServerConfig, TransportConfig};
-use crate::host::dev::BuildEnd;
 use crate::host::dev::sources::Watched;
 use crate::host::dev::sources::{SourceChange, SourceOptions, SourceWatch};
-use crate::host::server::actor::Command;
+use crate::host::dev::view::BuildEnd;
+use crate::host::server::command::Command;
 use crate::host::server::lifecycle::Input;
 use crate::host::server::slot::Slot;
 use crate::host::shared::Shared;
@@ -241,7 +241,7 @@ impl Follower {
         let resting = |state| matches!(state, ServerState::Disabled | ServerState::Shutdown);
         let before = self.slot.live();
         if before.settled && resting(before.state) {
-            let note = SafeText::line("the server is stopped and stays so; start it by hand");
+            let note = SafeText::line("the server is stopped and stays so; start it manually");
             return self.record(Fact::SourcesNoted { server, note }).await;
         }
         let more = change.files.len().saturating_sub(1) + change.more;

@@ -15,7 +15,7 @@ use crate::base::ring::Ring;
 use crate::config::{Diagnostic, Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::ServerState;
-use crate::host::approvals::desk::{ApprovalDesk, Person};
+use crate::host::approvals::queue::{ApprovalQueue, Person};
 use crate::host::approvals::{Drafter, RequestHandler};
 use crate::host::dev::Crew;
 use crate::host::dev::sources::SourceOptions;
@@ -24,7 +24,8 @@ use crate::host::projector;
 use crate::host::server::connect::Connector;
 use crate::host::server::reach::Reach;
 use crate::host::server::slot::Slot;
-use crate::host::shared::{Shared, SharedParts, Slots};
+use crate::host::server::slot::Slots;
+use crate::host::shared::{Shared, SharedParts};
 use crate::host::supervisor::{ORDERS, Supervisor};
 use crate::mcp::auth::Accounts;
 
@@ -165,11 +166,15 @@ impl HostBuilder {
         let logs: Ring<LogRecord> = Ring::new(LOGS.0, LOGS.1);
         let projection = projector::start(Clock::system(), logs.clone());
         let facts = projection.facts.clone();
-        let desk = Arc::new(ApprovalDesk::new(facts.clone(), self.handler, self.person));
-        desk.set_drafter(self.drafter);
-        let parts = SharedParts { facts, logs, desk: Arc::clone(&desk), connector };
+        let approvals = Arc::new(ApprovalQueue::new(facts.clone(), self.handler, self.person));
+        approvals.set_drafter(self.drafter);
+        let parts = SharedParts { facts, logs, approvals: Arc::clone(&approvals), connector };
         let deck = Arc::new(Shared::new(parts));
-        desk.attach(&deck);
+        let known = Arc::downgrade(&deck);
+        approvals.attach(move |server, call| {
+            let slot = known.upgrade()?.slots().get(server).cloned()?;
+            slot.target_of(call)
+        });
         let mut supervisor = Supervisor::new(Arc::clone(&deck), config, Crew::new(self.sources))?;
         let (orders, ordered) = mpsc::channel(ORDERS);
         let abandoned = CancellationToken::new();

@@ -16,7 +16,7 @@ use crate::host::Fact;
 use crate::host::approvals::{Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
 use crate::host::handle::builder::settled;
 use crate::host::handle::{Host, ShutdownReport};
-use crate::host::server::actor::Command;
+use crate::host::server::command::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
 use crate::host::supervisor::{Order, ReloadPlan};
@@ -100,7 +100,7 @@ impl Host {
         self.ready(&slot).await
     }
 
-    /// Closes a breaker by hand: the server's, or a tool's.
+    /// Closes a breaker manually: the server's, or a tool's.
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
@@ -143,7 +143,7 @@ impl Host {
     /// Registers the application's answer to requests of servers (requirement S1); replaces the
     /// one before. Requests that are open stay with the one they were given to.
     pub fn register_callback(&self, handler: impl RequestHandler) {
-        self.inner.deck.desk.set_handler(Some(Arc::new(handler)));
+        self.inner.deck.approvals.set_handler(Some(Arc::new(handler)));
     }
 
     /// Answers a pending request of a server.
@@ -151,7 +151,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Cancelled`] when it was withdrawn meanwhile: nothing was sent.
     pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
-        self.inner.deck.desk.answer(id, answer)
+        self.inner.deck.approvals.answer(id, answer)
     }
 
     /// Gives a pending request more time, to at most a day in all; gives when it ends now.
@@ -159,17 +159,17 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Cancelled`] when it is no longer open.
     pub fn extend_request(&self, id: ApprovalId, more: Duration) -> Result<Timestamp, Error> {
-        self.inner.deck.desk.extend(id, more)
+        self.inner.deck.approvals.extend(id, more)
     }
 
     /// Registers what drafts answers for a person to approve; replaces the one before.
     pub fn set_drafter(&self, drafter: impl Drafter) {
-        self.inner.deck.desk.set_drafter(Some(Arc::new(drafter)));
+        self.inner.deck.approvals.set_drafter(Some(Arc::new(drafter)));
     }
 
     /// The name of what drafts answers, when something does.
     pub fn drafter_name(&self) -> Option<SafeText> {
-        self.inner.deck.desk.drafter_name()
+        self.inner.deck.approvals.drafter_name()
     }
 
     /// Asks the drafter for the answer to a pending request, to be shown to a person. `params` are
@@ -183,7 +183,7 @@ impl Host {
         id: ApprovalId,
         params: Option<Arc<Value>>,
     ) -> Result<Drafted, Error> {
-        self.inner.deck.desk.draft(id, params).await
+        self.inner.deck.approvals.draft(id, params).await
     }
 
     /// Decides the next requests of one kind by a rule of this session, before the entry's rule,
@@ -198,7 +198,7 @@ impl Host {
         rule: Option<SessionRule>,
     ) -> Result<(), Error> {
         self.inner.deck.routes().server(server)?;
-        self.inner.deck.desk.set_rule(server, kind, rule);
+        self.inner.deck.approvals.set_rule(server, kind, rule);
         Ok(())
     }
 

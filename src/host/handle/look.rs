@@ -8,6 +8,7 @@ use crate::base::Clock;
 use crate::base::ServerName;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Ring;
+use crate::base::secret::Secret;
 use crate::base::text::SafeText;
 use crate::config::{RootConfig, ServerConfig};
 use crate::host::cache::{CacheKey, CacheView};
@@ -61,9 +62,16 @@ impl Host {
         self.inner.deck.slots().get(server)?.live().process.as_ref()?.usage()
     }
 
+    /// What is masked of a server: the secrets of its entry, and the tokens it was signed in with.
+    pub fn secrets(&self, server: &ServerName) -> Vec<Secret> {
+        let Some(slot) = self.inner.deck.slots().get(server).cloned() else { return Vec::new() };
+        slot.redactor.learn(slot.live().config.secrets());
+        slot.redactor.values()
+    }
+
     /// The roots shared with a server now.
     pub fn roots(&self, server: &ServerName) -> Vec<RootConfig> {
-        self.inner.deck.desk.roots(server)
+        self.inner.deck.approvals.roots(server)
     }
 
     /// The resources the host is subscribed to.
@@ -84,7 +92,7 @@ impl Host {
 
     /// Drops one cache entry, or all.
     pub fn cache_drop(&self, key: Option<&CacheKey>) {
-        let reason = SafeText::line("dropped by hand");
+        let reason = SafeText::line("dropped on request");
         let deck = &self.inner.deck;
         deck.cache
             .invalidate(&reason, deck.clock.now(), |entry| key.is_none_or(|key| key == entry));

@@ -170,7 +170,7 @@ impl Host {
     /// [`crate::ErrorCode::Configuration`] for an unknown server.
     pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) -> Result<(), Error> {
         let slot = Arc::clone(self.inner.deck.routes().server(server)?);
-        self.inner.deck.desk.set_roots(server, roots);
+        self.inner.deck.approvals.set_roots(server, roots);
         if let Some(session) = &slot.live().session {
             tokio::spawn(session.roots_changed());
         }

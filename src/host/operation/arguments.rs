@@ -14,7 +14,7 @@ use crate::host::operation::flight::Flight;
 use crate::host::server::slot::Live;
 use crate::host::validate::{Limits, Verdict};
 use crate::mcp::capabilities::{Prompt, Tool};
-use crate::mcp::session::{Desk, DeskRequest, Request};
+use crate::mcp::session::{Request, Responder, ServerRequest};
 use crate::mcp::{Answer, RequestKind};
 
 /// Arguments that may go.
@@ -103,7 +103,7 @@ impl Operation {
         if mode == GuardMode::Off || !matches!(self.request, Request::CallTool { .. }) {
             return Ok(Vec::new());
         }
-        let warnings = guard::inspect(arguments, &self.deck.desk.roots(&self.slot.name));
+        let warnings = guard::inspect(arguments, &self.deck.approvals.roots(&self.slot.name));
         if warnings.is_empty() {
             return Ok(warnings);
         }
@@ -151,8 +151,8 @@ impl Operation {
         kind: RequestKind,
         params: Value,
     ) -> Result<(), Option<String>> {
-        let answer = crate::host::approvals::desk::DeskHandle(Arc::clone(&self.deck.desk))
-            .ask(DeskRequest {
+        let answer = crate::host::approvals::queue::QueueHandle(Arc::clone(&self.deck.approvals))
+            .ask(ServerRequest {
                 server: self.slot.name.clone(),
                 kind,
                 call: Some(self.id),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::OnTimeout;
+use crate::config::{BreakerConfig, OnTimeout, ServerConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::breaker::{Admission, BreakerView};
+use crate::host::breaker::{Admission, BreakerView, Source};
 use crate::host::operation::Operation;
 use crate::host::server::slot::{Ledger, Live};
 use crate::mcp::session::Request;
@@ -18,7 +18,7 @@ pub(super) struct Admitted<'a> {
     operation: &'a Operation,
     tool: Option<Arc<str>>,
     probes: bool,
-    counts_timeouts: bool,
+    config: Arc<ServerConfig>,
     reported: bool,
 }
 
@@ -40,13 +40,14 @@ impl Operation {
                 operation: self,
                 tool,
                 probes,
-                counts_timeouts: live.config.on_timeout == OnTimeout::Breaker,
+                config: Arc::clone(&live.config),
                 reported: false,
             }),
             Err((until, cause)) => Err(Error::new(
                 ErrorCode::CircuitOpen,
                 format!(
-                    "too many failures in a row ({cause}); the next call is let through in {:.0} s",
+                    "the breaker is open after failures in a row ({cause}); half-open in {:.0} s: \
+                     then one call is let through to try",
                     until.since(now).as_secs_f64()
                 ),
             )
@@ -93,7 +94,7 @@ fn ask(
 }
 
 impl Admitted<'_> {
-    pub(super) async fn success(mut self) {
+    async fn success(mut self) {
         self.reported = true;
         let mut changes = Changes::new();
         {
@@ -111,37 +112,57 @@ impl Admitted<'_> {
         tell(self.operation, changes).await;
     }
 
+    /// Reports a result; one with `isError` is a failure where the entry says so.
+    pub(super) async fn answered(self, is_error: bool) {
+        if is_error && self.config.breaker.tool_errors {
+            return self.failed(&SafeText::line("the result has `isError`"), false).await;
+        }
+        self.success().await;
+    }
+
     /// Reports a failure; one that says nothing about the server's health counts neither way.
-    pub(super) async fn failure(mut self, error: &Error) {
+    pub(super) async fn failure(self, error: &Error) {
         let counts = match error.code {
-            ErrorCode::Timeout => self.counts_timeouts,
+            ErrorCode::Timeout => self.config.on_timeout == OnTimeout::Breaker,
             ErrorCode::ServerUnavailable => true,
             // An error object is an answer; an answer that is none is a failure.
-            ErrorCode::Protocol => error.rpc.is_none(),
+            ErrorCode::Protocol => error.rpc.is_none() || self.config.breaker.errors,
             _ => false,
         };
-        if !counts {
-            if error.rpc.is_some() {
-                self.success().await;
-            }
-            return;
+        if counts {
+            let connection = error.code == ErrorCode::ServerUnavailable && !error.answered;
+            self.failed(&SafeText::line(&error.message), connection).await;
+        } else if error.rpc.is_some() {
+            self.success().await;
         }
+    }
+
+    /// Counts a failure: of the tool, or of the connection as a whole.
+    async fn failed(mut self, cause: &SafeText, connection: bool) {
         self.reported = true;
         let now = self.operation.deck.clock.now();
-        let cause = SafeText::line(&error.message);
-        let changes = fail(&mut self.operation.slot.ledger(), self.tool.as_ref(), now, &cause);
+        let (tool, config) = (self.tool.as_ref(), &self.config.breaker);
+        let source = tool.cloned().filter(|_| !connection);
+        let changes = {
+            let mut ledger = self.operation.slot.ledger();
+            fail(&mut ledger, (tool, source), (config, now, cause))
+        };
         tell(self.operation, changes).await;
     }
 }
 
-fn fail(ledger: &mut Ledger, tool: Option<&Arc<str>>, now: Timestamp, cause: &SafeText) -> Changes {
+fn fail(
+    ledger: &mut Ledger,
+    (tool, source): (Option<&Arc<str>>, Source),
+    (config, now, cause): (&BreakerConfig, Timestamp, &SafeText),
+) -> Changes {
     let mut changes = Changes::new();
-    if ledger.breaker.failure(now, cause) {
+    if ledger.breaker.failure(config, now, (source, cause)) {
         changes.push((None, ledger.breaker.view(now)));
     }
     if let Some(tool) = tool {
         let breaker = ledger.tool_breakers.entry(Arc::clone(tool)).or_default();
-        if breaker.failure(now, cause) {
+        if breaker.failure(config, now, (None, cause)) {
             changes.push((Some(SafeText::line(tool)), breaker.view(now)));
         }
     }

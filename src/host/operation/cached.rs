@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
-use crate::host::cache::{CacheKey, Keep, Kept};
+use crate::host::cache::{CacheKey, Keep, Kept, resource_params};
 use crate::host::call::{AnswerSource, CallOutcome};
 use crate::host::operation::{Answered, Operation};
 use crate::host::server::slot::Live;
@@ -85,11 +85,6 @@ impl Operation {
         let server = self.slot.name.clone();
         Some(CacheKey { server, method: self.method.to_owned(), params })
     }
-}
-
-/// The parameters of a `resources/read` as they stand in a key.
-pub fn resource_params(uri: &str) -> String {
-    json!({ "uri": uri }).to_string()
 }
 
 /// The same value with the keys of its objects in order, so that two spellings are one key.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -25,35 +25,15 @@ use crate::host::Fact;
 use crate::host::server::actor::lists::Refreshes;
 use crate::host::server::actor::opening::Opening;
 use crate::host::server::actor::steps::introduction;
+use crate::host::server::command::Command;
 use crate::host::server::connect::{ExitReport, OpenError, Opened};
-use crate::host::server::keeper::{Commands, Wish};
+use crate::host::server::keeper::{Commands, Desired};
 use crate::host::server::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
 use crate::host::server::slot::Slot;
 use crate::host::shared::Shared;
 use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::mcp::session::{FetchedList, SessionEvent};
 
-/// What may be asked of an actor.
-#[derive(Debug)]
-pub enum Command {
-    /// Start, stop or restart; answered when the machine has taken it.
-    Control(Input, oneshot::Sender<()>),
-    /// Another configuration, and what to say of it; restarts, starts or stops the server
-    /// accordingly.
-    Reconfigure(Arc<ServerConfig>, SafeText, oneshot::Sender<()>),
-    /// The same configuration at another place of its file, or with other settings that need no
-    /// restart; answered when it is in place.
-    Moved(Arc<ServerConfig>, oneshot::Sender<()>),
-    /// A request timed out on the session of this generation.
-    TimedOut(u64, SafeText),
-    /// A request found nobody at the address of the session of this generation.
-    Unreachable(u64, SafeText),
-    /// Fetch the lists again; answered when they are there.
-    Refresh(oneshot::Sender<Result<(), Error>>),
-}
-
-/// Commands that may wait for one actor.
-pub const COMMANDS: usize = 32;
 /// Events of a session that may wait for their owner; then the session waits.
 const EVENTS: usize = 256;
 /// How long a process may take to exit after its connection closed before it is helped to: most
@@ -84,7 +64,7 @@ pub struct Actor {
     machine: Lifecycle,
     commands: Commands,
     /// What the commands so far amount to.
-    wish: Arc<Wish>,
+    desired: Arc<Desired>,
     /// What is being waited for besides commands and session events.
     work: FuturesUnordered<BoxFuture<'static, Happened>>,
     /// Events of the current session.
@@ -113,7 +93,12 @@ pub struct Actor {
 
 impl Actor {
     /// An actor for a server that rests. Goes on from what is published of it.
-    pub fn new(deck: Arc<Shared>, slot: Arc<Slot>, commands: Commands, wish: Arc<Wish>) -> Self {
+    pub fn new(
+        deck: Arc<Shared>,
+        slot: Arc<Slot>,
+        commands: Commands,
+        desired: Arc<Desired>,
+    ) -> Self {
         let live = slot.live();
         let config = Arc::clone(&live.config);
         let phase = if config.disabled { Phase::Disabled } else { Phase::Stopped };
@@ -123,7 +108,7 @@ impl Actor {
             config,
             machine: Lifecycle::new(phase),
             commands,
-            wish,
+            desired,
             work: FuturesUnordered::new(),
             events: None,
             current: None,
@@ -144,8 +129,8 @@ impl Actor {
 
     /// Runs until the server has left the deck.
     pub async fn run(mut self) {
-        self.deck.desk.configure(&self.config);
-        if !self.config.disabled && self.wish.is_run() {
+        self.deck.approvals.configure(&self.config);
+        if !self.config.disabled && self.desired.is_run() {
             self.give(Input::Start).await;
         }
         while !self.finished {
@@ -177,8 +162,8 @@ impl Actor {
         match command {
             Command::Control(input, done) => {
                 match &input {
-                    Input::Stop(next) | Input::Retire(next, _) => self.wishes(*next),
-                    _ => self.wish.run(),
+                    Input::Stop(next) | Input::Retire(next, _) => self.desire(*next),
+                    _ => self.desired.run(),
                 }
                 self.give(input).await;
                 let _ = done.send(());
@@ -202,20 +187,20 @@ impl Actor {
         }
     }
 
-    fn wishes(&self, next: Next) {
+    fn desire(&self, next: Next) {
         match next {
-            Next::Start => self.wish.run(),
-            Next::Rest | Next::Disable => self.wish.rest(),
-            Next::Leave => self.wish.leave(),
+            Next::Start => self.desired.run(),
+            Next::Rest | Next::Disable => self.desired.rest(),
+            Next::Leave => self.desired.leave(),
         }
     }
 
     async fn reconfigure(&mut self, config: Arc<ServerConfig>, reason: SafeText) {
         self.config = Arc::clone(&config);
-        self.deck.desk.configure(&config);
+        self.deck.approvals.configure(&config);
         self.deck.facts.record(introduction(&config)).await;
         self.slot.publish(|live| live.config = Arc::clone(&config));
-        self.wishes(if config.disabled { Next::Disable } else { Next::Start });
+        self.desire(if config.disabled { Next::Disable } else { Next::Start });
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {
             (true, _) => self.give(Input::Retire(Next::Disable, reason)).await,

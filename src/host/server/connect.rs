@@ -101,6 +101,10 @@ pub trait Process: Send + Sync + 'static {
     fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport>;
     /// What it uses now; `None` where the platform does not tell.
     fn usage(&self) -> Option<Usage>;
+    /// Whether a signal stopped it and none has let it go on since (SIGSTOP, SIGTSTP).
+    fn is_suspended(&self) -> bool {
+        false
+    }
 }
 
 /// How a process is to be ended.

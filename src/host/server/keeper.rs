@@ -13,8 +13,9 @@ use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::time::Instant;
 
 use crate::base::text::SafeText;
-use crate::host::approvals::desk::panic_text;
-use crate::host::server::actor::{Actor, Command};
+use crate::host::approvals::queue::panic_text;
+use crate::host::server::actor::Actor;
+use crate::host::server::command::Command;
 use crate::host::server::slot::Slot;
 use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
@@ -27,9 +28,9 @@ const PROVEN: Duration = Duration::from_secs(60);
 
 /// What is wanted of a server, as far as it has been told to its actor. Outlives the actor.
 #[derive(Debug, Default)]
-pub struct Wish(AtomicU8);
+pub struct Desired(AtomicU8);
 
-impl Wish {
+impl Desired {
     const RUN: u8 = 0;
     const REST: u8 = 1;
     const LEAVE: u8 = 2;
@@ -65,11 +66,11 @@ pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
 /// Runs the actor of `slot` until its server has left the deck, or until it has failed too often.
 pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
     let commands = Arc::new(Mutex::new(commands));
-    let wish = Arc::new(Wish::default());
+    let desired = Arc::new(Desired::default());
     let mut pauses = PAUSES.iter();
     loop {
         let held = Arc::clone(&commands).lock_owned().await;
-        let actor = Actor::new(Arc::clone(&deck), Arc::clone(&slot), held, Arc::clone(&wish));
+        let actor = Actor::new(Arc::clone(&deck), Arc::clone(&slot), held, Arc::clone(&desired));
         let began = Instant::now();
         // What an actor leaves behind when it unwinds is its own; what it shares is either behind
         // locks that do not mind or published whole.
@@ -77,12 +78,12 @@ pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<C
         if began.elapsed() >= PROVEN {
             pauses = PAUSES.iter();
         }
-        let pause = pauses.next().filter(|_| !wish.is_leave());
+        let pause = pauses.next().filter(|_| !desired.is_leave());
         tell(&deck, &slot, &panic_text(&*panic), pause.copied()).await;
         let Some(pause) = pause else { break };
         tokio::time::sleep(*pause).await;
     }
-    deck.desk.forget(&slot.name);
+    deck.approvals.forget(&slot.name);
     // Nobody takes commands any more: that is how others learn that it is gone.
     drop(commands);
 }

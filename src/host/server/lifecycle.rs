@@ -247,7 +247,7 @@ impl Lifecycle {
         }
     }
 
-    /// A start by hand or by the host: everything is forgiven.
+    /// A start manually or by the host: everything is forgiven.
     fn begin(&mut self) -> Vec<Step> {
         self.attempt = 0;
         self.reviving = false;

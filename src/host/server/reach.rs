@@ -203,6 +203,7 @@ fn signing_in(
     http: &HttpConfig,
 ) -> Result<OpenRequest, OpenError> {
     if let Some(accounts) = accounts {
+        let accounts = accounts.clone().masked_by(&request.context.redactor);
         let auth = accounts.authorizer(&request.config.name, http).map_err(|failure| {
             let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
             OpenError::lasting(error.server(&request.config.name))
@@ -358,5 +359,9 @@ impl Process for ServerProcess {
 
     fn usage(&self) -> Option<Usage> {
         Self::usage(self)
+    }
+
+    fn is_suspended(&self) -> bool {
+        crate::process::is_suspended(Self::pid(self))
     }
 }

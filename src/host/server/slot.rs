@@ -10,11 +10,13 @@ use std::ops::Bound::Included;
 use std::sync::Arc;
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 
 use crate::base::Timestamp;
 use crate::base::ring::Ring;
+use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::base::{LogLevel, ServerName};
 use crate::config::ServerConfig;
@@ -22,7 +24,7 @@ use crate::error::{Error, ErrorCode};
 use crate::host::breaker::{Breaker, BreakerView};
 use crate::host::call::CallView;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
-use crate::host::server::actor::Command;
+use crate::host::server::command::Command;
 use crate::host::server::connect::{Opened, Process};
 use crate::host::{Fact, ServerState};
 use crate::mcp::CallId;
@@ -30,6 +32,9 @@ use crate::mcp::capabilities::{Capabilities, Tool};
 use crate::mcp::pending::{ByteCount, PendingRequest};
 use crate::mcp::session::SessionHandle;
 use crate::mcp::traffic::TrafficRecord;
+
+/// The servers of a host by name, in file order.
+pub type Slots = IndexMap<ServerName, Arc<Slot>>;
 
 /// One server's published side. Lives as long as the server is in the deck.
 pub struct Slot {
@@ -39,9 +44,11 @@ pub struct Slot {
     pub commands: mpsc::Sender<Command>,
     /// This server's newest traffic, kept through restarts.
     pub black_box: Ring<TrafficRecord>,
+    /// Masks its secrets: those of its entry, and the tokens it was signed in with.
+    pub redactor: Redactor,
     /// Bytes of all its messages, all sessions together.
     pub bytes: Arc<ByteCount>,
-    wishes: Mutex<Wishes>,
+    desired: Mutex<Desired>,
     live: watch::Sender<Arc<Live>>,
     ledger: Mutex<Ledger>,
     calls: Mutex<BTreeMap<CallId, Arc<InFlight>>>,
@@ -113,7 +120,7 @@ pub struct InFlight {
 
 /// What the host wants of every session of this server; outlives each of them.
 #[derive(Default)]
-struct Wishes {
+struct Desired {
     subscriptions: BTreeSet<Arc<str>>,
     log_level: Option<LogLevel>,
 }
@@ -151,8 +158,9 @@ impl Slot {
             name: config.name.clone(),
             commands,
             black_box: Ring::new(Self::BLACK_BOX, 1 << 20),
+            redactor: Redactor::default(),
             bytes: Arc::default(),
-            wishes: Mutex::default(),
+            desired: Mutex::default(),
             live: watch::channel(Arc::new(live)).0,
             ledger: Mutex::default(),
             calls: Mutex::default(),
@@ -226,30 +234,30 @@ impl Slot {
 
     /// Resources the host is subscribed to.
     pub fn subscriptions(&self) -> Vec<Arc<str>> {
-        self.wishes().subscriptions.iter().cloned().collect()
+        self.desired().subscriptions.iter().cloned().collect()
     }
 
     /// Remembers a subscription, or its end.
     pub fn subscribed(&self, uri: &str, wanted: Wanted) {
-        let mut wishes = self.wishes();
+        let mut desired = self.desired();
         match wanted {
-            Wanted::Yes => wishes.subscriptions.insert(uri.into()),
-            Wanted::No => wishes.subscriptions.remove(uri),
+            Wanted::Yes => desired.subscriptions.insert(uri.into()),
+            Wanted::No => desired.subscriptions.remove(uri),
         };
     }
 
-    /// The log level asked for by hand.
+    /// The log level that the user chose.
     pub fn log_level(&self) -> Option<LogLevel> {
-        self.wishes().log_level
+        self.desired().log_level
     }
 
-    /// Remembers a log level asked for by hand.
+    /// Remembers a log level that the user chose.
     pub fn set_log_level(&self, level: LogLevel) {
-        self.wishes().log_level = Some(level);
+        self.desired().log_level = Some(level);
     }
 
-    fn wishes(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock()
+    fn desired(&self) -> MutexGuard<'_, Desired> {
+        self.desired.lock()
     }
 
     /// Closes every breaker, its own and those of its tools; gives the facts to tell.

@@ -17,10 +17,10 @@ use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::McpConfig;
 use crate::error::Error;
-use crate::host::server::actor::Command;
+use crate::host::server::command::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
-use crate::host::shared::Slots;
+use crate::host::server::slot::Slots;
 use crate::host::{Fact, ServerState};
 
 /// Settings that decide whether and how a server comes up.

@@ -15,7 +15,7 @@ use super::sign_in::{PATIENCE, SignInPrompt, Wanted, parameter};
 use super::step::{AuthFailure, AuthStep, StepKind, Steps, Watch};
 use super::token::{StoredToken, TokenStore};
 use crate::base::ServerName;
-use crate::base::secret::Secret;
+use crate::base::secret::{Redactor, Secret};
 use crate::config::{HttpConfig, OAuthConfig};
 
 /// What signs in: a store, and whom to ask. Cheap to clone.
@@ -24,6 +24,7 @@ pub struct Accounts {
     store: Arc<dyn TokenStore>,
     prompt: Option<Arc<dyn SignInPrompt>>,
     watch: Option<Watch>,
+    redactor: Redactor,
 }
 
 impl std::fmt::Debug for Accounts {
@@ -36,7 +37,7 @@ impl Accounts {
     /// Accounts that are kept in `store`. Nobody is asked: a server that wants a person to sign in
     /// fails with [`AuthFailure::SignInNeeded`].
     pub fn new(store: Arc<dyn TokenStore>) -> Self {
-        Self { store, prompt: None, watch: None }
+        Self { store, prompt: None, watch: None, redactor: Redactor::default() }
     }
 
     /// Asks with `prompt` when a person has to sign in.
@@ -50,6 +51,13 @@ impl Accounts {
     #[must_use]
     pub fn watch(mut self, watch: impl Fn(&ServerName, &AuthStep) + Send + Sync + 'static) -> Self {
         self.watch = Some(Arc::new(watch));
+        self
+    }
+
+    /// Teaches `redactor` every token that is used.
+    #[must_use]
+    pub fn masked_by(mut self, redactor: &Redactor) -> Self {
+        self.redactor = redactor.clone();
         self
     }
 
@@ -330,6 +338,8 @@ impl Authorizer {
     }
 
     fn hold(&self, token: Option<StoredToken>) {
+        let secrets = token.iter().flat_map(|t| [Some(&t.access_token), t.refresh_token.as_ref()]);
+        self.accounts.redactor.learn(secrets.flatten().map(|secret| secret.as_str().into()));
         *self.held.lock() = token;
     }
 

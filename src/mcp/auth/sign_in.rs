@@ -179,7 +179,7 @@ impl Wanted<'_> {
         Ok(found.token(resource, client.kept(), granted))
     }
 
-    /// The client, in the order of the specification: registered by hand, a metadata document, one
+    /// The client, in the order of the specification: registered manually, a metadata document, one
     /// the host has registered or registers now.
     async fn client(
         &self,

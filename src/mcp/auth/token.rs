@@ -73,7 +73,7 @@ pub enum ClientAuth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientOrigin {
-    /// Registered by hand, `oauth.clientId`
+    /// Registered manually, `oauth.clientId`
     Configured,
     /// A client metadata document
     MetadataDocument,

@@ -1,5 +1,5 @@
 //! The modern subscription (2026-07-28, `subscriptions/listen`): one long request that names what
-//! the host wants to hear of, opened anew when the wish changes or the server ends it.
+//! the host wants to hear of, opened anew when that changes or the server ends it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -276,7 +276,7 @@ impl Core {
             // Nothing listens there any more: what is open may be answered, but the owner must know.
             SendError::Broken(text) => {
                 if self.view.get().is_some() {
-                    self.tap.deaf(text);
+                    self.tap.unreachable(text);
                 }
                 failed(text.clone())
             }
@@ -301,9 +301,9 @@ impl Core {
                 Patience::Held => None,
                 Patience::Until(at) => at,
                 Patience::Silent => {
-                    return Err(timed_out(request.timeout, "without a sign of life"));
+                    return Err(timed_out(request.timeout, Patience::Silent));
                 }
-                Patience::Exhausted => return Err(timed_out(request.max_total, "in all")),
+                end @ Patience::Exhausted => return Err(timed_out(request.max_total, end)),
                 Patience::Misnamed(reason) => return Err(Error::new(ErrorCode::Protocol, reason)),
             };
             let deadline = async {
@@ -356,9 +356,19 @@ impl Core {
     }
 }
 
-fn timed_out(after: Duration, how: &str) -> Error {
-    Error::new(ErrorCode::Timeout, format!("no answer within {:.1} s {how}", after.as_secs_f64()))
-        .help("raise `timeout` if the server needs longer; progress notifications extend it")
+fn timed_out(after: Duration, end: Patience) -> Error {
+    let (how, help) = match end {
+        Patience::Exhausted => (
+            "in all, the limit of a call (`limits.maxCall`)",
+            "raise `limits.maxCall` in its entry if calls take longer; progress does not extend it",
+        ),
+        _ => (
+            "without a sign of life",
+            "raise `timeout` if the server needs longer; progress notifications extend it",
+        ),
+    };
+    let message = format!("no answer within {:.1} s {how}", after.as_secs_f64());
+    Error::new(ErrorCode::Timeout, message).help(help)
 }
 
 impl SessionHandle for Live {

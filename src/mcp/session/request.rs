@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::live::Core;
 use super::message::{Params, RpcRequest};
-use super::{DeskRequest, Request};
+use super::{Request, ServerRequest};
 use crate::base::LogLevel;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
@@ -121,7 +121,7 @@ impl Core {
         Err(self.about(Error::new(ErrorCode::Protocol, message), &rpc))
     }
 
-    /// Asks the desk for every input of a round, all at once.
+    /// Asks the approval queue for every input of a round, all at once.
     async fn inputs(
         &self,
         requests: Map<String, Value>,
@@ -167,7 +167,7 @@ impl Core {
         }
         let bytes = serde_json::to_vec(&params).map_or(0, |text| text.len());
         let may_decline = matches!(kind, RequestKind::Elicitation | RequestKind::UrlElicitation);
-        let answer = self.tap.context.desk.ask(DeskRequest {
+        let answer = self.tap.context.approvals.ask(ServerRequest {
             server: self.tap.context.server.clone(),
             kind,
             call: pending.call,

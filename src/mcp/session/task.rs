@@ -89,7 +89,7 @@ impl Told {
     }
 
     /// Reports a status that is none of the specification.
-    fn wonder(&self, task: Node<'_>, core: &Core) {
+    fn check_status(&self, task: Node<'_>, core: &Core) {
         if self.stage == Stage::Strange {
             let status = task.text("status").unwrap_or_default();
             let status = SafeText::line(cut(&status, 64));
@@ -148,7 +148,7 @@ impl Core {
                 .request(format!("tools/call {name}")));
         };
         let told = Told::read(task, self).unwrap_or(Told::UNSAID);
-        told.wonder(task, self);
+        told.check_status(task, self);
         let task = Task {
             unwanted: Unwanted {
                 core: Arc::clone(self),
@@ -273,7 +273,7 @@ impl Task {
             return Err(Error::new(ErrorCode::Protocol, message));
         };
         if before.stage != Stage::Strange {
-            told.wonder(answer.root(), core);
+            told.check_status(answer.root(), core);
         }
         Ok(told)
     }

@@ -262,7 +262,7 @@ impl Tap {
 
     /// The server can be told nothing any more, although it may still speak: what is open may be
     /// answered, but the owner must know.
-    pub fn deaf(&self, reason: &str) {
+    pub fn unreachable(&self, reason: &str) {
         if !self.over.is_cancelled() && self.ending.set(reason.to_owned()).is_ok() {
             self.pump.push(SessionEvent::Closed(SafeText::line(reason)));
         }

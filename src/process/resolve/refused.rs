@@ -7,7 +7,7 @@ use super::inspect::{forbids_execution, no_exec};
 use super::{Launch, SpawnError, SpawnErrorKind};
 
 /// Words for what the operating system said when the start itself failed.
-pub(in crate::process) fn refused(launch: &Launch, error: &io::Error) -> SpawnError {
+pub(crate) fn refused(launch: &Launch, error: &io::Error) -> SpawnError {
     let name = launch.program.display();
     let new = |kind, message: String| SpawnError::new(kind, message);
     #[cfg(unix)]

@@ -128,7 +128,7 @@ impl Job {
 }
 
 /// The processes of all jobs.
-pub(in crate::process) fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     let jobs = JOBS.lock().clone();
     jobs.iter()
         .filter_map(|(leader, job)| Some((leader, job.upgrade()?)))
@@ -160,6 +160,8 @@ fn row(pid: u32, leader: u32) -> Option<Row> {
         group: leader,
         session: leader,
         zombie: number(ended) > number(created),
+        suspended: false,
+        running: false,
         cpu_ticks: number(kernel) + number(user),
         pages: memory(handle),
         mark: None,

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use crate::base::text::SafeText;
 use crate::config::{ApprovalRule, ApprovalRules};
 use crate::host::Fact;
-use crate::host::approvals::desk::open::Open;
-use crate::host::approvals::desk::{ApprovalDesk, Person};
+use crate::host::approvals::queue::open::Open;
+use crate::host::approvals::queue::{ApprovalQueue, Person};
 use crate::host::approvals::{Decider, PendingRequest, RequestHandler};
-use crate::mcp::session::DeskRequest;
+use crate::mcp::session::ServerRequest;
 use crate::mcp::{Answer, RequestKind};
 
 /// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
@@ -24,16 +24,16 @@ const METHOD_NOT_FOUND: i64 = -32_601;
 /// What the specification shows for a user who says no to sampling.
 const REJECTED: i64 = -1;
 
-pub(super) async fn decide(desk: Arc<ApprovalDesk>, asked: DeskRequest) -> Answer {
-    let open = match Open::take(Arc::clone(&desk), &asked) {
+pub(super) async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
+    let open = match Open::take(Arc::clone(&approvals), &asked) {
         Ok(open) => open,
         Err(full) => return Answer::Refuse { code: REJECTED, message: full.reason() },
     };
-    let ruled = match desk.use_rule(&asked.server, &asked.kind) {
+    let ruled = match approvals.use_rule(&asked.server, &asked.kind) {
         Some(rule) => apply(&rule, &asked.kind, "for this session"),
-        None => rule(&desk.entry_rules(&asked.server), &asked.kind),
+        None => rule(&approvals.entry_rules(&asked.server), &asked.kind),
     };
-    let ruled = ruled.or_else(|| shared_roots(&desk, &asked));
+    let ruled = ruled.or_else(|| shared_roots(&approvals, &asked));
     if let Some((answer, by)) = ruled {
         // Nobody is asked: no screen is to show it as waiting, not even for a moment.
         open.arrived_and_decided();
@@ -43,9 +43,9 @@ pub(super) async fn decide(desk: Arc<ApprovalDesk>, asked: DeskRequest) -> Answe
     let may_park = asked.kind != RequestKind::Roots;
     let began = Instant::now();
     let (sender, mut patience) = watch::channel(open.patience());
-    let person = (may_park && desk.person == Person::Present).then(|| open.park(sender));
+    let person = (may_park && approvals.person == Person::Present).then(|| open.park(sender));
     open.arrived().await;
-    let verdict = verdict(&desk, &open.request, &asked, person);
+    let verdict = verdict(&approvals, &open.request, &asked, person);
     let (answer, by) = tokio::select! {
         biased;
         verdict = verdict => verdict,
@@ -97,18 +97,18 @@ fn apply(rule: &ApprovalRule, kind: &RequestKind, whose: &str) -> Option<(Answer
 }
 
 async fn verdict(
-    desk: &Arc<ApprovalDesk>,
+    approvals: &Arc<ApprovalQueue>,
     request: &Arc<PendingRequest>,
-    asked: &DeskRequest,
+    asked: &ServerRequest,
     person: Option<oneshot::Receiver<Answer>>,
 ) -> (Answer, Decider) {
-    if let Some(handler) = desk.handler()
-        && let Some(answer) = call(desk, handler, request, asked).await
+    if let Some(handler) = approvals.handler()
+        && let Some(answer) = call(approvals, handler, request, asked).await
     {
         return (answer, Decider::Callback);
     }
     if asked.kind == RequestKind::Roots {
-        return roots_of(desk, asked);
+        return roots_of(approvals, asked);
     }
     if let Some(person) = person
         && let Ok(answer) = person.await
@@ -119,13 +119,13 @@ async fn verdict(
 }
 
 /// The shared roots, where no callback wants to be asked first.
-fn shared_roots(desk: &ApprovalDesk, asked: &DeskRequest) -> Option<(Answer, Decider)> {
-    let alone = asked.kind == RequestKind::Roots && desk.handler().is_none();
-    alone.then(|| roots_of(desk, asked))
+fn shared_roots(approvals: &ApprovalQueue, asked: &ServerRequest) -> Option<(Answer, Decider)> {
+    let alone = asked.kind == RequestKind::Roots && approvals.handler().is_none();
+    alone.then(|| roots_of(approvals, asked))
 }
 
-fn roots_of(desk: &ApprovalDesk, asked: &DeskRequest) -> (Answer, Decider) {
-    let roots = roots(&desk.roots(&asked.server));
+fn roots_of(approvals: &ApprovalQueue, asked: &ServerRequest) -> (Answer, Decider) {
+    let roots = roots(&approvals.roots(&asked.server));
     (Answer::Result(json!({ "roots": roots })), Decider::Rule("the shared roots".to_owned()))
 }
 
@@ -141,10 +141,10 @@ fn roots(roots: &[crate::config::RootConfig]) -> Vec<Value> {
 
 /// Runs the application's callback; a panic in it refuses this one request and is told.
 async fn call(
-    desk: &Arc<ApprovalDesk>,
+    approvals: &Arc<ApprovalQueue>,
     handler: Arc<dyn RequestHandler>,
     request: &Arc<PendingRequest>,
-    asked: &DeskRequest,
+    asked: &ServerRequest,
 ) -> Option<Answer> {
     let (request, withdrawn) = (Arc::clone(request), asked.withdrawn.clone());
     let answer = async move { handler.handle(request, withdrawn).await };
@@ -153,7 +153,7 @@ async fn call(
         Err(panic) => {
             let task = SafeText::line(&format!("callback for {}", asked.kind.method()));
             let message = SafeText::line(&panic_text(&*panic));
-            desk.facts.record(Fact::TaskFailed { task, message }).await;
+            approvals.facts.record(Fact::TaskFailed { task, message }).await;
             Some(refusal(&asked.kind, "the host could not decide"))
         }
     }

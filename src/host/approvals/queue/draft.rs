@@ -6,13 +6,13 @@ use std::sync::Arc;
 use futures::FutureExt;
 use serde_json::Value;
 
-use super::{ApprovalDesk, closed, panic_text};
+use super::{ApprovalQueue, closed, panic_text};
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::host::approvals::{Drafted, Drafter};
 use crate::mcp::ApprovalId;
 
-impl ApprovalDesk {
+impl ApprovalQueue {
     /// Registers what drafts answers.
     pub fn set_drafter(&self, drafter: Option<Arc<dyn Drafter>>) {
         *self.drafter.write() = drafter;

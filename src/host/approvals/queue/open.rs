@@ -10,16 +10,16 @@ use super::Waiting;
 use super::rules::{Flood, Full};
 use crate::base::ServerName;
 use crate::host::Fact;
-use crate::host::approvals::desk::ApprovalDesk;
+use crate::host::approvals::queue::ApprovalQueue;
 use crate::host::approvals::{Decider, PendingRequest, Settlement};
 use crate::mcp::ApprovalId;
-use crate::mcp::session::DeskRequest;
+use crate::mcp::session::ServerRequest;
 use crate::mcp::{Answer, Claim, RequestKind};
 use crate::mcp::{Finding, FindingKind};
 
 /// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.
 pub(super) struct Open {
-    desk: Arc<ApprovalDesk>,
+    approvals: Arc<ApprovalQueue>,
     pub(super) request: Arc<PendingRequest>,
     claim: Arc<Claim>,
     settled: bool,
@@ -27,16 +27,12 @@ pub(super) struct Open {
 
 impl Open {
     /// Takes a place.
-    pub(super) fn take(desk: Arc<ApprovalDesk>, asked: &DeskRequest) -> Result<Self, Full> {
-        let now = desk.facts.clock().now();
-        let max_waiting = desk.seat(asked)?;
-        let during = asked.call.and_then(|call| {
-            let deck = desk.deck.get()?.upgrade()?;
-            let slot = deck.slots().get(&asked.server).cloned()?;
-            slot.target_of(call)
-        });
+    pub(super) fn take(approvals: Arc<ApprovalQueue>, asked: &ServerRequest) -> Result<Self, Full> {
+        let now = approvals.facts.clock().now();
+        let max_waiting = approvals.seat(asked)?;
+        let during = asked.call.and_then(|call| approvals.calls.get()?(&asked.server, call));
         let request = Arc::new(PendingRequest {
-            id: desk.next_id(),
+            id: approvals.next_id(),
             server: asked.server.clone(),
             kind: asked.kind.clone(),
             call: asked.call,
@@ -47,7 +43,7 @@ impl Open {
             deadline: now.plus(max_waiting),
             deferred: asked.deferred,
         });
-        Ok(Self { desk, request, claim: Arc::clone(&asked.claim), settled: false })
+        Ok(Self { approvals, request, claim: Arc::clone(&asked.claim), settled: false })
     }
 
     /// How long it may wait.
@@ -59,20 +55,20 @@ impl Open {
     pub(super) fn park(&self, patience: watch::Sender<Duration>) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
         let waiting = Waiting { request: Arc::clone(&self.request), answer, patience };
-        self.desk.lock().waiting.insert(self.request.id, waiting);
+        self.approvals.lock().waiting.insert(self.request.id, waiting);
         receiver
     }
 
     /// Tells that the request arrived, from where nothing may come between that and its end.
     pub(super) fn arrived_and_decided(&self) {
         let request = Arc::clone(&self.request);
-        self.desk.facts.post(Fact::RequestArrived { request });
+        self.approvals.facts.post(Fact::RequestArrived { request });
     }
 
     /// Tells that the request arrived.
     pub(super) async fn arrived(&self) {
         let request = Arc::clone(&self.request);
-        self.desk.facts.record(Fact::RequestArrived { request }).await;
+        self.approvals.facts.record(Fact::RequestArrived { request }).await;
     }
 
     /// Takes the request for an answer and tells so; `false` when it was withdrawn before.
@@ -98,26 +94,26 @@ impl Open {
     /// Posted, not awaited: whoever asked may be gone at any await, and the fact must not be lost.
     fn settle(&mut self, settlement: Settlement) {
         self.settled = true;
-        self.desk.facts.post(Fact::RequestSettled {
+        self.approvals.facts.post(Fact::RequestSettled {
             id: self.request.id,
             server: self.request.server.clone(),
             settlement,
-            after: self.desk.facts.clock().now().since(self.request.arrived),
+            after: self.approvals.facts.clock().now().since(self.request.arrived),
         });
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.desk.leave(self.request.id, &self.request.server);
+        self.approvals.leave(self.request.id, &self.request.server);
         if !self.settled {
             self.withdraw("the call that asked is over");
         }
     }
 }
 
-impl ApprovalDesk {
-    fn seat(&self, asked: &DeskRequest) -> Result<Duration, Full> {
+impl ApprovalQueue {
+    fn seat(&self, asked: &ServerRequest) -> Result<Duration, Full> {
         let now = Instant::now();
         let mut inner = self.lock();
         let rules = inner.servers.entry(asked.server.clone()).or_default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::ApprovalDesk;
+use super::ApprovalQueue;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, WireLimits};
@@ -128,7 +128,7 @@ impl Default for Rules {
     }
 }
 
-impl ApprovalDesk {
+impl ApprovalQueue {
     /// Takes the rules of a server's entry into use. Roots that were changed while the deck runs
     /// stay until those of the entry change.
     pub fn configure(&self, config: &ServerConfig) {

@@ -16,19 +16,19 @@ use crate::mcp::{Claim, RequestKind};
 
 struct Rig {
     projection: Projection,
-    desk: DeskHandle,
+    approvals: QueueHandle,
 }
 
 impl Rig {
     fn new(handler: Option<Arc<dyn RequestHandler>>, person: Person) -> Self {
         let projection = projector::start(Clock::system(), Ring::new(100, 100_000));
-        let desk = ApprovalDesk::new(projection.facts.clone(), handler, person);
-        Self { projection, desk: DeskHandle(Arc::new(desk)) }
+        let approvals = ApprovalQueue::new(projection.facts.clone(), handler, person);
+        Self { projection, approvals: QueueHandle(Arc::new(approvals)) }
     }
 
     fn ask(&self, kind: RequestKind) -> (BoxFuture<'static, Answer>, CancellationToken) {
         let withdrawn = CancellationToken::new();
-        let request = DeskRequest {
+        let request = ServerRequest {
             server: ServerName::new("s"),
             kind,
             call: None,
@@ -38,7 +38,7 @@ impl Rig {
             withdrawn: withdrawn.clone(),
             claim: Arc::default(),
         };
-        (self.desk.ask(request), withdrawn)
+        (self.approvals.ask(request), withdrawn)
     }
 
     async fn view(&self) -> Arc<crate::host::HostView> {
@@ -102,7 +102,7 @@ fn declined() -> Answer {
 async fn rules_of_the_entry_decide_before_everybody_and_say_so() {
     let rig = Rig::new(Some(Arc::new(Says(|_| panic!("must not be asked")))), Person::Present);
     let canned = json!({"role": "assistant"});
-    rig.desk.0.configure(&config(ApprovalRules {
+    rig.approvals.0.configure(&config(ApprovalRules {
         sampling: ApprovalRule::Canned(canned.clone()),
         elicitation: ApprovalRule::Deny,
         ..ApprovalRules::default()
@@ -119,11 +119,11 @@ async fn rules_of_the_entry_decide_before_everybody_and_say_so() {
 async fn leave_to_ask_outside_calls_is_given_by_the_entry_and_taken_back_with_it() {
     let rig = Rig::new(None, Person::Present);
     let server = ServerName::new("s");
-    assert_eq!(rig.desk.outside_calls(&server), OutsideCalls::Deny, "a server nobody knows");
+    assert_eq!(rig.approvals.outside_calls(&server), OutsideCalls::Deny, "a server nobody knows");
     for word in [OutsideCalls::Allow, OutsideCalls::Deny] {
         let rules = ApprovalRules { outside_calls: word, ..ApprovalRules::default() };
-        rig.desk.0.configure(&config(rules));
-        assert_eq!(rig.desk.outside_calls(&server), word);
+        rig.approvals.0.configure(&config(rules));
+        assert_eq!(rig.approvals.outside_calls(&server), word);
     }
 }
 
@@ -133,9 +133,9 @@ async fn a_person_answers_through_the_view_and_only_once() {
     let asking = tokio::spawn(rig.ask(RequestKind::Elicitation).0);
     let id = rig.pending(1).await[0].id;
     let answer = Answer::Result(json!({"action": "accept", "content": {}}));
-    rig.desk.0.answer(id, answer.clone()).expect("it waits");
+    rig.approvals.0.answer(id, answer.clone()).expect("it waits");
     assert_eq!(asking.await.expect("no panic"), answer);
-    let again = rig.desk.0.answer(id, answer).expect_err("it is settled");
+    let again = rig.approvals.0.answer(id, answer).expect_err("it is settled");
     assert_eq!(again.code, ErrorCode::Cancelled);
     assert_eq!(
         rig.last().await,
@@ -152,7 +152,7 @@ async fn a_withdrawn_a_dropped_and_a_late_request_leave_the_view() {
     let id = rig.pending(1).await[0].id;
     withdrawn.cancel();
     asking.await.expect("no panic");
-    assert!(rig.desk.0.answer(id, declined()).is_err());
+    assert!(rig.approvals.0.answer(id, declined()).is_err());
     assert!(matches!(rig.last().await, Settlement::Withdrawn { .. }));
 
     let asking = tokio::spawn(rig.ask(RequestKind::Sampling).0);
@@ -208,7 +208,7 @@ async fn configured_roots_are_shared_until_others_are_set() {
     let rig = Rig::new(None, Person::Absent);
     let root = |uri: &str| RootConfig { uri: uri.into(), name: None };
     let server = ServerName::new("s");
-    rig.desk.0.configure(&ServerConfig {
+    rig.approvals.0.configure(&ServerConfig {
         roots: vec![root("file:///a")],
         ..config(ApprovalRules::default())
     });
@@ -217,7 +217,7 @@ async fn configured_roots_are_shared_until_others_are_set() {
         Answer::Refuse { .. } => panic!("roots are not refused"),
     };
     assert_eq!(roots(rig.ask(RequestKind::Roots).0.await), "file:///a");
-    rig.desk.0.set_roots(&server, vec![root("file:///b")]);
+    rig.approvals.0.set_roots(&server, vec![root("file:///b")]);
     assert_eq!(roots(rig.ask(RequestKind::Roots).0.await), "file:///b");
 }
 
@@ -227,7 +227,7 @@ async fn a_rule_of_the_session_decides_the_next_requests_and_then_the_person_is_
     let server = ServerName::new("s");
     let canned = json!({"action": "accept", "content": {}});
     let rule = SessionRule { rule: ApprovalRule::Canned(canned.clone()), left: Some(2) };
-    rig.desk.0.set_rule(&server, RuleKind::Elicitation, Some(rule));
+    rig.approvals.0.set_rule(&server, RuleKind::Elicitation, Some(rule));
     for left in [Some(1), None] {
         let (answer, _) = rig.ask(RequestKind::Elicitation);
         assert_eq!(answer.await, Answer::Result(canned.clone()));
@@ -239,7 +239,10 @@ async fn a_rule_of_the_session_decides_the_next_requests_and_then_the_person_is_
     let (answer, _) = rig.ask(RequestKind::Elicitation);
     let waiting = tokio::spawn(answer);
     let request = rig.pending(1).await.remove(0);
-    rig.desk.0.answer(request.id, Answer::Result(json!({"action": "cancel"}))).expect("it waits");
+    rig.approvals
+        .0
+        .answer(request.id, Answer::Result(json!({"action": "cancel"})))
+        .expect("it waits");
     assert_eq!(waiting.await.expect("no panic"), Answer::Result(json!({"action": "cancel"})));
 }
 
@@ -247,15 +250,15 @@ async fn a_rule_of_the_session_decides_the_next_requests_and_then_the_person_is_
 async fn a_session_rule_of_one_kind_leaves_the_other_alone_and_ask_overrules_the_entry() {
     let rig = Rig::new(None, Person::Present);
     let denies = ApprovalRules { sampling: ApprovalRule::Deny, ..ApprovalRules::default() };
-    rig.desk.0.configure(&config(denies));
+    rig.approvals.0.configure(&config(denies));
     let ask = SessionRule { rule: ApprovalRule::Ask, left: None };
-    rig.desk.0.set_rule(&ServerName::new("s"), RuleKind::Sampling, Some(ask));
+    rig.approvals.0.set_rule(&ServerName::new("s"), RuleKind::Sampling, Some(ask));
     let (answer, _) = rig.ask(RequestKind::Sampling);
     let waiting = tokio::spawn(answer);
     let request = rig.pending(1).await.remove(0);
-    rig.desk.0.answer(request.id, Answer::Result(json!({}))).expect("it waits");
+    rig.approvals.0.answer(request.id, Answer::Result(json!({}))).expect("it waits");
     assert_eq!(waiting.await.expect("no panic"), Answer::Result(json!({})));
-    rig.desk.0.set_rule(&ServerName::new("s"), RuleKind::Sampling, None);
+    rig.approvals.0.set_rule(&ServerName::new("s"), RuleKind::Sampling, None);
     let (answer, _) = rig.ask(RequestKind::Sampling);
     assert!(matches!(answer.await, Answer::Refuse { .. }));
 }
@@ -267,19 +270,19 @@ async fn more_time_puts_the_end_off_and_is_told() {
     let asking = tokio::spawn(asking);
     let request = rig.pending(1).await.remove(0);
     let more = Duration::from_secs(600);
-    let deadline = rig.desk.0.extend(request.id, more).expect("it waits");
+    let deadline = rig.approvals.0.extend(request.id, more).expect("it waits");
     assert_eq!(deadline, request.deadline.plus(more));
     assert_eq!(rig.view().await.pending[&request.id].deadline, deadline);
     tokio::time::sleep(Duration::from_secs(3_600 + 599)).await;
     assert_eq!(rig.view().await.pending.len(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(matches!(asking.await, Ok(Answer::Refuse { .. })));
-    assert!(rig.desk.0.extend(request.id, more).is_err());
-    let day = ApprovalDesk::LONGEST;
+    assert!(rig.approvals.0.extend(request.id, more).is_err());
+    let day = ApprovalQueue::LONGEST;
     let (asking, _withdrawn) = rig.ask(RequestKind::Sampling);
     let _asking = tokio::spawn(asking);
     let request = rig.pending(1).await.remove(0);
-    let deadline = rig.desk.0.extend(request.id, day * 3).expect("it waits");
+    let deadline = rig.approvals.0.extend(request.id, day * 3).expect("it waits");
     assert_eq!(deadline.since(request.arrived), day);
 }
 
@@ -288,7 +291,7 @@ async fn more_requests_in_a_minute_than_allowed_are_refused_counted_and_told_tog
     let rig = Rig::new(None, Person::Absent);
     let mut entry = config(ApprovalRules { sampling: ApprovalRule::Deny, ..Default::default() });
     entry.wire.approvals_per_minute = 10;
-    rig.desk.0.configure(&entry);
+    rig.approvals.0.configure(&entry);
     let mut over = 0;
     for _ in 0..30 {
         if let Answer::Refuse { message, .. } = rig.ask(RequestKind::Sampling).0.await {
@@ -321,7 +324,7 @@ async fn roots_asked_for_without_end_are_bounded_and_counted_too() {
     let rig = Rig::new(None, Person::Present);
     let mut entry = config(ApprovalRules::default());
     entry.wire.approvals_per_minute = 100;
-    rig.desk.0.configure(&entry);
+    rig.approvals.0.configure(&entry);
     let mut refused = 0;
     for _ in 0..500 {
         refused += u64::from(matches!(rig.ask(RequestKind::Roots).0.await, Answer::Refuse { .. }));
@@ -339,7 +342,7 @@ async fn an_answer_that_was_first_is_the_end_of_it_and_so_is_a_withdrawal() {
     for answered_first in [true, false] {
         let claim = Arc::new(Claim::default());
         let withdrawn = CancellationToken::new();
-        let asking = tokio::spawn(rig.desk.ask(DeskRequest {
+        let asking = tokio::spawn(rig.approvals.ask(ServerRequest {
             server: ServerName::new("s"),
             kind: RequestKind::Sampling,
             call: None,
@@ -351,7 +354,7 @@ async fn an_answer_that_was_first_is_the_end_of_it_and_so_is_a_withdrawal() {
         }));
         let request = rig.pending(1).await.remove(0);
         assert!(answered_first || claim.withdraw("taken back"));
-        rig.desk.0.answer(request.id, Answer::Result(json!({"hello": 1}))).expect("it waits");
+        rig.approvals.0.answer(request.id, Answer::Result(json!({"hello": 1}))).expect("it waits");
         let answer = asking.await.expect("no panic");
         assert_eq!(matches!(answer, Answer::Result(_)), answered_first);
         let settlement = rig.last().await;
@@ -389,21 +392,23 @@ async fn a_model_drafts_when_asked_and_answers_nothing() {
     let (asking, withdrawn) = rig.ask(RequestKind::Sampling);
     let asking = tokio::spawn(asking);
     let id = rig.pending(1).await.remove(0).id;
-    let missing = rig.desk.0.draft(id, None).await.expect_err("no drafter yet");
+    let missing = rig.approvals.0.draft(id, None).await.expect_err("no drafter yet");
     assert_eq!(missing.code, ErrorCode::Configuration);
-    rig.desk.0.set_drafter(Some(Arc::new(Model)));
-    let draft = rig.desk.0.draft(id, None).await.expect("a draft");
+    rig.approvals.0.set_drafter(Some(Arc::new(Model)));
+    let draft = rig.approvals.0.draft(id, None).await.expect("a draft");
     assert_eq!(draft.result, json!({"drafted": {}}));
     assert!(!draft.by.contains('\u{1b}'));
-    let asked = |what: &str| rig.desk.0.draft(id, Some(Arc::new(json!({"do": what}))));
+    let asked = |what: &str| rig.approvals.0.draft(id, Some(Arc::new(json!({"do": what}))));
     let failed = asked("fail").await.expect_err("no draft");
     assert!(failed.message.contains("too tired"));
     let failed = asked("panic").await.expect_err("no draft");
     assert!(failed.message.contains("lost it"));
     assert!(!asking.is_finished(), "a draft is no answer");
-    let desk = Arc::clone(&rig.desk.0);
+    let approvals = Arc::clone(&rig.approvals.0);
     let drafting =
-        tokio::spawn(async move { desk.draft(id, Some(Arc::new(json!({"do": "think"})))).await });
+        tokio::spawn(
+            async move { approvals.draft(id, Some(Arc::new(json!({"do": "think"})))).await },
+        );
     tokio::task::yield_now().await;
     withdrawn.cancel();
     let gone = drafting.await.expect("no panic").expect_err("withdrawn");
@@ -417,13 +422,13 @@ async fn roots_changed_while_it_runs_stay_until_those_of_the_entry_change() {
     let root = |uri: &str| RootConfig { uri: uri.to_owned(), name: None };
     let mut entry = config(ApprovalRules::default());
     entry.roots = vec![root("file:///a")];
-    rig.desk.0.configure(&entry);
-    rig.desk.0.set_roots(&entry.name, vec![root("file:///b")]);
-    rig.desk.0.configure(&entry);
-    assert_eq!(rig.desk.0.roots(&entry.name), [root("file:///b")]);
+    rig.approvals.0.configure(&entry);
+    rig.approvals.0.set_roots(&entry.name, vec![root("file:///b")]);
+    rig.approvals.0.configure(&entry);
+    assert_eq!(rig.approvals.0.roots(&entry.name), [root("file:///b")]);
     let view = rig.view().await;
     assert_eq!(view.servers[&entry.name].roots, [root("file:///b")]);
     entry.roots = vec![root("file:///c")];
-    rig.desk.0.configure(&entry);
-    assert_eq!(rig.desk.0.roots(&entry.name), [root("file:///c")]);
+    rig.approvals.0.configure(&entry);
+    assert_eq!(rig.approvals.0.roots(&entry.name), [root("file:///c")]);
 }

@@ -150,13 +150,13 @@ struct Eyes {
     aimed: BTreeMap<PathBuf, Option<SystemTime>>,
     mode: WatchMode,
     /// Set when reports were lost.
-    deaf: Arc<AtomicBool>,
+    lossy: Arc<AtomicBool>,
 }
 
 impl Eyes {
     fn open(matcher: SourceMatcher, options: SourceOptions, heard: mpsc::Sender<Event>) -> Self {
-        let deaf = Arc::new(AtomicBool::new(false));
-        let lost = Arc::clone(&deaf);
+        let lossy = Arc::new(AtomicBool::new(false));
+        let lost = Arc::clone(&lossy);
         let hear = move |event: notify::Result<Event>| match event {
             Ok(event) if !is_change(&event) => {}
             Ok(event) => {
@@ -179,7 +179,7 @@ impl Eyes {
                 Err(error) => (None, WatchMode::Polling(error.to_string())),
             }
         };
-        Self { matcher, watcher, known: Survey::default(), aimed: BTreeMap::new(), mode, deaf }
+        Self { matcher, watcher, known: Survey::default(), aimed: BTreeMap::new(), mode, lossy }
     }
 
     /// Looks at everything; gives the files that are not as they were.
@@ -231,7 +231,7 @@ impl Eyes {
 
     /// Looks at what was reported; gives the files that are not as they were.
     fn settle(&mut self, reported: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
-        let lost = self.deaf.swap(false, Ordering::SeqCst);
+        let lost = self.lossy.swap(false, Ordering::SeqCst);
         let polling = matches!(self.mode, WatchMode::Polling(_));
         let moved = |path: &PathBuf| {
             self.known.folders.contains(path)

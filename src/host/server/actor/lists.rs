@@ -201,7 +201,7 @@ impl Actor {
 
     pub(super) fn resource_updated(&self, uri: &str) {
         let reason = SafeText::line("the server says that the resource was updated");
-        let params = crate::host::operation::resource_params(uri);
+        let params = crate::host::cache::resource_params(uri);
         self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| {
             key.server == self.slot.name && key.params == params
         });

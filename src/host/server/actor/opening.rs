@@ -7,12 +7,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::config::ServerConfig;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::approvals::desk::DeskHandle;
+use crate::host::approvals::queue::QueueHandle;
 use crate::host::server::actor::{Actor, EVENTS, Happened, lists};
 use crate::host::server::connect::{OpenError, OpenRequest, Opened, Steps, StopPlan};
 use crate::host::server::lifecycle::{Input, Phase};
@@ -59,17 +58,18 @@ impl Actor {
     }
 
     fn session_context(&self, events: mpsc::Sender<SessionEvent>) -> SessionContext {
+        self.slot.redactor.learn(self.config.secrets());
         SessionContext {
             server: self.slot.name.clone(),
             limits: self.config.wire.clone(),
             log_level: self.slot.log_level().or(self.config.log_level),
             clock: self.deck.clock,
-            redactor: Redactor::new(self.config.secrets()),
+            redactor: self.slot.redactor.clone(),
             traffic: self.deck.traffic.clone(),
             black_box: self.slot.black_box.clone(),
             logs: self.deck.logs.clone(),
             events,
-            desk: Arc::new(DeskHandle(Arc::clone(&self.deck.desk))),
+            approvals: Arc::new(QueueHandle(Arc::clone(&self.deck.approvals))),
             auth: None,
             bytes: Arc::clone(&self.slot.bytes),
             seen: Arc::default(),

@@ -168,7 +168,7 @@ impl Actor {
         }
     }
 
-    /// Subscriptions are the host's wish, not the session's: they outlive it.
+    /// Subscriptions are the host's state, not the session's: they outlive it.
     fn subscribe_again(&self, opened: &Opened) {
         for uri in self.slot.subscriptions() {
             self.ask(opened, Request::Subscribe { uri });
@@ -205,7 +205,7 @@ impl Actor {
     /// the server or a list has to do with is told here.
     pub(super) async fn follow(&mut self, config: Arc<ServerConfig>) {
         let before = std::mem::replace(&mut self.config, Arc::clone(&config));
-        self.deck.desk.configure(&config);
+        self.deck.approvals.configure(&config);
         self.slot.publish(|live| live.config = Arc::clone(&config));
         let filtered = before.tools != config.tools;
         if filtered && self.listed_before {

@@ -285,7 +285,7 @@ impl World {
         Self { rig, process, timer, checking, announced: None, finished: false }
     }
 
-    /// What can happen now: what people wish, and what the world still owes.
+    /// What can happen now: what people ask for, and what the world still owes.
     fn possible(&self) -> Vec<Input> {
         let loss = || Loss { reason: text("x"), lived: Duration::ZERO };
         let mut inputs = vec![Input::Start, Input::Restart];

@@ -81,7 +81,7 @@ pub enum Input {
     /// Its entry changed or is gone, for this reason: calls in flight may finish first.
     Retire(Next, SafeText),
     /// What it is made of changed, for this reason: a server that is wanted starts afresh, calls in
-    /// flight may finish first; one that was stopped or disabled by hand stays so.
+    /// flight may finish first; one that was stopped or disabled manually stays so.
     Renew(SafeText),
     /// All dependencies are ready.
     Unblocked,

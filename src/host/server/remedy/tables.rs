@@ -46,6 +46,7 @@ pub(super) const SAYS: &[Rule] = &[
     python_file,
     interpreter,
     python_text,
+    language_server,
     uv,
     container,
     port,
@@ -182,6 +183,14 @@ fn interpreter(line: &str) -> Option<String> {
 fn python_text(line: &str) -> Option<String> {
     (line.starts_with("{'jsonrpc'") || line.starts_with("{'id'")).then(|| {
         "it prints a Python dictionary, which is no JSON: write json.dumps(...)".to_owned()
+    })
+}
+
+fn language_server(line: &str) -> Option<String> {
+    line.starts_with("Content-Length:").then(|| {
+        "it frames its messages as language servers do (`Content-Length`): MCP over stdio is one \
+         JSON message on each line"
+            .to_owned()
     })
 }
 

@@ -119,9 +119,10 @@ impl Tap {
 
     /// Text that is no message, called by the way it came.
     pub(super) fn stray(&self, text: &[u8]) {
-        let http = self.context.seen.is_http();
-        let told = if http {
+        let told = if self.context.seen.is_http() {
             "what came over HTTP is not JSON-RPC"
+        } else if text.starts_with(b"Content-Length:") {
+            "a header as of language servers (`Content-Length`); MCP has one message on each line"
         } else {
             "a line on stdout that is not JSON-RPC"
         };

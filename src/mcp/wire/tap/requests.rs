@@ -1,4 +1,4 @@
-//! Requests of the server: answered by the desk as they were sent, or refused here before they cost
+//! Requests of the server: answered by the approval queue as they were sent, or refused here before they cost
 //! anything.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Open, Tap};
 use crate::base::text::SafeText;
 use crate::config::OutsideCalls;
 use crate::mcp::pending::PendingRequest;
-use crate::mcp::session::DeskRequest;
+use crate::mcp::session::ServerRequest;
 use crate::mcp::traffic::MessageKind;
 use crate::mcp::{Answer, Claim, FindingKind, RequestKind};
 
@@ -71,7 +71,7 @@ impl Tap {
         };
         self.state().open.insert(id.clone(), open);
         let params = params.unwrap_or(Value::Null);
-        let asked = DeskRequest {
+        let asked = ServerRequest {
             server: self.context.server.clone(),
             kind: kind(method, &params),
             call,
@@ -94,17 +94,18 @@ impl Tap {
         }
     }
 
-    /// What the desk says to a request; `None` when the server has taken it back or its session has
+    /// What the approval queue says to a request; `None` when the server has taken it back or its session has
     /// ended. The clocks of the calls that wait for it stand still meanwhile.
     async fn decided(
         &self,
-        asked: DeskRequest,
+        asked: ServerRequest,
         during: Option<Arc<PendingRequest>>,
         taken_back: &CancellationToken,
     ) -> Option<Answer> {
         let (claim, withdrawn) = (Arc::clone(&asked.claim), CancellationToken::new());
         let on_drop = withdrawn.clone().drop_guard();
-        let answer = self.context.desk.ask(DeskRequest { withdrawn: withdrawn.clone(), ..asked });
+        let answer =
+            self.context.approvals.ask(ServerRequest { withdrawn: withdrawn.clone(), ..asked });
         // Where it cannot be told which call asks, the clocks of all stand still: none may run out
         // while a person thinks about what may be its question.
         let waiting = during.map_or_else(|| self.in_flight(), |during| vec![during]);
@@ -114,7 +115,7 @@ impl Tap {
             tokio::select! {
                 biased;
                 answer = &mut answer => answer,
-                // The desk takes it back from the person and says what the server is told.
+                // The approval queue takes it back from the person and says what the server is told.
                 () = all_given_up(&waiting) => {
                     withdrawn.cancel();
                     answer.await
@@ -170,7 +171,8 @@ impl Tap {
             // Before `initialize` is answered nobody knows what the server may ask (lifecycle,
             // initialization: "only pings and logging").
             let allowed = state.version.is_some()
-                && self.context.desk.outside_calls(&self.context.server) == OutsideCalls::Allow;
+                && self.context.approvals.outside_calls(&self.context.server)
+                    == OutsideCalls::Allow;
             if !allowed {
                 let message = format!(
                     "`{}` while no call is in flight (`approvals.outsideCalls`)",

@@ -364,7 +364,11 @@ pub fn breaker_line(breaker: &BreakerView, model: &Model, doc: &mut Doc) {
             doc.text(2, &ink!("breaker open, next attempt in {}: {}", left, cause), Role::Warning);
         }
         BreakerView::HalfOpen { cause } => {
-            doc.text(2, &ink!("breaker half open, the next call is a test: {}", cause), Role::Busy);
+            doc.text(
+                2,
+                &ink!("breaker half-open, the next call is let through to try: {}", cause),
+                Role::Busy,
+            );
         }
     }
 }

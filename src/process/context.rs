@@ -1,0 +1,58 @@
+//! What a process needs from its owner, and how much time it is given to end.
+
+use std::time::Duration;
+
+use crate::base::Clock;
+use crate::base::ServerName;
+use crate::base::logs::{LogRecord, LogSource};
+use crate::base::ring::Ring;
+use crate::base::secret::Redactor;
+
+/// What a process needs from its owner.
+#[derive(Clone)]
+pub struct ProcessContext {
+    /// The server.
+    pub server: ServerName,
+    /// Time.
+    pub clock: Clock,
+    /// Masks secrets in stderr.
+    pub redactor: Redactor,
+    /// Where stderr lines go.
+    pub logs: Ring<LogRecord>,
+    /// As what they are logged.
+    pub source: LogSource,
+    /// Longest stderr line kept, in bytes; the rest of a longer one is dropped and counted.
+    pub stderr_line_bytes: usize,
+    /// Bytes of stderr kept for [`stderr_tail`](crate::process::ServerProcess::stderr_tail).
+    pub stderr_bytes: usize,
+}
+
+/// How long a server is asked before it is made to stop (requirement L5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grace {
+    /// From closing its stdin to SIGTERM.
+    pub stdin: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub term: Duration,
+}
+
+impl Grace {
+    /// No grace: SIGKILL at once.
+    pub const NONE: Self = Self { stdin: Duration::ZERO, term: Duration::ZERO };
+
+    /// Splits a budget (`shutdownTimeout`, decision D10): a third on closed stdin, at most three
+    /// seconds; all the rest after SIGTERM.
+    pub fn within(budget: Duration) -> Self {
+        let stdin = (budget / 3).min(Duration::from_secs(3));
+        Self { stdin, term: budget.saturating_sub(stdin) }
+    }
+
+    /// The shorter of both on each rung.
+    #[must_use]
+    pub fn at_most(self, other: Self) -> Self {
+        Self { stdin: self.stdin.min(other.stdin), term: self.term.min(other.term) }
+    }
+}
+
+/// How long SIGKILL may take before a process is given up (uninterruptible in the kernel).
+pub(super) const KILL: Duration = Duration::from_secs(2);
