@@ -233,7 +233,7 @@ pub enum AnswerSource {
     Server,
     /// From the cache, fresh; its age.
     Cache(Duration),
-    /// From the cache, expired, because the server is unavailable (R7); its age.
+    /// From the cache, fresh or expired, because the server is unavailable (R7); its age.
     Stale(Duration),
 }
 

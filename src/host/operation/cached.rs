@@ -19,7 +19,8 @@ impl Operation {
             return None;
         }
         let kept = self.deck.cache.fresh(&self.cache_key()?, self.deck.clock.now())?;
-        Some(self.answer_with(kept))
+        let source = AnswerSource::Cache(kept.age);
+        Some(self.answer_with(kept, source))
     }
 
     /// A kept answer of any age in place of the error, when the server cannot be asked.
@@ -31,7 +32,10 @@ impl Operation {
         }
         let kept =
             self.cache_key().and_then(|key| self.deck.cache.any(&key, self.deck.clock.now()));
-        kept.map(|kept| self.answer_with(kept)).ok_or(error)
+        let kept = kept.ok_or(error)?;
+        // However young it is: its server could not be asked.
+        let source = AnswerSource::Stale(kept.age);
+        Ok(self.answer_with(kept, source))
     }
 
     /// Keeps an answer, unless a person had a part in it.
@@ -45,9 +49,7 @@ impl Operation {
         }
     }
 
-    fn answer_with(&self, kept: Kept) -> CallOutcome {
-        let source =
-            if kept.fresh { AnswerSource::Cache(kept.age) } else { AnswerSource::Stale(kept.age) };
+    fn answer_with(&self, kept: Kept, source: AnswerSource) -> CallOutcome {
         tracing::debug!(
             target: "mcpdeck::call", server = %self.slot.name, request_id = self.id.0,
             action = "answered from the cache", fresh = kept.fresh,
