@@ -27,6 +27,7 @@ mod bench {
     use std::time::{Duration, Instant};
 
     use mcpdeck::host::Validator;
+    use mcpdeck::tui::action::Action;
     use mcpdeck::tui::form::draw::Look;
     use mcpdeck::tui::form::{Defaults, FormState, draw};
     use ratatui::buffer::Buffer;
