@@ -3,7 +3,7 @@
 //! A script is JSON (comments and trailing commas allowed) and says what the server is and how it
 //! reacts. It works on bytes, so that it can do wrong whatever a server can do wrong: junk, split
 //! writes, wrong, doubled and late answers, floods, silence, death at any step. It speaks over
-//! stdin and stdout, or over Streamable HTTP on loopback (`--http PORT`).
+//! stdin and stdout, or over Streamable HTTP on loopback (`--listen PORT`).
 //!
 //! # A first script
 //! ```json
@@ -65,6 +65,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::mock::recorded::Recorded;
 use crate::mock::script::{Script, ScriptError};
 use crate::mock::stage::Stage;
 
@@ -75,8 +76,10 @@ pub struct MockOptions {
     pub file: Option<PathBuf>,
     /// The script: its text, instead of a file.
     pub script: Option<String>,
-    /// Serve HTTP on this loopback port (0 picks one) instead of the standard streams.
-    pub http: Option<u16>,
+    /// Plays the file as a recording, in this way.
+    pub recording: Option<recorded::PlayOptions>,
+    /// Serve HTTP at this loopback address (port 0 picks one) instead of the standard streams.
+    pub listen: Option<SocketAddr>,
     /// Further arguments: `${argv.N}`.
     pub args: Vec<String>,
 }
@@ -93,16 +96,24 @@ pub fn run(options: MockOptions) -> ExitCode {
 }
 
 fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
-    let script = load(&options)?;
+    let (script, recorded) = match (&options.recording, &options.file) {
+        (Some(how), Some(path)) => {
+            let name = crate::base::text::SafeText::line(&path.display().to_string());
+            let read = Recorded::read(path, how).map_err(|message| format!("{name}: {message}"));
+            (Script::default(), Some(read?))
+        }
+        _ => (load(&options)?, None),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     let code = local.block_on(&runtime, async move {
-        let port = options.http.or((script.http.port > 0).then_some(script.http.port));
-        let stage = Stage::new(script, options.args);
-        match port {
+        let own = SocketAddr::from((Ipv4Addr::LOCALHOST, script.http.port));
+        let address = options.listen.or((own.port() > 0).then_some(own));
+        let stage = Stage::new(script, recorded, options.args);
+        match address {
             None => Ok::<i32, std::io::Error>(stdio::play(stage).await),
-            Some(port) => {
-                let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+            Some(address) => {
+                let listener = tokio::net::TcpListener::bind(address).await?;
                 let address = listener.local_addr()?;
                 writeln!(std::io::stdout(), "listening on http://{address}/mcp")?;
                 Ok(http::serve(stage, listener).await)
@@ -144,7 +155,7 @@ impl HttpMock {
         let thread = std::thread::Builder::new().name("mock-http".to_owned()).spawn(move || {
             tokio::task::LocalSet::new().block_on(&runtime, async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let stage = Stage::new(script, Vec::new());
+                let stage = Stage::new(script, None, Vec::new());
                 tokio::select! {
                     _ = http::serve(stage, listener) => {}
                     _ = stopped => {}

@@ -19,6 +19,11 @@ const SCRIPT: &str = r#"{
   }
 }"#;
 
+#[path = "recording/published.rs"]
+mod published;
+#[path = "support/helpers.rs"]
+mod support;
+
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -82,6 +87,7 @@ fn a_recording_holds_every_message_in_order_and_says_when_it_ends() {
     }
     assert_eq!(lines.first().unwrap()["type"], "header");
     assert_eq!(lines.last().unwrap()["type"], "end");
+    assert_eq!(lines[0]["servers"]["counter"]["args"][0], "mock", "the configuration is there");
     let of = |direction: &str, word: &str| {
         lines.iter().position(|line| {
             line["type"] == "frame"
@@ -189,4 +195,117 @@ fn a_cut_last_line_is_a_program_that_was_killed() {
     let refused = place.run(&["report", "none.jsonl", "-o", "none.html"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8(refused.stderr).unwrap().contains("not a recording"));
+}
+
+#[test]
+fn a_recording_named_gz_is_compressed_when_it_ends_and_reads_the_same() {
+    let place = Place::new();
+    let echo = ["-c", "live.json", "--record", "a.jsonl.gz", "call", "counter.echo", "word=hi"];
+    place.ok(&echo);
+    let bytes = std::fs::read(place.path("a.jsonl.gz")).unwrap();
+    assert!(bytes.starts_with(&[0x1f, 0x8b]), "it is compressed");
+    assert_eq!(
+        place.ok(&["-c", "live.json", "replay", "a.jsonl.gz"]),
+        "1 requests, 0 answered differently\n"
+    );
+    place.configure("played.json", &[place.path("a.jsonl.gz").to_str().unwrap()]);
+    assert!(
+        place.ok(&["-c", "played.json", "call", "counter.echo", "word=hi"]).contains("said hi")
+    );
+}
+
+#[test]
+fn a_part_of_a_recording_is_exported_for_other_tools() {
+    let place = Place::new();
+    place.record();
+    let export = |name: &str, more: &[&str]| -> Value {
+        place.ok(&[&["report", "a.jsonl", "-o", name], more].concat());
+        serde_json::from_slice(&std::fs::read(place.path(name)).unwrap()).unwrap()
+    };
+    let har = export("a.har", &[]);
+    let entries = har["log"]["entries"].as_array().unwrap();
+    let call =
+        entries.iter().find(|entry| entry["request"]["url"] == "mcp://counter/tools/call/echo");
+    let call = call.expect("the call is an entry");
+    assert_eq!((&har["log"]["version"], &call["response"]["status"]), (&json!("1.2"), &json!(200)));
+    assert!(call["response"]["content"]["text"].as_str().unwrap().contains("said hi"));
+
+    let traces = export("a.json", &[]);
+    let scope = &traces["resourceSpans"][0]["scopeSpans"][0];
+    let span = scope["spans"].as_array().unwrap().iter().find(|s| s["name"] == "tools/call echo");
+    let span = span.expect("the call is a span");
+    assert_eq!(span["traceId"].as_str().unwrap().len(), 32);
+    assert!(span["startTimeUnixNano"].as_str() <= span["endTimeUnixNano"].as_str());
+    assert!(!traces.to_string().contains("said hi"), "results are no attributes");
+
+    place.ok(&["report", "a.jsonl", "-o", "part.jsonl", "--to", "1h", "--server", "nobody"]);
+    let part = lines(&place.path("part.jsonl"));
+    assert_eq!(part[0]["type"], "header");
+    assert!(part.iter().all(|line| line["type"] != "frame"), "{part:?}");
+    let vague = place.run(&["report", "a.jsonl", "-o", "a.bin"]);
+    assert_eq!(vague.status.code(), Some(2));
+}
+
+#[test]
+fn a_recording_plays_over_http_too() {
+    let place = Place::new();
+    place.record();
+    let mut mock = Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+        .args(["mock", "a.jsonl", "--listen", "127.0.0.1:0"])
+        .current_dir(place.path(""))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = String::new();
+    let mut stdout = std::io::BufReader::new(mock.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut stdout, &mut told).unwrap();
+    let _mock = support::Guarded(mock);
+    let url = told.trim().strip_prefix("listening on ").unwrap();
+    let said = place.ok(&["call", "--url", url, "echo", "word=hi"]);
+    assert!(said.contains("said hi"), "{said}");
+    let unknown = place.run(&["call", "--url", url, "echo", "word=ho"]);
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("never recorded"));
+}
+
+/// The row S10 of the fault suite: a server that dies in a call, after lines that are no messages.
+#[test]
+fn a_fault_is_reproduced_from_its_recording_alone() {
+    let row = std::fs::read_to_string(support::repo("fixtures/faults/S10.json")).unwrap();
+    let row: Value = serde_json::from_str(&row).unwrap();
+    let mut script = row["servers"]["faulty"]["mock"].clone();
+    script["calls"]["chatty"] = json!([{"line": "Now listening!"}, {"text": "fine"}]);
+    let place = Place::new();
+    std::fs::write(place.path("counter.json"), script.to_string()).unwrap();
+    for call in ["three", "segv", "chatty"] {
+        let name = format!("counter.{call}");
+        let file = format!("{call}.jsonl");
+        let of = |config: &str, record: &[&str]| {
+            let args = [&["-c", config, "--timeout", "20"], record, &["call", &name, "--json"]];
+            let out = place.run(&args.concat());
+            let told: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+            // How long it had lived differs.
+            let message = told["error"]["message"].as_str().unwrap_or_default().to_owned();
+            let words: Vec<&str> =
+                message.split(' ').filter(|word| word.parse::<u32>().is_err()).collect();
+            (out.status.code(), json!(words), told["result"].clone())
+        };
+        let live = of("live.json", &["--record", &file]);
+        assert_ne!((&live.1, &live.2), (&json!([""]), &Value::Null), "{call}");
+        place.configure("played.json", &[place.path(&file).to_str().unwrap()]);
+        let again = "again.jsonl";
+        let _ = std::fs::remove_file(place.path(again));
+        let played = of("played.json", &["--record", again]);
+        assert_eq!(played, live, "{call}");
+        let junk = |name: &str| {
+            let lines = lines(&place.path(name));
+            lines
+                .iter()
+                .filter(|line| line["kind"] == "junk")
+                .map(|line| line["body"].clone())
+                .collect()
+        };
+        let (then, now): (Vec<Value>, Vec<Value>) = (junk(&file), junk(again));
+        assert_eq!(then, now, "{call}");
+        assert_eq!(call == "chatty", !now.is_empty(), "{call}: {now:?}");
+    }
 }

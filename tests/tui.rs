@@ -93,6 +93,7 @@ fn app(situation: &str) -> App {
                 call: None,
                 bytes: 120 + n as usize,
                 latency: answer.then_some(std::time::Duration::from_millis(3 + n)),
+                queued: None,
                 body: format!("{{\"jsonrpc\":\"2.0\",\"id\":{}}}", n / 2).into(),
                 cut: false,
                 problem: None,

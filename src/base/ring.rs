@@ -90,9 +90,9 @@ impl<T: Weighed> Ring<T> {
     }
 
     /// From now on somebody needs records whole: writers cut them at this size, in bytes, if that
-    /// is more than they would keep by themselves.
+    /// is more than they would keep by themselves. Nobody does with 0.
     pub fn keep_whole(&self, bytes: usize) {
-        self.whole.fetch_max(bytes, Ordering::Relaxed);
+        self.whole.store(bytes, Ordering::Relaxed);
     }
 
     /// What [`Ring::keep_whole`] asked for.

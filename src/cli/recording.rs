@@ -2,19 +2,21 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use serde_json::{Value, json};
 
-use super::args::{Common, OneServer};
+use super::args::{Common, OneServer, parse_duration};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
 use super::output;
 use crate::base::text::SafeText;
 use crate::check::answers::Script;
-use crate::deck::recording::{Line, Recorder, Recording, Scrubber, differences, html};
+use crate::deck::recording::{
+    Format, Line, Part, Recorder, Recording, Scrubber, differences, export,
+};
 use crate::host::{CallOptions, Host, Origin};
 use crate::mcp::traffic::{Direction, MessageKind};
 use crate::telemetry::Telemetry;
@@ -39,9 +41,34 @@ pub struct ReportArgs {
     /// The recording.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Where the page goes.
+    /// Where it goes.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: PathBuf,
+    /// As what; by the end of the output's name when left out (.html, .har, .json, .jsonl).
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Form>,
+    /// Only this server; may be given several times.
+    #[arg(long, value_name = "SERVER")]
+    server: Vec<String>,
+    /// Only from this time after the beginning on (90, 1.5m).
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    from: Option<Duration>,
+    /// Only up to this time after the beginning.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    to: Option<Duration>,
+}
+
+/// What a recording is exported as.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// One page that needs nothing else.
+    Html,
+    /// HTTP Archive 1.2.
+    Har,
+    /// OpenTelemetry traces (OTLP/JSON); arguments and results stay out.
+    Otlp,
+    /// A recording: a part of this one.
+    Jsonl,
 }
 
 /// `mcpdeck replay`
@@ -123,17 +150,28 @@ pub fn scrub(args: &ScrubArgs) -> Exit {
     }
 }
 
-/// Writes the page of a recording.
+/// Writes a recording, or a part of it, in another form.
 pub fn report(args: &ReportArgs) -> Exit {
-    let page = Recording::open(&args.file).and_then(html);
-    let page = match page {
-        Ok(page) => page,
+    let end = args.output.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    let format = match (args.format, end) {
+        (Some(Form::Html), _) | (None, "html" | "htm") => Format::Html,
+        (Some(Form::Har), _) | (None, "har") => Format::Har,
+        (Some(Form::Otlp), _) | (None, "json") => Format::Otlp,
+        (Some(Form::Jsonl), _) | (None, "jsonl") => Format::Jsonl,
+        (None, _) => return output::refuse("say as what with --format: html, har, otlp or jsonl"),
+    };
+    let recording = match Recording::open(&args.file) {
+        Ok(recording) => recording,
         Err(error) => return unreadable(&args.file, &error),
     };
-    let written = File::create(&args.output).and_then(|mut file| file.write_all(page.as_bytes()));
-    match written {
+    let file = match File::create(&args.output) {
+        Ok(file) => file,
+        Err(error) => return unreadable(&args.output, &error),
+    };
+    let part = Part { servers: args.server.clone(), from: args.from, to: args.to };
+    match export(recording, &part, format, &mut std::io::BufWriter::new(file)) {
         Ok(()) => Exit::Ok,
-        Err(error) => unreadable(&args.output, &error),
+        Err(error) => unreadable(&args.file, &error),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod set;
 
+use std::borrow::Borrow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -20,17 +21,21 @@ use crate::config::{
 /// The effective configuration as one document, defaults written out, secrets masked. Loading it
 /// gives the same servers, but for the masked values.
 pub fn effective(loaded: &Loaded) -> Value {
-    let servers: Map<String, Value> = loaded
-        .config
-        .servers
-        .iter()
-        .map(|(name, server)| (name.to_string(), Value::Object(entry(server))))
-        .collect();
+    let servers = servers(loaded.config.servers.values());
     let reload = match loaded.config.reload {
         ReloadMode::Auto => "auto",
         ReloadMode::Ask => "ask",
     };
     json!({ "reload": reload, "servers": servers })
+}
+
+/// The entries of servers by name, defaults written out, secrets masked.
+pub fn servers(servers: impl Iterator<Item = impl Borrow<ServerConfig>>) -> Value {
+    let shown = servers.map(|server| {
+        let server = server.borrow();
+        (server.name.to_string(), Value::Object(entry(server)))
+    });
+    Value::Object(shown.collect())
 }
 
 /// How much of the effective configuration is written.

@@ -4,42 +4,45 @@
 //! from), `frame` (a message of a server in either direction), `log`, `missed` (what came faster
 //! than it could be kept) and `end`. A cut last line is a program that was killed, not a fault.
 //! Secrets are masked before anything is written, as everywhere else that keeps something.
+//!
+//! A file whose name ends with `.gz` is compressed when the recording ends, in members (RFC 1952)
+//! of about 1 MiB, so that a reader can begin at any of them.
 
+mod blocks;
 mod compare;
+mod export;
+mod operations;
+mod play;
 mod report;
 mod scrub;
+mod write;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-use crate::base::Timestamp;
 use crate::base::logs::LogRecord;
-use crate::host::{Host, Record};
+use crate::base::{ServerName, Timestamp};
+use crate::host::Record;
 use crate::mcp::traffic::TrafficRecord;
 
 pub use compare::{Difference, differences};
-pub use report::html;
+pub use export::{Format, Part, export};
+pub use operations::{Operation, Operations, Outcome};
+pub use play::{News, Player, Scan};
 pub use scrub::{Scrubbed, Scrubber};
+pub use write::Recorder;
 
 /// Format of the lines.
 pub const VERSION: u32 = 1;
-/// Size at which a file is put aside and another begun, in bytes; the one before is kept.
-const ROTATE: u64 = 1 << 30;
-/// Bytes of one message that are kept while something records.
-const FRAME: usize = 4 << 20;
 /// Longest line that is read, in bytes.
 const LONGEST: usize = 64 << 20;
-/// Records written at once.
-const BATCH: usize = 512;
 
 /// The first line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
     /// [`VERSION`].
@@ -51,6 +54,9 @@ pub struct Header {
     /// Whether [`Scrubber`] has been over it.
     #[serde(default)]
     pub scrubbed: bool,
+    /// The servers as they were configured when it began, secrets as their names (`mcpdeck config`).
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub servers: Value,
 }
 
 /// One line.
@@ -95,6 +101,7 @@ pub fn json_schema() -> Value {
                 "type": {"const": "header"}, "version": {"const": VERSION},
                 "product": {"type": "string"}, "scrubbed": {"type": "boolean"},
                 "began": {"type": "integer", "description": "microseconds since 1970, UTC"},
+                "servers": {"type": "object", "description": "their configuration, secrets masked"},
             }, "required": ["version", "began"]},
             {"properties": {
                 "type": {"const": "fact"}, "seq": {"type": "integer"}, "at": {"type": "integer"},
@@ -125,150 +132,26 @@ pub fn json_schema() -> Value {
     })
 }
 
-/// A running recording. Dropping it ends it without the last line.
-#[derive(Debug)]
-pub struct Recorder {
-    stop: CancellationToken,
-    task: JoinHandle<io::Result<()>>,
-}
-
-impl Recorder {
-    /// Records everything a host does from its start on, as far as the host still keeps it.
-    ///
-    /// # Errors
-    /// When the file cannot be made; one that exists is not written over.
-    pub fn start(host: &Host, path: &Path) -> io::Result<Self> {
-        let output = Output::create(path)?;
-        let stop = CancellationToken::new();
-        host.traffic().keep_whole(FRAME);
-        let task = tokio::spawn(record(host.clone(), output, stop.clone()));
-        Ok(Self { stop, task })
-    }
-
-    /// Writes what is left and the last line.
-    ///
-    /// # Errors
-    /// When something could not be written, now or before.
-    pub async fn finish(self) -> io::Result<()> {
-        self.stop.cancel();
-        self.task.await.map_err(io::Error::other)?
-    }
-}
-
-async fn record(host: Host, mut output: Output, stop: CancellationToken) -> io::Result<()> {
-    let (traffic, logs) = (host.traffic(), host.logs());
-    let (mut new_frames, mut new_logs) = (traffic.changed(), logs.changed());
-    let mut facts = host.subscribe();
-    let (mut frame, mut log, mut seq) = (0, 0, 0);
-    for record in host.journal() {
-        seq = record.seq;
-        output.line(&Line::Fact((*record).clone()))?;
-    }
-    loop {
-        let is_last = stop.is_cancelled();
-        let (mut missed_facts, mut lines) = (0, 0);
-        while lines < BATCH
-            && let Ok(record) = facts.try_recv()
-        {
-            if record.seq > seq {
-                missed_facts += record.seq - seq - 1;
-                seq = record.seq;
-                output.line(&Line::Fact((*record).clone()))?;
-                lines += 1;
-            }
-        }
-        let frames = traffic.read(frame, BATCH);
-        frame = frames.next;
-        let records = logs.read(log, BATCH);
-        log = records.next;
-        lines += frames.items.len() + records.items.len();
-        for item in frames.items {
-            output.line(&Line::Frame((*item).clone()))?;
-        }
-        for item in records.items {
-            output.line(&Line::Log((*item).clone()))?;
-        }
-        if missed_facts + frames.missed + records.missed > 0 {
-            let missed =
-                Line::Missed { facts: missed_facts, frames: frames.missed, logs: records.missed };
-            output.line(&missed)?;
-        }
-        if lines > 0 {
-            output.flush()?;
-            tokio::task::yield_now().await;
-            continue;
-        }
-        if is_last {
-            output.line(&Line::End { at: host.clock().now() })?;
-            return output.flush();
-        }
-        tokio::select! {
-            _ = new_frames.changed() => {}
-            _ = new_logs.changed() => {}
-            // What was received here is read with the next batch from the journal's own order.
-            fact = facts.recv() => {
-                let Some(record) = fact else { stop.cancel(); continue };
-                if record.seq > seq {
-                    seq = record.seq;
-                    output.line(&Line::Fact((*record).clone()))?;
-                }
-            }
-            () = stop.cancelled() => {}
+impl Line {
+    /// When it happened; the first line and counts have no time of their own.
+    pub fn at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Fact(record) => Some(record.at),
+            Self::Frame(record) => Some(record.at),
+            Self::Log(record) => Some(record.at),
+            Self::End { at } => Some(*at),
+            Self::Header(_) | Self::Missed { .. } => None,
         }
     }
-}
 
-/// The file that is written, which begins anew when it is full.
-struct Output {
-    path: PathBuf,
-    file: io::BufWriter<File>,
-    bytes: u64,
-}
-
-impl Output {
-    fn create(path: &Path) -> io::Result<Self> {
-        let mut output = Self { path: path.to_owned(), file: Self::open(path)?, bytes: 0 };
-        output.header()?;
-        output.flush()?;
-        Ok(output)
-    }
-
-    fn open(path: &Path) -> io::Result<io::BufWriter<File>> {
-        let mut options = File::options();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(io::BufWriter::new(options.open(path)?))
-    }
-
-    fn header(&mut self) -> io::Result<()> {
-        let header = Header {
-            version: VERSION,
-            product: concat!("mcpdeck ", env!("CARGO_PKG_VERSION")).to_owned(),
-            began: crate::base::Clock::system().now(),
-            scrubbed: false,
-        };
-        self.line(&Line::Header(header))
-    }
-
-    fn line(&mut self, line: &Line) -> io::Result<()> {
-        let text = serde_json::to_vec(line)?;
-        self.bytes += text.len() as u64 + 1;
-        self.file.write_all(&text)?;
-        self.file.write_all(b"\n")
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()?;
-        if self.bytes < ROTATE {
-            return Ok(());
+    /// The server it is about, when it is about one.
+    pub fn server(&self) -> Option<&ServerName> {
+        match self {
+            Self::Fact(record) => record.fact.server(),
+            Self::Frame(record) => Some(&record.server),
+            Self::Log(record) => record.server.as_ref(),
+            Self::Header(_) | Self::Missed { .. } | Self::End { .. } => None,
         }
-        let mut before = self.path.clone().into_os_string();
-        before.push(".1");
-        std::fs::rename(&self.path, before)?;
-        self.file = Self::open(&self.path)?;
-        self.bytes = 0;
-        self.header()
     }
 }
 
@@ -292,21 +175,9 @@ impl Recording {
         } else {
             Box::new(file)
         };
-        let header =
-            Header { version: 0, product: String::new(), began: Timestamp(0), scrubbed: false };
-        let mut recording = Self { header, lines, number: 0 };
-        match recording.next() {
-            Some(Ok(Line::Header(header))) if header.version == VERSION => {
-                recording.header = header;
-                Ok(recording)
-            }
-            Some(Ok(Line::Header(header))) => Err(invalid(format!(
-                "it is a recording of version {}; this program reads version {VERSION}",
-                header.version
-            ))),
-            Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => Err(error),
-            _ => Err(invalid("it is not a recording: its first line is no header")),
-        }
+        let mut recording = Self { header: Header::default(), lines, number: 0 };
+        recording.header = header(recording.next())?;
+        Ok(recording)
     }
 
     /// The first line.
@@ -343,6 +214,19 @@ impl Iterator for Recording {
         };
         let line = serde_json::from_slice(&text);
         Some(line.map_err(|error| invalid(format!("line {}: {error}", self.number))))
+    }
+}
+
+/// The header that the first line has to be.
+fn header(first: Option<io::Result<Line>>) -> io::Result<Header> {
+    match first {
+        Some(Ok(Line::Header(header))) if header.version == VERSION => Ok(header),
+        Some(Ok(Line::Header(header))) => Err(invalid(format!(
+            "it is a recording of version {}; this program reads version {VERSION}",
+            header.version
+        ))),
+        Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => Err(error),
+        _ => Err(invalid("it is not a recording: its first line is no header")),
     }
 }
 

@@ -34,6 +34,8 @@ pub struct PendingRequest {
     clock: Mutex<CallClock>,
     progress: Mutex<Gate>,
     given_up: AtomicBool,
+    /// When it was asked for.
+    asked: Instant,
     /// Wakes those who wait for that.
     over: Notify,
     findings: Mutex<Vec<Finding>>,
@@ -114,6 +116,7 @@ impl PendingRequest {
             }),
             progress: Mutex::new(Gate { caller: progress, ..Gate::default() }),
             given_up: AtomicBool::new(false),
+            asked: Instant::now(),
             over: Notify::new(),
             findings: Mutex::default(),
         })
@@ -122,6 +125,11 @@ impl PendingRequest {
     /// One of the session itself, or of the host for itself.
     pub fn own(timeout: Duration) -> Arc<Self> {
         Self::new(None, (timeout, timeout), CancellationToken::new(), None)
+    }
+
+    /// How long ago a caller asked for it; nothing for one of the session itself.
+    pub fn queued(&self) -> Option<Duration> {
+        self.call.map(|_| self.asked.elapsed())
     }
 
     /// It is sent, or sent once more: its time begins anew.

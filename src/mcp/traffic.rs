@@ -59,6 +59,9 @@ pub struct TrafficRecord {
     pub bytes: usize,
     /// For a response: time since its request.
     pub latency: Option<Duration>,
+    /// For a request of a caller: time from when it was asked for until it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<Duration>,
     /// The text as it passed, secrets masked, cut to [`TrafficRecord::BODY`] bytes. Not made safe:
     /// it is parsed again for display, and drawn through [`SafeText`] only.
     pub body: Box<str>,

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::mock::action::{
-    Action, Ask, Lists, Notify, Part, Progress, Repeat, Spawn, Switch, Until, Write,
+    Action, Ask, Lists, Notify, Part, Progress, Repeat, Spawn, Stream, Switch, Until, Write,
 };
 use crate::mock::answers::{self, Refusal};
+use crate::mock::recorded::{Exchange, Recorded, Sent};
 use crate::mock::script::{Cancellation, Reaction};
 use crate::mock::sink::Sink;
 use crate::mock::stage::Stage;
@@ -138,12 +139,12 @@ async fn perform(cx: &Cx, action: &Action) -> Flow {
         Action::Send(message) => send(cx, message).await,
         Action::Line(text) => {
             let line = cx.text(text) + "\n";
-            cx.sink.bytes(crate::mock::action::Stream::Stdout, line.as_bytes(), 0, 0).await;
+            cx.sink.bytes(Stream::Stdout, line.as_bytes(), 0, 0).await;
         }
         Action::Write(write) => self::write(cx, write).await,
         Action::Stderr(text) => {
             let line = cx.text(text) + "\n";
-            cx.sink.bytes(crate::mock::action::Stream::Stderr, line.as_bytes(), 0, 0).await;
+            cx.sink.bytes(Stream::Stderr, line.as_bytes(), 0, 0).await;
         }
         Action::Notify(notify) => self::notify(cx, notify).await,
         Action::Progress(progress) => return self::progress(cx, progress).await,
@@ -222,7 +223,7 @@ async fn on_process(cx: &Cx, action: &Action) -> Flow {
 
 async fn complain(cx: &Cx, text: &str) {
     let line = format!("mock: {text}\n");
-    cx.sink.bytes(crate::mock::action::Stream::Stderr, line.as_bytes(), 0, 0).await;
+    cx.sink.bytes(Stream::Stderr, line.as_bytes(), 0, 0).await;
 }
 
 async fn default(cx: &Cx) {
@@ -434,5 +435,72 @@ async fn spawn(cx: &Cx, spawn: &Spawn) {
             cx.stage.hoard.borrow_mut().push(Box::new(child));
         }
         Err(error) => complain(cx, &format!("cannot spawn: {error}")).await,
+    }
+}
+
+/// Does for a request of the client what was done when it was recorded.
+pub(crate) async fn replay(cx: &Cx, recorded: &Recorded, request: &Value) {
+    let faults = &recorded.options.faults;
+    let step = Some(recorded.step());
+    if faults.die == step {
+        return cx.stage.exit(1);
+    }
+    if faults.drop == step {
+        return;
+    }
+    if faults.junk == step {
+        cx.sink.bytes(Stream::Stdout, b"this line is no message\n", 0, 0).await;
+    }
+    tokio::time::sleep(faults.delay).await;
+    let Some(exchange) = recorded.find(request) else {
+        return cx.sink.answer(recorded.unknown(request).to_string()).await;
+    };
+    let mut before = Duration::ZERO;
+    for (at, sent) in &exchange.sent {
+        if let Some(speed) = recorded.options.speed {
+            tokio::time::sleep(at.saturating_sub(before).div_f64(speed)).await;
+            before = *at;
+        }
+        match sent {
+            Sent::Message(message) => send_again(cx, &exchange, message, request).await,
+            Sent::Junk(line) => {
+                cx.sink.bytes(Stream::Stdout, format!("{line}\n").as_bytes(), 0, 0).await;
+            }
+            Sent::Stderr(line) => {
+                cx.sink.bytes(Stream::Stderr, format!("{line}\n").as_bytes(), 0, 0).await;
+            }
+            Sent::End(Ok(code)) => return cx.stage.exit(*code),
+            Sent::End(Err(signal)) => return os::signal_self(signal),
+        }
+    }
+}
+
+/// Sends a recorded message with the ids of now. What the server asked is waited for.
+async fn send_again(cx: &Cx, exchange: &Exchange, message: &Value, request: &Value) {
+    let mut message = message.clone();
+    match (message.get("method").is_some(), message.get("id").is_some()) {
+        (false, _) => {
+            if message["id"] == exchange.id {
+                message["id"] = request["id"].clone();
+            }
+            cx.sink.answer(message.to_string()).await;
+        }
+        (true, false) => {
+            if let Some(token) = request.pointer("/params/_meta/progressToken")
+                && message.pointer("/params/progressToken").is_some()
+            {
+                message["params"]["progressToken"] = token.clone();
+            }
+            cx.sink.message(message.to_string()).await;
+        }
+        (true, true) => {
+            let asked = cx.stage.asked.get() + 1;
+            cx.stage.asked.set(asked);
+            message["id"] = asked.into();
+            let (answered, answer) = tokio::sync::oneshot::channel();
+            cx.stage.asks.borrow_mut().insert(asked.to_string(), answered);
+            cx.sink.message(message.to_string()).await;
+            let _ = answer.await;
+        }
     }
 }

@@ -1,21 +1,25 @@
-//! A recorded server played again over stdin and stdout: what was asked before is answered as it was
-//! then; what was never asked is refused, naming the nearest that was.
+//! A recorded server played again: what was asked before is answered as it was then; what was never
+//! asked is refused, naming the nearest that was.
 //!
 //! Requests are matched by method and parameters without `_meta`, which changes from run to run; of
 //! equal requests the first gets the first answer, and so on, the last answer staying. What the
-//! server sent between a request and its answer (progress, logs, requests of its own) is sent again.
+//! server sent between a request and its answer (progress, logs, requests of its own, lines that are
+//! no messages, its last words and its end) comes again.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io::{self, BufRead, Write};
 use std::path::Path;
-use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::base::logs::LogSource;
 use crate::base::text::SafeText;
+use crate::base::{ServerName, Timestamp};
 use crate::deck::recording::{Line, Recording};
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::host::Fact;
+use crate::mcp::traffic::{Direction, MessageKind};
 
 /// How a recording is played.
 #[derive(Clone, Debug, Default)]
@@ -43,132 +47,167 @@ pub struct Faults {
     pub die: Option<u64>,
 }
 
+/// What the server did.
+#[derive(Clone, Debug)]
+pub(crate) enum Sent {
+    /// A message.
+    Message(Value),
+    /// A line that is no message.
+    Junk(String),
+    /// A line on stderr.
+    Stderr(String),
+    /// It ended: with a code, or by a signal.
+    End(Result<i32, String>),
+}
+
 /// What the server did for one request, in order.
 #[derive(Debug, Default)]
-struct Exchange {
+pub(crate) struct Exchange {
     /// Time from the request and what was sent.
-    sent: Vec<(Duration, Value)>,
+    pub(crate) sent: Vec<(Duration, Sent)>,
+    asked: Timestamp,
     /// The client's id and progress token then, which are replaced by those of now.
-    id: Value,
+    pub(crate) id: Value,
     token: Option<Value>,
 }
 
 /// The exchanges of one server, by method and parameters.
 #[derive(Debug, Default)]
-struct Script {
-    exchanges: Vec<Exchange>,
+pub(crate) struct Recorded {
+    /// How it is played.
+    pub(crate) options: PlayOptions,
+    exchanges: Vec<Rc<Exchange>>,
     by_key: HashMap<String, Vec<usize>>,
-    used: HashMap<String, usize>,
+    used: RefCell<HashMap<String, usize>>,
+    step: Cell<u64>,
 }
 
-/// Plays a recording; gives the exit code: 2 when it cannot be played.
-pub fn play(path: &Path, options: &PlayOptions) -> ExitCode {
-    let script = match read(path, options) {
-        Ok(script) => script,
-        Err(message) => {
-            let path = SafeText::line(&path.display().to_string());
-            let _ = writeln!(io::stderr(), "mcpdeck mock: {path}: {message}");
-            return ExitCode::from(2);
+impl Recorded {
+    /// Reads what one server did.
+    ///
+    /// # Errors
+    /// What to say when it cannot be played.
+    pub(crate) fn read(path: &Path, options: &PlayOptions) -> Result<Self, String> {
+        let recording = Recording::open(path).map_err(|error| error.to_string())?;
+        if recording.header().scrubbed && !options.scrubbed {
+            let message = "it was scrubbed, so answers may hold *** instead of values; \
+                           play it all the same with --scrubbed";
+            return Err(message.to_owned());
         }
-    };
-    match script.serve(options) {
-        Ok(code) => code,
-        // The client left.
-        Err(_) => ExitCode::SUCCESS,
+        let mut lines: Vec<Line> = Vec::new();
+        let mut servers = Vec::new();
+        for line in recording {
+            let line = line.map_err(|error| error.to_string())?;
+            if let Line::Frame(frame) = &line
+                && !servers.contains(&frame.server)
+            {
+                servers.push(frame.server.clone());
+            }
+            if line.server().is_some() {
+                lines.push(line);
+            }
+        }
+        let wanted =
+            |name: &&ServerName| options.server.as_deref().is_none_or(|it| it == name.as_str());
+        let mut found = servers.iter().filter(wanted);
+        let name = match (found.next(), found.next()) {
+            (Some(one), None) => one,
+            (None, _) if servers.is_empty() => {
+                return Err("no message of a server was recorded".to_owned());
+            }
+            _ => {
+                let names: Vec<String> =
+                    servers.iter().map(|name| SafeText::line(name.as_str()).to_string()).collect();
+                let names = names.join(", ");
+                return Err(format!("name one of its servers with --server: {names}"));
+            }
+        };
+        let mut recorded = Self { options: options.clone(), ..Self::default() };
+        recorded.fold(lines.into_iter().filter(|line| line.server() == Some(name)));
+        Ok(recorded)
     }
-}
 
-fn read(path: &Path, options: &PlayOptions) -> Result<Script, String> {
-    let recording = Recording::open(path).map_err(|error| error.to_string())?;
-    if recording.header().scrubbed && !options.scrubbed {
-        let message = "it was scrubbed, so answers may hold *** instead of values; \
-                       play it all the same with --scrubbed";
-        return Err(message.to_owned());
-    }
-    let mut frames: Vec<TrafficRecord> = Vec::new();
-    for line in recording {
-        if let Line::Frame(frame) = line.map_err(|error| error.to_string())? {
-            frames.push(frame);
-        }
-    }
-    let mut servers: Vec<&str> = frames.iter().map(|frame| frame.server.as_str()).collect();
-    servers.sort_unstable();
-    servers.dedup();
-    let name = match (&options.server, servers.as_slice()) {
-        (Some(name), _) if servers.contains(&name.as_str()) => name.as_str(),
-        (None, [one]) => one,
-        (_, []) => return Err("no message of a server was recorded".to_owned()),
-        _ => {
-            let names: Vec<String> =
-                servers.iter().map(|name| SafeText::line(name).to_string()).collect();
-            return Err(format!("name one of its servers with --server: {}", names.join(", ")));
-        }
-    };
-    let name = name.to_owned();
-    if let Some(cut) = frames.iter().find(|f| f.server.as_str() == name && f.cut) {
-        let target = cut.method.as_ref().map_or("", |method| method.as_str());
-        return Err(format!("a message ({target}) was larger than what is recorded of one"));
-    }
-    Ok(Script::new(frames.iter().filter(|frame| frame.server.as_str() == name)))
-}
-
-impl Script {
-    fn new<'a>(frames: impl Iterator<Item = &'a TrafficRecord>) -> Self {
-        let mut script = Self::default();
+    fn fold(&mut self, lines: impl Iterator<Item = Line>) {
+        let mut exchanges: Vec<Exchange> = Vec::new();
         // Requests of the client that have no answer yet, newest last.
-        let mut open: Vec<(Value, usize, u64)> = Vec::new();
-        for frame in frames {
-            let Ok(message) = serde_json::from_str::<Value>(&frame.body) else { continue };
-            match (frame.direction, frame.kind) {
-                (Direction::Out, MessageKind::Request) => {
-                    let at = script.exchanges.len();
-                    open.push((message["id"].clone(), at, frame.at.0));
-                    let token = message.pointer("/params/_meta/progressToken").cloned();
-                    let id = message["id"].clone();
-                    script.exchanges.push(Exchange { sent: Vec::new(), id, token });
-                    script.by_key.entry(key(&message)).or_default().push(at);
+        let mut open: Vec<usize> = Vec::new();
+        for line in lines {
+            // What comes on its own belongs to the newest request that waits, else to the last.
+            let newest = open.last().copied().or(exchanges.len().checked_sub(1));
+            match line {
+                Line::Frame(frame) => {
+                    let message = if frame.cut {
+                        let id = frame.id.as_deref().unwrap_or_default();
+                        let id = serde_json::from_str(id).unwrap_or_else(|_| json!(id));
+                        let text = "the answer was larger than what was recorded of one";
+                        json!({"id": id, "error": {"code": -32_000, "message": text}})
+                    } else {
+                        serde_json::from_str(&frame.body).unwrap_or_default()
+                    };
+                    let to = match (frame.direction, frame.kind) {
+                        (Direction::Out, MessageKind::Request) => {
+                            let at = exchanges.len();
+                            open.push(at);
+                            self.by_key.entry(key(&message)).or_default().push(at);
+                            exchanges.push(Exchange {
+                                sent: Vec::new(),
+                                asked: frame.at,
+                                id: message["id"].clone(),
+                                token: message.pointer("/params/_meta/progressToken").cloned(),
+                            });
+                            continue;
+                        }
+                        (Direction::Out, _) => continue,
+                        (_, MessageKind::Response | MessageKind::Error) => {
+                            let is_its = |at: &usize| exchanges[*at].id == message["id"];
+                            let found = open.iter().position(is_its);
+                            found.map(|found| open.remove(found)).or(newest)
+                        }
+                        _ => {
+                            let token = message.pointer("/params/progressToken");
+                            let is_its = |at: &&usize| exchanges[**at].token.as_ref() == token;
+                            let found = open.iter().rev().find(|at| token.is_some() && is_its(at));
+                            found.copied().or(newest)
+                        }
+                    };
+                    let sent = match frame.kind {
+                        MessageKind::Junk => Sent::Junk(frame.body.into()),
+                        _ => Sent::Message(message),
+                    };
+                    push(&mut exchanges, to, frame.at, sent);
                 }
-                (Direction::In, MessageKind::Response | MessageKind::Error) => {
-                    let found = open.iter().position(|(id, ..)| *id == message["id"]);
-                    if let Some(found) = found {
-                        let (_, at, since) = open.remove(found);
-                        script.push(at, frame.at.0 - since.min(frame.at.0), message);
-                    }
+                Line::Log(log) if log.source == LogSource::Stderr => {
+                    push(&mut exchanges, newest, log.at, Sent::Stderr(log.text.to_string()));
                 }
-                // What comes on its own belongs to the newest request that waits.
-                (Direction::In, MessageKind::Request | MessageKind::Notification) => {
-                    let token = message.pointer("/params/progressToken");
-                    let of_token = open.iter().rev().find(|(_, at, _)| {
-                        token.is_some() && script.exchanges[*at].token.as_ref() == token
-                    });
-                    if let Some((_, at, since)) = of_token.or_else(|| open.last()).cloned() {
-                        script.push(at, frame.at.0 - since.min(frame.at.0), message);
+                Line::Fact(record) => {
+                    let Fact::Exited { exit, .. } = record.fact else { continue };
+                    open.clear();
+                    if !exit.expected {
+                        let how = exit.describe();
+                        let signal = how.strip_prefix("killed by SIG").map(str::to_owned);
+                        let end = signal.map_or(Ok(exit.code.unwrap_or(1)), Err);
+                        push(&mut exchanges, newest, record.at, Sent::End(end));
                     }
                 }
                 _ => {}
             }
         }
-        script
-    }
-
-    fn push(&mut self, at: usize, micros: u64, message: Value) {
-        if let Some(exchange) = self.exchanges.get_mut(at) {
-            exchange.sent.push((Duration::from_micros(micros), message));
-        }
+        self.exchanges = exchanges.into_iter().map(Rc::new).collect();
     }
 
     /// The exchange that answers a request, in the order of the recording.
-    fn find(&mut self, request: &Value) -> Option<&Exchange> {
+    pub(crate) fn find(&self, request: &Value) -> Option<Rc<Exchange>> {
         let key = key(request);
         let recorded = self.by_key.get(&key)?;
-        let used = self.used.entry(key).or_default();
+        let mut used = self.used.borrow_mut();
+        let used = used.entry(key).or_default();
         let at = recorded.get(*used).or(recorded.last())?;
         *used += 1;
-        self.exchanges.get(*at)
+        self.exchanges.get(*at).cloned()
     }
 
     /// Why a request cannot be answered: the nearest of what was recorded.
-    fn unknown(&self, request: &Value) -> Value {
+    pub(crate) fn unknown(&self, request: &Value) -> Value {
         let wanted = key(request);
         let method = request["method"].as_str().unwrap_or_default();
         let nearest =
@@ -187,76 +226,16 @@ impl Script {
         })
     }
 
-    fn serve(mut self, options: &PlayOptions) -> io::Result<ExitCode> {
-        let mut lines = io::stdin().lock().lines();
-        let mut out = io::stdout().lock();
-        let mut step = 0;
-        while let Some(line) = lines.next() {
-            let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
-            if request.get("method").is_none() || request.get("id").is_none() {
-                continue;
-            }
-            step += 1;
-            let faults = &options.faults;
-            if faults.die == Some(step) {
-                return Ok(ExitCode::FAILURE);
-            }
-            if faults.drop == Some(step) {
-                continue;
-            }
-            if faults.junk == Some(step) {
-                writeln!(out, "this line is no message")?;
-            }
-            wait(faults.delay);
-            let unknown = self.unknown(&request);
-            let Some(exchange) = self.find(&request) else {
-                writeln!(out, "{unknown}")?;
-                out.flush()?;
-                continue;
-            };
-            let token = request.pointer("/params/_meta/progressToken");
-            let mut before = Duration::ZERO;
-            for (at, message) in &exchange.sent {
-                if let Some(speed) = options.speed {
-                    wait(at.saturating_sub(before).div_f64(speed));
-                    before = *at;
-                }
-                let mut message = message.clone();
-                let is_request = message.get("method").is_some() && message.get("id").is_some();
-                if message.get("method").is_none() && message["id"] == exchange.id {
-                    message["id"] = request["id"].clone();
-                } else if let Some(token) = token
-                    && message.pointer("/params/progressToken").is_some()
-                {
-                    message["params"]["progressToken"] = token.clone();
-                }
-                writeln!(out, "{message}")?;
-                out.flush()?;
-                if is_request {
-                    // The server asked then, and went on when it was answered.
-                    answered(&mut lines, &message["id"])?;
-                }
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+    /// Counts a request of the client; gives its number, from 1.
+    pub(crate) fn step(&self) -> u64 {
+        self.step.set(self.step.get() + 1);
+        self.step.get()
     }
 }
 
-/// Waits for the client's answer to a request of the server.
-fn answered(lines: &mut io::Lines<io::StdinLock<'_>>, id: &Value) -> io::Result<()> {
-    for line in lines {
-        let answer = serde_json::from_str::<Value>(&line?).unwrap_or_default();
-        if answer.get("method").is_none() && answer["id"] == *id {
-            return Ok(());
-        }
-    }
-    Err(io::ErrorKind::UnexpectedEof.into())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a server of one client, which waits meanwhile")]
-fn wait(time: Duration) {
-    if time > Duration::ZERO {
-        std::thread::sleep(time);
+fn push(exchanges: &mut [Exchange], to: Option<usize>, at: Timestamp, sent: Sent) {
+    if let Some(exchange) = to.and_then(|to| exchanges.get_mut(to)) {
+        exchange.sent.push((at.since(exchange.asked), sent));
     }
 }
 

@@ -13,13 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mock::action::{Action, Lists};
 use crate::mock::answers;
-use crate::mock::play::{Cx, play};
+use crate::mock::play::{Cx, play, replay};
+use crate::mock::recorded::Recorded;
 use crate::mock::script::{Reaction, Script};
 use crate::mock::sink::Sink;
 
 /// What a playing server knows.
 pub(crate) struct Stage {
     pub(crate) script: Script,
+    /// A recording that is played instead of the script.
+    recorded: Option<Recorded>,
     /// The lists as they are now.
     pub(crate) lists: RefCell<Lists>,
     /// `${saved.*}`
@@ -58,7 +61,7 @@ pub(crate) enum Cue {
 }
 
 impl Stage {
-    pub(crate) fn new(script: Script, argv: Vec<String>) -> Rc<Self> {
+    pub(crate) fn new(script: Script, recorded: Option<Recorded>, argv: Vec<String>) -> Rc<Self> {
         let lists = Lists {
             tools: script.tools.clone().or_else(|| answers::tools_of_calls(&script)),
             prompts: script.prompts.clone(),
@@ -68,6 +71,7 @@ impl Stage {
         };
         Rc::new(Self {
             script,
+            recorded,
             lists: RefCell::new(lists),
             saved: RefCell::default(),
             argv,
@@ -182,9 +186,14 @@ impl Stage {
             self.running.borrow_mut().insert(key.clone(), cx.cancelled.clone());
         }
         tokio::task::spawn_local(async move {
-            match cx.stage.reaction(&cue) {
-                Some(reaction) => play(&cx, reaction.actions()).await,
-                None => play(&cx, &[Action::Default]).await,
+            match (&cx.stage.recorded, cx.stage.reaction(&cue)) {
+                (Some(recorded), _) => {
+                    if let Some(request) = cx.request.clone().filter(|_| key.is_some()) {
+                        replay(&cx, recorded, &request).await;
+                    }
+                }
+                (None, Some(reaction)) => play(&cx, reaction.actions()).await,
+                (None, None) => play(&cx, &[Action::Default]).await,
             }
             if let Some(key) = &key {
                 cx.stage.running.borrow_mut().remove(key);

@@ -293,6 +293,7 @@ mod tests {
             call: None,
             bytes: 12_000,
             latency: Some(Duration::from_millis(150)),
+            queued: None,
             body: r#"{"result":{"text":"Zürich noon"}}"#.into(),
             cut: false,
             problem: None,

@@ -77,7 +77,7 @@ fn a_copied_command_line_makes_the_call_again_wherever_the_server_comes_from() {
     let in_file = Launch::new(Size(120, 40), &["--config", "deck/mcp.json", "--trust"]);
     let alone = ["--env", "WORD=it's given", "--env", "PATH", "--", program, "mock", "it's.json"];
     let mut http = Command::new(program)
-        .args(["mock", "--http", "0", "--script", &script])
+        .args(["mock", "--listen", "0", "--script", &script])
         .stdout(Stdio::piped())
         .stdin(Stdio::null())
         .spawn()

@@ -66,7 +66,7 @@ pub enum Verb {
     Scrub(crate::cli::recording::ScrubArgs),
     /// Send the requests of a recording to a live server and show where its answers differ.
     Replay(crate::cli::recording::ReplayArgs),
-    /// Make one HTML page of a recording, to attach to an issue.
+    /// Make an HTML page of a recording to attach to an issue, HAR, OTLP traces, or a part of it.
     Report(crate::cli::recording::ReportArgs),
     /// Print the completion script of a shell.
     Completions {
@@ -438,9 +438,10 @@ pub struct MockArgs {
     #[arg(long, value_name = "JSON", conflicts_with = "file")]
     pub script: Option<String>,
 
-    /// Serve Streamable HTTP on this loopback port (0 picks one) instead of stdin and stdout.
-    #[arg(long, value_name = "PORT")]
-    pub http: Option<u16>,
+    /// Serve Streamable HTTP at this address of loopback (port 0 picks one) instead of stdin and
+    /// stdout.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_loopback)]
+    pub listen: Option<std::net::SocketAddr>,
 
     /// The server of the recording to play, when it holds several.
     #[arg(long, value_name = "NAME", help_heading = "Recordings")]
@@ -477,6 +478,15 @@ pub struct MockArgs {
     /// Arguments the script can use as ${argv.N}.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
     pub args: Vec<String>,
+}
+
+fn parse_loopback(text: &str) -> Result<std::net::SocketAddr, String> {
+    let address = match text.parse::<u16>() {
+        Ok(port) => Some((std::net::Ipv4Addr::LOCALHOST, port).into()),
+        Err(_) => text.parse::<std::net::SocketAddr>().ok(),
+    };
+    let address = address.filter(|address| address.ip().is_loopback());
+    address.ok_or_else(|| "write a port, or an address of loopback: 127.0.0.1:0".to_owned())
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {

@@ -1,86 +1,19 @@
 //! A recording as one HTML page without anything from outside, to attach to an issue.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io;
 
-use super::{Line, Recording};
-use crate::base::Timestamp;
-use crate::mcp::traffic::{Direction, MessageKind};
+use super::export::Told;
+use super::operations::Outcome;
+use crate::host::Fact;
 
 /// Most operations of the table; the rest is counted.
 const ROWS: usize = 5_000;
 /// Most bytes of a body that are shown.
 const BODY: usize = 2_000;
 
-/// One request and what became of it.
-struct Operation {
-    at: Timestamp,
-    server: String,
-    method: String,
-    target: String,
-    request: String,
-    answer: Option<(MessageKind, f64, String)>,
-}
-
 /// The page.
-///
-/// # Errors
-/// When the recording cannot be read.
-pub fn html(recording: Recording) -> io::Result<String> {
-    let header = recording.header().clone();
-    let mut operations: Vec<Operation> = Vec::new();
-    let mut open: BTreeMap<(String, String, bool), usize> = BTreeMap::new();
-    let mut facts = Vec::new();
-    let (mut frames, mut skipped, mut missed) = (0_u64, 0_u64, 0_u64);
-    for line in recording {
-        match line? {
-            Line::Frame(frame) => {
-                frames += 1;
-                let id = frame.id.as_ref().map_or("", |id| id.as_str()).to_owned();
-                let server = frame.server.as_str().to_owned();
-                let is_out = frame.direction == Direction::Out;
-                match frame.kind {
-                    MessageKind::Request if operations.len() < ROWS => {
-                        open.insert((server.clone(), id, is_out), operations.len());
-                        operations.push(Operation {
-                            at: frame.at,
-                            server,
-                            method: frame.method.map_or(String::new(), |m| m.to_string()),
-                            target: frame.target.map_or(String::new(), |t| t.to_string()),
-                            request: cut(&frame.body),
-                            answer: None,
-                        });
-                    }
-                    MessageKind::Request => skipped += 1,
-                    MessageKind::Response | MessageKind::Error => {
-                        let row = open.remove(&(server, id, !is_out));
-                        if let Some(row) = row.and_then(|row| operations.get_mut(row)) {
-                            let micros = frame.at.0.saturating_sub(row.at.0);
-                            let ms = micros as f64 / 1_000.0;
-                            row.answer = Some((frame.kind, ms, cut(&frame.body)));
-                        }
-                    }
-                    MessageKind::Notification | MessageKind::Junk => {}
-                }
-            }
-            Line::Fact(record) => {
-                let fact = serde_json::to_value(&record.fact)?;
-                if let (Some(name), Some(server)) = (fact["fact"].as_str(), fact["server"].as_str())
-                    && ["serverState", "exited", "finding", "breakerChanged"].contains(&name)
-                {
-                    facts.push((
-                        record.at,
-                        server.to_owned(),
-                        name.to_owned(),
-                        cut(&fact.to_string()),
-                    ));
-                }
-            }
-            Line::Missed { frames, .. } => missed += frames,
-            Line::Header(_) | Line::Log(_) | Line::End { .. } => {}
-        }
-    }
+pub(super) fn html(told: &Told) -> String {
+    let (header, frames, missed) = (&told.header, told.frames, told.missed);
     let mut page = String::new();
     let began = header.began.to_rfc3339();
     let _ = write!(
@@ -95,36 +28,61 @@ pub fn html(recording: Recording) -> io::Result<String> {
     page.push_str(
         "<h2>Operations</h2><table><tr><th>at<th>server<th>method<th>target<th>ms<th>result",
     );
-    for row in &operations {
-        let at = row.at.0.saturating_sub(header.began.0) as f64 / 1e6;
-        let (class, ms, answer) = match &row.answer {
-            Some((MessageKind::Error, ms, body)) => ("error", format!("{ms:.1}"), body.as_str()),
-            Some((_, ms, body)) => ("ok", format!("{ms:.1}"), body.as_str()),
-            None => ("open", String::new(), "no answer"),
+    let at = |moment: crate::base::Timestamp| moment.since(header.began).as_secs_f64();
+    for (number, row) in told.operations.iter().take(ROWS) {
+        let class = match row.outcome {
+            Outcome::Ok => "ok",
+            Outcome::Open => "open",
+            Outcome::ToolError | Outcome::Error | Outcome::Lost => "error",
         };
+        let ms =
+            row.ended.map(|ended| format!("{:.1}", ended.since(row.asked).as_secs_f64() * 1e3));
+        let [request, answer] = told.bodies.get(&number).cloned().unwrap_or_default();
         let _ = write!(
             page,
-            "<tr class={class}><td>{at:.3} s<td>{}<td>{}<td>{}<td class=n>{ms}<td><details><summary>{class}\
+            "<tr class={class}><td>{:.3} s<td>{}<td>{}{}<td>{}<td class=n>{}<td><details><summary>{}\
              </summary><pre>{}</pre><pre>{}</pre></details>",
-            escaped(&row.server),
+            at(row.sent),
+            escaped(row.server.as_str()),
+            "↳ ".repeat(row.depth.into()),
             escaped(&row.method),
-            escaped(&row.target),
-            escaped(&row.request),
-            escaped(answer),
+            escaped(row.target.as_deref().unwrap_or_default()),
+            ms.unwrap_or_default(),
+            row.outcome.as_str(),
+            escaped(&cut(&request)),
+            escaped(&cut(&answer)),
         );
     }
     page.push_str("</table>");
+    let skipped = told.operations.iter().count().saturating_sub(ROWS);
     if skipped > 0 {
         let _ = write!(page, "<p>{skipped} more operations are in the recording.");
     }
     page.push_str("<h2>Servers</h2><table><tr><th>at<th>server<th>event<th>");
-    for (at, server, name, text) in &facts {
-        let at = at.0.saturating_sub(header.began.0) as f64 / 1e6;
-        let (server, text) = (escaped(server), escaped(text));
-        let _ = write!(page, "<tr><td>{at:.3} s<td>{server}<td>{name}<td><code>{text}</code>");
+    let shown = told.facts.iter().filter(|record| {
+        let is_shown = matches!(
+            record.fact,
+            Fact::StateChanged { .. }
+                | Fact::Exited { .. }
+                | Fact::Found { .. }
+                | Fact::BreakerChanged { .. }
+        );
+        is_shown
+    });
+    for record in shown {
+        let server = record.fact.server().map_or("", |server| server.as_str());
+        let text = serde_json::to_string(&record.fact).unwrap_or_default();
+        let _ = write!(
+            page,
+            "<tr><td>{:.3} s<td>{}<td>{}<td><code>{}</code>",
+            at(record.at),
+            escaped(server),
+            record.fact.name(),
+            escaped(&cut(&text))
+        );
     }
     page.push_str("</table></html>\n");
-    Ok(page)
+    page
 }
 
 const STYLE: &str = "body{font:14px system-ui;margin:2em;max-width:90em}table{border-collapse:collapse}\

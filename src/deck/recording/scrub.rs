@@ -85,8 +85,8 @@ impl Scrubber {
         self.done.lines += 1;
         // The message is text in the line; inside it stands JSON, which is masked as such.
         let body = value.get("body").and_then(Value::as_str).map(|body| self.body(body));
-        if let Some(object) = value.as_object_mut() {
-            object.shift_remove("body");
+        if body.is_some() {
+            value["body"] = Value::Null;
         }
         self.value(&mut value);
         if let Some(body) = body {

@@ -51,6 +51,7 @@ impl Tap {
             target: rpc.target.clone(),
             id: Some(record::id_text(&RequestId::Number(id))),
             call: request.call,
+            queued: request.queued(),
             ..Passed::new(Direction::Out, MessageKind::Request, body)
         });
     }

@@ -1,0 +1,152 @@
+//! What recording costs: calls at 20,000 messages a second (10,000 calls), with and without a
+//! recorder, in turns of one run on a current-thread runtime. Prints p50 and p99 of both and the
+//! median of the ratios of the turns; the goal is a p99 within 1.1.
+//!
+//! `cargo bench --bench record`; `-- open [MEGABYTES]` writes a recording of that size (1,000 when
+//! left out) and prints how long it takes to be opened, how long it takes to go to a moment of it,
+//! and what the memory is after.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use mcpdeck::base::Timestamp;
+use mcpdeck::deck::recording::{Recorder, Scan};
+use serde_json::json;
+
+use place::Place;
+use ways::Deck;
+
+#[allow(dead_code, reason = "the other places are not measured here")]
+#[path = "call/place.rs"]
+mod place;
+#[allow(dead_code, reason = "the other ways to call are not measured here")]
+#[path = "call/ways.rs"]
+mod ways;
+
+const PER_SECOND: u32 = 10_000;
+const TURN: Duration = Duration::from_millis(500);
+const TURNS: usize = 40;
+
+fn main() {
+    if std::env::var_os(ways::SERVER).is_some() {
+        return ways::echo_server();
+    }
+    if std::env::args().any(|arg| arg == "open") {
+        return open();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(record());
+}
+
+/// Calls at the rate for one turn; gives how long each took from when it was due, in microseconds.
+async fn turn(host: &Deck) -> Vec<f64> {
+    let arguments = json!({"text": "hello"});
+    let began = Instant::now();
+    let mut times = Vec::new();
+    for n in 0.. {
+        let due = began + Duration::from_secs(1) / PER_SECOND * n;
+        if due - began >= TURN {
+            return times;
+        }
+        while Instant::now() < due {
+            tokio::task::yield_now().await;
+        }
+        host.call(0, &arguments).await;
+        times.push(due.elapsed().as_secs_f64() * 1e6);
+    }
+    times
+}
+
+fn at(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * share).round() as usize]
+}
+
+async fn record() {
+    Place::take_as_caller();
+    let folder = tempfile::tempdir().unwrap();
+    let host = Deck::start(1, Place::Apart).await;
+    let (mut plain, mut recorded) = (Vec::new(), Vec::new());
+    let (mut halves, mut ends) = (Vec::new(), Vec::new());
+    for n in 0..=TURNS {
+        let file = folder.path().join(format!("{n}.jsonl"));
+        let mut both = [Vec::new(), Vec::new()];
+        for half in 0..2 {
+            let records = (n + half) % 2 == 1;
+            let recorder = records.then(|| Recorder::start(&host.0, &file).unwrap());
+            both[usize::from(records)] = turn(&host).await;
+            if let Some(recorder) = recorder {
+                recorder.finish().await.unwrap();
+            }
+        }
+        std::fs::remove_file(&file).unwrap();
+        // The first turn warms up.
+        if n > 0 {
+            let [mut without, mut with] = both;
+            halves.push(at(&mut with, 0.5) / at(&mut without, 0.5));
+            ends.push(at(&mut with, 0.99) / at(&mut without, 0.99));
+            plain.append(&mut without);
+            recorded.append(&mut with);
+        }
+    }
+    for (name, times) in [("without", &mut plain), ("with", &mut recorded)] {
+        println!("{name:<8} p50 {:>7.1} us  p99 {:>7.1} us", at(times, 0.5), at(times, 0.99));
+    }
+    for (name, ratios) in [("p50", &mut halves), ("p99", &mut ends)] {
+        let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| at(ratios, share));
+        println!("{name} with/without {middle:.2} ({low:.2} to {high:.2})");
+    }
+    host.0.shutdown().await;
+}
+
+fn open() {
+    let megabytes = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(1_000_u64);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.jsonl");
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+    writeln!(file, r#"{{"type":"header","version":1,"product":"mcpdeck 0","began":1}}"#).unwrap();
+    let text = "lorem ipsum ".repeat(150);
+    let (mut bytes, mut at) = (0, 1_u64);
+    while bytes < megabytes * 1_000_000 {
+        for (direction, kind, body) in [
+            ("out", "request", format!(r#"{{"jsonrpc":"2.0","id":{at},"method":"tools/call"}}"#)),
+            ("in", "response", format!(r#"{{"jsonrpc":"2.0","id":{at},"result":"{text}"}}"#)),
+        ] {
+            let line = json!({
+                "type": "frame", "at": at * 1_000, "server": "files", "direction": direction,
+                "kind": kind, "method": "tools/call", "target": "read", "id": at.to_string(),
+                "call": at, "bytes": body.len(), "latency": null, "body": body, "cut": false,
+                "problem": null,
+            });
+            let line = line.to_string();
+            bytes += line.len() as u64 + 1;
+            writeln!(file, "{line}").unwrap();
+        }
+        at += 1;
+    }
+    file.flush().unwrap();
+    drop(file);
+    let before = resident();
+    let began = Instant::now();
+    let mut scan = Scan::open(&path).unwrap();
+    while scan.advance().unwrap() {}
+    let mut player = scan.finish();
+    println!("{} MB, {} messages: read in {:.2?}", bytes / 1_000_000, 2 * at, began.elapsed());
+    for share in [0.5, 0.999, 0.1] {
+        let began = Instant::now();
+        let news = player.seek(Timestamp((at as f64 * 1_000.0 * share) as u64)).unwrap();
+        let count = news.frames.items.len();
+        println!("at {share}: {count} messages shown after {:.1?}", began.elapsed());
+    }
+    println!("memory: {:.1} MB more than before", resident() - before);
+}
+
+/// Resident memory of this process in MB; 0 where the system does not tell.
+fn resident() -> f64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());
+    pages.unwrap_or_default() * 4096.0 / 1e6
+}

@@ -1,0 +1,249 @@
+//! A recording, or a part of it, in another form: an HTML page, HAR 1.2, OTLP traces as JSON, or a
+//! recording again.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::operations::{Operation, Operations, Outcome, Step};
+use super::{Header, Line, Recording, report};
+use crate::base::{ServerName, Timestamp};
+use crate::host::Record;
+use crate::mcp::traffic::Direction;
+
+/// A form to export to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One page that needs nothing else, to attach to an issue.
+    Html,
+    /// HTTP Archive 1.2, for the viewers of browsers: one entry for each operation.
+    Har,
+    /// OpenTelemetry traces (OTLP/JSON), one span for each operation. Arguments and results stay out.
+    Otlp,
+    /// A recording.
+    Jsonl,
+}
+
+/// Which part is exported.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// Only these servers; all when empty.
+    pub servers: Vec<String>,
+    /// From this time after the beginning on.
+    pub from: Option<Duration>,
+    /// Up to this time after the beginning.
+    pub to: Option<Duration>,
+}
+
+impl Part {
+    /// Whether a line is exported. What servers are like is known from facts: none before the end
+    /// is left out.
+    fn has(&self, line: &Line, began: Timestamp) -> bool {
+        let is_fact = matches!(line, Line::Fact(_));
+        let after = line.at().map_or(Duration::ZERO, |at| at.since(began));
+        let in_time = self.to.is_none_or(|to| after <= to)
+            && (is_fact || self.from.is_none_or(|from| after >= from || line.at().is_none()));
+        let is_of = |server: &ServerName| self.servers.iter().any(|name| *name == server.as_str());
+        in_time && (self.servers.is_empty() || line.server().is_none_or(is_of))
+    }
+}
+
+/// What a recording tells, its messages put together.
+pub(super) struct Told {
+    pub(super) header: Header,
+    pub(super) operations: Operations,
+    /// Request and answer of each operation.
+    pub(super) bodies: HashMap<u64, [String; 2]>,
+    pub(super) facts: Vec<Record>,
+    pub(super) frames: u64,
+    pub(super) missed: u64,
+}
+
+/// Writes a part of a recording in another form.
+///
+/// # Errors
+/// When it cannot be read or written.
+pub fn export(
+    recording: Recording,
+    part: &Part,
+    format: Format,
+    to: &mut impl Write,
+) -> io::Result<()> {
+    let header = recording.header().clone();
+    let lines =
+        recording.filter(|line| line.as_ref().map_or(true, |line| part.has(line, header.began)));
+    let bodies = matches!(format, Format::Html | Format::Har);
+    match format {
+        Format::Jsonl => {
+            serde_json::to_writer(&mut *to, &Line::Header(header.clone()))?;
+            to.write_all(b"\n")?;
+            for line in lines {
+                serde_json::to_writer(&mut *to, &line?)?;
+                to.write_all(b"\n")?;
+            }
+        }
+        Format::Html => {
+            let page = report::html(&told(&header, lines, bodies)?);
+            to.write_all(page.as_bytes())?;
+        }
+        Format::Har => serde_json::to_writer(&mut *to, &har(&told(&header, lines, bodies)?))?,
+        Format::Otlp => serde_json::to_writer(&mut *to, &otlp(&told(&header, lines, bodies)?))?,
+    }
+    to.flush()
+}
+
+fn told(
+    header: &Header,
+    lines: impl Iterator<Item = io::Result<Line>>,
+    with_bodies: bool,
+) -> io::Result<Told> {
+    let mut told = Told {
+        header: header.clone(),
+        operations: Operations::new(usize::MAX),
+        bodies: HashMap::new(),
+        facts: Vec::new(),
+        frames: 0,
+        missed: 0,
+    };
+    for line in lines {
+        match line? {
+            Line::Frame(frame) => {
+                told.frames += 1;
+                match told.operations.frame(&frame) {
+                    Step::Began(number) if with_bodies => {
+                        told.bodies.insert(number, [frame.body.into(), String::new()]);
+                    }
+                    Step::Ended(number) => {
+                        if let Some([_, answer]) = told.bodies.get_mut(&number) {
+                            *answer = frame.body.into();
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Line::Fact(record) => {
+                told.operations.fact(&record);
+                told.facts.push(record);
+            }
+            Line::Missed { frames, .. } => told.missed += frames,
+            Line::Header(_) | Line::Log(_) | Line::End { .. } => {}
+        }
+    }
+    Ok(told)
+}
+
+/// <http://www.softwareishard.com/blog/har-12-spec/>
+fn har(told: &Told) -> Value {
+    let entries = told.operations.iter().map(|(number, operation)| {
+        let [request, answer] = told.bodies.get(&number).cloned().unwrap_or_default();
+        let ms = |span: Duration| span.as_secs_f64() * 1e3;
+        let (status, text) = match operation.outcome {
+            Outcome::Ok => (200, "OK"),
+            Outcome::ToolError => (200, "Tool Error"),
+            Outcome::Error => (500, "Error"),
+            Outcome::Open | Outcome::Lost => (0, ""),
+        };
+        let url =
+            format!("mcp://{}/{}", operation.server.as_str(), operation.name().replace(' ', "/"));
+        let ended = operation.ended.unwrap_or(told.operations.latest());
+        json!({
+            "startedDateTime": operation.asked.to_rfc3339(),
+            "time": ms(ended.since(operation.asked)),
+            "request": {
+                "method": "POST", "url": url, "httpVersion": "JSON-RPC", "cookies": [],
+                "headers": [], "queryString": [], "headersSize": -1, "bodySize": request.len(),
+                "postData": {"mimeType": "application/json", "text": request},
+            },
+            "response": {
+                "status": status, "statusText": text, "httpVersion": "JSON-RPC", "cookies": [],
+                "headers": [], "redirectURL": "", "headersSize": -1, "bodySize": answer.len(),
+                "content": {"size": answer.len(), "mimeType": "application/json", "text": answer},
+            },
+            "cache": {},
+            "timings": {
+                "blocked": ms(operation.sent.since(operation.asked)), "send": 0,
+                "wait": ms(ended.since(operation.sent)), "receive": 0,
+            },
+            "serverIPAddress": "", "connection": operation.server.as_str(),
+            "_direction": operation.direction, "_outcome": operation.outcome.as_str(),
+        })
+    });
+    let (name, version) = told.header.product.split_once(' ').unwrap_or(("mcpdeck", ""));
+    json!({"log": {
+        "version": "1.2", "creator": {"name": name, "version": version},
+        "entries": entries.collect::<Vec<_>>(),
+    }})
+}
+
+/// <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>, with the attributes of the
+/// conventions for MCP.
+fn otlp(told: &Told) -> Value {
+    let seed = format!("{}{}", told.header.began.0, told.header.product);
+    let id = |kind: &str, number: u64, bytes: usize| {
+        let digest = Sha256::digest(format!("{seed}{kind}{number}"));
+        digest.iter().take(bytes).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    };
+    let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let mut scopes: Vec<(ServerName, Vec<Value>)> = Vec::new();
+    for (number, operation) in told.operations.iter() {
+        let mut root = (number, operation);
+        while let Some(parent) = root.1.parent.and_then(|n| Some((n, told.operations.get(n)?))) {
+            root = parent;
+        }
+        let mut attributes = vec![text("mcp.method.name", &operation.method)];
+        attributes.extend(attribute_of_target(operation).map(|(key, value)| text(key, value)));
+        if operation.outcome.is_bad() {
+            let kind = operation.outcome.as_str().replace(' ', "_");
+            attributes.push(text("error.type", &kind));
+        }
+        let ended = operation.ended.unwrap_or(told.operations.latest());
+        let is_out = operation.direction == Direction::Out;
+        let mut events = Vec::new();
+        if operation.sent > operation.asked {
+            events.push(json!({"timeUnixNano": nanos(operation.sent), "name": "sent"}));
+        }
+        events.extend(
+            operation.progress.map(|at| json!({"timeUnixNano": nanos(at), "name": "progress"})),
+        );
+        let mut span = json!({
+            "traceId": id("trace", root.0, 16), "spanId": id("span", number, 8),
+            "name": operation.name(), "kind": if is_out { 3 } else { 2 },
+            "startTimeUnixNano": nanos(operation.asked), "endTimeUnixNano": nanos(ended),
+            "attributes": attributes, "events": events,
+            "status": if operation.outcome.is_bad() { json!({"code": 2}) } else { json!({}) },
+        });
+        if let Some(parent) = operation.parent {
+            span["parentSpanId"] = id("span", parent, 8).into();
+        }
+        match scopes.iter_mut().find(|(server, _)| *server == operation.server) {
+            Some((_, spans)) => spans.push(span),
+            None => scopes.push((operation.server.clone(), vec![span])),
+        }
+    }
+    let resources = scopes.into_iter().map(|(server, spans)| {
+        json!({
+            "resource": {"attributes": [
+                text("service.name", "mcpdeck"), text("mcp.server.name", server.as_str()),
+            ]},
+            "scopeSpans": [{"scope": {"name": "mcpdeck"}, "spans": spans}],
+        })
+    });
+    json!({"resourceSpans": resources.collect::<Vec<_>>()})
+}
+
+/// 64-bit numbers are text in OTLP/JSON.
+fn nanos(at: Timestamp) -> String {
+    format!("{}000", at.0)
+}
+
+fn attribute_of_target(operation: &Operation) -> Option<(&'static str, &str)> {
+    let key = match operation.method.as_str() {
+        "tools/call" => "gen_ai.tool.name",
+        "prompts/get" => "gen_ai.prompt.name",
+        _ => "mcp.resource.uri",
+    };
+    Some((key, operation.target.as_ref()?.as_str()))
+}

@@ -1,0 +1,463 @@
+//! Operations, folded from messages: what was asked of whom, when it was sent and answered, what it
+//! caused, and how long a person was waited for. The same live and from a recording. Pure.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::base::text::SafeText;
+use crate::base::{ServerName, Timestamp};
+use crate::host::{Fact, Record};
+use crate::mcp::CallId;
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has not.
+    Open,
+    /// With a result.
+    Ok,
+    /// With a result that says `isError`.
+    ToolError,
+    /// With an error.
+    Error,
+    /// Without an answer: it was cancelled, or its server went.
+    Lost,
+}
+
+impl Outcome {
+    /// Whether something went wrong.
+    pub const fn is_bad(self) -> bool {
+        matches!(self, Self::ToolError | Self::Error | Self::Lost)
+    }
+
+    /// The word on the screen.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Ok => "ok",
+            Self::ToolError => "tool error",
+            Self::Error => "error",
+            Self::Lost => "no answer",
+        }
+    }
+}
+
+/// One request and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// The server.
+    pub server: ServerName,
+    /// Its method.
+    pub method: SafeText,
+    /// Tool, prompt or URI.
+    pub target: Option<SafeText>,
+    /// Who asked: [`Direction::Out`] is the host.
+    pub direction: Direction,
+    /// When it was asked for, before it was checked and permitted.
+    pub asked: Timestamp,
+    /// When it was sent.
+    pub sent: Timestamp,
+    /// When the first progress came.
+    pub progress: Option<Timestamp>,
+    /// When the answer came, or it was known that none will.
+    pub ended: Option<Timestamp>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The operation during which it was asked for.
+    pub parent: Option<u64>,
+    /// How many operations it stands below.
+    pub depth: u8,
+    /// Whether it is a further request of its parent: an answer to a question, a poll, a retry.
+    pub is_round: bool,
+    /// Operations that it caused, in order.
+    pub children: Vec<u64>,
+    /// Time in which nothing was done but wait for a person: spans from one moment to another.
+    pub waiting: Vec<(Timestamp, Timestamp)>,
+}
+
+impl Operation {
+    /// `tools/call echo`
+    pub fn name(&self) -> String {
+        match &self.target {
+            Some(target) => format!("{} {target}", self.method),
+            None => self.method.to_string(),
+        }
+    }
+
+    /// From when it was asked for to its end; to `now` while it is open.
+    pub fn took(&self, now: Timestamp) -> Duration {
+        self.ended.unwrap_or(now).since(self.asked)
+    }
+}
+
+/// What a message meant for the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It began this one.
+    Began(u64),
+    /// It ended this one.
+    Ended(u64),
+    /// Neither.
+    Other,
+}
+
+/// Operations by number, in the order in which they were sent. Overflow policy: of more than the
+/// limit the oldest are dropped and counted.
+#[derive(Clone, Debug)]
+pub struct Operations {
+    items: VecDeque<Operation>,
+    first: u64,
+    most: usize,
+    open: HashMap<(ServerName, Direction, SafeText), u64>,
+    calls: HashMap<CallId, u64>,
+    /// The call during which a server said that its lists changed.
+    changed: HashMap<ServerName, u64>,
+    names: HashMap<SafeText, SafeText>,
+    latest: Timestamp,
+    version: u64,
+}
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self::new(Self::LIVE)
+    }
+}
+
+impl Operations {
+    /// Most that are kept of servers that run.
+    const LIVE: usize = 100_000;
+    /// Most targets whose text is shared.
+    const NAMES: usize = 4_096;
+    /// Deepest that operations are shown below each other.
+    const DEPTH: u8 = 8;
+
+    /// None yet; of more than `most` the newest are kept.
+    pub fn new(most: usize) -> Self {
+        Self {
+            items: VecDeque::new(),
+            first: 0,
+            most: most.max(1),
+            open: HashMap::new(),
+            calls: HashMap::new(),
+            changed: HashMap::new(),
+            names: HashMap::new(),
+            latest: Timestamp(0),
+            version: 0,
+        }
+    }
+
+    /// Changes whenever one of them begins or ends.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Number of the oldest that is kept: how many were dropped.
+    pub const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Number after the newest.
+    pub fn end(&self) -> u64 {
+        self.first + self.items.len() as u64
+    }
+
+    /// The time of the latest message.
+    pub const fn latest(&self) -> Timestamp {
+        self.latest
+    }
+
+    /// The operation of a number, when it is still there.
+    pub fn get(&self, number: u64) -> Option<&Operation> {
+        self.items.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// All of them with their numbers, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Operation)> {
+        self.items.iter().enumerate().map(|(at, item)| (self.first + at as u64, item))
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Operation> {
+        self.items.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Takes a message, in the order in which they passed.
+    pub fn frame(&mut self, record: &TrafficRecord) -> Step {
+        self.latest = self.latest.max(record.at);
+        match record.kind {
+            MessageKind::Request => self.request(record),
+            MessageKind::Response | MessageKind::Error => {
+                let Some(number) = self.take_open(record) else { return Step::Other };
+                let is_error = record.kind == MessageKind::Error;
+                let outcome = match is_error {
+                    true => Outcome::Error,
+                    false if says_error(&record.body) => Outcome::ToolError,
+                    false => Outcome::Ok,
+                };
+                self.end_of(number, record.at, outcome);
+                Step::Ended(number)
+            }
+            MessageKind::Notification => self.notification(record),
+            MessageKind::Junk => Step::Other,
+        }
+    }
+
+    /// Takes a fact: the end of a process ends what was open with it.
+    pub fn fact(&mut self, record: &Record) {
+        if let Fact::Exited { server, .. } | Fact::Crashed { server, .. } = &record.fact {
+            self.lost(server, record.at);
+        }
+    }
+
+    /// The process or connection of a server ended: nothing that is open will be answered.
+    pub fn lost(&mut self, server: &ServerName, at: Timestamp) {
+        let lost: Vec<u64> =
+            self.open.extract_if(|(of, ..), _| of == server).map(|(_, number)| number).collect();
+        for number in lost {
+            self.end_of(number, at, Outcome::Lost);
+        }
+    }
+
+    fn request(&mut self, record: &TrafficRecord) -> Step {
+        let number = self.end();
+        let of_call = record.call.and_then(|call| self.calls.get(&call)).copied();
+        let parent = of_call.or_else(|| self.cause(record)).filter(|number| *number >= self.first);
+        let depth = parent.and_then(|parent| self.get(parent)).map_or(0, |of| of.depth + 1);
+        let target = record.target.clone().map(|target| self.shared(target));
+        let operation = Operation {
+            server: record.server.clone(),
+            method: self.shared(record.method.clone().unwrap_or_default()),
+            target,
+            direction: record.direction,
+            asked: Timestamp(record.at.0 - micros(record.queued).min(record.at.0)),
+            sent: record.at,
+            progress: None,
+            ended: None,
+            outcome: Outcome::Open,
+            parent: parent.filter(|_| depth <= Self::DEPTH),
+            depth: depth.min(Self::DEPTH),
+            is_round: of_call.is_some() && record.direction == Direction::Out,
+            children: Vec::new(),
+            waiting: Vec::new(),
+        };
+        let is_round = operation.is_round;
+        if let Some(parent) = operation.parent
+            && let Some(parent) = self.get_mut(parent)
+        {
+            if let (Some(ended), true) = (parent.ended, is_round) {
+                // The answer was a question for a person, who has answered.
+                if parent.outcome == Outcome::Ok && Some(&parent.method) == record.method.as_ref() {
+                    parent.waiting.push((ended, record.at));
+                }
+                (parent.ended, parent.outcome) = (None, Outcome::Open);
+            }
+            parent.children.push(number);
+        }
+        if let (Some(call), Direction::Out) = (record.call, record.direction) {
+            self.calls.entry(call).or_insert(number);
+        }
+        if let Some(id) = &record.id {
+            self.open.insert((record.server.clone(), record.direction, id.clone()), number);
+        }
+        self.version += 1;
+        self.items.push_back(operation);
+        if self.items.len() > self.most {
+            self.items.pop_front();
+            self.first += 1;
+            if self.first.is_multiple_of(4_096) {
+                let first = self.first;
+                self.open.retain(|_, number| *number >= first);
+                self.calls.retain(|_, number| *number >= first);
+            }
+        }
+        Step::Began(number)
+    }
+
+    /// What made for a request that belongs to no call: the call during which the lists changed, or
+    /// the only one that is open when a server asks.
+    fn cause(&self, record: &TrafficRecord) -> Option<u64> {
+        let lists = record.method.as_ref().is_some_and(|method| method.ends_with("/list"));
+        match record.direction {
+            Direction::Out if lists => self.changed.get(&record.server).copied(),
+            Direction::Out => None,
+            Direction::In => self.only_open(&record.server),
+        }
+    }
+
+    fn only_open(&self, server: &ServerName) -> Option<u64> {
+        let is_call = |number: &&u64| {
+            self.get(**number).is_some_and(|of| !of.method.starts_with("subscriptions/"))
+        };
+        let mine = |((of, direction, _), number): (&(ServerName, Direction, SafeText), _)| {
+            (of == server && *direction == Direction::Out).then_some(number)
+        };
+        let mut open = self.open.iter().filter_map(mine).filter(is_call);
+        let only = *open.next()?;
+        open.next().is_none().then_some(only)
+    }
+
+    fn notification(&mut self, record: &TrafficRecord) -> Step {
+        let method = record.method.as_ref().map_or("", |method| method.as_str());
+        match (method, record.direction) {
+            ("notifications/progress", Direction::In) => {
+                let number = record.call.and_then(|call| self.calls.get(&call)).copied();
+                if let Some(operation) = number.and_then(|number| self.get_mut(number)) {
+                    operation.progress.get_or_insert(record.at);
+                }
+            }
+            ("notifications/cancelled", direction) => {
+                let message: Value = serde_json::from_str(&record.body).unwrap_or_default();
+                let id = match &message["params"]["requestId"] {
+                    Value::String(id) => SafeText::line(id),
+                    id => SafeText::line(&id.to_string()),
+                };
+                if let Some(number) = self.open.remove(&(record.server.clone(), direction, id)) {
+                    self.end_of(number, record.at, Outcome::Lost);
+                    return Step::Ended(number);
+                }
+            }
+            (changed, Direction::In) if changed.ends_with("/list_changed") => {
+                match self.only_open(&record.server) {
+                    Some(call) => self.changed.insert(record.server.clone(), call),
+                    None => self.changed.remove(&record.server),
+                };
+            }
+            _ => {}
+        }
+        Step::Other
+    }
+
+    fn take_open(&mut self, record: &TrafficRecord) -> Option<u64> {
+        let asked = match record.direction {
+            Direction::In => Direction::Out,
+            Direction::Out => Direction::In,
+        };
+        self.open.remove(&(record.server.clone(), asked, record.id.clone()?))
+    }
+
+    fn end_of(&mut self, number: u64, at: Timestamp, outcome: Outcome) {
+        self.version += 1;
+        let Some(operation) = self.get_mut(number) else { return };
+        (operation.ended, operation.outcome) = (Some(at), outcome);
+        let (parent, sent, is_round) = (operation.parent, operation.sent, operation.is_round);
+        let asked_by_server = operation.direction == Direction::In;
+        let Some(parent) = parent.and_then(|parent| self.get_mut(parent)) else { return };
+        if asked_by_server {
+            // Its clock stood still meanwhile.
+            parent.waiting.push((sent, at));
+        } else if is_round {
+            (parent.ended, parent.outcome) = (Some(at), outcome);
+        }
+    }
+
+    /// The same text once, however often it comes.
+    fn shared(&mut self, text: SafeText) -> SafeText {
+        if let Some(known) = self.names.get(&text) {
+            return known.clone();
+        }
+        if self.names.len() < Self::NAMES {
+            self.names.insert(text.clone(), text.clone());
+        }
+        text
+    }
+}
+
+fn micros(span: Option<Duration>) -> u64 {
+    span.map_or(0, |span| span.as_micros() as u64)
+}
+
+/// Whether a result says of itself that it is an error, in the two ways JSON is usually written.
+pub(super) fn says_error(body: &str) -> bool {
+    ["\"isError\":true", "\"isError\": true"]
+        .iter()
+        .any(|word| memchr::memmem::find(body.as_bytes(), word.as_bytes()).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(at: u64, direction: Direction, kind: MessageKind, text: &str) -> TrafficRecord {
+        let mut words = text.split(' ');
+        let mut word = || words.next().filter(|word| *word != "-").map(SafeText::line);
+        TrafficRecord {
+            at: Timestamp(at),
+            server: ServerName::new("s"),
+            direction,
+            kind,
+            id: word(),
+            method: word(),
+            call: word().and_then(|call| call.parse().ok()).map(CallId),
+            target: None,
+            bytes: 0,
+            latency: None,
+            queued: None,
+            body: "{}".into(),
+            cut: false,
+            problem: None,
+        }
+    }
+
+    /// `id method call`
+    fn fold(frames: &[(u64, Direction, MessageKind, &str)]) -> Operations {
+        let mut operations = Operations::new(100);
+        for (at, direction, kind, text) in frames {
+            operations.frame(&frame(*at, *direction, *kind, text));
+        }
+        operations
+    }
+
+    #[test]
+    fn a_question_of_the_server_stands_below_its_call_and_its_time_is_a_persons() {
+        use Direction::{In, Out};
+        use MessageKind::{Notification, Request, Response};
+        let all = fold(&[
+            (10, Out, Request, "1 tools/call 7"),
+            (12, In, Notification, "- notifications/progress 7"),
+            (20, In, Request, "1 sampling/createMessage -"),
+            (90, Out, Response, "1 - -"),
+            (95, In, Notification, "- notifications/tools/list_changed -"),
+            (96, Out, Request, "2 tools/list -"),
+            (97, In, Response, "2 - -"),
+            (99, In, Response, "1 - -"),
+        ]);
+        let call = all.get(0).unwrap();
+        assert_eq!((call.progress, call.ended), (Some(Timestamp(12)), Some(Timestamp(99))));
+        assert_eq!(call.waiting, [(Timestamp(20), Timestamp(90))]);
+        assert_eq!(call.children, [1, 2], "the question, and the lists that changed meanwhile");
+        assert_eq!(all.get(1).unwrap().depth, 1);
+    }
+
+    #[test]
+    fn the_rounds_of_a_call_are_one_operation_with_the_wait_between_them() {
+        use Direction::{In, Out};
+        use MessageKind::{Error, Request, Response};
+        let all = fold(&[
+            (10, Out, Request, "1 tools/call 7"),
+            (20, In, Response, "1 - -"),
+            (80, Out, Request, "2 tools/call 7"),
+            (90, In, Error, "2 - -"),
+        ]);
+        let call = all.get(0).unwrap();
+        assert_eq!((call.ended, call.outcome), (Some(Timestamp(90)), Outcome::Error));
+        assert_eq!(call.waiting, [(Timestamp(20), Timestamp(80))]);
+    }
+
+    #[test]
+    fn what_is_open_when_a_server_goes_is_lost_and_old_ones_give_way() {
+        use Direction::{In, Out};
+        use MessageKind::{Request, Response};
+        let mut all = Operations::new(2);
+        for id in 1..=3 {
+            all.frame(&frame(id, Out, Request, &format!("{id} ping -")));
+        }
+        let server = ServerName::new("s");
+        let fact = Fact::Crashed { server, reason: SafeText::line("gone") };
+        all.fact(&Record { seq: 1, at: Timestamp(9), fact });
+        assert_eq!((all.first(), all.end()), (1, 3));
+        assert_eq!(all.get(2).map(|of| of.outcome), Some(Outcome::Lost));
+        assert_eq!(all.frame(&frame(10, In, Response, "3 - -")), Step::Other);
+    }
+}

@@ -1,0 +1,526 @@
+//! A recording as a host that is watched: the view, the messages and the logs at any moment of it.
+//! Nothing is started. A large file is read block by block, and what is needed is read again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::blocks::Blocks;
+use super::operations::{Operation, Outcome, says_error};
+use super::{Header, Line, Operations, header, invalid};
+use crate::base::logs::LogRecord;
+use crate::base::ring::{Batch, Weighed};
+use crate::base::{LogLevel, ServerName, Timestamp};
+use crate::error::ErrorCode;
+use crate::host::call::CallView;
+use crate::host::metrics::{Ending, Metrics, ServerMetrics};
+use crate::host::{Fact, HostView, Record};
+use crate::mcp::CallId;
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+
+/// Messages, and lines of logs, that are there before a moment.
+const WINDOW: usize = 10_000;
+/// Bytes of them.
+const WINDOW_BYTES: usize = 16 << 20;
+/// Blocks between two views that are kept, so that going back need not begin at the first line.
+const VIEW_EVERY: usize = 64;
+/// Most operations that are kept.
+const OPERATIONS: usize = 500_000;
+/// Most errors that can be jumped to.
+const ERRORS: usize = 100_000;
+/// What callers ask for.
+const CALLS: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+/// Longest line of a message that is read whole when only what happened is asked for.
+const SMALL: usize = 1_024;
+
+/// What is known of a block.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    place: u64,
+    /// The latest time up to its end.
+    until: Timestamp,
+    /// Messages and lines of logs before it.
+    before: [u64; 2],
+    has_facts: bool,
+}
+
+/// Reads a recording once from its beginning to its end, and learns where everything is.
+#[derive(Debug)]
+pub struct Scan {
+    blocks: Blocks,
+    size: u64,
+    header: Header,
+    index: Vec<Block>,
+    views: Vec<HostView>,
+    view: HostView,
+    operations: Operations,
+    errors: Vec<Timestamp>,
+    until: Timestamp,
+    before: [u64; 2],
+}
+
+impl Scan {
+    /// Opens a recording.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no recording of a version that is known.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut blocks = Blocks::open(path)?;
+        let first = blocks.block(0)?;
+        let line = lines(&first).next().unwrap_or_default();
+        let first = serde_json::from_slice(line).map_err(|error| invalid(error.to_string()));
+        let header = header(Some(first))?;
+        let size = blocks.size()?;
+        blocks.seek(0)?;
+        Ok(Self {
+            blocks,
+            size,
+            until: header.began,
+            header,
+            index: Vec::new(),
+            views: Vec::new(),
+            view: HostView::default(),
+            operations: Operations::new(OPERATIONS),
+            errors: Vec::new(),
+            before: [0; 2],
+        })
+    }
+
+    /// The first line.
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The share of the file that was read, from 0 to 1, and the view as of there.
+    pub fn so_far(&self) -> (f64, &HostView) {
+        let read = self.index.last().map_or(0, |block| block.place);
+        (read as f64 / self.size.max(1) as f64, &self.view)
+    }
+
+    /// Reads the next block; `false` at the end.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a line is none of a recording.
+    pub fn advance(&mut self) -> io::Result<bool> {
+        let Some((place, text)) = self.blocks.next_block()? else { return Ok(false) };
+        if self.index.len().is_multiple_of(VIEW_EVERY) {
+            self.views.push(self.view.clone());
+        }
+        let (before, mut has_facts) = (self.before, false);
+        for line in lines(&text) {
+            let line = if line.len() > SMALL { head(line)? } else { whole(line)? };
+            self.until = self.until.max(line.at().unwrap_or_default());
+            match &line {
+                Line::Fact(record) => {
+                    has_facts = true;
+                    self.view.apply(record);
+                    self.operations.fact(record);
+                }
+                Line::Frame(record) => {
+                    self.before[0] += 1;
+                    self.operations.frame(record);
+                }
+                Line::Log(_) => self.before[1] += 1,
+                Line::Header(_) | Line::Missed { .. } | Line::End { .. } => {}
+            }
+            if is_error(&line) && self.errors.len() < ERRORS {
+                self.errors.push(self.until);
+            }
+        }
+        self.index.push(Block { place, until: self.until, before, has_facts });
+        Ok(true)
+    }
+
+    /// What was learnt, once the end is reached.
+    pub fn finish(self) -> Player {
+        let mut player = Player {
+            blocks: self.blocks,
+            header: self.header,
+            index: self.index,
+            views: self.views,
+            errors: self.errors,
+            operations: Arc::new(self.operations),
+            end: self.until,
+            at: Timestamp(0),
+            line: (0, 0),
+            view: HostView::default(),
+            cached: None,
+        };
+        player.at = player.header.began;
+        player
+    }
+}
+
+/// What happened between two moments, or everything up to one.
+#[derive(Debug)]
+pub struct News {
+    /// Whether this replaces what was told before.
+    pub is_whole: bool,
+    /// The view, when it changed.
+    pub view: Option<Arc<HostView>>,
+    /// Messages.
+    pub frames: Batch<TrafficRecord>,
+    /// Lines of logs.
+    pub logs: Batch<LogRecord>,
+}
+
+/// A moment of a recording that can be moved.
+#[derive(Debug)]
+pub struct Player {
+    blocks: Blocks,
+    header: Header,
+    index: Vec<Block>,
+    /// The view at the beginning of every [`VIEW_EVERY`]th block.
+    views: Vec<HostView>,
+    errors: Vec<Timestamp>,
+    operations: Arc<Operations>,
+    end: Timestamp,
+    at: Timestamp,
+    /// The first line that did not happen yet: its block, and its number there.
+    line: (usize, usize),
+    view: HostView,
+    cached: Option<(usize, Arc<[Entry]>)>,
+}
+
+/// A line that is shared.
+#[derive(Debug)]
+enum Entry {
+    Fact(Record),
+    Frame(Arc<TrafficRecord>),
+    Log(Arc<LogRecord>),
+    Other,
+}
+
+impl Entry {
+    fn new(line: Line) -> Self {
+        match line {
+            Line::Fact(record) => Self::Fact(record),
+            Line::Frame(record) => Self::Frame(Arc::new(record)),
+            Line::Log(record) => Self::Log(Arc::new(record)),
+            Line::Header(_) | Line::Missed { .. } | Line::End { .. } => Self::Other,
+        }
+    }
+
+    fn at(&self) -> Timestamp {
+        match self {
+            Self::Fact(record) => record.at,
+            Self::Frame(record) => record.at,
+            Self::Log(record) => record.at,
+            Self::Other => Timestamp(0),
+        }
+    }
+}
+
+impl Player {
+    /// The first line.
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// When the recording begins and ends.
+    pub const fn span(&self) -> (Timestamp, Timestamp) {
+        (self.header.began, self.end)
+    }
+
+    /// The moment that is shown.
+    pub const fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// Every operation of the recording; of very many the newest.
+    pub const fn operations(&self) -> &Arc<Operations> {
+        &self.operations
+    }
+
+    /// What callers asked for up to this moment, and what was not over then.
+    fn asked(&self) -> impl Iterator<Item = (u64, &Operation, Option<Timestamp>)> {
+        let asked = self.operations.iter().filter(|(_, operation)| {
+            operation.asked <= self.at
+                && operation.direction == Direction::Out
+                && !operation.is_round
+                && CALLS.contains(&operation.method.as_str())
+        });
+        asked.map(|(number, of)| (number, of, of.ended.filter(|ended| *ended <= self.at)))
+    }
+
+    /// Calls that were in flight at this moment.
+    pub fn calls(&self) -> Vec<CallView> {
+        let open = self.asked().filter(|(_, _, ended)| ended.is_none());
+        let call = |(number, of, _): (u64, &Operation, _)| CallView {
+            id: CallId(number),
+            server: of.server.clone(),
+            method: of.method.to_string(),
+            target: of.target.clone().unwrap_or_default(),
+            started: of.asked,
+            waiting: Duration::ZERO,
+            is_waiting: of.waiting.iter().any(|(from, to)| (*from..*to).contains(&self.at)),
+            progress: None,
+        };
+        open.map(call).collect()
+    }
+
+    /// Metrics as they were at this moment.
+    pub fn metrics(&self) -> Vec<(ServerName, ServerMetrics)> {
+        let mut servers: BTreeMap<ServerName, (Metrics, BTreeMap<String, Metrics>)> =
+            BTreeMap::new();
+        for (_, of, ended) in self.asked() {
+            let (total, targets) = servers.entry(of.server.clone()).or_default();
+            let ending = match of.outcome {
+                Outcome::Ok | Outcome::Open => Ending::Success,
+                Outcome::ToolError => Ending::ToolError,
+                Outcome::Error => Ending::Failed(ErrorCode::Protocol),
+                Outcome::Lost => Ending::Failed(ErrorCode::ServerUnavailable),
+            };
+            let waited = of.waiting.iter().map(|(from, to)| to.since(*from)).sum();
+            for metrics in [total, targets.entry(of.name()).or_default()] {
+                metrics.begin(of.asked);
+                if let Some(ended) = ended {
+                    metrics.end(ending, of.took(ended).saturating_sub(waited), ended);
+                }
+            }
+        }
+        let shown = servers.into_iter().map(|(server, (total, targets))| {
+            let by_target = targets.into_iter().map(|(name, metrics)| (name, metrics.view()));
+            (server, ServerMetrics { total: total.view(), by_target: by_target.collect() })
+        });
+        shown.collect()
+    }
+
+    /// The next moment after the one that is shown at which something went wrong, or the last
+    /// before it.
+    pub fn error(&self, forward: bool) -> Option<Timestamp> {
+        let after = self.errors.partition_point(|at| *at <= self.at);
+        let before = self.errors.partition_point(|at| *at < self.at);
+        let at = if forward { after } else { before.checked_sub(1)? };
+        self.errors.get(at).copied()
+    }
+
+    /// Lets time pass until `to`; gives what happened meanwhile.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn advance(&mut self, to: Timestamp) -> io::Result<News> {
+        let mut news = News {
+            is_whole: false,
+            view: None,
+            frames: batch(self.count(0)?),
+            logs: batch(self.count(1)?),
+        };
+        let mut changed = false;
+        self.at = to.clamp(self.at, self.end.max(self.at));
+        while self.line.0 < self.index.len() {
+            let entries = self.entries(self.line.0)?;
+            let happened = |entry: &&Entry| entry.at() <= self.at;
+            let rest = entries.get(self.line.1..).unwrap_or_default();
+            for entry in rest.iter().take_while(happened) {
+                self.line.1 += 1;
+                match entry {
+                    Entry::Fact(record) => {
+                        changed = true;
+                        self.view.apply(record);
+                    }
+                    Entry::Frame(record) => add(&mut news.frames, record),
+                    Entry::Log(record) => add(&mut news.logs, record),
+                    Entry::Other => {}
+                }
+            }
+            if self.line.1 < entries.len() {
+                break;
+            }
+            self.line = (self.line.0 + 1, 0);
+        }
+        news.view = changed.then(|| Arc::new(self.view.clone()));
+        Ok(news)
+    }
+
+    /// Goes to a moment; gives everything that is to be seen there.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn seek(&mut self, to: Timestamp) -> io::Result<News> {
+        let to = to.clamp(self.header.began, self.end);
+        let block = self.index.partition_point(|block| block.until <= to);
+        let kept = block.min(self.index.len().saturating_sub(1)) / VIEW_EVERY;
+        self.view = self.views.get(kept).cloned().unwrap_or_default();
+        for before in kept * VIEW_EVERY..block {
+            if self.index[before].has_facts {
+                self.facts(before)?;
+            }
+        }
+        (self.at, self.line) = (to, (block, 0));
+        let now = self.advance(to)?;
+        let (mut frames, mut logs) = (now.frames.items, now.logs.items);
+        let mut bytes = 0;
+        for before in (0..block).rev() {
+            let (mut older, mut older_logs) = (Vec::new(), Vec::new());
+            for entry in self.entries(before)?.iter() {
+                match entry {
+                    Entry::Frame(record) => older.push(Arc::clone(record)),
+                    Entry::Log(record) => older_logs.push(Arc::clone(record)),
+                    Entry::Fact(_) | Entry::Other => {}
+                }
+            }
+            bytes += older.iter().map(|item| item.bytes()).sum::<usize>();
+            older.append(&mut frames);
+            older_logs.append(&mut logs);
+            (frames, logs) = (older, older_logs);
+            if frames.len() >= WINDOW || bytes >= WINDOW_BYTES {
+                break;
+            }
+        }
+        let view = Some(Arc::new(self.view.clone()));
+        let frames = window(frames, self.count(0)?);
+        let logs = window(logs, self.count(1)?);
+        Ok(News { is_whole: true, view, frames, logs })
+    }
+
+    /// Messages (0) or lines of logs (1) before the line that comes next.
+    fn count(&mut self, which: usize) -> io::Result<u64> {
+        let (block, line) = match (self.index.len(), self.line) {
+            (0, _) => return Ok(0),
+            (all, (block, _)) if block >= all => (all - 1, usize::MAX),
+            (_, line) => line,
+        };
+        let is_one = |entry: &&Entry| match entry {
+            Entry::Frame(_) => which == 0,
+            Entry::Log(_) => which == 1,
+            Entry::Fact(_) | Entry::Other => false,
+        };
+        let entries = self.entries(block)?;
+        let within = entries.iter().take(line).filter(is_one).count() as u64;
+        Ok(self.index[block].before[which] + within)
+    }
+
+    fn facts(&mut self, block: usize) -> io::Result<()> {
+        let text = self.blocks.block(self.index[block].place)?;
+        for line in lines(&text).filter(|line| line.starts_with(br#"{"type":"fact""#)) {
+            if let Line::Fact(record) = whole(line)? {
+                self.view.apply(&record);
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&mut self, block: usize) -> io::Result<Arc<[Entry]>> {
+        if let Some((of, entries)) = &self.cached
+            && *of == block
+        {
+            return Ok(Arc::clone(entries));
+        }
+        let text = self.blocks.block(self.index[block].place)?;
+        let entries: io::Result<Arc<[Entry]>> =
+            lines(&text).map(|line| whole(line).map(Entry::new)).collect();
+        let entries = entries?;
+        self.cached = Some((block, Arc::clone(&entries)));
+        Ok(entries)
+    }
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut from = 0;
+    memchr::memchr_iter(b'\n', text)
+        .map(move |end| &text[std::mem::replace(&mut from, end + 1)..end])
+}
+
+fn whole(line: &[u8]) -> io::Result<Line> {
+    serde_json::from_slice(line).map_err(|error| invalid(format!("not a line of one: {error}")))
+}
+
+/// A line without the message in it, where that can be left out: what is looked at is all before.
+fn head(line: &[u8]) -> io::Result<Line> {
+    let is_frame = line.starts_with(br#"{"type":"frame""#);
+    let Some(at) = memchr::memmem::find(line, br#","body":""#).filter(|_| is_frame) else {
+        return whole(line);
+    };
+    let fails = [&br#"\"isError\":true"#[..], br#"\"isError\": true"#];
+    let fails = fails.iter().any(|word| memchr::memmem::find(line, word).is_some());
+    let body = if fails { r#"\"isError\":true"# } else { "" };
+    let mut short = line[..at].to_vec();
+    short.extend_from_slice(format!(r#","body":"{body}","cut":false,"problem":null}}"#).as_bytes());
+    serde_json::from_slice(&short).or_else(|_| whole(line))
+}
+
+/// Whether something went wrong, so that a person may want to see this moment.
+fn is_error(line: &Line) -> bool {
+    match line {
+        Line::Frame(record) => match record.kind {
+            MessageKind::Error | MessageKind::Junk => true,
+            MessageKind::Response => says_error(&record.body),
+            MessageKind::Request | MessageKind::Notification => false,
+        },
+        Line::Fact(record) => match &record.fact {
+            Fact::Exited { exit, .. } => !exit.expected,
+            Fact::Crashed { .. } | Fact::GivenUp { .. } | Fact::TaskFailed { .. } => true,
+            _ => false,
+        },
+        Line::Log(record) => record.level >= LogLevel::Error,
+        Line::Header(_) | Line::Missed { .. } | Line::End { .. } => false,
+    }
+}
+
+fn batch<T>(first: u64) -> Batch<T> {
+    Batch { items: Vec::new(), first, next: first, missed: 0 }
+}
+
+fn add<T>(batch: &mut Batch<T>, item: &Arc<T>) {
+    batch.items.push(Arc::clone(item));
+    batch.next += 1;
+}
+
+/// The newest of what happened before `next`.
+fn window<T>(mut items: Vec<Arc<T>>, next: u64) -> Batch<T> {
+    items.drain(..items.len().saturating_sub(WINDOW));
+    Batch { first: next - items.len() as u64, items, next, missed: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// Messages one millisecond apart, in blocks of their own.
+    fn recording(folder: &Path, count: u64) -> std::path::PathBuf {
+        let mut text =
+            r#"{"type":"header","version":1,"product":"p","began":1000}"#.to_owned() + "\n";
+        for n in 0..count {
+            let (kind, direction) =
+                if n % 2 == 0 { ("request", "out") } else { ("response", "in") };
+            let error = if n == 5 { r#"\"isError\":true"# } else { "" };
+            let long = "x".repeat(if n % 100 == 1 { 600_000 } else { 2_000 });
+            let (at, id) = (1_000 * (n + 1), n / 2);
+            let _ = writeln!(
+                text,
+                r#"{{"type":"frame","at":{at},"server":"s","direction":"{direction}","kind":"{kind}","method":"tools/call","target":"t","id":"{id}","call":null,"bytes":9,"latency":null,"body":"{long}{error}","cut":false,"problem":null}}"#
+            );
+        }
+        let path = folder.join("a.jsonl");
+        std::fs::write(&path, text + r#"{"type":"fra"#).unwrap();
+        path
+    }
+
+    #[test]
+    fn any_moment_is_found_again_and_playing_from_it_tells_each_message_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scan = Scan::open(&recording(folder.path(), 1_000)).unwrap();
+        while scan.advance().unwrap() {}
+        let mut player = scan.finish();
+        assert!(player.index.len() > 3, "{} blocks", player.index.len());
+        assert_eq!(player.span(), (Timestamp(1_000), Timestamp(1_000_000)));
+        assert_eq!(player.operations().iter().count(), 500);
+        assert_eq!(player.error(true), Some(Timestamp(6_000)));
+        for at in [500_500, 10_000, 1_000_000, 0, 777_000] {
+            let news = player.seek(Timestamp(at)).unwrap();
+            let happened = (at / 1_000).max(1);
+            assert_eq!(news.frames.next, happened, "at {at}");
+            assert_eq!(news.frames.items.last().unwrap().at, Timestamp(happened * 1_000));
+            assert_eq!(news.frames.first + news.frames.items.len() as u64, news.frames.next);
+        }
+        let later = player.advance(Timestamp(780_500)).unwrap();
+        let times: Vec<u64> = later.frames.items.iter().map(|item| item.at.0).collect();
+        assert_eq!((times, later.frames.first), (vec![778_000, 779_000, 780_000], 777));
+        assert_eq!(player.error(false), Some(Timestamp(6_000)));
+    }
+}
