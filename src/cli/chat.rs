@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum};
 use futures::future::BoxFuture;
@@ -246,11 +247,13 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Exit {
 
 /// One turn, printed as it goes.
 async fn turn(agent: &Agent, talk: &mut Conversation, text: &str, as_json: bool) -> Exit {
+    // Whether a line of the answer is open.
+    let open = AtomicBool::new(false);
     let tell = |event: ChatEvent| {
         if as_json {
             output::print(&(safe::compact(&event) + "\n"), Exit::Ok);
         } else {
-            show(&event);
+            show(&event, &open);
         }
     };
     let reason = agent.turn(talk, text, &CancellationToken::new(), &tell).await;
@@ -258,9 +261,25 @@ async fn turn(agent: &Agent, talk: &mut Conversation, text: &str, as_json: bool)
 }
 
 /// Prints the answer to stdout and what happens meanwhile to stderr.
-fn show(event: &ChatEvent) {
+fn show(event: &ChatEvent, open: &AtomicBool) {
+    let is_silent = match event {
+        ChatEvent::Text { text } => {
+            open.store(!text.ends_with('\n'), Ordering::Relaxed);
+            output::print(&SafeText::block(text), Exit::Ok);
+            return;
+        }
+        ChatEvent::Status { status, message, .. } => {
+            message.is_none() || *status == StatusKind::Reasoning
+        }
+        _ => false,
+    };
+    if is_silent {
+        return;
+    }
+    if open.swap(false, Ordering::Relaxed) {
+        output::print("\n", Exit::Ok);
+    }
     match event {
-        ChatEvent::Text { text } => _ = output::print(&SafeText::block(text), Exit::Ok),
         ChatEvent::ToolCall { name, arguments, .. } => {
             let arguments = SafeText::cut(&arguments.to_string(), 200);
             output::complain(&format!("calls {} {arguments}", SafeText::line(name)));
@@ -271,7 +290,6 @@ fn show(event: &ChatEvent) {
             let first = SafeText::cut(text.lines().next().unwrap_or_default(), 120);
             output::complain(&format!("{name} {how} after {duration_ms} ms: {first}"));
         }
-        ChatEvent::Status { status: StatusKind::Reasoning, .. } => {}
         ChatEvent::Status { status, tool, message: Some(message) } => {
             let tool = tool.as_deref().map(|tool| format!(" {}", SafeText::line(tool)));
             let word = serde_json::to_value(status).unwrap_or_default();
@@ -279,7 +297,7 @@ fn show(event: &ChatEvent) {
             let message = SafeText::line(message);
             output::complain(&format!("{word}{}: {message}", tool.unwrap_or_default()));
         }
-        ChatEvent::Status { .. } => {}
+        ChatEvent::Text { .. } | ChatEvent::Status { .. } => {}
         ChatEvent::Error { code, message, attempts, .. } => {
             let (code, message) = (SafeText::line(code), SafeText::line(message));
             output::complain(&format!(
@@ -287,7 +305,6 @@ fn show(event: &ChatEvent) {
             ));
         }
         ChatEvent::Done { usage, costs, .. } => {
-            output::print("\n", Exit::Ok);
             let about = if usage.is_estimate { "about " } else { "" };
             let servers: Vec<String> = costs
                 .iter()
