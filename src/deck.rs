@@ -3,6 +3,7 @@
 
 pub mod answers;
 pub mod browser;
+pub mod clients;
 mod command;
 pub mod drafts;
 mod edits;

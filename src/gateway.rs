@@ -16,7 +16,6 @@ mod rest;
 mod state;
 mod tokens;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +27,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::deck::clients::Clients;
 use crate::host::Host;
 use state::Gateway;
 
@@ -39,6 +39,9 @@ pub use tokens::{Client, DEFAULT_SCOPES, OwnerToken, TokenError, TokenRecord, To
 const BODY: usize = 4 << 20;
 /// How long open streams and calls may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// How often is looked for tokens that have ended.
+const REVOKED: Duration = Duration::from_secs(1);
 
 /// A service that listens.
 pub struct Service {
@@ -84,13 +87,19 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
 }
 
 impl Service {
-    /// Binds the address. `bridge` is the callback the host was built with: what servers ask during
-    /// a client's call goes to that client through it.
+    /// Serves on a listener. `bridge` is the callback the host was built with: what servers ask
+    /// during a client's call goes to that client through it.
     ///
     /// # Errors
-    /// When the address cannot be bound.
-    pub async fn bind(host: Host, bridge: Bridge, options: Options) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(options.listen).await?;
+    /// When the listener cannot be used.
+    pub fn on(
+        listener: std::net::TcpListener,
+        host: Host,
+        bridge: Bridge,
+        options: Options,
+    ) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let port = listener.local_addr()?.port();
         let gateway = Gateway::new(host, bridge, options, port);
         Ok(Self { listener, gateway, stop: CancellationToken::new(), beside: None })
@@ -106,14 +115,6 @@ impl Service {
     pub fn clients(&self) -> impl Fn(&str) -> Option<Client> + Send + Sync + use<> {
         let gateway = Arc::clone(&self.gateway);
         move |token| gateway.client(token)
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// When the system does not say.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 
     /// Serves until `stop` is cancelled; then lets open requests end for up to ten seconds.
@@ -137,9 +138,17 @@ impl Service {
             stop.cancelled().await;
             tokio::time::sleep(DRAIN).await;
         };
+        let revoked = async {
+            let mut tick = tokio::time::interval(REVOKED);
+            loop {
+                tick.tick().await;
+                self.gateway.cut_the_revoked();
+            }
+        };
         tokio::select! {
             served = async { serving.await } => served,
             () = overdue => Ok(()),
+            () = revoked => Ok(()),
         }
     }
 }
@@ -155,7 +164,7 @@ pub async fn serve_stdio(
     stop: CancellationToken,
 ) -> Result<(), String> {
     let options = Options {
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        clients: Clients::default(),
         owner: OwnerToken::none(),
         tokens: TokenStore::none(),
         profile,

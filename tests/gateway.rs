@@ -7,7 +7,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use mcpdeck::gateway::{Bridge, DEFAULT_SCOPES, Options, OwnerToken, TokenStore};
 use serde_json::{Value, json};
+
+#[path = "engine/fake.rs"]
+#[expect(dead_code, reason = "shared with the tests of the engine")]
+mod fake;
 
 /// A server whose answer holds what no typed client knows.
 const VENDOR: &str = r#"{
@@ -51,6 +56,21 @@ fn configured(folder: &Path) -> std::path::PathBuf {
     file
 }
 
+/// One request on a connection of its own.
+fn send(port: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        let _ = write!(text, "Host: 127.0.0.1:{port}\r\n");
+    }
+    for (name, value) in headers {
+        let _ = write!(text, "{name}: {value}\r\n");
+    }
+    let _ = write!(text, "Content-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(text.as_bytes()).unwrap();
+    Answer::read(BufReader::new(stream))
+}
+
 impl Service {
     fn start() -> Self {
         Self::under(&json!({}))
@@ -88,18 +108,7 @@ impl Service {
     }
 
     fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let port = self.url.rsplit(':').next().unwrap();
-        let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
-        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            let _ = write!(text, "Host: 127.0.0.1:{port}\r\n");
-        }
-        for (name, value) in headers {
-            let _ = write!(text, "{name}: {value}\r\n");
-        }
-        let _ = write!(text, "Content-Length: {}\r\n\r\n{body}", body.len());
-        stream.write_all(text.as_bytes()).unwrap();
-        Answer::read(BufReader::new(stream))
+        send(self.url.rsplit(':').next().unwrap(), method, path, headers, body)
     }
 
     fn auth(&self) -> String {
@@ -644,4 +653,179 @@ fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
     assert_eq!(called["result"]["x-vendor"], json!([1, 2]), "{called}");
     drop(pipe.stdin.take());
     assert_eq!(pipe.child.wait().unwrap().code(), Some(0));
+}
+
+/// What an operator has before the eyes of a running service.
+struct Window {
+    world: fake::World,
+    clients: mcpdeck::deck::clients::Clients,
+    port: String,
+    token: String,
+    _folder: tempfile::TempDir,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+impl Window {
+    async fn open() -> Self {
+        use mcpdeck::host::policy::{Policy, PolicyConfig, Rules};
+        let world = fake::World::default();
+        let bridge = Bridge::default();
+        let host = world.host(fake::config(&[("a", &[])])).handler(bridge.clone());
+        let host = host.initialize().await.unwrap();
+        let config = json!({"profiles": {"reader": {"allow": ["*"]}}});
+        let config: PolicyConfig = serde_json::from_value(config).unwrap();
+        let rules = Rules::compile(&config).unwrap().into();
+        host.set_policy(config, Policy { rules, ..Policy::default() });
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = TokenStore::of(folder.path());
+        let scopes = DEFAULT_SCOPES.to_vec();
+        let (token, _) = tokens.create("reader", scopes, None, host.clock().now()).unwrap();
+        let clients = mcpdeck::deck::clients::Clients::default();
+        let options = Options {
+            owner: OwnerToken::none(),
+            tokens,
+            clients: clients.clone(),
+            profile: "default".to_owned(),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let service = mcpdeck::gateway::Service::on(listener, host, bridge, options).unwrap();
+        let stop = tokio_util::sync::CancellationToken::new();
+        tokio::spawn(service.run(stop.clone()));
+        let (token, stop) = (token.expose().to_owned(), stop.drop_guard());
+        Self { world, clients, port, token, _folder: folder, _stop: stop }
+    }
+
+    fn ask(&self, method: &'static str, path: &'static str) -> tokio::task::JoinHandle<Answer> {
+        let (port, auth) = (self.port.clone(), format!("Bearer {}", self.token));
+        tokio::task::spawn_blocking(move || {
+            let headers = [("Authorization", &*auth), ("Content-Type", "application/json")];
+            send(&port, method, path, &headers, "{}")
+        })
+    }
+
+    async fn until(&self, look: impl Fn(&mcpdeck::deck::clients::ClientView) -> bool) {
+        while !self.clients.list().first().is_some_and(&look) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_sees_a_client_and_pauses_cuts_and_revokes_it() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let window = Window::open().await;
+    assert_eq!(window.ask("GET", "/tools").await.unwrap().status, 200);
+    let client = window.clients.list().remove(0);
+    let origin = client.principal.origin.to_string();
+    assert_eq!((&*client.principal.profile, client.calls), ("reader", 0));
+    let reached = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reached);
+    window.world.server("a").answers(move |_, context| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            context.cancel.cancelled().await;
+            Err(mcpdeck::Error::new(mcpdeck::ErrorCode::Cancelled, "cancelled"))
+        }
+    });
+
+    assert!(window.clients.pause(&origin));
+    let held = window.ask("POST", "/tools/echo/call");
+    window.until(|now| now.seen > client.seen).await;
+    // What is not a call goes on meanwhile.
+    assert_eq!(window.ask("GET", "/servers").await.unwrap().status, 200);
+    assert_eq!(reached.load(Ordering::SeqCst), 0);
+    assert!(window.clients.list()[0].is_paused && !held.is_finished());
+    assert!(!window.clients.pause(&origin));
+    window.until(|now| now.active.iter().any(|call| call.as_str() == "a.echo")).await;
+
+    window.clients.cut(&origin);
+    let cut = held.await.unwrap();
+    assert_eq!(cut.json()["error"]["code"], "ERR_TOOL_FAILED", "{cut:?}");
+    let now = window.clients.list().remove(0);
+    assert_eq!((now.calls, now.failed, now.active.len()), (1, 1, 0));
+    window.world.server("a").answers(|_, _| async { Ok(json!({"content": []})) });
+    assert_eq!(window.ask("POST", "/tools/echo/call").await.unwrap().status, 200, "it came again");
+
+    window.clients.revoke(&origin).unwrap();
+    assert_eq!(window.ask("GET", "/tools").await.unwrap().status, 401);
+    assert!(window.clients.revoke(&origin).is_err(), "there is no token any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_events_ends_when_its_token_does() {
+    let window = Window::open().await;
+    let (port, auth) = (window.port.clone(), format!("Bearer {}", window.token));
+    let (opened, is_open) = tokio::sync::oneshot::channel();
+    let stream = tokio::task::spawn_blocking(move || {
+        let headers = [
+            ("Authorization", &*auth),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        let hello = send(&port, "POST", "/mcp", &headers, &initialize().to_string());
+        let session = hello.header("mcp-session-id").unwrap();
+        let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        let text = format!(
+            "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: {auth}\r\n\
+             Accept: text/event-stream\r\nMcp-Session-Id: {session}\r\n\r\n"
+        );
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut status = String::new();
+        stream.read_line(&mut status).unwrap();
+        opened.send(status).unwrap();
+        // Chunks, until the one of no length.
+        let mut line = String::new();
+        while line.trim_end() != "0" {
+            line.clear();
+            assert!(stream.read_line(&mut line).unwrap() > 0, "it ends as it should");
+        }
+    });
+    assert!(is_open.await.unwrap().contains(" 200 "));
+    let origin = window.clients.list()[0].principal.origin.to_string();
+    window.clients.revoke(&origin).unwrap();
+    stream.await.unwrap();
+}
+
+/// The files below `fixtures/deploy` fit the program they are about.
+#[test]
+fn the_shipped_deployment_files_fit_the_program() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/deploy"));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let service = Service::start();
+    service.post("/tools/vendor__fail/call", &json!({}));
+    let metrics = service.get("/metrics").body;
+    let dashboard: Value = serde_json::from_str(&read("grafana/mcpdeck.json")).unwrap();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = target["expr"].as_str().unwrap();
+            let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let known = words.filter(|word| word.len() > 8 && word.contains('_'));
+            for name in known.filter(|word| !word.starts_with("histogram_quantile")) {
+                assert!(metrics.contains(name), "{name} is no metric of the service");
+            }
+        }
+    }
+    // The commands of the unit, the container and the compose file are understood.
+    let unit = read("mcpdeck.service");
+    let unit = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let unit: Vec<String> = unit.split(' ').skip(1).map(str::to_owned).collect();
+    let container = read("Containerfile");
+    let container = container.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    let container: Vec<String> = serde_json::from_str(container).unwrap();
+    let compose = read("compose.yml");
+    let compose = compose.split_once("command:").unwrap().1.split_once("volumes:").unwrap().0;
+    let compose = compose.lines().filter_map(|line| line.trim().strip_prefix("- "));
+    let compose: Vec<String> = compose.map(str::to_owned).collect();
+    for command in [unit, container, compose] {
+        let out = program().args(&command).arg("--help").output().unwrap();
+        assert!(out.status.success(), "{command:?}: {out:?}");
+    }
+    let config = folder.join("mcp.json");
+    let out = program().args(["grants", "list", "-c"]).arg(&config).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
 }

@@ -426,6 +426,119 @@ async fn a_broken_policy_permits_nothing_to_others() {
     assert!(keeper.notices()[0].contains("denny"), "{:?}", keeper.notices());
 }
 
+// The policy service.
+
+/// A policy service that answers everything with one HTTP response, or never when it is empty.
+struct Compliance {
+    url: String,
+    asked: Arc<parking_lot::Mutex<Vec<Value>>>,
+    connections: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Compliance {
+    async fn answering(status: &'static str, body: &'static str) -> Self {
+        use std::sync::atomic::Ordering;
+        use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/check", listener.local_addr().unwrap());
+        let service = Self { url, asked: Arc::default(), connections: Arc::default() };
+        let (asked, connections) = (Arc::clone(&service.asked), Arc::clone(&service.connections));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.fetch_add(1, Ordering::SeqCst);
+                let asked = Arc::clone(&asked);
+                tokio::spawn(async move {
+                    let mut stream = BufReader::new(stream);
+                    loop {
+                        let (mut line, mut length) = (String::new(), 0);
+                        while stream.read_line(&mut line).await.is_ok_and(|read| read > 2) {
+                            if let Some((name, value)) = line.split_once(": ")
+                                && name.eq_ignore_ascii_case("content-length")
+                            {
+                                length = value.trim().parse().unwrap();
+                            }
+                            line.clear();
+                        }
+                        let mut question = vec![0; length];
+                        if length == 0 || stream.read_exact(&mut question).await.is_err() {
+                            return;
+                        }
+                        asked.lock().push(serde_json::from_slice(&question).unwrap());
+                        if status.is_empty() {
+                            std::future::pending::<()>().await;
+                        }
+                        let length = body.len();
+                        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+                        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+                    }
+                });
+            }
+        });
+        service
+    }
+}
+
+/// A host whose calls are let through by the service at `url` alone.
+async fn complying(url: &str, more: Value) -> (Scene, PolicyKeeper) {
+    let mut hook = json!({"url": url});
+    hook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let scene = Scene::new(json!({"hook": hook})).await;
+    let keeper = scene.keeper().await;
+    keeper.grant(all(SESSION)).unwrap();
+    (scene, keeper)
+}
+
+#[tokio::test]
+async fn a_policy_service_is_asked_before_every_call_over_one_connection() {
+    use std::sync::atomic::Ordering;
+    let service = Compliance::answering("200 OK", r#"{"passed": true}"#).await;
+    let (scene, _keeper) = complying(&service.url, json!({})).await;
+    for _ in 0..3 {
+        scene.call("a.read").await.expect("it passes");
+    }
+    let question = json!({
+        "operation": "tool_exec", "tool": "a.read", "origin": "gateway:t1", "profile": "default",
+    });
+    assert_eq!(*service.asked.lock(), vec![question; 3]);
+    assert_eq!(service.connections.load(Ordering::SeqCst), 1);
+    scene.host.call_tool("a.read", json!({})).await.expect("the person");
+    assert_eq!(service.asked.lock().len(), 3, "is not decided about");
+
+    let (scene, _keeper) = complying(&service.url, json!({"arguments": true})).await;
+    scene.host.call_tool_with("a.read", json!({"x": 1}), client()).await.expect("it passes");
+    assert_eq!(service.asked.lock()[3]["arguments"], json!({"x": 1}));
+}
+
+#[tokio::test]
+async fn a_policy_service_that_says_no_or_nothing_blocks_unless_it_may_fail_open() {
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let cases = [
+        ("200 OK", r#"{"passed": false, "reason": "office hours"}"#, "office hours", false),
+        ("500 Oops", "", "500", true),
+        ("200 OK", "<html>", "not understood", true),
+        ("200 OK", r#"{"passed": "yes"}"#, "not understood", true),
+        ("302 Found", "", "302", true),
+        ("", "", "in time", true),
+        ("nowhere", "", "policy service", true),
+    ];
+    for (status, body, words, is_failure) in cases {
+        let service = Compliance::answering(status, body).await;
+        let nowhere = format!("http://{nowhere}/");
+        let url = if status == "nowhere" { &nowhere } else { &service.url };
+        let (scene, _keeper) = complying(url, json!({"timeout": 0.3})).await;
+        let error = scene.call("a.read").await.expect_err("it is blocked");
+        assert!(error.message.contains(words), "{status} {body}: {}", error.message);
+        let outside = OutsideError::of(&error);
+        assert_eq!(
+            (outside.code, &*outside.message),
+            (OutsideCode::PermissionDenied, "Compliance Blocked")
+        );
+        let open = json!({"timeout": 0.3, "failOpen": true});
+        let (scene, _keeper) = complying(url, open).await;
+        assert_eq!(scene.call("a.read").await.is_ok(), is_failure, "{status} {body}");
+    }
+}
+
 // What front ends need of the host besides.
 
 #[tokio::test(start_paused = true)]

@@ -152,6 +152,19 @@ pub struct DashboardArgs {
     #[arg(long, help_heading = "Dashboard", conflicts_with = "require_trust")]
     pub trust: bool,
 
+    /// Let others use the servers meanwhile, as `mcpdeck serve` does; with an address to listen on
+    /// [default: 127.0.0.1:7337].
+    #[cfg(feature = "gateway")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        help_heading = "Dashboard",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "127.0.0.1:7337"
+    )]
+    pub serve: Option<std::net::SocketAddr>,
+
     /// Draw with ASCII characters only.
     #[arg(long, help_heading = "Dashboard")]
     pub ascii: bool,

@@ -13,22 +13,23 @@ use crate::base::text::SafeText;
 use crate::config::import::places;
 use crate::config::render::{Colour, render_all};
 use crate::config::{Diagnostic, Environment, Loaded, McpConfig};
+use crate::deck::clients::Clients;
 use crate::deck::gate::Gate;
 use crate::deck::{Deck, DeckBuilder, TrustStore};
-use crate::host::Host;
 use crate::host::approvals::Drafter;
+use crate::host::{Host, HostBuilder};
 use crate::telemetry::Telemetry;
 use crate::tui::{HostLogLevel, Options, Origin, Reveal, Start};
 
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
-    let deck = deck(cli)?
-        .host(
-            Host::builder()
-                .startup(cli.common.startup_mode())
-                .person_answers()
-                .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process())),
-        )
+    let engine = Host::builder()
+        .startup(cli.common.startup_mode())
+        .person_answers()
+        .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process()));
+    let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
+    let deck = deck
+        .host(engine)
         .keep_watching()
         .masks(load::masks(telemetry))
         .notebook(Arc::new(known::notebook()));
@@ -46,12 +47,28 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         log_level: Some(log_level(telemetry)),
         reveal: if cli.common.reveal { Reveal::Always } else { Reveal::Never },
         drafter: drafter(cli),
+        clients,
     };
     crate::tui::run(options).map_err(|error| {
         output::complain(&error.to_string());
         output::refuse("without a terminal there are --check, list, call and status")
     })
 }
+
+/// With the service beside it, when one is wanted.
+#[cfg(feature = "gateway")]
+fn served(cli: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, Exit> {
+    let Some(listen) = cli.dashboard.serve else { return Ok((deck, engine, None)) };
+    let (deck, bridge, clients) = super::serve::beside(deck, listen)?;
+    Ok((deck, engine.handler(bridge), Some(clients)))
+}
+
+#[cfg(not(feature = "gateway"))]
+fn served(_: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, Exit> {
+    Ok((deck, engine, None))
+}
+
+type Served = (DeckBuilder, HostBuilder, Option<Clients>);
 
 /// What drafts answers to sampling requests, for the person to edit and send: the model whose key is
 /// in the environment; in the demo something that needs none.

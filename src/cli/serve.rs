@@ -1,11 +1,12 @@
 //! `serve` and `token`: the gateway, and who may use it.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::args::{Common, OneServer, parse_duration};
 use super::exit::Exit;
@@ -13,13 +14,17 @@ use super::{deck, load, output, recording, signals};
 use crate::base::text::SafeText;
 use crate::base::{Clock, Timestamp};
 use crate::config::Environment;
+#[cfg(feature = "tui")]
+use crate::deck::DeckBuilder;
+use crate::deck::clients::Clients;
 use crate::deck::gate::Gate;
 use crate::deck::policy::PolicyKeeper;
 use crate::deck::{Deck, DeckEvent, TrustStore};
 use crate::gateway::{
-    Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, TokenError, TokenStore, serve_stdio,
-    token_file,
+    self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, TokenError, TokenStore, serve_stdio,
 };
+#[cfg(feature = "tui")]
+use crate::host::policy::DEFAULT_PROFILE;
 use crate::host::policy::Scope;
 use crate::host::{Host, ServerState};
 use crate::telemetry::Telemetry;
@@ -245,45 +250,110 @@ fn tell(event: &DeckEvent) {
     }
 }
 
+/// A service that can be reached as soon as there is a host.
+struct Door {
+    listener: TcpListener,
+    options: Options,
+    url: String,
+    token_file: PathBuf,
+}
+
+impl Door {
+    fn open(
+        listen: SocketAddr,
+        token_file: Option<&Path>,
+        clients: Clients,
+        profile: &str,
+    ) -> Result<Self, String> {
+        let state = Environment::of_process().state_dir;
+        let none = "there is no folder for the token: name a file with --token-file";
+        let token_file = match token_file {
+            Some(file) => file.to_owned(),
+            None => gateway::token_file(state.as_deref().ok_or(none)?),
+        };
+        let (owner, fresh) = OwnerToken::open(&token_file).map_err(|error| error.to_string())?;
+        let listener = TcpListener::bind(listen).map_err(|error| {
+            format!("cannot listen on {listen}: {error}; choose another address")
+        })?;
+        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        if fresh.is_some() {
+            let file = SafeText::line(&token_file.display().to_string());
+            output::complain(&format!("made a new token, which you alone can read in {file}"));
+        }
+        let options = Options {
+            clients,
+            owner,
+            tokens: state.as_deref().map_or_else(TokenStore::none, TokenStore::of),
+            profile: profile.to_owned(),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+        };
+        Ok(Self { listener, options, url: format!("http://{address}"), token_file })
+    }
+
+    fn service(self, host: Host, bridge: Bridge) -> Result<Service, String> {
+        let service = Service::on(self.listener, host, bridge, self.options);
+        service.map_err(|error| error.to_string())
+    }
+}
+
 async fn over_http(
     args: &ServeArgs,
     host: Host,
     bridge: Bridge,
-    stop: tokio_util::sync::CancellationToken,
+    stop: CancellationToken,
 ) -> Result<(), String> {
-    let state = Environment::of_process().state_dir;
-    let none = "there is no folder for the token: name a file with --token-file";
-    let file = match &args.token_file {
-        Some(file) => file.clone(),
-        None => token_file(state.as_deref().ok_or(none)?),
-    };
-    let (owner, fresh) = OwnerToken::open(&file).map_err(|error| error.to_string())?;
-    let options = Options {
-        listen: args.listen,
-        owner,
-        tokens: state.as_deref().map_or_else(TokenStore::none, TokenStore::of),
-        profile: args.profile.clone(),
-        allowed_hosts: args.allow_host.clone(),
-        allowed_origins: args.allow_origin.clone(),
-    };
-    let service = Service::bind(host.clone(), bridge, options).await;
-    #[cfg_attr(not(feature = "chat"), expect(unused_mut, reason = "nothing is served beside"))]
-    let mut service = service.map_err(|error| {
-        format!("cannot listen on {}: {error}; choose another with --listen", args.listen)
-    })?;
-    #[cfg(feature = "chat")]
-    super::chat::serve(&args.chat, host, &mut service)?;
-    let address = service.address().map_err(|error| error.to_string())?;
-    let url = format!("http://{address}");
-    if fresh.is_some() {
-        let file = SafeText::line(&file.display().to_string());
-        output::complain(&format!("made a new token, which you alone can read in {file}"));
-    }
+    let file = args.token_file.as_deref();
+    let mut door = Door::open(args.listen, file, Clients::default(), &args.profile)?;
+    door.options.allowed_hosts.clone_from(&args.allow_host);
+    door.options.allowed_origins.clone_from(&args.allow_origin);
+    let (url, file) = (&door.url, &door.token_file);
     let event = json!({
         "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,
     });
+    #[cfg_attr(not(feature = "chat"), expect(unused_mut, reason = "nothing is served beside"))]
+    let mut service = door.service(host.clone(), bridge)?;
+    #[cfg(feature = "chat")]
+    super::chat::serve(&args.chat, host, &mut service)?;
     output::print(&format!("{event}\n"), Exit::Ok);
     service.run(stop).await.map_err(|error| error.to_string())
+}
+
+/// The same beside the dashboard, whose person answers and watches the clients.
+///
+/// # Errors
+/// When nothing can listen there, or others could.
+#[cfg(feature = "tui")]
+pub fn beside(
+    deck: DeckBuilder,
+    listen: SocketAddr,
+) -> Result<(DeckBuilder, Bridge, Clients), Exit> {
+    if !listen.ip().is_loopback() {
+        return Err(output::refuse("beside the dashboard it listens on 127.0.0.1 or [::1] only"));
+    }
+    let clients = Clients::default();
+    let door = Door::open(listen, None, clients.clone(), DEFAULT_PROFILE);
+    let door = door.map_err(|message| output::refuse(&SafeText::line(&message)))?;
+    clients.served_at(&format!("{}/mcp, token in {}", door.url, door.token_file.display()));
+    let bridge = Bridge::default();
+    let callback = bridge.clone();
+    let files = deck.followed().to_vec();
+    let deck = deck.alongside(move |host| {
+        Box::pin(async move {
+            let env = Environment::of_process();
+            let _keeper = PolicyKeeper::open(&host, &files, &env).await;
+            let served = match door.service(host, callback) {
+                Ok(service) => {
+                    service.run(CancellationToken::new()).await.map_err(|e| e.to_string())
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                tracing::error!(target: "mcpdeck::gateway", "the service ended: {error}");
+            }
+        })
+    });
+    Ok((deck, bridge, clients))
 }
 
 /// Makes, lists and takes back tokens.

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -79,7 +80,11 @@ pub struct DeckBuilder {
     pub(super) masks: Option<Masks>,
     pub(super) notebook: Option<Notebook>,
     pub(super) keep_watching: bool,
+    pub(super) alongside: Option<Alongside>,
 }
+
+/// Work that is done as long as a deck is open.
+type Alongside = Box<dyn FnOnce(Host) -> BoxFuture<'static, ()> + Send>;
 
 impl DeckBuilder {
     /// Uses these files, the last of them with the highest precedence, and follows them.
@@ -141,6 +146,16 @@ impl DeckBuilder {
         self
     }
 
+    /// Does this with the host once it runs, until the deck ends.
+    #[must_use]
+    pub fn alongside(
+        mut self,
+        work: impl FnOnce(Host) -> BoxFuture<'static, ()> + Send + 'static,
+    ) -> Self {
+        self.alongside = Some(Box::new(work));
+        self
+    }
+
     /// The files that are followed.
     pub fn followed(&self) -> &[PathBuf] {
         match &self.source {
@@ -154,13 +169,17 @@ impl DeckBuilder {
     /// # Errors
     /// [`ErrorCode::Configuration`] with every diagnostic, or [`ErrorCode::ServerStartup`] under
     /// [`crate::Startup::All`].
-    pub async fn open(self) -> Result<Deck, Error> {
+    pub async fn open(mut self) -> Result<Deck, Error> {
         let (events, receiver) = broadcast::channel(EVENTS);
         let (commands, asked) = mpsc::channel(COMMANDS);
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
+        let alongside = self.alongside.take();
         let work = task::Work::open(self, events).await?;
         let host = work.host.clone();
+        if let Some(alongside) = alongside {
+            tokio::spawn(stop.clone().run_until_cancelled_owned(alongside(host.clone())));
+        }
         let task = tokio::spawn(work.run(asked, stop));
         Ok(Deck { host, commands, events: receiver, task, guard })
     }
@@ -208,6 +227,7 @@ impl Deck {
             masks: None,
             notebook: None,
             keep_watching: false,
+            alongside: None,
         }
     }
 

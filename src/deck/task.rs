@@ -77,7 +77,7 @@ impl Work {
         builder: DeckBuilder,
         events: broadcast::Sender<DeckEvent>,
     ) -> Result<Self, Error> {
-        let DeckBuilder { source, environment, gate, host, masks, notebook, keep_watching } =
+        let DeckBuilder { source, environment, gate, host, masks, notebook, keep_watching, .. } =
             builder;
         let environment = environment.unwrap_or_else(Environment::of_process);
         let (files, result) = match source {

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
 
 use super::outside::Outside;
 use super::state::Gateway;
@@ -61,8 +63,9 @@ pub(crate) async fn guard(
     }
     let is_delete = request.method() == Method::DELETE;
     request.extensions_mut().insert(client.clone());
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
     if is_mcp {
+        response = until_cut(response, &client);
         let opened = session_of(response.headers()).map(str::to_owned);
         let is_gone = is_delete || response.status() == StatusCode::NOT_FOUND;
         remember(&gateway, &client, session, opened, is_gone).await;
@@ -87,6 +90,20 @@ pub(crate) async fn site(
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     }
+}
+
+/// A stream of events ends when its client is cut.
+fn until_cut(response: Response, client: &Client) -> Response {
+    let is_stream = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("text/event-stream")));
+    if !is_stream {
+        return response;
+    }
+    let cut = client.cut.clone();
+    response
+        .map(|body| Body::from_stream(body.into_data_stream().take_until(cut.cancelled_owned())))
 }
 
 /// Keeps whose the session of an answer is, and forgets those that are gone.

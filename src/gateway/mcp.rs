@@ -21,7 +21,6 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, Service};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
 use super::bridge::{Ask, Parked, answer};
 use super::catalog::{Catalog, Entry};
@@ -32,7 +31,7 @@ use super::tokens::Client;
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
 use crate::host::policy::{Action, InForce, Scope, TargetKind};
-use crate::host::{CallOptions, CallOutcome, Host, HostView};
+use crate::host::{CallOptions, CallOutcome, HostView};
 use crate::mcp::{Answer, RequestKind};
 
 /// Progress of one call that waits to be sent on; more is dropped.
@@ -46,7 +45,7 @@ pub(crate) struct Face {
 }
 
 /// What is called, and how.
-enum Operation {
+pub(super) enum Operation {
     Tool { server: ServerName, name: Arc<str>, arguments: Value },
     Prompt { server: ServerName, name: Arc<str>, arguments: Value },
     Resource { server: Option<ServerName>, uri: String },
@@ -75,8 +74,18 @@ impl Face {
         context: &RequestContext<RoleServer>,
         scope: Scope,
     ) -> Result<Client, ErrorData> {
-        let client = self.client(&context.extensions)?;
+        let client = self.known(context)?;
         client.allows(scope).map_err(|outside| outside.to_rpc())?;
+        Ok(client)
+    }
+
+    /// Whose a request is; what it says of itself is remembered.
+    fn known(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
+        let client = self.client(&context.extensions)?;
+        if let (Some(info), Some(version)) = (context.client_info(), context.protocol_version()) {
+            let name = format!("{} {}", info.name, info.version);
+            self.gateway.clients.introduced(&client.principal(), &name, version.as_str());
+        }
         Ok(client)
     }
 
@@ -103,7 +112,7 @@ impl Face {
         (key, scope, kind): (&str, Scope, TargetKind),
         of: fn(&Catalog) -> &[Entry],
     ) -> Result<rmcp::model::MetaObject, ErrorData> {
-        let client = self.client(&context.extensions)?;
+        let client = self.known(context)?;
         let catalog = self.catalog();
         // A list never fails: what the token is not for is not there.
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
@@ -217,18 +226,13 @@ impl Face {
         operation: Operation,
         progress: mpsc::Sender<crate::mcp::Progress>,
     ) -> Parked {
-        let host = self.gateway.host.clone();
-        let id = host.next_call_id();
-        let cancel = CancellationToken::new();
-        let options = CallOptions {
-            id: Some(id),
-            cancel: cancel.clone(),
-            progress: Some(progress),
-            ..client.options()
-        };
+        let id = self.gateway.host.next_call_id();
+        let options = CallOptions { id: Some(id), progress: Some(progress), ..client.options() };
+        let cancel = options.cancel.clone();
         let line = self.gateway.bridge.open(id);
-        let gateway = Arc::clone(&self.gateway);
-        let outcome = tokio::spawn(async move { gateway.perform(&host, operation, options).await });
+        let (gateway, caller) = (Arc::clone(&self.gateway), client.clone());
+        let outcome =
+            tokio::spawn(async move { gateway.perform(&caller, operation, options).await });
         let client = Arc::clone(&client.id);
         Parked { client, target, line, outcome, cancel, waiting: HashMap::new() }
     }
@@ -269,41 +273,55 @@ impl Face {
 }
 
 impl Gateway {
-    /// Does an operation for a client, and counts it.
-    async fn perform(
+    /// Does an operation for a client once it may go, and counts it.
+    pub(super) async fn perform(
         &self,
-        host: &Host,
+        client: &Client,
         operation: Operation,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        match operation {
-            Operation::Tool { server, name, arguments } => {
-                self.call_tool(host, server, &name, arguments, options).await
+        let principal = client.principal();
+        tokio::select! {
+            () = self.clients.resumed(&principal) => {}
+            () = options.cancel.cancelled() => {
+                return Err(Error::new(ErrorCode::Cancelled, "cancelled while it was held back"));
             }
-            Operation::Prompt { server, name, arguments } => {
-                let options = CallOptions { server: Some(server), ..options };
+        }
+        let (host, server) = (&self.host, operation.server().cloned());
+        let active = self.clients.begin(&principal, &operation.label());
+        let options = CallOptions { server, ..options };
+        let outcome = match operation {
+            Operation::Tool { server, name, arguments } => {
+                let counted = self.metrics.begin(client, &server, &name);
+                let outcome = host.call_tool_with(&name, arguments, options).await;
+                counted.end(&outcome);
+                outcome
+            }
+            Operation::Prompt { name, arguments, .. } => {
                 host.get_prompt_with(&name, arguments, options).await
             }
-            Operation::Resource { server, uri } => {
-                host.get_resource_with(&uri, CallOptions { server, ..options }).await
-            }
+            Operation::Resource { uri, .. } => host.get_resource_with(&uri, options).await,
+        };
+        active.end(&outcome);
+        outcome
+    }
+}
+
+impl Operation {
+    fn server(&self) -> Option<&ServerName> {
+        match self {
+            Self::Tool { server, .. } | Self::Prompt { server, .. } => Some(server),
+            Self::Resource { server, .. } => server.as_ref(),
         }
     }
 
-    /// Calls a tool of one server, and counts it.
-    pub(super) async fn call_tool(
-        &self,
-        host: &Host,
-        server: ServerName,
-        name: &str,
-        arguments: Value,
-        options: CallOptions,
-    ) -> Result<CallOutcome, Error> {
-        let counted = self.metrics.begin(&server, name);
-        let options = CallOptions { server: Some(server), ..options };
-        let outcome = host.call_tool_with(name, arguments, options).await;
-        counted.end(&outcome);
-        outcome
+    fn label(&self) -> String {
+        match self {
+            Self::Tool { server, name, .. } | Self::Prompt { server, name, .. } => {
+                format!("{server}.{name}")
+            }
+            Self::Resource { uri, .. } => uri.clone(),
+        }
     }
 }
 
@@ -478,7 +496,7 @@ impl ServerHandler for Face {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let client = self.client(&context.extensions)?;
+        let client = self.known(&context)?;
         let unknown = || ErrorData::invalid_params("there is no such prompt or template", None);
         let mut params = serde_json::to_value(&request).unwrap_or_default();
         let server = match &request.r#ref {

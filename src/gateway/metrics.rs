@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::tokens::Client;
 use crate::base::ServerName;
 use crate::error::Error;
 use crate::host::{CallOutcome, Host, ServerState};
@@ -33,6 +34,12 @@ struct FailureLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClientLabels {
+    client: String,
+    profile: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ServerLabels {
     server: String,
 }
@@ -45,6 +52,7 @@ pub(crate) struct Metrics {
     duration: Family<ToolLabels, Histogram>,
     operations: Family<ToolLabels, Histogram>,
     failures: Family<FailureLabels, Counter>,
+    clients: Family<ClientLabels, Counter>,
 }
 
 /// A call that is being counted.
@@ -76,6 +84,7 @@ impl Metrics {
         let duration = Family::new_with_constructor(histogram as fn() -> Histogram);
         let operations = Family::new_with_constructor(histogram as fn() -> Histogram);
         let failures = Family::default();
+        let clients = Family::default();
         registry.register("active_tools", "Tool calls in flight", active.clone());
         registry.register_with_unit(
             "tool_duration",
@@ -90,13 +99,16 @@ impl Metrics {
             operations.clone(),
         );
         registry.register("tool_failure", "Tool calls that failed", failures.clone());
+        registry.register("client_calls", "Tool calls by client", clients.clone());
         registry.register_collector(Box::new(Servers(host)));
-        Self { registry, active, duration, operations, failures }
+        Self { registry, active, duration, operations, failures, clients }
     }
 
     /// Counts a call of a tool that the host has.
-    pub fn begin(&self, server: &ServerName, tool: &str) -> Counted<'_> {
+    pub fn begin(&self, client: &Client, server: &ServerName, tool: &str) -> Counted<'_> {
         self.active.inc();
+        let (id, profile) = (client.id.to_string(), client.profile.to_string());
+        self.clients.get_or_create(&ClientLabels { client: id, profile }).inc();
         let labels = ToolLabels { server: server.as_str().to_owned(), tool: tool.to_owned() };
         Counted { metrics: self, labels, began: Instant::now() }
     }

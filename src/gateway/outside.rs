@@ -53,7 +53,7 @@ impl Outside {
             Some(Denial::NotGranted) => {
                 out.error.message = format!(
                     "nothing was granted to this token; the operator grants with `mcpdeck grants \
-                     add --origin {} --profile {} --always`",
+                     add --origin {} --profile {} --tools SERVER.GLOB --always`",
                     client.origin(),
                     client.profile
                 );

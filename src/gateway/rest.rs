@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
+use super::mcp::Operation;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
@@ -151,17 +151,14 @@ pub(crate) async fn call(
         Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, message)
     })?;
     let (server, tool) = gateway.find(&client, (Action::Call, TargetKind::Tool), &name)?;
+    let timeout = timeout.map(|timeout| timeout.min(LONGEST));
+    let options = CallOptions { timeout, ..client.options() };
     // A caller that hangs up drops this future, and with it the call.
-    let cancel = CancellationToken::new();
-    let _hung_up = cancel.clone().drop_guard();
-    let options = CallOptions {
-        timeout: timeout.map(|timeout| timeout.min(LONGEST)),
-        cancel,
-        ..client.options()
-    };
+    let _hung_up = options.cancel.clone().drop_guard();
     let arguments = Value::Object(request.arguments.unwrap_or_default());
-    let called = gateway.call_tool(&gateway.host, server, &tool, arguments, options);
-    let outcome = called.await.map_err(|error| Outside::about(&error, &name, &client))?;
+    let operation = Operation::Tool { server, name: tool, arguments };
+    let outcome = gateway.perform(&client, operation, options).await;
+    let outcome = outcome.map_err(|error| Outside::about(&error, &name, &client))?;
     Ok(Json(answered(outcome)))
 }
 

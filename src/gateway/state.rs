@@ -1,7 +1,6 @@
 //! What all requests of a service share, and whose a token is.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -14,18 +13,18 @@ use super::outside::Outside;
 use super::raw::Raws;
 use super::tokens::{Client, OwnerToken, TokenStore};
 use crate::base::ServerName;
-use crate::host::Host;
+use crate::deck::clients::Clients;
 use crate::host::policy::{Action, TargetKind};
+use crate::host::{Host, Origin};
 
 /// What a service is started with.
-#[derive(Debug)]
 pub struct Options {
-    /// Where to listen; port 0 takes any free one.
-    pub listen: SocketAddr,
     /// The operator's own token.
     pub owner: OwnerToken,
     /// Tokens of others, by hash.
     pub tokens: TokenStore,
+    /// Where is kept who is there, for whoever watches.
+    pub clients: Clients,
     /// The profile of the operator's token.
     pub profile: String,
     /// `Host` values accepted besides loopback names with our port.
@@ -42,6 +41,7 @@ pub(crate) struct Gateway {
     pub profile: Arc<str>,
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
+    pub clients: Clients,
     pub bridge: Bridge,
     pub parked: Parking,
     pub catalogs: Catalogs,
@@ -58,6 +58,12 @@ impl Gateway {
         let mut allowed_hosts: Vec<String> =
             names.iter().map(|name| format!("{name}:{port}")).collect();
         allowed_hosts.extend(options.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()));
+        let tokens = options.tokens.clone();
+        options.clients.revoke_with(move |id| match tokens.revoke(id) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("it has no token that could be revoked".to_owned()),
+            Err(error) => Err(error.to_string()),
+        });
         Arc::new(Self {
             metrics: Metrics::new(host.clone()),
             host,
@@ -66,6 +72,7 @@ impl Gateway {
             profile: options.profile.into(),
             allowed_hosts,
             allowed_origins: options.allowed_origins,
+            clients: options.clients,
             bridge,
             parked: Parking::default(),
             catalogs: Catalogs::default(),
@@ -77,10 +84,28 @@ impl Gateway {
 
     /// Whose a bearer token is; `None` for none of ours, and for one that has expired.
     pub fn client(&self, bearer: &str) -> Option<Client> {
-        if self.owner.is(bearer) {
-            return Some(Client::owner(Arc::clone(&self.profile)));
+        let now = self.host.clock().now();
+        let mut client = if self.owner.is(bearer) {
+            Client::owner(Arc::clone(&self.profile))
+        } else {
+            self.tokens.client(bearer, now)?
+        };
+        client.cut = self.clients.seen(&client.principal(), now);
+        Some(client)
+    }
+
+    /// Ends what clients do whose tokens have ended meanwhile.
+    pub fn cut_the_revoked(&self) {
+        let now = self.host.clock().now();
+        let tokens = self.tokens.list().unwrap_or_default();
+        for client in self.clients.list() {
+            if let Origin::Gateway(id) = &client.principal.origin
+                && !client.principal.is_person()
+                && !tokens.iter().any(|token| token.id == *id && !token.is_over(now))
+            {
+                self.clients.cut(&client.principal.origin.to_string());
+            }
         }
-        self.tokens.client(bearer, self.host.clock().now())
     }
 
     /// What of the lists a client may see.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use super::outside::Outside;
 use crate::base::Timestamp;
@@ -30,7 +31,7 @@ pub const DEFAULT_SCOPES: [Scope; 4] =
     [Scope::ToolsList, Scope::ToolsCall, Scope::ResourcesRead, Scope::PromptsGet];
 
 /// Who sent a request, by its token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Client {
     /// The token's id; `owner` for the operator's own.
     pub id: Arc<str>,
@@ -39,12 +40,15 @@ pub struct Client {
     /// Whether it is the operator's own token, which carries every scope.
     pub is_owner: bool,
     scopes: Vec<Scope>,
+    /// Ends its streams and calls.
+    pub(crate) cut: CancellationToken,
 }
 
 impl Client {
     /// The operator.
     pub fn owner(profile: Arc<str>) -> Self {
-        Self { id: Origin::OWNER.into(), profile, is_owner: true, scopes: Vec::new() }
+        let cut = CancellationToken::new();
+        Self { id: Origin::OWNER.into(), profile, is_owner: true, scopes: Vec::new(), cut }
     }
 
     /// Who calls, for the engine.
@@ -59,8 +63,8 @@ impl Client {
 
     /// Options of a call it makes.
     pub(crate) fn options(&self) -> CallOptions {
-        let profile = Some(Arc::clone(&self.profile));
-        CallOptions { origin: self.origin(), profile, ..CallOptions::default() }
+        let (origin, profile) = (self.origin(), Some(Arc::clone(&self.profile)));
+        CallOptions { origin, profile, cancel: self.cut.child_token(), ..CallOptions::default() }
     }
 
     /// Refuses what its token does not carry.
@@ -173,6 +177,13 @@ pub struct TokenRecord {
     pub expires: Option<Timestamp>,
 }
 
+impl TokenRecord {
+    /// Whether it counts no more.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|end| end <= now)
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct TokenFile {
     version: u32,
@@ -180,7 +191,7 @@ struct TokenFile {
 }
 
 /// The tokens given to others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TokenStore {
     path: Option<PathBuf>,
 }
@@ -272,7 +283,7 @@ impl TokenStore {
             }
         };
         let found = tokens.into_iter().find(|kept| equal(kept.hash.as_bytes(), own.as_bytes()))?;
-        if found.expires.is_some_and(|end| end <= now) {
+        if found.is_over(now) {
             return None;
         }
         Some(Client {
@@ -280,6 +291,7 @@ impl TokenStore {
             profile: found.profile.into(),
             is_owner: false,
             scopes: found.scopes,
+            cut: CancellationToken::new(),
         })
     }
 

@@ -42,6 +42,8 @@ pub enum Effect {
     KeepAnswer(Box<ScriptedAnswer>),
     /// Set or take back a rule of this session.
     ApprovalRule(ServerName, RuleKind, Option<SessionRule>),
+    /// Do something about a client of the service.
+    Client(ClientOrder, String),
     /// Drop a cache entry, or all.
     CacheDrop(Option<CacheKey>),
     /// Fetch the content of a cache entry.
@@ -169,4 +171,15 @@ pub enum CallTarget {
     Resource(String),
     /// `completion/complete`: its parameters.
     Complete(Value),
+}
+
+/// What is done about a client of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientOrder {
+    /// Its calls wait, or go on.
+    Pause,
+    /// Its calls and streams end.
+    Cut,
+    /// Its token ends.
+    Revoke,
 }

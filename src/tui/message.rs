@@ -13,11 +13,13 @@ use crate::base::text::SafeText;
 use crate::config::McpConfig;
 use crate::config::edit::entry::ShownEntry;
 use crate::deck::answers::Answers;
+use crate::deck::clients::ClientView;
 use crate::error::Error;
 use crate::host::approvals::Drafted;
 use crate::host::cache::{CacheKey, CacheView};
 use crate::host::call::CallView;
 use crate::host::metrics::ServerMetrics;
+use crate::host::policy::Blocked;
 use crate::host::{CallOutcome, HostView};
 use crate::mcp::Payload;
 use crate::mcp::Progress;
@@ -54,6 +56,8 @@ pub enum Message {
     Metrics(Vec<(ServerName, ServerMetrics)>),
     /// Calls in flight.
     Calls(Vec<CallView>),
+    /// Clients of the service, and what was denied lately.
+    Clients(Vec<ClientView>, Vec<Blocked>),
     /// The cache.
     Cache(CacheView),
     /// The content of a cache entry.

@@ -11,10 +11,12 @@ use crate::base::Timestamp;
 use crate::base::logs::LogRecord;
 use crate::base::text::SafeText;
 use crate::config::{Diagnostic, McpConfig};
+use crate::deck::clients::ClientView;
 use crate::host::approvals::PendingRequest;
 use crate::host::cache::CacheView;
 use crate::host::call::CallView;
 use crate::host::metrics::ServerMetrics;
+use crate::host::policy::Blocked;
 use crate::host::{HostView, ServerView};
 use crate::mcp::CallId;
 use crate::mcp::traffic::TrafficRecord;
@@ -75,6 +77,12 @@ pub struct Model {
     pub calls: Vec<CallView>,
     /// Calls of ours that have ended lately: a snapshot taken before may come after.
     ended: VecDeque<CallId>,
+    /// Where others come in, while the dashboard serves.
+    pub served: Option<SafeText>,
+    /// Clients of the service.
+    pub clients: Vec<ClientView>,
+    /// What was denied lately, oldest first.
+    pub blocked: Vec<Blocked>,
     /// The cache.
     pub cache: CacheView,
     /// Use of memory and processor by server.

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::base::ServerName;
 use crate::base::ring::{Ring, Weighed};
+use crate::deck::clients::Clients;
 use crate::host::{Host, HostView};
 use crate::tui::message::Message;
 use crate::tui::model::Usage;
@@ -19,12 +20,14 @@ const ROUND: Duration = Duration::from_millis(33);
 const SNAPSHOT: Duration = Duration::from_millis(250);
 /// Pause between two readings of the process table.
 const USAGE: Duration = Duration::from_secs(5);
+/// Pause between two looks at the clients of the service.
+const CLIENTS: Duration = Duration::from_millis(500);
 /// Most records of one ring in one round.
 const BATCH: usize = 16_384;
 
 /// Runs until the screen is gone. Overflow policy: it waits while `messages` is full; the rings
 /// drop their oldest meanwhile and the screen learns how many it missed.
-pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
+pub async fn run(host: Host, clients: Option<Clients>, messages: mpsc::Sender<Message>) {
     let mut view = host.view();
     let (traffic, logs) = (host.traffic(), host.logs());
     let (mut traffic_changed, mut logs_changed) = (traffic.changed(), logs.changed());
@@ -32,6 +35,7 @@ pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
     let mut snapshot_at = Some(Instant::now());
     let mut usage_at = Instant::now() + Duration::from_secs(1);
     let mut shown: Option<Arc<HostView>> = None;
+    let mut served = None;
     loop {
         if shown.is_some() {
             tokio::select! {
@@ -40,6 +44,7 @@ pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
                 _ = logs_changed.changed() => {}
                 () = sleep_until(snapshot_at.unwrap_or(usage_at)), if snapshot_at.is_some() => {}
                 () = sleep_until(usage_at) => {}
+                () = sleep(CLIENTS), if clients.is_some() => {}
             }
         }
         let now = Instant::now();
@@ -51,6 +56,13 @@ pub async fn run(host: Host, messages: mpsc::Sender<Message>) {
             // Reads the process table: not on the screen's thread.
             if let Ok(usage) = tokio::task::spawn_blocking(move || usage(&host)).await {
                 news.push(Message::Usage(usage));
+            }
+        }
+        if let Some(clients) = &clients {
+            let now = (clients.list(), host.blocked());
+            if served.as_ref() != Some(&now) {
+                news.push(Message::Clients(now.0.clone(), now.1.clone()));
+                served = Some(now);
             }
         }
         let newest = view.borrow_and_update().clone();

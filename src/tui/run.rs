@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::base::LogLevel;
 use crate::base::clock::Clock;
 use crate::deck::answers::Answers;
+use crate::deck::clients::Clients;
 use crate::deck::history::History;
 use crate::deck::saved::SavedCalls;
 use crate::deck::{DeckBuilder, DeckEvent};
@@ -62,6 +63,8 @@ pub struct Options {
     pub reveal: Reveal,
     /// Drafts answers to requests of servers, for the person to approve.
     pub drafter: Option<Arc<dyn Drafter>>,
+    /// Clients of the service beside the dashboard, when there is one.
+    pub clients: Option<Clients>,
 }
 
 /// What is seen of values of the configuration (environment, headers) that a server sends back.
@@ -151,6 +154,7 @@ impl Dashboard {
         let question = setup.graphics.question();
         let mut app = App::new(setup, clock.now());
         app.use_kept_answers(kept.ok().flatten().unwrap_or_default());
+        app.model.served = options.clients.as_ref().and_then(|clients| clients.place().cloned());
         let (messages, mut incoming) = mpsc::channel(256);
         let _guard = PanicGuard::install(messages.clone());
         let signals = Signals::listen()?;
@@ -184,6 +188,7 @@ impl Dashboard {
             loaded: false,
             drafter: options.drafter,
         };
+        deck.runner.clients = options.clients;
         deck.pacer.drawn(Instant::now());
         tokio::spawn(follow_user_files(places, deck.messages.clone()));
         if let Some(problem) = saved_problem {
@@ -281,7 +286,8 @@ impl Dashboard {
                     host.set_drafter(drafter);
                 }
                 let drafter = host.drafter_name();
-                tokio::spawn(crate::tui::pump::run(host, self.messages.clone()));
+                let clients = self.runner.clients.clone();
+                tokio::spawn(crate::tui::pump::run(host, clients, self.messages.clone()));
                 self.update(Message::Drafter(drafter)).await
             }
             EngineEvent::Deck(event) => self.deck_event(event).await,

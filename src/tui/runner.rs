@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use crate::base::ServerName;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
+use crate::deck::clients::Clients;
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin};
-use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
+use crate::tui::effect::{CallRequest, CallTarget, ClientOrder, Effect, ServerCommand};
 use crate::tui::message::{CallToken, Message, ViewToken};
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, PictureJob};
@@ -25,6 +26,8 @@ mod requests;
 pub struct Runner {
     /// The engine, once it is there.
     pub host: Option<Host>,
+    /// Clients of the service, when there is one.
+    pub clients: Option<Clients>,
     messages: mpsc::Sender<Message>,
     prefs_file: Option<PathBuf>,
     /// Preferences as they were read or written last.
@@ -43,6 +46,7 @@ impl Runner {
     pub fn new(messages: mpsc::Sender<Message>, prefs_file: Option<PathBuf>) -> Self {
         Self {
             host: None,
+            clients: None,
             messages,
             prefs: crate::tui::state::read_prefs(prefs_file.as_deref()),
             prefs_file,
@@ -94,6 +98,7 @@ impl Runner {
             | Effect::Draft(..)
             | Effect::KeepAnswer(_)
             | Effect::OpenUrl(..) => self.about_requests(effect),
+            Effect::Client(order, origin) => self.client(order, origin),
             Effect::CacheDrop(key) => {
                 if let Ok(host) = self.host() {
                     host.cache_drop(key.as_ref());
@@ -114,6 +119,27 @@ impl Runner {
             Effect::Compare(token, job) => self.compare(token, *job),
             _ => self.about_files(effect),
         }
+    }
+
+    fn client(&self, order: ClientOrder, origin: String) {
+        let Some(clients) = self.clients.clone() else { return };
+        self.beside(move || {
+            let said = match order {
+                ClientOrder::Pause if clients.pause(&origin) => "its calls wait",
+                ClientOrder::Pause => "its calls go on",
+                ClientOrder::Cut => {
+                    clients.cut(&origin);
+                    "its calls and streams were ended"
+                }
+                ClientOrder::Revoke => match clients.revoke(&origin) {
+                    Ok(()) => "its token was revoked",
+                    Err(reason) => {
+                        return Message::Failed(Error::new(ErrorCode::Configuration, reason));
+                    }
+                },
+            };
+            Message::Done(SafeText::line(&format!("{origin}: {said}")))
+        });
     }
 
     /// Does what takes long or may have to wait for the file system, away from the drawing.

@@ -127,6 +127,7 @@ impl App {
             Action::Inputs => self.open_inputs(),
             Action::Rules => self.choose_rules(),
             Action::Roots => self.choose_roots(),
+            Action::Clients => self.open_reader_of(Subject::Clients),
             Action::AddServer
             | Action::EditServer
             | Action::EditFile
@@ -302,6 +303,14 @@ impl App {
             Pick::Template(number) => self.open_template(number),
             Pick::Input(id) => self.open_input(&id),
             Pick::Approval(pick) => self.approval_pick(pick, effects),
+            Pick::Client(None) => {
+                let choices = crate::tui::pane::clients::choices(&self.model);
+                self.push_overlay(Overlay::Palette(Palette::new(ink!("clients"), choices)));
+            }
+            Pick::Client(Some((order, origin))) => {
+                effects.push(Effect::Client(order, origin));
+                self.open_reader_of(Subject::Clients);
+            }
             Pick::TourPage(_) => {}
         }
     }

@@ -70,6 +70,10 @@ impl App {
                     self.mark(Redraw::Soon);
                 }
             }
+            Message::Clients(clients, blocked) => {
+                (self.model.clients, self.model.blocked) = (clients, blocked);
+                self.mark(Redraw::Soon);
+            }
             Message::Cache(cache) => {
                 if self.model.cache != cache {
                     self.model.cache = cache;

@@ -24,6 +24,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Scope::Global, "8", A::ShowCache, 0),
     bind(Scope::Global, "9", A::ShowApprovals, 0),
     bind(Scope::Global, "0", A::ShowConfig, 0),
+    bind(Scope::Global, "@", A::Clients, 0),
     bind(Scope::Global, "L", A::NextPane, 0),
     bind(Scope::Global, "H", A::PreviousPane, 0),
     bind(Scope::Global, "tab", A::FocusNext, 0),
