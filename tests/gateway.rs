@@ -829,3 +829,29 @@ fn the_shipped_deployment_files_fit_the_program() {
     let out = program().args(["grants", "list", "-c"]).arg(&config).output().unwrap();
     assert!(out.status.success(), "{out:?}");
 }
+
+#[test]
+fn the_profile_suggested_for_a_recording_permits_what_it_holds_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = configured(folder.path());
+    let run = |args: &[&str]| {
+        let state = folder.path().join("state");
+        let mut run = program();
+        let out = run.args(args).arg("-c").arg(&file).env("MCPDECK_STATE_DIR", state).output();
+        let out = out.unwrap();
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+    };
+    let recording = folder.path().join("calls.jsonl");
+    let recording = recording.to_str().unwrap();
+    run(&["call", "vendor.odd", "--record", recording]);
+    let (_, suggested) = run(&["policy", "suggest", recording, "--profile", "ci"]);
+    let suggested: Value = serde_json::from_str(&suggested).unwrap();
+    let policy = json!({"profiles": {"ci": {"allow": ["vendor.odd"]}}});
+    assert_eq!(suggested["policy"], policy);
+    let before = run(&["policy", "test", recording, "--profile", "ci"]);
+    assert_eq!(before, (Some(1), before.1.clone()), "nothing is permitted yet");
+    assert!(before.1.ends_with("blocks 1 of 1, asks about 0\n"), "{}", before.1);
+    std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
+    let after = run(&["policy", "why", "gateway:x", "vendor.fail", "--profile", "ci", "--json"]);
+    assert!(after.1.contains("notListed"), "{after:?}");
+}

@@ -1,5 +1,6 @@
 //! `policy`: what would be decided, and why. Starts nothing.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +15,10 @@ use crate::base::Clock;
 use crate::base::file::read_text;
 use crate::base::text::{SafeText, json as safe};
 use crate::deck::policy::Offline;
+use crate::deck::recording::{Line, Recording};
 use crate::host::Origin;
 use crate::host::policy::{Action, DEFAULT_PROFILE, Decision, Effect, Principal, TargetKind};
+use crate::mcp::traffic::{Direction, MessageKind};
 
 /// `mcpdeck policy`
 #[derive(Debug, Args)]
@@ -49,30 +52,49 @@ pub enum PolicyVerb {
         #[arg(long)]
         prompt: bool,
     },
-    /// Say what would be blocked of the calls in a file: a JSON list, or one JSON object a line, each
-    /// with `origin` and `tool`; exits with 1 when any is.
+    /// Say what would be blocked of the calls in a file: a recording, a JSON list, or one JSON object
+    /// a line, each with `origin` and `tool`; exits with 1 when any is.
     Test {
         /// The file.
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
+        /// Who makes the calls that do not say it, as those of a recording.
+        #[arg(long, value_name = "ORIGIN", default_value = "gateway:TOKEN")]
+        origin: String,
+        /// In which profile.
+        #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
+        profile: String,
+    },
+    /// Print the smallest profile that permits what a recording, or a file of calls, holds.
+    Suggest {
+        /// The file.
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// What the profile is called.
+        #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
+        profile: String,
     },
 }
 
 /// A call of a file.
 #[derive(Deserialize)]
 struct Recorded {
-    origin: String,
+    #[serde(default)]
+    origin: Option<String>,
     #[serde(default)]
     profile: Option<String>,
+    /// `server.tool`, `server.prompt` or a URI.
     tool: String,
+    #[serde(skip, default = "tools")]
+    kind: TargetKind,
+}
+
+const fn tools() -> TargetKind {
+    TargetKind::Tool
 }
 
 /// `mcpdeck policy`
 pub fn policy(common: &Common, args: &PolicyArgs) -> Exit {
-    let offline = match open(common) {
-        Ok(offline) => offline,
-        Err(exit) => return exit,
-    };
     match &args.verb {
         PolicyVerb::Why { origin, call, profile, read, prompt } => {
             let Some(origin) = Origin::parse(origin) else {
@@ -86,9 +108,14 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> Exit {
                 (_, true) => (Action::Prompt, TargetKind::Prompt),
                 _ => (Action::Call, TargetKind::Tool),
             };
-            why(&offline.decide(&principal, action, kind, call), args.json)
+            let decided = |offline: Offline| offline.decide(&principal, action, kind, call);
+            open(common).map_or_else(|exit| exit, |offline| why(&decided(offline), args.json))
         }
-        PolicyVerb::Test { file } => test(&offline, file, args.json),
+        PolicyVerb::Test { file, origin, profile } => {
+            let tested = |offline| test(&offline, file, (origin, profile), args.json);
+            open(common).map_or_else(|exit| exit, tested)
+        }
+        PolicyVerb::Suggest { file, profile } => suggest(file, profile),
     }
 }
 
@@ -119,19 +146,25 @@ fn why(decision: &Decision, json: bool) -> Exit {
     output::print(&format!("{}\n", SafeText::line(&text)), exit)
 }
 
-fn test(offline: &Offline, file: &Path, json: bool) -> Exit {
+fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool) -> Exit {
     let calls = match recorded(file) {
         Ok(calls) => calls,
         Err(problem) => return output::refuse(&problem),
     };
     let mut blocked = Vec::new();
     for call in &calls {
-        let Some(origin) = Origin::parse(&call.origin) else {
-            return output::refuse(&format!("`{}` is no origin", SafeText::line(&call.origin)));
+        let origin = call.origin.as_deref().unwrap_or(who);
+        let Some(origin) = Origin::parse(origin) else {
+            return output::refuse(&format!("`{}` is no origin", SafeText::line(origin)));
         };
-        let profile = call.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
+        let profile = call.profile.as_deref().unwrap_or(profile);
         let principal = Principal::new(origin).with_profile(profile);
-        let decision = offline.decide(&principal, Action::Call, TargetKind::Tool, &call.tool);
+        let action = match call.kind {
+            TargetKind::Resource => Action::Read,
+            TargetKind::Prompt => Action::Prompt,
+            _ => Action::Call,
+        };
+        let decision = offline.decide(&principal, action, call.kind, &call.tool);
         if decision.effect != Effect::Allow {
             blocked.push((call, decision));
         }
@@ -143,7 +176,8 @@ fn test(offline: &Offline, file: &Path, json: bool) -> Exit {
         let rows: Vec<_> = blocked
             .iter()
             .map(|(call, decision)| {
-                json!({"origin": call.origin, "tool": call.tool, "effect": decision.effect,
+                let origin = call.origin.as_deref().unwrap_or(who);
+                json!({"origin": origin, "tool": call.tool, "effect": decision.effect,
                     "why": decision.words()})
             })
             .collect();
@@ -154,7 +188,7 @@ fn test(offline: &Offline, file: &Path, json: bool) -> Exit {
     for (call, decision) in &blocked {
         let line = format!(
             "{}  {}  {}: {}",
-            call.origin,
+            call.origin.as_deref().unwrap_or(who),
             call.tool,
             word(decision.effect),
             decision.words()
@@ -165,8 +199,57 @@ fn test(offline: &Offline, file: &Path, json: bool) -> Exit {
     output::print(&out, exit)
 }
 
+/// Prints the smallest profile for what was used.
+fn suggest(file: &Path, profile: &str) -> Exit {
+    let calls = match recorded(file) {
+        Ok(calls) => calls,
+        Err(problem) => return output::refuse(&problem),
+    };
+    let used = calls.iter().map(|call| {
+        let glob = globset::escape(&call.tool);
+        match call.kind {
+            TargetKind::Resource => (2, glob),
+            TargetKind::Prompt => (1, glob),
+            _ => (0, glob),
+        }
+    });
+    let used: BTreeSet<(u8, String)> = used.collect();
+    let allow = used.into_iter().map(|(kind, glob)| match kind {
+        2 => json!({ "resources": glob }),
+        1 => json!({ "prompts": glob }),
+        _ => json!(glob),
+    });
+    let allow: Vec<_> = allow.collect();
+    let object = json!({"policy": {"profiles": {profile: {"allow": allow}}}});
+    output::print(&(safe::pretty(&object) + "\n"), Exit::Ok)
+}
+
+/// What clients asked for in a recording.
+fn of_recording(recording: Recording) -> std::io::Result<Vec<Recorded>> {
+    let mut out = Vec::new();
+    for line in recording {
+        let Line::Frame(frame) = line? else { continue };
+        let (Some(method), Some(target)) = (frame.method, frame.target) else { continue };
+        if (frame.direction, frame.kind) != (Direction::Out, MessageKind::Request) {
+            continue;
+        }
+        let own = || format!("{}.{target}", frame.server);
+        let (kind, tool) = match method.as_str() {
+            "tools/call" => (TargetKind::Tool, own()),
+            "prompts/get" => (TargetKind::Prompt, own()),
+            "resources/read" => (TargetKind::Resource, target.to_string()),
+            _ => continue,
+        };
+        out.push(Recorded { origin: None, profile: None, tool, kind });
+    }
+    Ok(out)
+}
+
 fn recorded(file: &Path) -> Result<Vec<Recorded>, String> {
     let shown = crate::base::text::path::spelled(file);
+    if let Ok(recording) = Recording::open(file) {
+        return of_recording(recording).map_err(|error| format!("{shown}: {error}"));
+    }
     let text = read_text(file, 64 << 20).map_err(|error| format!("{shown}: {error}"))?;
     let text = text.ok_or_else(|| format!("{shown}: there is no such file"))?;
     if text.trim_start().starts_with('[') {

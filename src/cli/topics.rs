@@ -17,7 +17,7 @@ pub struct Topic {
 }
 
 /// Every topic that is a text.
-pub const TOPICS: [Topic; 8] = [
+pub const TOPICS: [Topic; 9] = [
     Topic {
         name: "configuration",
         about: "mcp.json: its keys, references, inputs",
@@ -42,6 +42,11 @@ pub const TOPICS: [Topic; 8] = [
         name: "trust",
         about: "what may run without being asked about",
         text: include_str!("topics/trust.txt"),
+    },
+    Topic {
+        name: "serve",
+        about: "one door to all servers: clients, tokens, grants, the operator",
+        text: include_str!("topics/serve.txt"),
     },
     Topic {
         name: "chat",
