@@ -2,7 +2,14 @@
 //!
 //! `app` is the pure middle: `update` turns messages into state and effects, `render` turns state
 //! into cells. Around it `session` owns the terminal, `input` reads it, `engine` runs the host on
-//! a thread of its own, `effect` is what the app wants done, `runner` does it.
+//! a thread of its own, `effect` is what is wanted done, `runner` does it.
+//!
+//! A pane is a type that implements [`pane::Pane`] in a file of `pane/`, a variant of
+//! [`pane::PaneId`] with its action, and a field of `app::Panes`; lists use [`widget::Browser`] (rows,
+//! filter line, detail) or [`widget::Stream`]. A screen over the panes implements [`screen::Screen`]
+//! in a file of its own and is opened by [`pane::Out::screen`] (or `App::push_screen`); it is left by
+//! [`effect::Effect::Close`]. Both name a [`keymap::Scope`], and every key of theirs is a row of
+//! `keymap/table.rs` for an [`action::Action`]: dispatch, last line, help, palette and `--keys` follow.
 
 pub mod action;
 pub mod app;
@@ -35,6 +42,7 @@ pub mod result;
 mod run;
 mod runner;
 pub mod schema_text;
+pub mod screen;
 mod session;
 mod signal;
 mod state;

@@ -149,7 +149,7 @@ const SPREAD: &[(&str, &str, usize)] = &[
     ("mcp", "Core", 6),
     ("mcp", "Tap", 9),
     ("tui", "AnswerDesk", 8),
-    ("tui", "App", 24),
+    ("tui", "App", 22),
     ("tui", "CallScreen", 9),
     ("tui", "FormState", 9),
     ("tui", "ResultView", 8),

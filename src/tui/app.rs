@@ -174,7 +174,8 @@ pub struct App {
     pub(super) stale: bool,
     pub(super) calls: calls::Calls,
     pub(super) answers: answers::Answers,
-    pub(super) entry: Option<crate::tui::entry::EntryScreen>,
+    /// Open screens over the panes; the last has the keys.
+    stack: Vec<screen::Open>,
     moment: moment::Moment,
     pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
     /// Where the button of the mouse is held down.
@@ -210,7 +211,7 @@ impl App {
             stale: true,
             calls,
             answers: answers::Answers::default(),
-            entry: None,
+            stack: Vec::new(),
             moment: moment::Moment::default(),
             last_click: None,
             pressed: None,
@@ -255,9 +256,7 @@ impl App {
         self.redraw = Redraw::None;
         self.refresh_readers();
         self.sync();
-        self.prepare_call();
-        self.prepare_answer();
-        self.prepare_entry();
+        self.prepare_screen();
         if let Some(Overlay::Consent(consent)) = self.overlays.last_mut() {
             consent.look(self.size);
         }

@@ -20,5 +20,5 @@ mod typing;
 pub mod updates;
 
 pub use run::{Run, RunState};
-pub use screen::{CallScreen, Intent};
+pub use screen::CallScreen;
 pub use subject::{Subject, SubjectKind};

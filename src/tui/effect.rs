@@ -17,13 +17,19 @@ use crate::host::cache::CacheKey;
 use crate::host::{RuleKind, SessionRule, Validation};
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::form::CheckJob;
-use crate::tui::message::{CallToken, EditToken, FormToken, ViewToken};
+use crate::tui::message::{CallToken, FormToken, ViewToken};
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, Content, PictureJob};
 
-/// Something to do outside.
+/// Something to do: the first three by the dashboard itself, the others outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
+    /// Tell something; `{action}` becomes the key it has.
+    Say(String),
+    /// Leave the screen.
+    Close,
+    /// Show a resource of the server whose call screen is open.
+    OpenResource(String),
     /// A command to one server.
     Server(ServerName, ServerCommand),
     /// Make a call.
@@ -79,7 +85,7 @@ pub enum Effect {
     /// Open text in `$EDITOR`.
     Edit {
         /// Comes back with the text.
-        token: EditToken,
+        token: FormToken,
         /// The text.
         text: String,
         /// Suffix of the temporary file, for example `.json`.
@@ -88,9 +94,9 @@ pub enum Effect {
     /// Open a file itself in `$EDITOR`, at a line.
     EditFile(PathBuf, u32),
     /// Read a file for a field of a form.
-    ReadFile(EditToken, PathBuf),
+    ReadFile(FormToken, PathBuf),
     /// Look at a path for the file picker of a form.
-    Look(EditToken, PathBuf),
+    Look(FormToken, PathBuf),
     /// Add a call to the saved ones beside the configuration.
     SaveCall(String, Box<SavedCall>),
     /// Append to the history of calls.

@@ -74,6 +74,12 @@ impl Layout {
 }
 
 impl Layout {
+    /// Where an open screen is: everything between the tabs and the end.
+    pub fn screen(&self) -> Rect {
+        let top = self.rule.bottom();
+        Rect { y: top, height: self.whole.bottom().saturating_sub(top), ..self.whole }
+    }
+
     /// The region of servers or pane under the mouse.
     pub fn region_at(&self, at: Position) -> Option<Rect> {
         [self.servers, Some(self.main)].into_iter().flatten().find(|area| area.contains(at))

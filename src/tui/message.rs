@@ -87,7 +87,7 @@ pub enum Message {
     /// A call has made progress.
     CallProgress(CallToken, Progress),
     /// The editor was closed; the text, unless it was abandoned.
-    Edited(EditToken, Result<String, SafeText>),
+    Edited(FormToken, Result<String, SafeText>),
     /// What drafts answers.
     Drafter(Option<SafeText>),
     /// The registered model has drafted an answer, or could not.
@@ -97,9 +97,9 @@ pub enum Message {
     /// The answers that are kept beside the configuration.
     KeptAnswers(Answers),
     /// A file was read for a field.
-    FileRead(EditToken, Result<Vec<u8>, SafeText>),
+    FileRead(FormToken, Result<Vec<u8>, SafeText>),
     /// A path was looked at for the file picker of a form.
-    Looked(EditToken, Looked),
+    Looked(FormToken, Looked),
     /// A file that was to be written is there already.
     FileExists(PathBuf, Content),
     /// A form was checked.
@@ -131,9 +131,23 @@ pub struct UserFiles {
 
 /// Tells one call of the dashboard from another, from before it has an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallToken(pub u64);
+pub struct CallToken {
+    /// The number of its screen.
+    pub screen: usize,
+    /// What it is for there.
+    pub what: CallPurpose,
+}
 
-/// Tells one form from another.
+/// What a call of a screen is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallPurpose {
+    /// The run of this number.
+    Run(u64),
+    /// Completions for the field, asked for with this ticket.
+    Completion(u64),
+}
+
+/// Tells one form from another: that of a call screen by its number, that of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FormToken(pub u64);
 
@@ -160,7 +174,3 @@ pub struct ViewToken {
     /// Its run on that screen.
     pub run: u64,
 }
-
-/// Tells one visit to the editor from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EditToken(pub u64);

@@ -6,13 +6,16 @@ use ratatui::style::Style;
 
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
+use crate::tui::form::draw::Look;
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Ink, count, ink};
+use crate::tui::graphics::Graphics;
+use crate::tui::ink::Ink;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::model::Model;
 use crate::tui::overlay::Overlay;
+use crate::tui::screen::Screen;
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widget::browser::Keep;
+use crate::tui::widget::{FilterLine, Keep, TextInput};
 
 /// The panes, in the order of their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -137,6 +140,8 @@ pub struct Cx<'a> {
     pub glyphs: &'a Glyphs,
     /// Keys in use.
     pub keymap: &'a Keymap,
+    /// How pictures are drawn.
+    pub graphics: Graphics,
     /// Whether the keys go to what is drawn.
     pub focused: bool,
 }
@@ -145,6 +150,35 @@ impl Cx<'_> {
     /// How a role looks.
     pub const fn style(&self, role: Role) -> Style {
         self.theme.style(role)
+    }
+
+    /// Styles of forms and results. Pictures are pixels only where nothing lies over them.
+    pub fn look(&self) -> Look {
+        let style = |role| self.theme.style(role);
+        Look {
+            text: style(Role::Text),
+            muted: style(Role::Muted),
+            faint: style(Role::Faint),
+            label: style(Role::Heading),
+            accent: style(Role::Accent),
+            key: style(Role::Key),
+            selection: style(Role::Selection),
+            input: style(Role::Input),
+            warning: style(Role::Warning),
+            error: style(Role::Error),
+            ok: style(Role::Ok),
+            foreign: style(Role::Foreign),
+            rule: style(Role::Rule),
+            json_key: style(Role::JsonKey),
+            json_string: style(Role::JsonString),
+            json_number: style(Role::JsonNumber),
+            json_literal: style(Role::JsonLiteral),
+            matched: style(Role::Match),
+            added: style(Role::Added),
+            removed: style(Role::Removed),
+            ascii: self.glyphs.ellipsis == "~",
+            graphics: if self.focused { self.graphics } else { self.graphics.as_blocks() },
+        }
     }
 
     /// A text of ours with the keys that work in these scopes.
@@ -193,6 +227,8 @@ pub struct Out {
     pub toast: Option<Toast>,
     /// To be told, with keys named in braces.
     pub hint: Option<(&'static str, Role)>,
+    /// To be opened over the panes.
+    pub screen: Option<Box<dyn Screen>>,
     /// A request of a server to answer.
     pub answer: Option<crate::mcp::ApprovalId>,
     /// Requests that are to be denied together.
@@ -235,9 +271,8 @@ impl Out {
         self.hint = Some((text, role));
     }
 
-    /// Copies text and says so.
+    /// Copies text; the dashboard says so.
     pub fn copy(&mut self, text: String) {
-        self.say(ink!("copied {}", count(text.chars().count(), "character")));
         self.effect(Effect::Copy(text));
     }
 }
@@ -312,31 +347,37 @@ pub trait Pane {
     /// Draws itself.
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
 
-    /// Whether a line is being typed.
-    fn is_typing(&self) -> bool {
-        false
-    }
-
-    /// The line being typed, when one is.
-    fn typing(&mut self) -> Option<&mut crate::tui::widget::TextInput> {
+    /// Its filter line, when it has one.
+    fn filter(&self) -> Option<&FilterLine> {
         None
     }
 
+    /// The same, to change.
+    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+        None
+    }
+
+    /// Whether the filter is being typed.
+    fn is_typing(&self) -> bool {
+        self.filter().is_some_and(|filter| filter.editing)
+    }
+
+    /// The filter while it is typed.
+    fn typing(&mut self) -> Option<&mut TextInput> {
+        self.filter_mut().filter(|filter| filter.editing).map(|filter| &mut **filter)
+    }
+
     /// Typing ended.
-    fn end_typing(&mut self, _keep: Keep) {}
+    fn end_typing(&mut self, keep: Keep) {
+        if let Some(filter) = self.filter_mut() {
+            filter.end(keep);
+        }
+    }
 
     /// Moves the focus inside the pane on; gives whether it stayed inside.
     fn focus_next(&mut self, _ui: Ui<'_>) -> bool {
         false
     }
-
-    /// The filter to remember.
-    fn filter_text(&self) -> &str {
-        Default::default()
-    }
-
-    /// Uses a remembered filter.
-    fn set_filter(&mut self, _text: &str) {}
 }
 
 pub mod approvals;

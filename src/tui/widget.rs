@@ -21,7 +21,7 @@ pub use key_line::KeyLine;
 pub use list::ListState;
 pub use pen::{Pen, width};
 pub use stream::Stream;
-pub use text_input::TextInput;
+pub use text_input::{FilterLine, Keep, TextInput};
 
 /// Draws a vertical rule down `area`.
 pub fn vertical_rule(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {

@@ -75,7 +75,6 @@ fn a_message_opens_as_json_that_folds_and_leads_to_its_other_half() {
 }
 
 #[test]
-#[ignore = "its keys are not adapted to the new picker of saved filters yet"]
 fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     let launch = Launch::demo(Size::WIDE);
     let mut deck = launch.start();
@@ -101,7 +100,7 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.wait("4 ready");
     deck.keys(":crew alone\r");
     deck.wait("/ server:crew");
-    deck.keys("\x7f");
+    deck.keys("|\x7f");
     deck.wait("→ atlas");
     deck.keys("S");
     deck.wait("saved filters");

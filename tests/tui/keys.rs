@@ -307,7 +307,7 @@ fn what_servers_offer_is_found_by_a_part_of_its_name_from_anywhere() {
         assert!(palette.contains("commands"), "{palette}");
         assert_eq!(asked(&key(&mut app, KeyCode::Enter, NONE)), None, "{typed} only opens");
         let screen = draw(&mut app, 120, 40);
-        assert!(screen.contains(head) && app.is_calling(), "{typed}: {screen}");
+        assert!(screen.contains(head) && app.has_screen(), "{typed}: {screen}");
     }
 }
 
@@ -377,5 +377,5 @@ fn a_server_that_is_not_ready_offers_nothing_to_call() {
     types(&mut app, ":create_entities");
     assert!(draw(&mut app, 120, 40).contains("unavailable"));
     press(&mut app, KeyCode::Enter, NONE);
-    assert!(!app.is_calling());
+    assert!(!app.has_screen());
 }

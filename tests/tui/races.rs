@@ -145,7 +145,7 @@ fn number_after(screen: &str, before: &str) -> Option<u64> {
 /// The request whose answering screen is shown, with nothing over it.
 fn looked_at(desk: &Desk, screen: &str) -> Option<ApprovalId> {
     let framed = |line: &str| !line.starts_with('─') && line.contains("────");
-    let shown = desk.app.is_answering() && !screen.lines().any(framed);
+    let shown = desk.app.has_screen() && !screen.lines().any(framed);
     shown.then(|| number_after(screen, "Question ")).flatten().map(ApprovalId)
 }
 
@@ -170,7 +170,7 @@ impl Witness {
     fn look(&mut self, desk: &mut Desk) -> String {
         let screen = crate::draw(&mut desk.app, 120, 30);
         self.looked = looked_at(desk, &screen);
-        self.behind = self.looked.or(self.behind).filter(|_| desk.app.is_answering());
+        self.behind = self.looked.or(self.behind).filter(|_| desk.app.has_screen());
         if let Some(id) = self.looked {
             let shown = |word: &&String| screen.contains(word.as_str());
             self.written.insert(id, self.words.keys().filter(shown).cloned().collect());
@@ -252,7 +252,7 @@ impl Witness {
             prop_assert!(id.is_some_and(|id| self.answered.contains(&id)), "no answer:\n{screen}");
         }
         desk.keys("\x07");
-        prop_assert!(!desk.app.is_answering(), "more is open than came");
+        prop_assert!(!desk.app.has_screen(), "more is open than came");
         Ok(())
     }
 }

@@ -129,7 +129,18 @@ fn no_printable_key_ends_anything_on_any_screen_without_a_question() {
         });
         walk(&format!("{pane}: filter"), |app| _ = types(app, &format!("{key}/k")));
     }
-    for (name, keys) in [("palette", ":re"), ("help", "?"), ("black box", "1jb"), ("rules", "1R")] {
+    for (name, keys) in [
+        ("palette", ":re"),
+        ("help", "?"),
+        ("help, narrowed", "?/c"),
+        ("diagnostics", "1jb"),
+        ("info", "1jI"),
+        ("rules", "1R"),
+        ("log level", "6:log level"),
+        ("save a filter", "5/server:memory"),
+        ("templates", "1+"),
+        ("sorted", "2o"),
+    ] {
         walk(name, |app| _ = types(app, keys));
     }
     walk("result", |app| {
@@ -139,6 +150,45 @@ fn no_printable_key_ends_anything_on_any_screen_without_a_question() {
         press(app, KeyCode::F(8), NONE);
     });
     walk("roots", |app| _ = types(app, "1f"));
+}
+
+#[test]
+fn no_printable_key_sends_or_leaves_an_answer() {
+    let message = json!({"role": "user", "content": {"type": "text", "text": "hi"}});
+    let sampling = json!({"maxTokens": 5, "messages": [message], "tools": [
+        {"name": "add", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}]});
+    let form = json!({"message": "who?", "requestedSchema": {"type": "object", "properties": {
+        "name": {"type": "string"}, "n": {"type": "integer"}, "yes": {"type": "boolean"},
+        "one": {"type": "string", "enum": ["a", "b"]}}}});
+    let page = json!({"mode": "url", "message": "sign in", "url": "https://example.com/x"});
+    let kinds = [
+        (RequestKind::Sampling, sampling),
+        (RequestKind::Elicitation, form),
+        (RequestKind::UrlElicitation, page),
+        (RequestKind::Guard, json!({"tool": "run", "violations": []})),
+    ];
+    for (kind, params) in kinds {
+        for (place, reach) in
+            [("answer", ""), ("request", "\u{e006}"), ("reason", "\x18"), ("JSON", "\u{e004}")]
+        {
+            let mut desk = Desk::new();
+            desk.ask(kind.clone(), params.clone());
+            desk.shown();
+            desk.keys("\x07");
+            desk.reads();
+            // An elicitation is declined by this key: there is no reason to type.
+            if place != "reason" || matches!(kind, RequestKind::Sampling | RequestKind::Guard) {
+                desk.keys(reach);
+            }
+            desk.reads();
+            for c in PRINTABLE {
+                let effects = press(&mut desk.app, KeyCode::Char(c), NONE);
+                let ended: Vec<_> = effects.iter().filter(|e| ends_something(e)).collect();
+                assert!(ended.is_empty(), "{kind:?}, {place}: `{c}` does {ended:?}");
+                assert!(desk.app.has_screen(), "{kind:?}, {place}: `{c}` leaves the answer");
+            }
+        }
+    }
 }
 
 #[test]
@@ -165,7 +215,7 @@ fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
             };
             assert!(effects.iter().all(quiet), "row {row}: `{c}` does {effects:?}");
             let screen = draw(&mut app, 120, 60);
-            assert!(app.is_calling(), "row {row}: `{c}` leaves the form\n{screen}");
+            assert!(app.has_screen(), "row {row}: `{c}` leaves the form\n{screen}");
             let here = screen.lines().nth(3).map(str::to_owned);
             assert_eq!(here, title, "row {row}: `{c}` goes elsewhere\n{screen}");
         }
@@ -287,10 +337,10 @@ fn what_is_pasted_is_text_or_nothing() {
         types(&mut app, keys);
         draw(&mut app, 120, 40);
         wait(&mut app, 600);
-        let before = app.is_calling();
+        let before = app.has_screen();
         let effects = app.update(Message::Input(Event::Paste("yes\nquit\n\u{13}please".into())));
         assert!(!effects.iter().any(ends_something), "{keys}: {effects:?}");
-        assert_eq!(app.is_calling(), before);
+        assert_eq!(app.has_screen(), before);
         assert!(draw(&mut app, 120, 40).contains("pasted text is no command"));
     }
 }

@@ -240,7 +240,8 @@ impl App {
 
     /// A text of ours with the keys that work in the pane shown.
     pub(super) fn spelled(&self, text: &'static str) -> Ink {
-        let mut scopes = self.panes.get(self.pane).scopes().to_vec();
+        let pane = || self.panes.get(self.pane).scopes().to_vec();
+        let mut scopes = self.screen_scopes().unwrap_or_else(pane);
         scopes.push(Scope::Global);
         self.keymap.spelled(&scopes, text)
     }
@@ -373,8 +374,9 @@ impl App {
         }
         self.model.scope = prefs.scope.as_deref().map(crate::base::ServerName::new);
         for id in PaneId::ALL {
-            if let Some(text) = prefs.filters.get(&id.title().to_lowercase()) {
-                self.panes.get_mut(id).set_filter(text);
+            let text = prefs.filters.get(&id.title().to_lowercase());
+            if let (Some(text), Some(filter)) = (text, self.panes.get_mut(id).filter_mut()) {
+                filter.set(text);
             }
         }
         self.panes.logs.read_prefs(prefs);

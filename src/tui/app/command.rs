@@ -12,7 +12,7 @@ use crate::tui::overlay::{Overlay, Palette, Pick, Subject, Verdict};
 use crate::tui::pane::logs::level_word;
 use crate::tui::pane::{Availability, Out, PaneId, Ui};
 use crate::tui::theme::{Role, SHIPPED};
-use crate::tui::widget::browser::Keep;
+use crate::tui::widget::Keep;
 
 impl App {
     pub(super) fn perform(&mut self, action: Action, effects: &mut Vec<Effect>) {
@@ -228,8 +228,7 @@ impl App {
     }
 
     pub(super) fn show(&mut self, pane: PaneId) {
-        self.leave_call();
-        self.leave_answer();
+        self.leave_screens();
         self.pane = pane;
         if pane == PaneId::Logs {
             self.model.unseen_errors = 0;
@@ -356,7 +355,7 @@ impl App {
 
     pub(super) fn remember_filter(&mut self) {
         let key = self.pane.title().to_lowercase();
-        let text = self.panes.get(self.pane).filter_text();
+        let text = self.panes.get(self.pane).filter().map_or("", |filter| filter.text());
         if text.is_empty() {
             self.setup.prefs.filters.remove(&key);
         } else if self.setup.prefs.filters.get(&key).is_none_or(|old| old != text) {

@@ -111,7 +111,7 @@ impl App {
     fn drag_region(&self, from: Position) -> Option<Rect> {
         let whole = if let Some(overlay) = self.overlays.last() {
             overlay.area(self.size)
-        } else if self.is_answering() || self.is_editing() || self.is_calling() {
+        } else if self.has_screen() {
             self.screen_region(from)?
         } else {
             self.layout()?.region_at(from)?

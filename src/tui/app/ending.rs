@@ -2,9 +2,9 @@
 //! It asks when calls, requests or drafts are open, unless the person turned the question off.
 
 use super::App;
+use super::screen::Open;
 use crate::base::ServerName;
 use crate::tui::effect::Effect;
-use crate::tui::entry::EntryScreen;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Confirm, Overlay};
@@ -43,9 +43,11 @@ impl App {
                 lines.push(ink!("{} {}.", count(n, noun), end));
             }
         }
-        if server.is_none() && self.entry.as_ref().is_some_and(EntryScreen::is_changed) {
-            lines.push(ink!("The entry being edited is not saved."));
-        }
+        let unsaved = self.stack.iter().filter_map(|open| match open {
+            Open::Own(screen) => screen.unsaved(),
+            _ => None,
+        });
+        lines.extend(unsaved.filter(|_| server.is_none()).map(|what| ink!("{}", what)));
         lines
     }
 

@@ -26,7 +26,7 @@ impl App {
 
     fn ask_filter_name(&mut self) {
         let traffic = &self.panes.traffic;
-        let text = traffic.filter_text().trim().to_owned();
+        let text = traffic.filter().map_or("", |filter| filter.text()).trim().to_owned();
         let name = traffic.saved.of_text(&text).map(|saved| saved.name.clone());
         let ask = Ask::new(
             Named::Filter(text),
@@ -58,7 +58,9 @@ impl App {
                     return;
                 };
                 self.show(PaneId::Traffic);
-                self.panes.traffic.set_filter(&text);
+                if let Some(filter) = self.panes.traffic.filter_mut() {
+                    filter.set(&text);
+                }
                 self.remember_filter();
                 self.mark(Redraw::Now);
                 return;

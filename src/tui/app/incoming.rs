@@ -116,9 +116,10 @@ impl App {
             Message::CallBegan(token, id) => self.call_began(token, id),
             Message::CallEnded(token, result) => self.call_ended(token, *result, effects),
             Message::CallProgress(token, progress) => self.call_progress(token, progress),
-            Message::Edited(token, text) if !self.answer_edited(token, &text) => {
-                self.call_edited(token, text);
-            }
+            Message::Edited(token, text) => match token.answers() {
+                Some(id) => self.answer_edited(id, &text),
+                None => self.call_edited(token, text),
+            },
             message @ (Message::Drafter(_)
             | Message::Drafted(..)
             | Message::Opened(..)
@@ -126,7 +127,7 @@ impl App {
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
             Message::Looked(token, looked) => self.call_looked(token, looked, effects),
             Message::Entry(entry) => self.open_entry(*entry),
-            Message::Saved(outcome) => self.entry_saved(outcome),
+            Message::Saved(outcome) => self.entry_saved(outcome, effects),
             Message::Situation(situation) => self.situation(situation, effects),
             Message::FileExists(path, content) => self.ask_to_replace(path, content),
             Message::Checked(token, found) => match token.answers() {
@@ -185,7 +186,7 @@ impl App {
                     Ink::line(request.kind.method())
                 );
                 // The screen that is open has the keys.
-                text.push(if self.is_answering() {
+                text.push(if self.open_request().is_some() {
                     self.keymap.spelled(&[Scope::Answer], "{next-request} shows the next")
                 } else {
                     self.spelled("{answer} to answer")
@@ -197,7 +198,7 @@ impl App {
             }
         } else if view.pending.is_empty() && !self.model.view.pending.is_empty() {
             // Nothing waits any more: no key answers it.
-            self.hide_pointer();
+            self.toast.take_if(|(_, toast)| toast.role == Role::Attention);
         }
         if view.failures.len() > self.model.view.failures.len()
             && let Some((_, task, message)) = view.failures.last()

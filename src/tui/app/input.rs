@@ -1,5 +1,6 @@
 //! Keys, mouse and paste: from the topmost overlay through the pane to what holds everywhere.
 
+use super::screen::Open;
 use super::{App, Redraw};
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
@@ -18,9 +19,7 @@ impl App {
                 self.key(key, effects);
             }
             Event::Mouse(mouse) => self.mouse(mouse, effects),
-            Event::Paste(text) if self.answer_paste(&text) => {}
-            Event::Paste(text) if self.entry_paste(&text) => {}
-            Event::Paste(text) if self.call_paste(&text, effects) => {}
+            Event::Paste(text) if self.screen_paste(&text, effects) => {}
             Event::Paste(text) => self.paste(&text),
             Event::FocusGained => {
                 self.restart_moment();
@@ -38,10 +37,7 @@ impl App {
         if self.stale {
             self.sync();
         }
-        if self.answer_key(key, effects)
-            || self.entry_key(key, effects)
-            || self.call_key(key, effects)
-        {
+        if self.screen_key(key, effects) {
             return;
         }
         let chord = Chord::pressed(key);
@@ -125,9 +121,14 @@ impl App {
 
     /// Takes over what a pane or overlay asked for.
     pub(super) fn absorb(&mut self, out: Out, effects: &mut Vec<Effect>) {
-        effects.extend(out.effects);
+        for effect in out.effects {
+            self.absorb_effect(effect, effects);
+        }
         if let Some(overlay) = out.overlay {
             self.push_overlay(overlay);
+        }
+        if let Some(screen) = out.screen {
+            self.push_screen(Open::Own(screen));
         }
         if let Some(toast) = out.toast {
             self.toast(toast.text, toast.role);

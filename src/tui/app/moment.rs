@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use super::App;
+use super::screen::Open;
 use crate::base::Timestamp;
 use crate::tui::ink::ink;
 use crate::tui::overlay::Overlay;
@@ -62,7 +63,10 @@ impl App {
                 }
             }
             // What the person opened over a request does not hide that it was read.
-            Some(_) | None => self.answers.hash_open(&mut hash)?,
+            Some(_) | None => match self.stack.last()? {
+                Open::Answer(id) => self.answers.hash(*id, &mut hash)?,
+                _ => return None,
+            },
         }
         Some(hash.finish())
     }

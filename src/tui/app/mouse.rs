@@ -1,15 +1,11 @@
 //! The mouse: from the topmost overlay through the open screen to panes, tabs and footer.
 
-use crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};
-use ratatui::layout::{Position, Rect};
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Position;
 
 use super::{App, Focus, Redraw};
-use crate::tui::call::mouse::Clicks;
 use crate::tui::effect::Effect;
-use crate::tui::entry::EntryScreen;
-use crate::tui::form::mouse::Clicked;
 use crate::tui::pane::{Gesture, Out, PaneId, Ui};
-use crate::tui::widget::KeyLine;
 
 /// Two clicks on one cell within this time are a double click.
 const DOUBLE_CLICK: std::time::Duration = std::time::Duration::from_millis(400);
@@ -43,30 +39,8 @@ impl App {
             return self.settle(verdict, effects);
         }
         let Some(layout) = self.layout() else { return };
-        let screen = super::calls::call_area(&layout);
-        if let Some((keys, area)) = self.screen_keys()
-            && area.contains(at)
-        {
-            if let Some(chord) = keys.at(area, at.x).filter(|_| gesture == Gesture::Click(at)) {
-                self.key(KeyEvent::new(chord.code, chord.modifiers), effects);
-            }
+        if self.screen_mouse(gesture, effects) {
             return;
-        }
-        if screen.contains(at) && self.is_answering() {
-            return match gesture {
-                Gesture::Scroll { delta, .. } => self.answer_wheel(delta),
-                Gesture::Click(at) | Gesture::DoubleClick(at) => self.answer_click(at, effects),
-            };
-        }
-        if screen.contains(at) && self.is_editing() {
-            return self.entry_mouse(gesture, screen, effects);
-        }
-        if screen.contains(at) && self.is_calling() {
-            return match gesture {
-                Gesture::Scroll { at, delta } => self.call_wheel(delta, at, effects),
-                Gesture::Click(at) => self.call_click(at, Clicks::One, effects),
-                Gesture::DoubleClick(at) => self.call_click(at, Clicks::Two, effects),
-            };
         }
         if layout.main.contains(at) {
             self.focus = Focus::Pane;
@@ -102,47 +76,6 @@ impl App {
             && let Some(action) = self.footer_at(at.x)
         {
             self.perform(action, effects);
-        }
-    }
-
-    /// The line of keys at the foot of the screen that is open, and where it is drawn; nothing
-    /// while something else is laid over it.
-    fn screen_keys(&self) -> Option<(KeyLine, Rect)> {
-        let area = super::calls::call_area(&self.layout()?);
-        if self.toast.is_some() {
-            return None;
-        }
-        if self.is_answering() {
-            return Some((self.answer_keys(), Self::answer_footer(area)));
-        }
-        if self.is_editing() {
-            return Some((EntryScreen::key_line(&self.keymap), EntryScreen::key_area(area)));
-        }
-        let screen = self.open_screen().filter(|screen| !screen.asks())?;
-        Some((screen.key_line(), screen.key_area(area)))
-    }
-
-    /// The region of the open screen under the mouse.
-    pub(super) fn screen_region(&self, at: Position) -> Option<Rect> {
-        let area = super::calls::call_area(&self.layout()?);
-        if self.is_answering() || self.is_editing() {
-            return Some(area);
-        }
-        Some(self.open_screen()?.region_at(area, at))
-    }
-
-    /// The mouse over the form.
-    fn entry_mouse(&mut self, gesture: Gesture, area: Rect, effects: &mut Vec<Effect>) {
-        let Some(screen) = &mut self.entry else { return };
-        let body = screen.body(area);
-        match gesture {
-            Gesture::Scroll { delta, .. } => screen.form.wheel(delta.signum()),
-            Gesture::Click(at) | Gesture::DoubleClick(at) => {
-                screen.leaving = false;
-                if screen.form.click(at, body) == Clicked::Submit {
-                    self.save_entry(effects);
-                }
-            }
         }
     }
 }

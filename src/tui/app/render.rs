@@ -41,12 +41,12 @@ impl App {
         self.render_header(&cx, layout.header, buf);
         self.render_tabs(&cx, layout.tabs, buf);
         let rule = cx.style(Role::Rule);
-        if self.is_answering() || self.is_editing() || self.is_calling() {
+        if let Some(screen) = self.screen() {
             Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
-            let screen = super::calls::call_area(&layout);
-            let _ = self.render_answer(screen, buf)
-                || self.render_entry(screen, buf)
-                || self.render_call(screen, buf);
+            let place = layout.screen();
+            let (key, word) = (cx.style(Role::Key), cx.style(Role::Muted));
+            screen.key_line(&self.keymap).render(screen.key_area(place), buf, key, word);
+            screen.render(&cx, place, buf);
             if self.toast.is_some() {
                 Clear.render(layout.footer, buf);
                 self.render_footer(&cx, layout.footer, buf);
@@ -86,6 +86,7 @@ impl App {
             theme: &self.theme,
             glyphs: self.glyphs,
             keymap: &self.keymap,
+            graphics: self.setup.graphics.graphics(),
             focused,
         }
     }

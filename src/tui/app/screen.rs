@@ -1,23 +1,171 @@
-//! The screen that is open over the panes: where its keys are bound, and what its actions do, by key
-//! and from the palette alike.
+//! The stack of open screens over the panes: the topmost has keys, mouse and pasted text, but for the
+//! few keys that hold everywhere. What its actions do is the same by key, mouse and palette.
 
-use super::App;
+use crossterm::event::KeyEvent;
+use ratatui::layout::{Position, Rect};
+
+use super::{App, Redraw};
+use crate::mcp::ApprovalId;
 use crate::tui::action::Action;
-use crate::tui::approval::keys;
+use crate::tui::call::CallScreen;
+use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
-use crate::tui::form::FormState;
+use crate::tui::graphics::Placement;
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
+use crate::tui::layout::Layout;
+use crate::tui::message::Message;
+use crate::tui::overlay::{Overlay, Reader, reader_width};
+use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::screen::Screen;
+use crate::tui::theme::Role;
+use crate::tui::widget::Doc;
+
+/// An open screen: calls and answers outlive their screens, the others are theirs alone.
+pub(super) enum Open {
+    /// A call screen, by its number.
+    Call(usize),
+    /// An answer to this request.
+    Answer(ApprovalId),
+    /// Any other.
+    Own(Box<dyn Screen>),
+}
+
+/// What lies on top, to change; of fields, so that the others can be read meanwhile.
+fn top<'a>(
+    stack: &'a mut [Open],
+    calls: &'a mut super::calls::Calls,
+    answers: &'a mut super::answers::Answers,
+) -> Option<&'a mut dyn Screen> {
+    Some(match stack.last_mut()? {
+        Open::Call(number) => calls.screens.get_mut(*number)?,
+        Open::Answer(id) => answers.desks.get_mut(id)?,
+        Open::Own(screen) => &mut **screen,
+    })
+}
 
 impl App {
+    /// The screen that has the keys, when one is open.
+    pub(super) fn screen(&self) -> Option<&dyn Screen> {
+        Some(match self.stack.last()? {
+            Open::Call(number) => self.calls.screens.get(*number)?,
+            Open::Answer(id) => self.answers.desks.get(id)?,
+            Open::Own(screen) => &**screen,
+        })
+    }
+
+    /// Whether a screen lies over the panes.
+    pub fn has_screen(&self) -> bool {
+        !self.stack.is_empty()
+    }
+
+    /// The number of the call screen that is open, under an answer too.
+    pub(super) fn open_call_number(&self) -> Option<usize> {
+        self.stack.iter().rev().find_map(|open| match open {
+            Open::Call(number) => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// The call screen that is open.
+    pub(super) fn call_screen(&mut self) -> Option<&mut CallScreen> {
+        let number = self.open_call_number()?;
+        self.calls.screens.get_mut(number)
+    }
+
+    /// The request whose answer is open.
+    pub(super) fn open_request(&self) -> Option<ApprovalId> {
+        self.stack.iter().rev().find_map(|open| match open {
+            Open::Answer(id) => Some(*id),
+            _ => None,
+        })
+    }
+
+    /// Opens a screen over the others. There is one of each kind; what pointed to the inbox goes: here
+    /// it would only hide the keys.
+    pub(super) fn push_screen(&mut self, open: Open) {
+        match open {
+            Open::Call(_) => self.stack.retain(|open| !matches!(open, Open::Call(_))),
+            Open::Answer(_) => self.leave_answer(),
+            Open::Own(_) => {}
+        }
+        self.stack.push(open);
+        self.toast.take_if(|(_, toast)| toast.role == Role::Attention);
+        self.mark(Redraw::Now);
+    }
+
+    /// Leaves calls and answers for a pane; what exists nowhere else stays open.
+    pub(super) fn leave_screens(&mut self) {
+        self.stack.retain(|open| match open {
+            Open::Own(screen) => screen.unsaved().is_some(),
+            _ => false,
+        });
+    }
+
+    fn screen_area(&self) -> Rect {
+        self.layout().map_or(self.size, |layout| layout.screen())
+    }
+
+    /// Lets the topmost screen do something, and does what it wants.
+    pub(super) fn on_screen<R: Default>(
+        &mut self,
+        effects: &mut Vec<Effect>,
+        act: impl FnOnce(&mut dyn Screen, &Cx<'_>, Rect, &mut Out) -> R,
+    ) -> R {
+        let area = self.screen_area();
+        let cx = Cx {
+            model: &self.model,
+            theme: &self.theme,
+            glyphs: self.glyphs,
+            keymap: &self.keymap,
+            graphics: self.setup.graphics.graphics(),
+            focused: true,
+        };
+        let screen = top(&mut self.stack, &mut self.calls, &mut self.answers);
+        let Some(screen) = screen else { return R::default() };
+        let mut out = Out::default();
+        let done = act(screen, &cx, area, &mut out);
+        self.mark(Redraw::Now);
+        self.absorb(out, effects);
+        done
+    }
+
+    /// A key while a screen is open; gives whether it was taken.
+    pub(super) fn screen_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) -> bool {
+        if !self.overlays.is_empty() {
+            return false;
+        }
+        let chord = Chord::pressed(key);
+        let global = self.keymap.action(&[Scope::Global], chord);
+        let Some(screen) = self.screen() else { return false };
+        let bound = self.keymap.pressed(&screen.scopes(), key);
+        // A plain character belongs to whatever takes letters, whatever it is bound to elsewhere.
+        if let Some(global) = global
+            && !(chord.typed().is_some() && screen.takes_letters())
+        {
+            let asks = screen.asks();
+            match global {
+                Action::QuitNow | Action::Suspend | Action::Redraw => return false,
+                Action::Help => {
+                    self.open_screen_help();
+                    return true;
+                }
+                Action::Palette if !asks => return false,
+                Action::Answer if screen.lets_through(global) => return false,
+                _ if bound.is_none() && !asks && screen.lets_through(global) => return false,
+                _ => {}
+            }
+        }
+        let text = self.on_screen(effects, |screen, cx, _, out| screen.key(key, bound, cx, out));
+        if let Some(action) = bound.filter(|_| !text) {
+            self.screen_action(action, effects);
+        }
+        true
+    }
+
     /// Where the keys of the open screen are bound, innermost first; `None` when none is open.
     pub(super) fn screen_scopes(&self) -> Option<Vec<Scope>> {
-        if let Some(scopes) = self.answer_scopes() {
-            return Some(scopes);
-        }
-        if let Some(entry) = &self.entry {
-            return Some([&[Scope::Entry], form_scopes(&entry.form)].concat());
-        }
-        self.open_screen().map(|screen| screen.scopes().to_vec())
+        Some(self.screen()?.scopes())
     }
 
     /// Whether an action is one of the open screen.
@@ -28,30 +176,141 @@ impl App {
 
     /// Does an action of the open screen; gives whether it is one.
     pub(super) fn act_on_screen(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
-        if !self.is_of_screen(action) {
+        let is_one = self.is_of_screen(action);
+        if is_one {
+            self.screen_action(action, effects);
+        }
+        is_one
+    }
+
+    fn screen_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if let Some(Open::Answer(id)) = self.stack.last()
+            && self.request_action(*id, action, effects)
+        {
+            return;
+        }
+        self.on_screen(effects, |screen, cx, _, out| screen.act(action, cx, out));
+    }
+
+    /// Takes pasted text; gives whether a screen is open to take it.
+    pub(super) fn screen_paste(&mut self, text: &str, effects: &mut Vec<Effect>) -> bool {
+        if !self.overlays.is_empty() || self.screen().is_none() {
             return false;
         }
-        if self.is_answering() {
-            self.answer_action(action, effects);
-        } else if self.is_editing() {
-            self.entry_action(action, effects);
-        } else {
-            self.call_action(action, effects);
-        }
+        self.on_screen(effects, |screen, cx, _, out| screen.paste(text, cx, out));
         true
     }
 
-    fn answer_scopes(&self) -> Option<Vec<Scope>> {
-        if self.answers.roots() {
-            return Some(vec![Scope::Roots]);
+    /// The mouse while a screen is open; gives whether it was on it.
+    pub(super) fn screen_mouse(&mut self, gesture: Gesture, effects: &mut Vec<Effect>) -> bool {
+        let (area, at) = (self.screen_area(), gesture.position());
+        let Some(screen) = self.screen().filter(|_| area.contains(at)) else { return false };
+        let keys = screen.key_area(area);
+        if self.toast.is_none() && !screen.asks() && keys.contains(at) {
+            let pressed = screen.key_line(&self.keymap).at(keys, at.x);
+            if let Some(chord) = pressed.filter(|_| gesture == Gesture::Click(at)) {
+                self.key(KeyEvent::new(chord.code, chord.modifiers), effects);
+            }
+            return true;
         }
-        let desk = self.answers.opened()?;
-        let form = desk.open_form().map(form_scopes).unwrap_or_default();
-        Some([keys::scopes(desk), form].concat())
+        self.on_screen(effects, |screen, cx, area, out| screen.mouse(gesture, cx, area, out));
+        true
+    }
+
+    /// Something came from outside that a screen may wait for; gives whether one did.
+    pub(super) fn screen_hears(&mut self, message: &Message, effects: &mut Vec<Effect>) -> bool {
+        for at in 0..self.stack.len() {
+            let mut out = Out::default();
+            let Some(Open::Own(screen)) = self.stack.get_mut(at) else { continue };
+            if screen.hear(message, &mut out) {
+                if out.effects.contains(&Effect::Close) {
+                    self.stack.remove(at);
+                    out.effects.retain(|effect| *effect != Effect::Close);
+                }
+                self.absorb(out, effects);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Brings the topmost screen up to date before a frame.
+    pub(super) fn prepare_screen(&mut self) {
+        let dev = self.open_server().and_then(|server| self.dev_words(&server));
+        if let Some(screen) = self.call_screen() {
+            screen.dev = dev;
+        }
+        let redraw = self.redraw;
+        self.on_screen(&mut Vec::new(), |screen, cx, area, _| screen.prepare(cx, area));
+        self.redraw = redraw;
+    }
+
+    /// The pictures that stand in pixels over a frame of this size.
+    pub fn placements(&self, area: Rect) -> Vec<Placement> {
+        let layout = Layout::compute(area, self.setup.prefs.server_list);
+        let (Some(screen), Some(layout)) = (self.screen(), layout) else { return Vec::new() };
+        screen.placements(&self.cx(self.overlays.is_empty()).look(), layout.screen())
+    }
+
+    /// The region of the open screen under the mouse.
+    pub(super) fn screen_region(&self, at: Position) -> Option<Rect> {
+        Some(self.screen()?.region_at(self.screen_area(), at))
+    }
+
+    fn open_screen_help(&mut self) {
+        let Some(screen) = self.screen() else { return };
+        let (title, scopes) = screen.help();
+        let mut doc = Doc::new(reader_width(self.size));
+        for (scope, heading) in scopes {
+            doc.heading(*heading);
+            key_lines(&self.keymap, *scope, &mut doc);
+        }
+        self.push_overlay(Overlay::Reader(Reader::new(ink!("{}", title), doc)));
+    }
+
+    /// Does what was asked for that the dashboard does itself; the rest goes outside.
+    pub(super) fn absorb_effect(&mut self, effect: Effect, effects: &mut Vec<Effect>) {
+        match &effect {
+            Effect::Say(text) => {
+                let scopes = self.screen_scopes().unwrap_or_default();
+                let text = self.keymap.spelled_in(&[&scopes[..], &[Scope::Global]].concat(), text);
+                return self.toast(text, Role::Warning);
+            }
+            Effect::Close => {
+                self.stack.pop();
+                return self.mark(Redraw::Now);
+            }
+            Effect::OpenResource(uri) => {
+                let Some(server) = self.open_server() else { return };
+                return self.open_link(&server, uri, effects);
+            }
+            Effect::Copy(text) => {
+                self.toast(ink!("copied {}", count(text.chars().count(), "character")), Role::Ok);
+            }
+            Effect::Record(record) => self.calls.history.apply(record),
+            Effect::SaveCall(name, call) => self.calls.saved.set(name.clone(), (**call).clone()),
+            Effect::KeepAnswer(answer) => self.answers.kept.set((**answer).clone()),
+            Effect::Answer(..) | Effect::OpenUrl(..) if !self.was_read() => return,
+            Effect::Answer(id, _) => self.answer_sent(*id),
+            _ => {}
+        }
+        effects.push(effect);
     }
 }
 
-/// Where the keys of a form are bound.
-pub(super) fn form_scopes(form: &FormState) -> &'static [Scope] {
-    if form.takes_text() { &[Scope::Form] } else { &[Scope::FormLine, Scope::Form] }
+/// Keys and sentences of a scope.
+fn key_lines(keymap: &crate::tui::keymap::Keymap, scope: Scope, doc: &mut Doc) {
+    /// Columns of the keys.
+    const KEYS: usize = 19;
+    for (chords, help) in keymap.sentences(scope) {
+        let chords = Ink::line(&chords);
+        // A scroll bar may take the last column.
+        let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
+        let mut rows = crate::tui::widget::doc::wrap(help, room);
+        let first = rows.next().unwrap_or_default();
+        doc.line(vec![(ink!("  {:<16} ", chords), Role::Key), (ink!("{}", first), Role::Text)]);
+        for row in rows {
+            doc.line(vec![(ink!("{:1$}", "", KEYS), Role::Key), (ink!("{}", row), Role::Text)]);
+        }
+    }
 }

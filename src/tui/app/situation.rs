@@ -121,9 +121,7 @@ impl App {
     /// Whether no key could be meant for something that would be covered.
     fn is_idle(&mut self) -> bool {
         self.overlays.is_empty()
-            && !self.is_calling()
-            && !self.is_answering()
-            && !self.is_editing()
+            && !self.has_screen()
             && self.panes.get_mut(self.pane).typing().is_none()
     }
 

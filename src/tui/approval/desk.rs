@@ -14,9 +14,12 @@ mod typing;
 pub use draft::{Composer, Draft, ToolForm};
 pub use offer::{Offer, asked_kind, kept as kept_offers};
 
-use crate::tui::action::Action;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use ratatui_textarea::TextArea;
 use serde_json::Value;
 
@@ -24,12 +27,19 @@ use crate::base::text::SafeText;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::RequestKind;
 use crate::mcp::{Answer, ApprovalId};
+use crate::tui::action::Action;
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{self, Asks, ElicitAction, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
+use crate::tui::approval::{draw, keys};
+use crate::tui::effect::Effect;
 use crate::tui::form::FormState;
 use crate::tui::form::seed::Defaults;
-use crate::tui::widget::{Doc, TextInput};
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::message::FormToken;
+use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::screen::{Help, Screen, close};
+use crate::tui::widget::{Doc, KeyLine, TextInput};
 
 /// What the server says, taken apart.
 pub enum Says {
@@ -65,19 +75,6 @@ pub enum Part {
 
 /// Rows of a page of what the server says.
 const PAGE: isize = 10;
-
-/// What follows a command.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// Nothing outside.
-    Stay,
-    /// This answer goes out.
-    Send(Answer),
-    /// This URL is opened; its answer follows when it was.
-    Visit(url::Url),
-    /// The answer is kept under this name.
-    Keep(String, Answer),
-}
 
 /// How far an answer has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -182,6 +179,10 @@ impl AnswerDesk {
         }
     }
 
+    fn sends(&self, answer: Answer) -> Effect {
+        Effect::Answer(self.id(), answer)
+    }
+
     /// The request's id.
     pub fn id(&self) -> ApprovalId {
         self.request.id
@@ -242,14 +243,14 @@ impl AnswerDesk {
     }
 
     /// Does what was asked.
-    pub fn apply(&mut self, action: Action) -> Outcome {
+    pub fn apply(&mut self, action: Action) -> Option<Effect> {
         if action != Action::Send {
             (self.armed, self.when_checked) = (false, None);
             self.notice = None;
         }
         if let Some(rows) = action.steps(PAGE) {
             self.scroll(rows);
-            return Outcome::Stay;
+            return None;
         }
         match action {
             Action::Switch => self.focus_next(),
@@ -278,7 +279,7 @@ impl AnswerDesk {
                 _ => {}
             },
         }
-        Outcome::Stay
+        None
     }
 
     /// Scrolls what the server says by rows; up is negative.
@@ -292,46 +293,142 @@ impl AnswerDesk {
     }
 
     /// Sends the answer, or ends what is being typed for it.
-    fn send_or_finish(&mut self) -> Outcome {
+    fn send_or_finish(&mut self) -> Option<Effect> {
         match self.part {
             Part::Reason => self.deny(),
             Part::Tool => {
                 self.finish_tool();
-                Outcome::Stay
+                None
             }
             Part::Request => {
                 self.edit_request();
-                Outcome::Stay
+                None
             }
             Part::Name => self.keep(),
             _ => self.send(),
         }
     }
 
-    fn cancel(&mut self) -> Outcome {
+    fn cancel(&mut self) -> Option<Effect> {
         if matches!(self.says, Says::Elicitation(_)) {
-            return Outcome::Send(Answer::Result(ElicitAction::Cancel.result(None)));
+            return Some(self.sends(Answer::Result(ElicitAction::Cancel.result(None))));
         }
         self.notice = Some(SafeText::line("only an elicitation can be cancelled"));
-        Outcome::Stay
+        None
     }
 
     /// A browser was started for the page, or could not be.
-    pub fn visited(&mut self, opened: Result<(), SafeText>) -> Outcome {
+    pub fn visited(&mut self, opened: Result<(), SafeText>) -> Option<Effect> {
         match opened {
             Ok(()) if self.stage == Stage::Open => {
-                Outcome::Send(Answer::Result(ElicitAction::Accept.result(None)))
+                Some(self.sends(Answer::Result(ElicitAction::Accept.result(None))))
             }
-            Ok(()) => Outcome::Stay,
+            Ok(()) => None,
             Err(reason) => {
                 self.by_hand = true;
                 let text = format!(
                     "{reason}; {{copy-form}} copies the address, {{send}} again says you opened it yourself"
                 );
                 self.notice = Some(SafeText::line(&text));
-                Outcome::Stay
+                None
             }
         }
+    }
+}
+
+/// What one press of "more time" adds.
+const MORE_TIME: Duration = Duration::from_secs(600);
+/// Largest draft that is handed to an editor outside, in bytes.
+const EDITED: usize = 4 << 20;
+
+const HELP: Help = (
+    "keys: answering",
+    &[
+        (Scope::Answer, "answering"),
+        (Scope::AnswerSampling, "a completion"),
+        (Scope::AnswerElicitation, "an elicitation"),
+        (Scope::AnswerReading, "while nothing is typed"),
+        (Scope::Form, "in the form"),
+        (Scope::FormLine, "on lines that take no text"),
+    ],
+);
+
+/// Where its words and its draft are drawn: above the line of keys.
+fn body(area: Rect) -> Rect {
+    Rect { height: area.height.saturating_sub(1), ..area }
+}
+
+impl Screen for AnswerDesk {
+    fn scopes(&self) -> Vec<Scope> {
+        let Some(form) = self.open_form() else { return keys::scopes(self).to_vec() };
+        [&[Scope::Answer, Scope::AnswerElicitation], form.scopes()].concat()
+    }
+
+    fn help(&self) -> Help {
+        HELP
+    }
+
+    fn takes_letters(&self) -> bool {
+        self.is_typing()
+    }
+
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool {
+        self.now_is(cx.model.now);
+        if self.type_in_form(key, bound.is_some()) {
+            return true;
+        }
+        if bound.is_none() {
+            out.effects.extend(self.type_key(key));
+        }
+        bound.is_none()
+    }
+
+    fn act(&mut self, action: Action, _cx: &Cx<'_>, out: &mut Out) {
+        match action {
+            Action::SaveForm => self.ask_for_name(),
+            Action::MoreTime if self.stage == Stage::Open => {
+                out.effect(Effect::MoreTime(self.id(), MORE_TIME));
+            }
+            Action::MoreTime => {}
+            Action::Editor => {
+                let (token, text) = (FormToken::answer(self.id()), self.text());
+                let suffix = self.suffix();
+                if text.len() <= EDITED {
+                    out.effect(Effect::Edit { token, text, suffix });
+                }
+            }
+            Action::CopyForm => out.copy(self.text()),
+            Action::SaveMedia => self.save_media(out),
+            Action::Back if self.back() => {}
+            Action::Back => close(out),
+            action => out.effects.extend(self.apply(action)),
+        }
+    }
+
+    fn paste(&mut self, text: &str, _cx: &Cx<'_>, _out: &mut Out) {
+        Self::paste(self, text);
+    }
+
+    fn mouse(&mut self, gesture: Gesture, cx: &Cx<'_>, area: Rect, out: &mut Out) {
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.scroll(delta),
+            Gesture::Click(at) | Gesture::DoubleClick(at) => {
+                let spot = draw::spot(self, cx, body(area), at);
+                out.effects.extend(spot.and_then(|spot| self.click(spot, at)));
+            }
+        }
+    }
+
+    fn prepare(&mut self, _cx: &Cx<'_>, area: Rect) {
+        self.lay_out(area.width.saturating_sub(3));
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        draw::render(self, cx, body(area), buf);
+    }
+
+    fn key_line(&self, keymap: &Keymap) -> KeyLine {
+        KeyLine::new(keys::footer(keymap, self), keymap.help_label())
     }
 }
 

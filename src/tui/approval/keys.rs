@@ -1,7 +1,5 @@
 //! Where the keys of the answering screen are looked up, and the words its last line shows.
 
-use crossterm::event::KeyEvent;
-
 use crate::tui::action::Action;
 use crate::tui::approval::desk::{AnswerDesk, Draft, Part, Says};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
@@ -64,13 +62,4 @@ pub fn footer(keymap: &Keymap, desk: &AnswerDesk) -> Vec<(String, &'static str)>
         _ => (key, word),
     });
     worded.collect()
-}
-
-/// What a key means for a request being answered; `None` when it is text.
-pub fn action(keymap: &Keymap, desk: &AnswerDesk, key: KeyEvent) -> Option<Action> {
-    let Some(form) = desk.open_form() else { return keymap.pressed(scopes(desk), key) };
-    // In a form its own keys come first, but for those that leave it or decide.
-    let own: &[Scope] =
-        if form.takes_text() { &[Scope::Form] } else { &[Scope::FormLine, Scope::Form] };
-    keymap.pressed(&[&[Scope::Answer, Scope::AnswerElicitation], own].concat(), key)
 }

@@ -1,13 +1,21 @@
 //! The roots of one server being edited: what is shared with it from the next time it asks. No
 //! drawing, no I/O; nothing is shared but by [`Action::Send`].
 
-use crate::tui::action::Action;
 use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::RootConfig;
-use crate::tui::widget::TextInput;
+use crate::tui::action::Action;
+use crate::tui::approval::draw;
+use crate::tui::effect::{Effect, ServerCommand};
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::screen::{Help, Screen, close, keys_of};
+use crate::tui::widget::{KeyLine, TextInput};
 
 /// One root being edited.
 #[derive(Clone, Debug, Default)]
@@ -135,6 +143,63 @@ impl RootsEditor {
         url::Url::from_directory_path(&path)
             .map(|url| url.as_str().trim_end_matches('/').to_owned())
             .map_err(|()| format!("{place}: write a whole path, or a `file://` URI"))
+    }
+}
+
+impl Screen for RootsEditor {
+    fn scopes(&self) -> Vec<Scope> {
+        vec![Scope::Roots]
+    }
+
+    fn help(&self) -> Help {
+        ("keys: roots", &[(Scope::Roots, "what a server may look at")])
+    }
+
+    fn takes_letters(&self) -> bool {
+        true
+    }
+
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, _cx: &Cx<'_>, _out: &mut Out) -> bool {
+        if bound.is_none() {
+            self.type_key(key);
+        }
+        bound.is_none()
+    }
+
+    fn act(&mut self, action: Action, _cx: &Cx<'_>, out: &mut Out) {
+        if action == Action::Back {
+            close(out);
+        } else if let Some(roots) = self.apply(action) {
+            let name = Ink::line(self.server.as_str());
+            out.say(ink!("{} roots are shared with {}", roots.len(), name));
+            out.effect(Effect::Server(self.server.clone(), ServerCommand::Roots(roots)));
+            close(out);
+        }
+    }
+
+    fn paste(&mut self, text: &str, _cx: &Cx<'_>, _out: &mut Out) {
+        if let Some(line) = self.line() {
+            line.insert(text);
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, _cx: &Cx<'_>, area: Rect, _out: &mut Out) {
+        let area = Rect { height: area.height.saturating_sub(1), ..area };
+        if let Gesture::Click(at) | Gesture::DoubleClick(at) = gesture
+            && let Some((line, in_name)) = draw::roots_spot(self, area, at)
+        {
+            (self.at, self.in_name) = (line, in_name);
+        }
+    }
+
+    fn prepare(&mut self, _cx: &Cx<'_>, _area: Rect) {}
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        draw::render_roots(self, cx, Rect { height: area.height.saturating_sub(1), ..area }, buf);
+    }
+
+    fn key_line(&self, keymap: &Keymap) -> KeyLine {
+        keys_of(keymap, &[Scope::Roots])
     }
 }
 

@@ -2,22 +2,23 @@
 //! its answer compares with the one before. Does no I/O.
 
 use super::run::{Difference, Run};
-use super::screen::{CallScreen, Focus, Intent};
+use super::screen::{CallScreen, Focus};
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::host::Validation;
+use crate::tui::effect::Effect;
 use crate::tui::result::{CompareJob, Compared, Purpose, ResultView, Stage};
 
 impl CallScreen {
     /// Makes the last call once more. The keys stay where they are, and so does what is shown
     /// unless it was the last call.
-    pub fn made_again(&mut self, because: SafeText, now: Timestamp) -> Vec<Intent> {
+    pub fn made_again(&mut self, because: SafeText, now: Timestamp) -> Vec<Effect> {
         let Some(last) = self.runs.last() else { return Vec::new() };
         let validation = if last.forced { Validation::Force } else { Validation::Enforce };
         let (arguments, focus) = (last.arguments.clone(), self.focus);
         let shown = self.run().map(|run| run.number).filter(|shown| *shown != last.number);
         self.now = now;
-        let intents = self.send(arguments, validation);
+        let wanted = self.send(arguments, validation);
         self.focus = focus;
         if let Some(at) = self.runs.iter().position(|run| Some(run.number) == shown) {
             self.shown = at;
@@ -25,7 +26,7 @@ impl CallScreen {
         if let Some(run) = self.runs.last_mut() {
             run.because = Some(because);
         }
-        intents
+        wanted
     }
 
     /// Compares an answer that came by itself with the one before, and shows the difference.

@@ -1,12 +1,12 @@
 //! Questions over the call screen: what to do about problems, lists to pick from, lines to type.
 
 use crate::tui::action::Action;
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
 
 use super::export::{Export, Written};
 use super::picker::Picker;
 use super::run::Run;
-use super::screen::{CallScreen, Focus, Intent};
+use super::screen::{CallScreen, Focus};
 use super::subject::SubjectKind;
 use super::template;
 use crate::base::Timestamp;
@@ -14,7 +14,9 @@ use crate::base::text::SafeText;
 use crate::deck::history::HistoryEntry;
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
+use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::problem::Weight;
+use crate::tui::widget::TextInput;
 
 /// A question to the person, over the screen.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +26,7 @@ pub enum Ask {
     /// A list to pick from.
     Pick(Pick, Vec<SafeText>, usize),
     /// A line of text.
-    Line(Line, String),
+    Line(Line, TextInput),
     /// A file for the field under the cursor.
     File(Box<Picker>),
 }
@@ -74,7 +76,7 @@ impl CallScreen {
         self.ask = Some(Ask::Pick(Pick::Saved, entries, 0));
     }
 
-    pub(super) fn suggest(&mut self) -> Vec<Intent> {
+    pub(super) fn suggest(&mut self) -> Vec<Effect> {
         if self.suggestions.len() == 1 {
             let text = self.suggestions.remove(0);
             self.form.replace_text(&text);
@@ -85,7 +87,7 @@ impl CallScreen {
         Vec::new()
     }
 
-    pub(super) fn key_in_ask(&mut self, key: KeyEvent) -> Vec<Intent> {
+    pub(super) fn key_in_ask(&mut self, key: KeyEvent) -> Vec<Effect> {
         match (self.ask.take(), key.code) {
             (Some(Ask::File(picker)), _) => return self.key_in_picker(picker, key),
             (_, KeyCode::Esc) => {}
@@ -103,26 +105,11 @@ impl CallScreen {
             (Some(Ask::Pick(pick, entries, at)), code) => {
                 return self.key_in_pick(pick, entries, at, code);
             }
-            (Some(Ask::Line(line, mut text)), code) => {
-                match code {
-                    KeyCode::Enter => return self.line_done(line, text),
-                    KeyCode::Backspace => {
-                        text.pop();
-                    }
-                    KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                        text.clear();
-                    }
-                    KeyCode::Char('w') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                        let kept = text.trim_end_matches(['/', ' ']).rfind(['/', ' ']);
-                        text.truncate(kept.map_or(0, |at| at + 1));
-                    }
-                    KeyCode::Char(c)
-                        if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
-                    {
-                        text.push(c);
-                    }
-                    _ => {}
-                }
+            (Some(Ask::Line(line, text)), KeyCode::Enter) => {
+                return self.line_done(line, text.text().trim().to_owned());
+            }
+            (Some(Ask::Line(line, mut text)), _) => {
+                text.key(key);
                 self.ask = Some(Ask::Line(line, text));
             }
             (ask, _) => self.ask = ask,
@@ -136,7 +123,7 @@ impl CallScreen {
         entries: Vec<SafeText>,
         at: usize,
         code: KeyCode,
-    ) -> Vec<Intent> {
+    ) -> Vec<Effect> {
         let last = entries.len().saturating_sub(1);
         let at = match code {
             KeyCode::Up | KeyCode::Char('k') => at.saturating_sub(1),
@@ -150,7 +137,7 @@ impl CallScreen {
         Vec::new()
     }
 
-    fn picked(&mut self, pick: Pick, at: usize) -> Vec<Intent> {
+    fn picked(&mut self, pick: Pick, at: usize) -> Vec<Effect> {
         match pick {
             Pick::History => {
                 if let Some(entry) = self.past.get(at) {
@@ -182,7 +169,7 @@ impl CallScreen {
                     validation: if blocked { Validation::Force } else { Validation::Enforce },
                     origin: &self.origin,
                 };
-                return vec![Intent::Copy(way.text(&call))];
+                return vec![Effect::Copy(way.text(&call))];
             }
             Pick::Suggestion => {
                 if let Some(text) = self.suggestions.get(at).cloned() {
@@ -194,8 +181,7 @@ impl CallScreen {
         Vec::new()
     }
 
-    fn line_done(&mut self, line: Line, text: String) -> Vec<Intent> {
-        let text = text.trim().to_owned();
+    fn line_done(&mut self, line: Line, text: String) -> Vec<Effect> {
         match line {
             _ if text.is_empty() => Vec::new(),
             Line::Search => {
@@ -205,7 +191,10 @@ impl CallScreen {
             }
             Line::SaveAs => {
                 let content = self.saving.take();
-                content.map(|content| Intent::Save(text, content)).into_iter().collect()
+                let path = text.into();
+                let existing = Existing::Keep;
+                let save = |content| Effect::SaveAs { path, content, existing };
+                content.map(save).into_iter().collect()
             }
             Line::Name => {
                 let canonical = format!("{}.{}", self.subject.server, self.subject.wire);
@@ -230,7 +219,7 @@ impl CallScreen {
                 call.force = self.form.blocking() > 0;
                 call.timeout = self.seconds;
                 self.saved.push((text.clone(), call.clone()));
-                vec![Intent::SaveCall(text, Box::new(call))]
+                vec![Effect::SaveCall(text, Box::new(call))]
             }
         }
     }

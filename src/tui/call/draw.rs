@@ -61,7 +61,7 @@ impl CallScreen {
     }
 
     /// Brings the layout of the result up to date with the region.
-    pub fn prepare(&mut self, area: Rect, look: &Look) {
+    pub fn lay_out(&mut self, area: Rect, look: &Look) {
         let Some(result) = self.regions(area).result else { return };
         let shown = self.shown;
         if let Some(view) = self.runs.get_mut(shown).and_then(Run::view_mut) {
@@ -70,7 +70,7 @@ impl CallScreen {
     }
 
     /// Draws the screen.
-    pub fn render(&self, look: &Look, now: Timestamp, area: Rect, buf: &mut Buffer) {
+    pub fn draw(&self, look: &Look, now: Timestamp, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
         if area.height < 3 || area.width < 10 {
             return;
@@ -88,7 +88,6 @@ impl CallScreen {
         if !self.suggestions.is_empty() && self.ask.is_none() {
             self.draw_suggestions(look, regions.form, buf);
         }
-        self.key_line().render(regions.footer, buf, look.key, look.muted);
         if let Some(ask) = &self.ask {
             self.draw_ask(ask, look, area, buf);
         }
@@ -250,9 +249,17 @@ impl CallScreen {
                 let title = match line {
                     Line::Name => "save under the name",
                     Line::Search => "search",
-                    Line::SaveAs => "write to the file   (ctrl-u clears the line)",
+                    Line::SaveAs => "write to the file",
                 };
-                popup(look, title, &[SafeText::line(&format!("{text}▏"))], None, area, buf);
+                let outer = popup_area(1, area);
+                popup_frame(look, title, outer, buf);
+                let inner = Rect {
+                    x: outer.x + 1,
+                    y: outer.y + 1,
+                    width: outer.width.saturating_sub(2),
+                    height: outer.height.saturating_sub(2),
+                };
+                text.render(inner.intersection(buf.area), buf, look.input);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::run::Run;
-use super::screen::{CallScreen, Intent};
+use super::screen::CallScreen;
 use super::subject::Subject;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::host::call::CallView;
 use crate::host::{CallOutcome, Validation};
 use crate::mcp::Progress;
+use crate::tui::effect::Effect;
 use crate::tui::form::{CheckJob, Checked, FormState};
 
 /// Time after a key before what was typed is kept, so that a burst of keys is one write.
@@ -28,7 +29,7 @@ impl CallScreen {
 
     /// Keeps the form for another run of the program, when it changed since it was kept last.
     /// Secrets are left out.
-    pub fn draft(&mut self) -> Vec<Intent> {
+    pub fn draft(&mut self) -> Vec<Effect> {
         self.draft_due = None;
         let mut draft = self.form.draft();
         if is_bare(&draft.value) {
@@ -38,7 +39,7 @@ impl CallScreen {
             return Vec::new();
         }
         self.drafted = Some(draft.clone());
-        vec![Intent::Record(HistoryRecord::Draft { target: self.subject.key(), draft })]
+        vec![Effect::Record(HistoryRecord::Draft { target: self.subject.key(), draft })]
     }
 
     /// A call made progress.
@@ -63,21 +64,21 @@ impl CallScreen {
     }
 
     /// A call has ended.
-    pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Intent> {
+    pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Effect> {
         let Some(run) = self.runs.iter_mut().find(|r| r.number == number) else {
             return Vec::new();
         };
         run.end(result, &self.subject.limits);
         let word = run.outcome_word();
         self.compare_again(number);
-        let mut intents = self.refreshed(number);
+        let mut wanted = self.refreshed(number);
         if let (Some((outcome, millis)), Some(id)) = (word, self.records.remove(&number)) {
             if let Some(past) = self.past.iter_mut().find(|entry| entry.id == id) {
                 past.outcome = Some((outcome.clone(), millis));
             }
-            intents.push(Intent::Record(HistoryRecord::Ended { id, outcome, millis }));
+            wanted.push(Effect::Record(HistoryRecord::Ended { id, outcome, millis }));
         }
-        intents
+        wanted
     }
 
     /// How many calls are under way.
@@ -103,7 +104,7 @@ impl CallScreen {
     }
 
     /// Takes what a check found; a call that waited for it is made, or its problems are shown.
-    pub fn checked(&mut self, found: Checked) -> Vec<Intent> {
+    pub fn checked(&mut self, found: Checked) -> Vec<Effect> {
         self.form.checked(found);
         if self.form.is_checking() || !std::mem::take(&mut self.call_when_checked) {
             return Vec::new();

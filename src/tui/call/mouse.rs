@@ -7,7 +7,8 @@ use ratatui::layout::{Position, Rect};
 use super::ask::Ask;
 use super::draw::popup_area;
 use super::run::Run;
-use super::screen::{CallScreen, Focus, Intent};
+use super::screen::{CallScreen, Focus};
+use crate::tui::effect::Effect;
 use crate::tui::form::mouse::Clicked;
 use crate::tui::keymap::Scope;
 use crate::tui::widget::KeyLine;
@@ -23,7 +24,7 @@ pub enum Clicks {
 
 impl CallScreen {
     /// The line of keys at its foot: those that mean something now.
-    pub fn key_line(&self) -> KeyLine {
+    pub(super) fn keys(&self) -> KeyLine {
         let mut keys = self.keymap.labels(self.scopes());
         if self.focus == Focus::Form {
             // What the screen is for comes first there.
@@ -37,23 +38,6 @@ impl CallScreen {
             _ => (key, word),
         };
         KeyLine::new(keys.map(worded).collect(), self.keymap.help_label())
-    }
-
-    /// Where that line is drawn.
-    pub fn key_area(&self, area: Rect) -> Rect {
-        self.regions(area).footer
-    }
-
-    /// The region under the mouse: form, result, or the whole.
-    pub fn region_at(&self, area: Rect, at: Position) -> Rect {
-        let regions = self.regions(area);
-        let parts = [Some(regions.form), regions.result];
-        parts.into_iter().flatten().find(|part| part.contains(at)).unwrap_or(area)
-    }
-
-    /// Whether something is asked over it.
-    pub const fn asks(&self) -> bool {
-        self.ask.is_some()
     }
 
     /// Whether a command would do something now.
@@ -71,7 +55,7 @@ impl CallScreen {
     }
 
     /// A click at a place of the `area` the screen is drawn in.
-    pub fn click(&mut self, at: Position, clicks: Clicks, area: Rect) -> Vec<Intent> {
+    pub fn click(&mut self, at: Position, clicks: Clicks, area: Rect) -> Vec<Effect> {
         if matches!(self.ask, Some(Ask::File(_))) {
             return self.click_in_picker(at, clicks, area);
         }
@@ -96,7 +80,7 @@ impl CallScreen {
         }
     }
 
-    fn click_in_ask(&mut self, at: Position, area: Rect) -> Vec<Intent> {
+    fn click_in_ask(&mut self, at: Position, area: Rect) -> Vec<Effect> {
         let key = |code: KeyCode| KeyEvent::from(code);
         let (outer, rows, top) = match &self.ask {
             Some(Ask::Pick(_, entries, selected)) => {
@@ -121,7 +105,7 @@ impl CallScreen {
     }
 
     /// The wheel turned over a place by so many rows.
-    pub fn wheel(&mut self, rows: isize, at: Position, area: Rect) -> Vec<Intent> {
+    pub fn wheel(&mut self, rows: isize, at: Position, area: Rect) -> Vec<Effect> {
         match &mut self.ask {
             Some(Ask::File(picker)) => {
                 picker.step(rows);

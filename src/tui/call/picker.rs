@@ -16,8 +16,9 @@ use ratatui::layout::{Position, Rect};
 use super::ask::Ask;
 use super::folder::{Entry, EntryKind, Found, LARGEST_FILE, Looked, More};
 use super::mouse::Clicks;
-use super::screen::{CallScreen, Intent};
+use super::screen::CallScreen;
 use crate::base::text::SafeText;
+use crate::tui::effect::Effect;
 use crate::tui::find;
 use crate::tui::form::FieldKind;
 use crate::tui::widget::{ListState, TextInput};
@@ -322,12 +323,12 @@ impl Picker {
 
 impl CallScreen {
     /// Opens the picker for the field under the cursor.
-    pub(super) fn open_picker(&mut self) -> Vec<Intent> {
+    pub(super) fn open_picker(&mut self) -> Vec<Effect> {
         let typing_json = self.form.json().is_some_and(|json| json.focused);
         let row = self.form.current().filter(|_| !typing_json);
         let Some((pointer, field)) = row.and_then(|row| Some((row.pointer.clone(), row.field()?)))
         else {
-            return vec![Intent::Say("no field to fill on this line".to_owned())];
+            return vec![Effect::Say("no field to fill on this line".to_owned())];
         };
         let take = match field.kind {
             _ if self.form.wants_base64() => Take::Base64,
@@ -336,10 +337,10 @@ impl CallScreen {
         };
         let start = self.picked_in.clone().unwrap_or_else(|| PathBuf::from("."));
         self.ask = Some(Ask::File(Box::new(Picker::new(pointer, take, start.clone()))));
-        vec![Intent::Look(start)]
+        vec![Effect::Look(self.form_token(), start)]
     }
 
-    pub(super) fn key_in_picker(&mut self, mut picker: Box<Picker>, key: KeyEvent) -> Vec<Intent> {
+    pub(super) fn key_in_picker(&mut self, mut picker: Box<Picker>, key: KeyEvent) -> Vec<Effect> {
         let step = match self.keymap.pressed(&[Scope::Picker], key) {
             Some(action) => picker.apply(action),
             None => picker.type_key(key),
@@ -353,7 +354,7 @@ impl CallScreen {
         at: Position,
         clicks: Clicks,
         area: Rect,
-    ) -> Vec<Intent> {
+    ) -> Vec<Effect> {
         match self.ask.take() {
             Some(Ask::File(mut picker)) => {
                 let step = picker.click(at, clicks, area);
@@ -374,7 +375,7 @@ impl CallScreen {
     }
 
     /// A path was looked at for the picker; one that nobody waits for any more is ignored.
-    pub fn looked(&mut self, looked: Looked) -> Vec<Intent> {
+    pub fn looked(&mut self, looked: Looked) -> Vec<Effect> {
         match self.ask.take() {
             Some(Ask::File(mut picker)) => {
                 let step = picker.looked(looked);
@@ -387,15 +388,15 @@ impl CallScreen {
         }
     }
 
-    fn picker_step(&mut self, mut picker: Box<Picker>, step: Step) -> Vec<Intent> {
-        let mut intents = Vec::new();
+    fn picker_step(&mut self, mut picker: Box<Picker>, step: Step) -> Vec<Effect> {
+        let mut wanted = Vec::new();
         match step {
-            Step::Close => return intents,
+            Step::Close => return wanted,
             Step::Stay => {}
             Step::Look(path) => {
                 picker.said = None;
                 picker.asking = Some(path.clone());
-                intents.push(Intent::Look(path));
+                wanted.push(Effect::Look(self.form_token(), path));
             }
             Step::Pick(path, kind) => match picker.refusal(&path, kind) {
                 Some(reason) => picker.said = Some(reason),
@@ -403,7 +404,7 @@ impl CallScreen {
             },
         }
         self.ask = Some(Ask::File(picker));
-        intents
+        wanted
     }
 
     /// JSON pointer of the line under the cursor.
@@ -411,11 +412,11 @@ impl CallScreen {
         self.form.current().map(|row| row.pointer.as_str())
     }
 
-    fn picked_file(&mut self, picker: &Picker, path: PathBuf) -> Vec<Intent> {
+    fn picked_file(&mut self, picker: &Picker, path: PathBuf) -> Vec<Effect> {
         self.keep_soon();
         self.picked_in = path.parent().map(Path::to_owned);
         if self.here() != Some(&*picker.pointer) {
-            return vec![Intent::Say(
+            return vec![Effect::Say(
                 "the field is no longer there; nothing was filled".to_owned(),
             )];
         }
@@ -424,6 +425,6 @@ impl CallScreen {
             return self.typed();
         }
         self.filling = Some(picker.pointer.clone());
-        vec![Intent::ReadFile(path)]
+        vec![Effect::ReadFile(self.form_token(), path)]
     }
 }

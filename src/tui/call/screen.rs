@@ -6,10 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
 use serde_json::Value;
 
 use super::ask::{Ask, Line, Pick};
 use super::export::{Export, Origin};
+use super::mouse::Clicks;
 use super::run::{Run, RunState};
 use super::subject::{Subject, SubjectKind};
 use super::template;
@@ -20,66 +24,16 @@ use crate::deck::drafts::Draft;
 use crate::deck::history::{History, HistoryEntry, HistoryRecord};
 use crate::deck::saved::{SavedCall, SavedCalls, SavedTarget};
 use crate::host::Validation;
+use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
+use crate::tui::form::draw::Look;
 use crate::tui::form::{Defaults, FormState, RowKind};
+use crate::tui::graphics::Placement;
 use crate::tui::keymap::{Keymap, Scope};
-use crate::tui::result::view::Wants;
+use crate::tui::message::{CallPurpose, CallToken};
+use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::result::{Content, Purpose};
-
-/// What the screen wants done outside.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Intent {
-    /// Make a call; the number comes back with what happens to it.
-    Call {
-        /// Number of the run.
-        run: u64,
-        /// Arguments of a tool or prompt; the URI of a resource as text.
-        arguments: Value,
-        /// Whether they must fit.
-        validation: Validation,
-        /// Time it is given instead of the server's.
-        timeout: Option<Duration>,
-    },
-    /// Cancel a call.
-    Cancel(u64),
-    /// Ask for completions; the answer goes to [`CallScreen::suggested`].
-    Complete {
-        /// Parameters of `completion/complete`.
-        params: Value,
-        /// Comes back with the answer.
-        ticket: u64,
-    },
-    /// Put text on the clipboard.
-    Copy(String),
-    /// Write a file; one that is there is only replaced after a yes.
-    Save(String, Content),
-    /// Open text in `$EDITOR`; comes back to [`CallScreen::edited`].
-    Edit(String, &'static str),
-    /// Read a file for the field; comes back to [`CallScreen::file_read`].
-    ReadFile(PathBuf),
-    /// Look at a path for the picker; comes back to [`CallScreen::looked`].
-    Look(PathBuf),
-    /// Show a resource of the same server.
-    OpenResource(String),
-    /// Subscribe to a resource (true) or end it.
-    Subscribe(String, Subscription),
-    /// Add a call to the saved ones.
-    SaveCall(String, Box<SavedCall>),
-    /// Append to the history.
-    Record(HistoryRecord),
-    /// Tell something.
-    Say(String),
-    /// Leave the screen; it is kept as it is.
-    Close,
-}
-
-/// Begin or end of a subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subscription {
-    /// Begin.
-    Begin,
-    /// End.
-    End,
-}
+use crate::tui::screen::{Help, Screen};
+use crate::tui::widget::{KeyLine, TextInput};
 
 /// Where the keys go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +46,8 @@ pub enum Focus {
 
 /// The call screen of one subject.
 pub struct CallScreen {
+    /// Its number among the call screens.
+    pub number: usize,
     /// What is called.
     pub subject: Subject,
     /// The form.
@@ -174,6 +130,7 @@ impl CallScreen {
         let saved =
             saved.calls.iter().filter(|(_, c)| mine(c)).map(|(n, c)| (n.clone(), c.clone()));
         let mut screen = Self {
+            number: 0,
             past,
             saved: saved.collect(),
             seconds: None,
@@ -213,17 +170,6 @@ impl CallScreen {
         self.runs.get(self.shown)
     }
 
-    /// Whether typed letters are text now.
-    pub fn is_typing(&self) -> bool {
-        matches!(self.ask, Some(Ask::Line(..) | Ask::File(_)))
-            || (self.ask.is_none() && self.focus == Focus::Form && self.form.takes_text())
-    }
-
-    /// Whether plain characters are no commands: everywhere in the form.
-    pub fn takes_letters(&self) -> bool {
-        self.is_typing() || (self.ask.is_none() && self.focus == Focus::Form)
-    }
-
     /// Where keys are looked up, innermost first.
     pub fn scopes(&self) -> &'static [Scope] {
         match self.focus {
@@ -235,7 +181,7 @@ impl CallScreen {
     }
 
     /// Does what was asked.
-    pub fn apply(&mut self, action: Action) -> Vec<Intent> {
+    pub fn apply(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::Send => return self.call(Validation::Enforce),
             Action::Force => return self.call(Validation::Force),
@@ -249,7 +195,7 @@ impl CallScreen {
             Action::SaveForm | Action::CopyForm if self.form.has_drafts() => {
                 return self.refuse("done");
             }
-            Action::SaveForm => self.ask = Some(Ask::Line(Line::Name, String::new())),
+            Action::SaveForm => self.ask = Some(Ask::Line(Line::Name, TextInput::default())),
             Action::CopyForm => {
                 let ways = Export::ALL.map(|way| SafeText::line(way.label())).to_vec();
                 self.ask = Some(Ask::Pick(Pick::Export, ways, 0));
@@ -259,7 +205,7 @@ impl CallScreen {
             Action::Older => self.shown = self.shown.saturating_sub(1),
             Action::Newer => self.shown = (self.shown + 1).min(self.runs.len().saturating_sub(1)),
             Action::Compare => return self.compare(),
-            Action::Search => self.ask = Some(Ask::Line(Line::Search, String::new())),
+            Action::Search => self.ask = Some(Ask::Line(Line::Search, TextInput::default())),
             Action::Subscribe => return self.subscribe(),
             Action::Back => return self.back(),
             action if self.focus == Focus::Result => {
@@ -288,11 +234,11 @@ impl CallScreen {
     }
 
     /// Makes a saved call that was taken into the form.
-    pub fn make(&mut self, call: &SavedCall) -> Vec<Intent> {
+    pub fn make(&mut self, call: &SavedCall) -> Vec<Effect> {
         self.call(if call.force { Validation::Force } else { Validation::Enforce })
     }
 
-    pub(super) fn call(&mut self, validation: Validation) -> Vec<Intent> {
+    pub(super) fn call(&mut self, validation: Validation) -> Vec<Effect> {
         if self.form.has_drafts() {
             return self.refuse("sent");
         }
@@ -308,18 +254,18 @@ impl CallScreen {
     }
 
     /// Goes to what is no value yet, instead of doing something with what would be left of it.
-    fn refuse(&mut self, done: &str) -> Vec<Intent> {
+    fn refuse(&mut self, done: &str) -> Vec<Effect> {
         self.focus = Focus::Form;
         self.form.apply(Action::NextProblem);
-        vec![Intent::Say(format!("Invalid value; not {done}"))]
+        vec![Effect::Say(format!("Invalid value; not {done}"))]
     }
 
-    pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Intent> {
+    pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Effect> {
         let wire = match self.subject.kind {
             SubjectKind::Tool | SubjectKind::Prompt => arguments.clone(),
             SubjectKind::Template => match template::expand(&self.subject.wire, &arguments) {
                 Ok(uri) => Value::String(uri),
-                Err(reason) => return vec![Intent::Say(format!("no URI template: {reason}"))],
+                Err(reason) => return vec![Effect::Say(format!("no URI template: {reason}"))],
             },
             SubjectKind::Resource => Value::String(self.subject.wire.to_string()),
         };
@@ -345,11 +291,10 @@ impl CallScreen {
         let arguments = self.form.without_secrets(arguments);
         let record = HistoryRecord::Began { id, at: self.now.0, target, arguments };
         let timeout = self.seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        let call = Intent::Call { run: number, arguments: wire, validation, timeout };
-        vec![Intent::Record(record), call]
+        vec![Effect::Record(record), self.call_effect(number, wire, validation, timeout)]
     }
 
-    fn again(&mut self) -> Vec<Intent> {
+    fn again(&mut self) -> Vec<Effect> {
         let Some(run) = self.run() else { return Vec::new() };
         let validation = if run.forced { Validation::Force } else { Validation::Enforce };
         self.send(run.arguments.clone(), validation)
@@ -362,28 +307,52 @@ impl CallScreen {
         self.focus = Focus::Form;
     }
 
-    /// What the viewer wants, as an intent of the screen.
-    pub(super) fn want(&mut self, wants: Option<Wants>) -> Vec<Intent> {
-        let intent = match wants {
-            None => return Vec::new(),
-            Some(Wants::Save(name, content)) => {
-                self.saving = Some(content);
-                self.ask = Some(Ask::Line(Line::SaveAs, name));
-                return Vec::new();
+    /// The call of a run: arguments of a tool or prompt, the URI of a resource as text.
+    pub(super) fn call_effect(
+        &self,
+        run: u64,
+        arguments: Value,
+        validation: Validation,
+        timeout: Option<Duration>,
+    ) -> Effect {
+        let wire = self.subject.wire.to_string();
+        let target = match self.subject.kind {
+            SubjectKind::Tool => CallTarget::Tool(wire, arguments),
+            SubjectKind::Prompt => CallTarget::Prompt(wire, arguments),
+            SubjectKind::Template | SubjectKind::Resource => {
+                CallTarget::Resource(arguments.as_str().unwrap_or_default().to_owned())
             }
-            Some(Wants::Copy(text)) => Intent::Copy(text),
-            Some(Wants::OpenResource(uri)) => Intent::OpenResource(uri),
-            Some(Wants::Say(text)) => Intent::Say(text),
         };
-        vec![intent]
+        let server = self.subject.server.clone();
+        // What a person asks for by hand is asked of the server.
+        let request = CallRequest { server, target, validation, bypass_cache: true, timeout };
+        Effect::Call(self.token(CallPurpose::Run(run)), request)
     }
 
-    fn cancel(&mut self) -> Vec<Intent> {
+    pub(super) const fn token(&self, what: CallPurpose) -> CallToken {
+        CallToken { screen: self.number, what }
+    }
+
+    /// What the viewer wants; a file gets a name first.
+    pub(super) fn want(&mut self, wanted: Option<Effect>) -> Vec<Effect> {
+        match wanted {
+            Some(Effect::SaveAs { path, content, .. }) => {
+                self.saving = Some(content);
+                self.ask =
+                    Some(Ask::Line(Line::SaveAs, TextInput::new(&path.display().to_string())));
+                Vec::new()
+            }
+            wanted => wanted.into_iter().collect(),
+        }
+    }
+
+    fn cancel(&mut self) -> Vec<Effect> {
         let Some(run) = self.runs.get_mut(self.shown) else { return Vec::new() };
         match &mut run.state {
             RunState::Running { cancelling } => {
                 *cancelling = true;
-                vec![Intent::Cancel(run.number)]
+                let run = CallPurpose::Run(run.number);
+                vec![Effect::CancelCall(self.token(run))]
             }
             _ => Vec::new(),
         }
@@ -396,10 +365,10 @@ impl CallScreen {
         };
     }
 
-    fn compare(&mut self) -> Vec<Intent> {
+    fn compare(&mut self) -> Vec<Effect> {
         let before = &self.runs[..self.shown.min(self.runs.len())];
         let Some(earlier) = before.iter().rev().find_map(|run| run.result().cloned()) else {
-            return vec![Intent::Say("there is no earlier answer to compare with".to_owned())];
+            return vec![Effect::Say("there is no earlier answer to compare with".to_owned())];
         };
         if let Some(view) = self.runs.get_mut(self.shown).and_then(Run::view_mut) {
             view.compare_with(&earlier, Purpose::Show);
@@ -407,16 +376,20 @@ impl CallScreen {
         Vec::new()
     }
 
-    fn subscribe(&mut self) -> Vec<Intent> {
+    fn subscribe(&mut self) -> Vec<Effect> {
         let Some(uri) = self.uri() else {
-            return vec![Intent::Say("only a resource can be subscribed to".to_owned())];
+            return vec![Effect::Say("only a resource can be subscribed to".to_owned())];
         };
         self.subscribed = !self.subscribed;
-        let what = if self.subscribed { Subscription::Begin } else { Subscription::End };
-        vec![Intent::Subscribe(uri, what)]
+        let command = if self.subscribed {
+            ServerCommand::Subscribe(uri)
+        } else {
+            ServerCommand::Unsubscribe(uri)
+        };
+        vec![Effect::Server(self.subject.server.clone(), command)]
     }
 
-    fn back(&mut self) -> Vec<Intent> {
+    fn back(&mut self) -> Vec<Effect> {
         if self.form.leave_json() || self.stop_comparing() {
             return Vec::new();
         }
@@ -424,9 +397,106 @@ impl CallScreen {
             self.focus = Focus::Form;
             return Vec::new();
         }
-        let mut intents = self.draft();
-        intents.push(Intent::Close);
-        intents
+        let mut wanted = self.draft();
+        wanted.push(Effect::Close);
+        wanted
+    }
+}
+
+const HELP: Help = (
+    "keys: calling",
+    &[
+        (Scope::Call, "calling"),
+        (Scope::Form, "in the form"),
+        (Scope::FormLine, "on lines that take no text"),
+        (Scope::Result, "in the result"),
+        (Scope::Picker, "while a file is picked"),
+    ],
+);
+
+impl Screen for CallScreen {
+    fn scopes(&self) -> Vec<Scope> {
+        Self::scopes(self).to_vec()
+    }
+
+    fn help(&self) -> Help {
+        HELP
+    }
+
+    fn takes_letters(&self) -> bool {
+        self.ask.is_some() || self.focus == Focus::Form
+    }
+
+    fn asks(&self) -> bool {
+        self.ask.is_some()
+    }
+
+    /// What is done to servers does not hold: the server that is meant is not the one that is looked
+    /// at, and a slip of the finger in a form must not stop it.
+    fn lets_through(&self, action: Action) -> bool {
+        use Action as A;
+        crate::tui::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
+            || matches!(
+                action,
+                A::NextPane
+                    | A::PreviousPane
+                    | A::Approvals
+                    | A::Answer
+                    | A::Rerun
+                    | A::Theme
+                    | A::Bell
+                    | A::Quit
+            )
+    }
+
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool {
+        let typed = self.type_key(key, bound, cx.model.now);
+        let text = typed.is_some();
+        out.effects.extend(typed.into_iter().flatten());
+        text
+    }
+
+    fn act(&mut self, action: Action, cx: &Cx<'_>, out: &mut Out) {
+        self.now = cx.model.now;
+        out.effects.extend(self.apply(action));
+    }
+
+    fn paste(&mut self, text: &str, cx: &Cx<'_>, out: &mut Out) {
+        out.effects.extend(Self::paste(self, text, cx.model.now));
+    }
+
+    fn mouse(&mut self, gesture: Gesture, _cx: &Cx<'_>, area: Rect, out: &mut Out) {
+        out.effects.extend(match gesture {
+            Gesture::Scroll { at, delta } => self.wheel(delta, at, area),
+            Gesture::Click(at) => self.click(at, Clicks::One, area),
+            Gesture::DoubleClick(at) => self.click(at, Clicks::Two, area),
+        });
+    }
+
+    fn prepare(&mut self, cx: &Cx<'_>, area: Rect) {
+        self.lay_out(area, &cx.look());
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        self.draw(&cx.look(), cx.model.now, area, buf);
+    }
+
+    fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
+        self.pixels(look, area)
+    }
+
+    fn key_line(&self, _keymap: &Keymap) -> KeyLine {
+        self.keys()
+    }
+
+    fn key_area(&self, area: Rect) -> Rect {
+        self.regions(area).footer
+    }
+
+    fn region_at(&self, area: Rect, at: Position) -> Rect {
+        let regions = self.regions(area);
+        let parts = [Some(regions.form), regions.result];
+        parts.into_iter().flatten().find(|part| part.contains(at)).unwrap_or(area)
     }
 }
 

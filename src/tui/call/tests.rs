@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use super::export::{Export, Origin, Start, Written};
-use super::screen::{CallScreen, Intent};
+use super::screen::CallScreen;
 use super::subject::{Subject, SubjectKind};
 use super::template::{expand, variables};
 use crate::base::ServerName;
@@ -23,7 +23,9 @@ use crate::host::call::AnswerSource;
 use crate::host::{CallOutcome, Validation};
 use crate::mcp::CallId;
 use crate::mcp::Progress;
+use crate::tui::effect::{CallRequest, CallTarget, Effect};
 use crate::tui::form::draw::Look;
+use crate::tui::message::{CallPurpose, CallToken};
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {
     Subject {
@@ -50,7 +52,7 @@ fn sum() -> Value {
 }
 
 /// Presses keys: `<name>` is a key of the table, the rest is typed.
-fn press(screen: &mut CallScreen, script: &str) -> Vec<Intent> {
+fn press(screen: &mut CallScreen, script: &str) -> Vec<Effect> {
     let mut intents = Vec::new();
     let mut rest = script;
     while let Some(c) = rest.chars().next() {
@@ -106,31 +108,45 @@ fn outcome(result: Value, is_error: bool) -> CallOutcome {
 
 fn drawn(screen: &mut CallScreen, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
-    screen.prepare(area, &Look::default());
+    screen.lay_out(area, &Look::default());
     let mut buf = Buffer::empty(area);
-    screen.render(&Look::default(), Timestamp(5_200_000), area, &mut buf);
+    screen.draw(&Look::default(), Timestamp(5_200_000), area, &mut buf);
     let line = |y: u16| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
 }
 
-fn call_of(intents: &[Intent]) -> Option<(&Value, Validation)> {
+fn call_of(intents: &[Effect]) -> Option<(Value, Validation)> {
     intents.iter().find_map(|intent| match intent {
-        Intent::Call { arguments, validation, .. } => Some((arguments, *validation)),
+        Effect::Call(_, CallRequest { target, validation, .. }) => match target {
+            CallTarget::Tool(_, arguments) => Some((arguments.clone(), *validation)),
+            CallTarget::Resource(uri) => Some((json!(uri), *validation)),
+            _ => None,
+        },
         _ => None,
     })
+}
+
+fn completion(asked: &[Effect]) -> (Value, u64) {
+    match asked.first() {
+        Some(Effect::Call(
+            CallToken { what: CallPurpose::Completion(ticket), .. },
+            CallRequest { target: CallTarget::Complete(params), .. },
+        )) => (params.clone(), *ticket),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
 fn typing_the_fields_and_enter_on_the_last_line_calls() {
     let mut screen = screen(sum());
     let intents = press(&mut screen, "2<enter>3.5<enter><enter>");
-    assert_eq!(call_of(&intents), Some((&json!({"a": 2, "b": 3.5}), Validation::Enforce)));
-    assert!(matches!(&intents[0], Intent::Record(HistoryRecord::Began { .. })));
+    assert_eq!(call_of(&intents), Some((json!({"a": 2, "b": 3.5}), Validation::Enforce)));
+    assert!(matches!(&intents[0], Effect::Record(HistoryRecord::Began { .. })));
     assert_eq!(screen.in_flight(), 1);
     let records =
         screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "5.5"}]}), false)));
     assert!(
-        matches!(&records[0], Intent::Record(HistoryRecord::Ended { outcome, .. }) if outcome == "ok")
+        matches!(&records[0], Effect::Record(HistoryRecord::Ended { outcome, .. }) if outcome == "ok")
     );
     assert!(drawn(&mut screen, 100, 24).contains("12 ms + 48.0 s waiting for you"));
 }
@@ -142,7 +158,7 @@ fn a_form_with_problems_is_sent_only_on_purpose() {
     assert!(drawn(&mut screen, 90, 24).contains("the form has 1 problem"));
     assert_eq!(call_of(&press(&mut screen, "<esc>")), None);
     let intents = press(&mut screen, "<f5>f");
-    assert_eq!(call_of(&intents), Some((&json!({"a": 2}), Validation::Force)));
+    assert_eq!(call_of(&intents), Some((json!({"a": 2}), Validation::Force)));
 }
 
 #[test]
@@ -150,7 +166,7 @@ fn text_that_is_no_number_is_never_sent_not_even_on_purpose() {
     let mut screen = screen(sum());
     let intents = press(&mut screen, "2x<f8>");
     assert_eq!(call_of(&intents), None);
-    assert!(matches!(intents.last(), Some(Intent::Say(_))));
+    assert!(matches!(intents.last(), Some(Effect::Say(_))));
 }
 
 #[test]
@@ -196,8 +212,14 @@ fn several_calls_run_at_once_and_each_can_be_cancelled() {
         },
     );
     assert!(drawn(&mut screen, 100, 24).contains("75 %"));
-    assert_eq!(press(&mut screen, "<ctrl-x>"), [Intent::Cancel(2)]);
-    assert_eq!(press(&mut screen, "[<ctrl-x>"), [Intent::Cancel(1)]);
+    assert_eq!(
+        press(&mut screen, "<ctrl-x>"),
+        [Effect::CancelCall(screen.token(CallPurpose::Run(2)))]
+    );
+    assert_eq!(
+        press(&mut screen, "[<ctrl-x>"),
+        [Effect::CancelCall(screen.token(CallPurpose::Run(1)))]
+    );
     screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "cancelled")));
     assert_eq!(screen.in_flight(), 1);
 }
@@ -240,7 +262,7 @@ fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() 
     let mut first = screen(sum());
     let mut history = History::default();
     for intent in press(&mut first, "7<f5>f<esc>8<esc>") {
-        if let Intent::Record(record) = intent {
+        if let Effect::Record(record) = intent {
             history.apply(&record);
         }
     }
@@ -259,11 +281,11 @@ fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() 
 fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let mut screen = screen(json!({"type": "object", "properties": {"t": {"type": "string"}}}));
     let intents = press(&mut screen, "it's<ctrl-s>mine<enter>");
-    let Some(Intent::SaveCall(name, call)) = intents.last() else { panic!("{intents:?}") };
+    let Some(Effect::SaveCall(name, call)) = intents.last() else { panic!("{intents:?}") };
     assert_eq!((name.as_str(), call.arguments_value()), ("mine", json!({"t": "it's"})));
     let intents = press(&mut screen, "<ctrl-y><enter>");
     let expected = r#"mcpdeck call memory.add '{"t":"it'\''s"}'"#;
-    assert_eq!(intents, [Intent::Copy(expected.to_owned())]);
+    assert_eq!(intents, [Effect::Copy(expected.to_owned())]);
     let arguments = json!({"t": 1});
     let written = Written {
         subject: &screen.subject,
@@ -293,13 +315,13 @@ fn a_prompt_asks_for_completions_after_a_pause_and_ignores_late_ones() {
     assert_eq!(press(&mut screen, "Os"), []);
     assert_eq!(screen.tick(Timestamp(2_100_000)), []);
     let asked = screen.tick(Timestamp(2_200_000));
-    let Some(Intent::Complete { params, ticket }) = asked.first() else { panic!("{asked:?}") };
+    let (params, ticket) = completion(&asked);
     assert_eq!(params["ref"], json!({"type": "ref/prompt", "name": "greet"}));
     assert_eq!(params["argument"], json!({"name": "city", "value": "Os"}));
     let answer = json!({"completion": {"values": ["Oslo"]}});
     screen.suggested(ticket - 1, &answer);
     assert!(screen.suggestions.is_empty());
-    screen.suggested(*ticket, &answer);
+    screen.suggested(ticket, &answer);
     assert!(drawn(&mut screen, 80, 20).contains("Oslo"));
     press(&mut screen, "<ctrl-space>");
     assert_eq!(screen.form.arguments(), json!({"city": "Oslo"}));
@@ -313,14 +335,14 @@ fn the_first_field_is_completed_before_a_key_and_another_with_what_stands_in_it(
     let mut screen =
         CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0));
     let asked = screen.tick(Timestamp(200_000));
-    let Some(Intent::Complete { params, ticket }) = asked.first() else { panic!("{asked:?}") };
+    let (params, ticket) = completion(&asked);
     let reference = json!({"type": "ref/resource", "uri": "map://{city}/{street}"});
     let first = json!({"ref": reference, "argument": {"name": "city", "value": ""}});
-    assert_eq!(*params, first);
-    screen.suggested(*ticket, &json!({"completion": {"values": ["Oslo"]}}));
+    assert_eq!(params, first);
+    screen.suggested(ticket, &json!({"completion": {"values": ["Oslo"]}}));
     press(&mut screen, "<ctrl-space><down>");
     let asked = screen.tick(Timestamp(9_000_000));
-    let Some(Intent::Complete { params, .. }) = asked.first() else { panic!("{asked:?}") };
+    let (params, _) = completion(&asked);
     assert_eq!(params["argument"], json!({"name": "street", "value": ""}));
     assert_eq!(params["context"], json!({"arguments": {"city": "Oslo"}}));
 }
@@ -332,7 +354,7 @@ fn a_template_is_read_with_the_uri_it_expands_to() {
     let mut screen =
         CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0));
     let intents = press(&mut screen, "a/b c<enter>x&y<f5>");
-    assert_eq!(call_of(&intents).map(|c| c.0), Some(&json!("demo://files/a/b%20c?q=x%26y")));
+    assert_eq!(call_of(&intents).map(|c| c.0), Some(json!("demo://files/a/b%20c?q=x%26y")));
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! Keys, paste, completion and the external editor on the call screen.
 
 use crate::tui::action::Action;
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::KeyEvent;
 use serde_json::Value;
 
 use super::ask::Ask;
-use super::screen::{CallScreen, DEBOUNCE, Focus, Intent};
+use super::screen::{CallScreen, DEBOUNCE, Focus};
 use crate::base::Timestamp;
+use crate::host::Validation;
+use crate::tui::effect::{CallRequest, CallTarget, Effect};
 use crate::tui::form::pointer;
+use crate::tui::message::{CallPurpose, FormToken};
 
 /// The same key within this time of the last one is held down: keyboards wait up to 660 ms before
 /// they repeat.
@@ -15,14 +18,14 @@ const HELD: std::time::Duration = std::time::Duration::from_millis(700);
 
 impl CallScreen {
     /// Time went on.
-    pub fn tick(&mut self, now: Timestamp) -> Vec<Intent> {
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
         self.now = now;
         let due = self.completion.filter(|(_, at)| now >= *at);
-        let mut intents = due.map(|(ticket, _)| self.ask_completion(ticket)).unwrap_or_default();
+        let mut wanted = due.map(|(ticket, _)| self.ask_completion(ticket)).unwrap_or_default();
         if self.draft_due.is_some_and(|at| now >= at) {
-            intents.extend(self.draft());
+            wanted.extend(self.draft());
         }
-        intents
+        wanted
     }
 
     /// When [`CallScreen::tick`] is wanted next, besides for running calls.
@@ -30,8 +33,13 @@ impl CallScreen {
         [self.completion.map(|(_, at)| at), self.draft_due].into_iter().flatten().min()
     }
 
-    /// A key was pressed.
-    pub fn key(&mut self, key: KeyEvent, now: Timestamp) -> Vec<Intent> {
+    /// A key was pressed that the table binds to `bound`; `None` when it is not text.
+    pub(super) fn type_key(
+        &mut self,
+        key: KeyEvent,
+        bound: Option<Action>,
+        now: Timestamp,
+    ) -> Option<Vec<Effect>> {
         self.now = now;
         self.form.now = now;
         self.call_when_checked = false;
@@ -39,37 +47,30 @@ impl CallScreen {
         let before = self.pressed.replace((key, now));
         let held = before.is_some_and(|(last, at)| last == key && now.since(at) < HELD);
         if self.ask.is_some() {
-            return self.key_in_ask(key);
+            return Some(self.key_in_ask(key));
         }
-        let scopes = self.scopes();
-        if self.focus == Focus::Form {
-            // What is typed is text first, but never a chord or a function key.
-            let is_text =
-                !matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab);
-            let command = self.keymap.pressed(scopes, key);
-            let chord = !key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
-            if is_text && !(chord && command.is_some()) && self.form.type_key(key) {
-                return self.typed();
-            }
-            if self.form.popup_is_open() && self.form.type_key(key) {
-                return self.typed();
-            }
+        if self.focus == Focus::Form && self.form.take_key(key, bound.is_some()) {
+            return Some(self.typed());
         }
-        let command = self.keymap.pressed(scopes, key);
-        let calls = matches!(command, Some(Action::Send | Action::Force | Action::Again));
-        if held && calls {
-            // A key that is held down repeats; a call is made once.
-            return Vec::new();
-        }
-        command.map(|action| self.apply(action)).unwrap_or_default()
+        // A key that is held down repeats; a call is made once.
+        let calls = matches!(bound, Some(Action::Send | Action::Force | Action::Again));
+        (held && calls).then(Vec::new)
+    }
+
+    /// A key as the dashboard gives it.
+    #[cfg(test)]
+    pub fn key(&mut self, key: KeyEvent, now: Timestamp) -> Vec<Effect> {
+        let bound = self.keymap.pressed(self.scopes(), key);
+        let typed = self.type_key(key, bound, now);
+        typed.unwrap_or_else(|| bound.map(|action| self.apply(action)).unwrap_or_default())
     }
 
     /// Text was pasted.
-    pub fn paste(&mut self, text: &str, now: Timestamp) -> Vec<Intent> {
+    pub fn paste(&mut self, text: &str, now: Timestamp) -> Vec<Effect> {
         self.now = now;
         match &mut self.ask {
             Some(Ask::Line(_, line)) => {
-                line.extend(text.chars().filter(|c| !c.is_control()));
+                line.insert(text);
                 Vec::new()
             }
             Some(Ask::File(_)) => {
@@ -87,7 +88,7 @@ impl CallScreen {
     }
 
     /// Something in the form changed: completions are due, later.
-    pub(super) fn typed(&mut self) -> Vec<Intent> {
+    pub(super) fn typed(&mut self) -> Vec<Effect> {
         self.suggestions.clear();
         if self.subject.completes()
             && self.field_text().is_some()
@@ -108,12 +109,20 @@ impl CallScreen {
         (parent.is_empty() && row.field().is_some()).then(|| (name, text.to_owned()))
     }
 
-    fn ask_completion(&mut self, ticket: u64) -> Vec<Intent> {
+    fn ask_completion(&mut self, ticket: u64) -> Vec<Effect> {
         self.completion = None;
         let Some((name, text)) = self.field_text() else { return Vec::new() };
         let params = self.subject.completion(&name, &text, &self.form.arguments());
         self.asked = Some((name, text));
-        params.map(|params| Intent::Complete { params, ticket }).into_iter().collect()
+        let request = |params| CallRequest {
+            server: self.subject.server.clone(),
+            target: CallTarget::Complete(params),
+            validation: Validation::Enforce,
+            bypass_cache: false,
+            timeout: Some(std::time::Duration::from_secs(5)),
+        };
+        let token = self.token(CallPurpose::Completion(ticket));
+        params.map(|params| Effect::Call(token, request(params))).into_iter().collect()
     }
 
     /// The server's suggestions came back; old ones are ignored.
@@ -126,15 +135,20 @@ impl CallScreen {
         self.suggestions = texts.take(100).map(str::to_owned).collect();
     }
 
-    pub(super) fn editor(&self) -> Vec<Intent> {
+    pub(super) const fn form_token(&self) -> FormToken {
+        FormToken(self.number as u64)
+    }
+
+    pub(super) fn editor(&self) -> Vec<Effect> {
         if self.form.json().is_some_and(|json| json.focused) {
             // As it is typed: it may be no value yet.
             let text = self.form.json().map(|json| json.area.lines().join("\n"));
-            return vec![Intent::Edit(text.unwrap_or_default(), ".json")];
+            let (token, text) = (self.form_token(), text.unwrap_or_default());
+            return vec![Effect::Edit { token, text, suffix: ".json" }];
         }
         match self.form.field_for_editor() {
-            Some((text, suffix)) => vec![Intent::Edit(text, suffix)],
-            None => vec![Intent::Say("nothing to edit on this line".to_owned())],
+            Some((text, suffix)) => vec![Effect::Edit { token: self.form_token(), text, suffix }],
+            None => vec![Effect::Say("nothing to edit on this line".to_owned())],
         }
     }
 
@@ -150,11 +164,11 @@ impl CallScreen {
     }
 
     /// A file was read for the field under the cursor: as text, or base64 where the schema says so.
-    pub fn file_read(&mut self, bytes: &[u8]) -> Vec<Intent> {
+    pub fn file_read(&mut self, bytes: &[u8]) -> Vec<Effect> {
         let meant = self.filling.take();
         if meant.as_deref() != self.here() {
             let text = "the cursor left the field while the file was read; nothing was filled";
-            return vec![Intent::Say(text.to_owned())];
+            return vec![Effect::Say(text.to_owned())];
         }
         let encoded = self.form.wants_base64();
         self.keep_soon();
@@ -162,7 +176,7 @@ impl CallScreen {
             (false, Ok(text)) => self.form.replace_text(text),
             (false, Err(_)) => {
                 let text = "the file is no text, and the field does not ask for base64".to_owned();
-                return vec![Intent::Say(text)];
+                return vec![Effect::Say(text)];
             }
             (true, _) => {
                 use base64::Engine as _;

@@ -5,11 +5,12 @@ use ratatui::layout::Rect;
 use serde_json::Value;
 
 use super::run::Run;
-use super::screen::{CallScreen, Focus, Intent};
+use super::screen::{CallScreen, Focus};
 use super::subject::SubjectKind;
 use super::template;
 use crate::base::Timestamp;
 use crate::host::Validation;
+use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
 use crate::tui::graphics::Placement;
 use crate::tui::result::{PictureDone, PictureJob};
@@ -45,7 +46,7 @@ impl CallScreen {
     }
 
     /// Reads a resource that was not read yet: a link to it was followed.
-    pub fn read_if_new(&mut self) -> Vec<Intent> {
+    pub fn read_if_new(&mut self) -> Vec<Effect> {
         if self.runs.is_empty() && self.subject.kind == SubjectKind::Resource {
             return self.send(self.form.arguments(), Validation::Enforce);
         }
@@ -56,7 +57,7 @@ impl CallScreen {
     /// The server says that a resource changed. The one that is looked at is read again while it
     /// is subscribed to, and marked otherwise. What changed may be a part of what was subscribed
     /// to (MCP, server features, resources).
-    pub fn resource_updated(&mut self, uri: &str) -> Vec<Intent> {
+    pub fn resource_updated(&mut self, uri: &str) -> Vec<Effect> {
         let Some(mine) = self.uri() else { return Vec::new() };
         let within = |rest: &str| rest.is_empty() || rest.starts_with(['/', '#', '?']);
         if !uri.strip_prefix(&*mine).is_some_and(within) {
@@ -70,7 +71,7 @@ impl CallScreen {
 
     /// Reads again what is shown, without taking its place until the answer is there. One at a
     /// time: changes meanwhile are one more reading.
-    fn refresh(&mut self) -> Vec<Intent> {
+    fn refresh(&mut self) -> Vec<Effect> {
         if self.runs.iter().any(Run::is_running) {
             self.updates.again = true;
             return Vec::new();
@@ -83,8 +84,7 @@ impl CallScreen {
         run.refresh = true;
         self.runs.push(run);
         self.updates.again = false;
-        let (arguments, validation) = (Value::String(uri), Validation::Enforce);
-        vec![Intent::Call { run: number, arguments, validation, timeout: None }]
+        vec![self.call_effect(number, Value::String(uri), Validation::Enforce, None)]
     }
 
     /// Whether nobody asked for this call.
@@ -94,7 +94,7 @@ impl CallScreen {
 
     /// A call has ended: a reading again takes the place of the one before, which stays to be
     /// compared with; older ones nobody asked for are dropped.
-    pub(super) fn refreshed(&mut self, number: u64) -> Vec<Intent> {
+    pub(super) fn refreshed(&mut self, number: u64) -> Vec<Effect> {
         let Some(at) = self.runs.iter().position(|run| run.number == number) else {
             return Vec::new();
         };
@@ -149,7 +149,7 @@ impl CallScreen {
     }
 
     /// The pictures that stand in pixels where the screen is drawn in `area`.
-    pub fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
+    pub(super) fn pixels(&self, look: &Look, area: Rect) -> Vec<Placement> {
         let look = self.uncovered(look);
         let Some(result) = self.regions(area).result else { return Vec::new() };
         let view = self.run().and_then(Run::view);

@@ -10,6 +10,7 @@ use super::json::exact;
 use super::pointer;
 use super::row::RowKind;
 use super::state::{Draft, FormState, text_of};
+use crate::tui::keymap::Scope;
 
 /// What an editor of a line edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +119,20 @@ impl FormState {
         if half.is_some() {
             self.collect();
         }
+    }
+
+    /// A key on a screen whose table may bind it: text first, but never a chord that is bound, nor a
+    /// key that moves, unless an open list takes it. Gives whether it was text.
+    pub fn take_key(&mut self, key: KeyEvent, bound: bool) -> bool {
+        let moves =
+            matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab);
+        let chord = !key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
+        (self.popup_is_open() || !(moves || chord && bound)) && self.type_key(key)
+    }
+
+    /// Where its keys are bound.
+    pub fn scopes(&self) -> &'static [Scope] {
+        if self.takes_text() { &[Scope::Form] } else { &[Scope::FormLine, Scope::Form] }
     }
 
     /// Types one key into whatever takes text; gives whether it was used.

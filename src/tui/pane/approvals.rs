@@ -20,8 +20,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::approvals::rows::{Grouping, Row};
 use crate::tui::pane::{Availability, Cx, DenyAll, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Pen, TextInput, empty_text};
+use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text};
 
 /// The approvals pane.
 #[derive(Default)]
@@ -193,24 +192,12 @@ impl Pane for ApprovalsPane {
         self.browser.focus_next(ui.area)
     }
 
-    fn is_typing(&self) -> bool {
-        self.browser.editing
+    fn filter(&self) -> Option<&FilterLine> {
+        Some(&self.browser.filter)
     }
 
-    fn typing(&mut self) -> Option<&mut TextInput> {
-        self.browser.editing.then_some(&mut self.browser.filter)
-    }
-
-    fn end_typing(&mut self, keep: Keep) {
-        self.browser.end_typing(keep);
-    }
-
-    fn filter_text(&self) -> &str {
-        self.browser.filter.text()
-    }
-
-    fn set_filter(&mut self, text: &str) {
-        self.browser.filter.set(text);
+    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+        Some(&mut self.browser.filter)
     }
 }
 

@@ -15,8 +15,7 @@ use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Pen, TextInput, empty_text};
+use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text};
 
 /// A row: equal when the key is.
 #[derive(Clone, Debug)]
@@ -145,28 +144,16 @@ impl Pane for CachePane {
         }
     }
 
-    fn is_typing(&self) -> bool {
-        self.browser.editing
-    }
-
-    fn typing(&mut self) -> Option<&mut TextInput> {
-        self.browser.editing.then_some(&mut self.browser.filter)
-    }
-
-    fn end_typing(&mut self, keep: Keep) {
-        self.browser.end_typing(keep);
-    }
-
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
         self.browser.focus_next(ui.area)
     }
 
-    fn filter_text(&self) -> &str {
-        self.browser.filter.text()
+    fn filter(&self) -> Option<&FilterLine> {
+        Some(&self.browser.filter)
     }
 
-    fn set_filter(&mut self, text: &str) {
-        self.browser.filter.set(text);
+    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+        Some(&mut self.browser.filter)
     }
 }
 

@@ -15,14 +15,11 @@ use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::find::{self, Fields};
 use crate::tui::ink::{Ink, count, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Pen, TextInput, width};
-
-mod listing;
-pub use listing::{CatalogPane, Kind};
+use crate::tui::widget::{Browser, Doc, FilterLine, Pen, width};
 
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +77,24 @@ impl PartialEq for Entry {
     }
 }
 
-/// A list of entries with its detail.
-#[derive(Default)]
-pub struct Catalog {
-    /// List, filter, detail.
-    pub browser: Browser<Arc<Entry>>,
+/// What tells one catalogue from another.
+pub struct Kind {
+    /// Where its keys are bound, innermost first.
+    pub scopes: &'static [Scope],
+    /// What an entry is called.
+    pub noun: &'static str,
+    /// What the numbers at the right are.
+    pub number: &'static str,
+    /// Its entries of one server.
+    pub build: Build,
+    /// The detail of an entry.
+    pub detail: Detail,
+}
+
+/// A pane over entries of servers: the same for tools, resources and prompts but for its [`Kind`].
+pub struct CatalogPane {
+    kind: &'static Kind,
+    browser: Browser<Arc<Entry>>,
     all: Vec<Arc<Entry>>,
     built_from: Vec<(ServerName, usize, ServerState)>,
     built_filter: String,
@@ -174,9 +184,43 @@ pub type Build = fn(&ServerView, &Capabilities, &mut Vec<Entry>);
 /// What the pane gives: the detail of an entry.
 pub type Detail = fn(&Entry, &ServerView, &Model, &mut Doc);
 
-impl Catalog {
-    /// Brings entries, rows and detail up to date.
-    pub fn sync(&mut self, ui: Ui<'_>, build: Build, detail: Detail) {
+impl CatalogPane {
+    /// An empty pane.
+    pub fn new(kind: &'static Kind) -> Self {
+        Self {
+            kind,
+            browser: Browser::default(),
+            all: Vec::new(),
+            built_from: Vec::new(),
+            built_filter: String::new(),
+            sort: Sort::default(),
+            wanted: None,
+        }
+    }
+
+    /// The server of the selected entry.
+    pub fn server(&self) -> Option<ServerName> {
+        self.browser.selected().map(|entry| entry.server.clone())
+    }
+
+    /// The selected entry's name on the wire.
+    pub fn wire_name(&self) -> Option<String> {
+        self.browser.selected().map(|entry| entry.wire.to_string())
+    }
+
+    /// Selects an entry when it is there; a filter that might hide it is taken off.
+    pub fn go_to(&mut self, server: &ServerName, wire: &str) {
+        self.wanted = Some((server.clone(), wire.into()));
+    }
+}
+
+impl Pane for CatalogPane {
+    fn scopes(&self) -> &'static [Scope] {
+        self.kind.scopes
+    }
+
+    fn sync(&mut self, ui: Ui<'_>) {
+        let Kind { build, detail, .. } = self.kind;
         let from: Vec<_> = ui
             .model
             .servers()
@@ -245,13 +289,7 @@ impl Catalog {
         self.browser.set_doc(doc, ui.area);
     }
 
-    /// Selects an entry when it is there; a filter that might hide it is taken off.
-    pub fn go_to(&mut self, server: &ServerName, wire: &str) {
-        self.wanted = Some((server.clone(), wire.into()));
-    }
-
-    /// Does what is common to all catalogues.
-    pub fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         if self.browser.act(action, ui.area) {
             return true;
         }
@@ -279,8 +317,7 @@ impl Catalog {
         true
     }
 
-    /// Whether an action of the list can be used.
-    pub fn availability(&self, action: Action) -> Option<Availability> {
+    fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         let has = !self.browser.rows.is_empty();
         match action {
             Action::Call | Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
@@ -290,37 +327,26 @@ impl Catalog {
         }
     }
 
-    /// Reacts to the mouse.
-    pub fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         if self.browser.mouse(gesture, ui.area) {
             self.act(Action::Call, ui, out);
         }
     }
 
-    /// The line being typed.
-    pub fn typing(&mut self) -> Option<&mut TextInput> {
-        self.browser.editing.then_some(&mut self.browser.filter)
+    fn filter(&self) -> Option<&FilterLine> {
+        Some(&self.browser.filter)
     }
 
-    /// Typing ended.
-    pub fn end_typing(&mut self, keep: Keep) {
-        self.browser.end_typing(keep);
+    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+        Some(&mut self.browser.filter)
     }
 
-    /// Moves the focus between list and detail.
-    pub fn focus_next(&mut self, ui: Ui<'_>) -> bool {
+    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
         self.browser.focus_next(ui.area)
     }
 
-    /// Draws list and detail. `noun` names an entry.
-    pub fn render(
-        &self,
-        cx: &Cx<'_>,
-        noun: &'static str,
-        number: &'static str,
-        area: Rect,
-        buf: &mut Buffer,
-    ) {
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let Kind { noun, number, .. } = *self.kind;
         let servers = self.built_from.len();
         let summary = if self.all.is_empty() {
             ink!("{}", count(0usize, noun))

@@ -16,8 +16,7 @@ use crate::tui::overlay::{Choice, Overlay, Palette, Pick, Reader};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Doc, Pen, Stream, TextInput, stream};
+use crate::tui::widget::{Doc, FilterLine, Keep, Pen, Stream, stream};
 
 mod draw;
 
@@ -41,8 +40,7 @@ const SEARCH: usize = 500_000;
 /// The logs pane.
 pub struct LogsPane {
     stream: Stream,
-    input: TextInput,
-    editing: bool,
+    input: FilterLine,
     level: LogLevel,
     wrap: bool,
     shift: u16,
@@ -55,8 +53,7 @@ impl Default for LogsPane {
     fn default() -> Self {
         Self {
             stream: Stream::default(),
-            input: TextInput::default(),
-            editing: false,
+            input: FilterLine::default(),
             level: LogLevel::Trace,
             wrap: false,
             shift: 0,
@@ -237,7 +234,7 @@ impl Pane for LogsPane {
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
-        if self.editing {
+        if self.input.editing {
             return true;
         }
         let height = usize::from(Self::list(ui.area).height);
@@ -245,7 +242,7 @@ impl Pane for LogsPane {
             return true;
         }
         match action {
-            Action::Filter => self.editing = true,
+            Action::Filter => self.input.editing = true,
             Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
                 self.input.set("");
             }
@@ -303,7 +300,7 @@ impl Pane for LogsPane {
             Gesture::Click(at) | Gesture::DoubleClick(at) if list.contains(at) => {
                 self.stream.click(usize::from(at.y - list.y));
             }
-            Gesture::Click(_) => self.editing = true,
+            Gesture::Click(_) => self.input.editing = true,
             Gesture::DoubleClick(_) => {}
         }
     }
@@ -341,27 +338,16 @@ impl Pane for LogsPane {
         }
     }
 
-    fn is_typing(&self) -> bool {
-        self.editing
-    }
-
-    fn typing(&mut self) -> Option<&mut TextInput> {
-        self.editing.then_some(&mut self.input)
-    }
-
     fn end_typing(&mut self, keep: Keep) {
-        self.editing = false;
-        match keep {
-            Keep::No => self.input.set(""),
-            Keep::Yes => self.seek = true,
-        }
+        self.input.end(keep);
+        self.seek = keep == Keep::Yes;
     }
 
-    fn filter_text(&self) -> &str {
-        self.input.text()
+    fn filter(&self) -> Option<&FilterLine> {
+        Some(&self.input)
     }
 
-    fn set_filter(&mut self, text: &str) {
-        self.input.set(text);
+    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+        Some(&mut self.input)
     }
 }

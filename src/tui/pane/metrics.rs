@@ -18,8 +18,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::Keep;
-use crate::tui::widget::{Browser, Doc, Pen, TextInput, empty_text, width};
+use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text, width};
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -291,28 +290,16 @@ impl Pane for MetricsPane {
         }
     }
 
-    fn is_typing(&self) -> bool {
-        self.browser.editing
-    }
-
-    fn typing(&mut self) -> Option<&mut TextInput> {
-        self.browser.editing.then_some(&mut self.browser.filter)
-    }
-
-    fn end_typing(&mut self, keep: Keep) {
-        self.browser.end_typing(keep);
-    }
-
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
         self.browser.focus_next(ui.area)
     }
 
-    fn filter_text(&self) -> &str {
-        self.browser.filter.text()
+    fn filter(&self) -> Option<&FilterLine> {
+        Some(&self.browser.filter)
     }
 
-    fn set_filter(&mut self, text: &str) {
-        self.browser.filter.set(text);
+    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+        Some(&mut self.browser.filter)
     }
 }
 

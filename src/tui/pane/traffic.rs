@@ -15,8 +15,8 @@ use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::{Detail, Keep, Regions, SIDE_BY_SIDE};
-use crate::tui::widget::{Part, Stream, TextInput, stream};
+use crate::tui::widget::browser::{Detail, Regions, SIDE_BY_SIDE};
+use crate::tui::widget::{FilterLine, Part, Stream, stream};
 
 mod detail;
 mod groups;
@@ -32,8 +32,7 @@ const EXPORT: usize = 100_000;
 #[derive(Default)]
 pub struct TrafficPane {
     stream: Stream,
-    input: TextInput,
-    editing: bool,
+    input: FilterLine,
     filter: Filter,
     problem: Option<String>,
     /// What the index was built for: filter text and scope.
@@ -193,7 +192,7 @@ impl Pane for TrafficPane {
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         let regions = self.regions(ui.area);
-        if self.editing {
+        if self.input.editing {
             if action == Action::Down {
                 self.complete(ui.model);
             }
@@ -232,7 +231,7 @@ impl Pane for TrafficPane {
                 self.input.set("");
             }
             Action::Filter => {
-                self.editing = true;
+                self.input.editing = true;
                 // What is typed is seen above the list.
                 self.opened = false;
                 self.part = Part::List;
@@ -293,7 +292,7 @@ impl Pane for TrafficPane {
                     self.detail.click(usize::from(at.y - area.y), usize::from(area.height));
                 }
             }
-            Gesture::Click(_) if regions.head.contains(at) => self.editing = true,
+            Gesture::Click(_) if regions.head.contains(at) => self.input.editing = true,
             Gesture::Click(_) | Gesture::DoubleClick(_) if regions.list.contains(at) => {
                 self.part = Part::List;
                 self.stream.click(usize::from(at.y - regions.list.y));
@@ -317,21 +316,6 @@ impl Pane for TrafficPane {
         }
     }
 
-    fn is_typing(&self) -> bool {
-        self.editing
-    }
-
-    fn typing(&mut self) -> Option<&mut TextInput> {
-        self.editing.then_some(&mut self.input)
-    }
-
-    fn end_typing(&mut self, keep: Keep) {
-        self.editing = false;
-        if keep == Keep::No {
-            self.input.set("");
-        }
-    }
-
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
         if self.part == Part::List && self.regions(ui.area).divider.is_some() {
             self.part = Part::Detail;
@@ -341,12 +325,12 @@ impl Pane for TrafficPane {
         false
     }
 
-    fn filter_text(&self) -> &str {
-        self.input.text()
+    fn filter(&self) -> Option<&FilterLine> {
+        Some(&self.input)
     }
 
-    fn set_filter(&mut self, text: &str) {
-        self.input.set(text);
+    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+        Some(&mut self.input)
     }
 }
 

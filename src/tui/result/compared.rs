@@ -7,7 +7,8 @@ use ratatui::style::{Modifier, Style};
 use super::contrast::{Contrast, Slice, Way, boundary};
 use super::diff::{Change, Comparison, DiffLine};
 use super::rows::find;
-use super::view::{ResultView, Tab, Wants};
+use super::view::{ResultView, Tab};
+use crate::tui::effect::Effect;
 use crate::tui::form::draw::{Look, put};
 
 /// Characters of a match's line that are shown before it.
@@ -50,11 +51,12 @@ impl ResultView {
     }
 
     /// Moves the window on long lines; says why when it cannot.
-    pub(super) fn shift_comparison(&mut self, columns: isize) -> Option<Wants> {
+    pub(super) fn shift_comparison(&mut self, columns: isize) -> Option<Effect> {
         let (comparison, contrast) = (self.comparison.as_ref()?, self.contrast.as_ref()?);
         if self.wrap {
-            let words = "long lines are shown in several rows; W makes one of each, to be moved";
-            return Some(Wants::Say(words.to_owned()));
+            let words =
+                "long lines are shown in several rows; {wrap} makes one of each, to be moved";
+            return Some(Effect::Say(words.to_owned()));
         }
         let room = isize::try_from(contrast.way().sides().0).unwrap_or(0);
         let reach = |(at, line): (usize, &DiffLine)| {

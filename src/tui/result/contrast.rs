@@ -283,10 +283,7 @@ mod tests {
     fn every_difference_of_a_long_line_can_be_seen_in_one_row_that_moves() {
         let mut view = compared(&scattered("old"), &scattered("new"));
         let _ = screen(&mut view, 80, 10);
-        assert!(matches!(
-            view.apply(C::SidewaysRight),
-            Some(crate::tui::result::view::Wants::Say(_))
-        ));
+        assert!(matches!(view.apply(C::SidewaysRight), Some(crate::tui::effect::Effect::Say(_))));
         view.apply(C::Wrap);
         let first = screen(&mut view, 80, 10);
         assert!(first.contains("- all of it: old1") && !first.contains("old2"), "{first}");

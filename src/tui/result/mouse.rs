@@ -4,11 +4,12 @@ use crate::tui::action::Action;
 use ratatui::layout::{Position, Rect};
 use unicode_width::UnicodeWidthStr;
 
-use super::view::{ResultView, Tab, Wants};
+use super::view::{ResultView, Tab};
+use crate::tui::effect::Effect;
 
 impl ResultView {
     /// A click at a place of the `area` the result is drawn in; gives what it wants done outside.
-    pub fn click(&mut self, at: Position, area: Rect) -> Option<Wants> {
+    pub fn click(&mut self, at: Position, area: Rect) -> Option<Effect> {
         if at.y == area.y {
             if let Some(tab) = self.tab_at(at.x - area.x) {
                 self.show(tab);

@@ -6,18 +6,19 @@ use super::content::BlockKind;
 use super::lay::Laid;
 use super::markdown;
 use super::rows::{Shared, find};
-use super::view::{ResultView, Tab, Wants};
+use super::view::{ResultView, Tab};
 use crate::mcp::Payload;
 use crate::mcp::payload::Node;
+use crate::tui::effect::{Effect, Existing};
 
 impl ResultView {
     /// Looks for `needle` from here on.
-    pub fn search(&mut self, needle: &str) -> Option<Wants> {
+    pub fn search(&mut self, needle: &str) -> Option<Effect> {
         needle.clone_into(&mut self.needle);
         self.search_next()
     }
 
-    pub(super) fn search_next(&mut self) -> Option<Wants> {
+    pub(super) fn search_next(&mut self) -> Option<Effect> {
         let needle = self.needle.clone();
         if needle.is_empty() {
             return None;
@@ -26,7 +27,7 @@ impl ResultView {
             Some(found) => found,
             None => self.search_text(&needle),
         };
-        (!found).then(|| Wants::Say(format!("not found: {needle}")))
+        (!found).then(|| Effect::Say(format!("not found: {needle}")))
     }
 
     fn search_text(&mut self, needle: &str) -> bool {
@@ -75,27 +76,27 @@ impl ResultView {
         true
     }
 
-    pub(super) fn copied(&self) -> Wants {
+    pub(super) fn copied(&self) -> Effect {
         if let Some((tree, value)) = self.tree() {
             return copy_of(tree.current(value));
         }
         match self.blocks.get(self.block).map(|b| (&b.kind, &b.pointer)) {
             Some((BlockKind::Text(text), _)) => copy_text(text.as_str()),
-            Some((BlockKind::Link { uri, .. }, _)) => Wants::Copy(uri.clone()),
+            Some((BlockKind::Link { uri, .. }, _)) => Effect::Copy(uri.clone()),
             Some((_, pointer)) => copy_of(self.result.root().pointer(pointer).unwrap_or(NOTHING)),
             None => copy_of(self.result.root()),
         }
     }
 
-    pub(super) fn saved(&self) -> Wants {
+    pub(super) fn saved(&self) -> Effect {
         let block = self.blocks.get(self.block).filter(|_| self.tab == Tab::Content);
         if let Some(binary) = block.and_then(super::content::Block::binary) {
             let mime = block.map(|b| b.mime.as_str()).unwrap_or_default();
             let name = format!("mcpdeck-result.{}", super::content::suffix(mime));
-            return Wants::Save(name, Content::Base64(binary.text().clone()));
+            return save(&name, Content::Base64(binary.text().clone()));
         }
         if let Some(BlockKind::Text(text)) = block.map(|b| &b.kind) {
-            return Wants::Save("mcpdeck-result.txt".to_owned(), Content::Text(text.clone()));
+            return save("mcpdeck-result.txt", Content::Text(text.clone()));
         }
         let place = match (self.tree(), block) {
             (Some((tree, value)), _) if self.tab == Tab::Structured => {
@@ -106,7 +107,7 @@ impl ResultView {
             (None, None) => String::new(),
         };
         let content = Content::Json(Shared::new(&self.result, place));
-        Wants::Save("mcpdeck-result.json".to_owned(), content)
+        save("mcpdeck-result.json", content)
     }
 }
 
@@ -147,23 +148,28 @@ const CLIPBOARD: usize = 1 << 20;
 /// What stands where nothing does.
 pub(super) const NOTHING: Node<'static> = Node::Tree(&Value::Null);
 
+/// A file, by the name it is to have.
+fn save(name: &str, content: Content) -> Effect {
+    Effect::SaveAs { path: name.into(), content, existing: Existing::Keep }
+}
+
 /// A value for the clipboard, text without its quotes; words instead when it is too large.
-pub(super) fn copy_of(value: Node<'_>) -> Wants {
+pub(super) fn copy_of(value: Node<'_>) -> Effect {
     if let Some(text) = value.as_str() {
         return copy_text(&text);
     }
     match pretty(value, CLIPBOARD) {
         (_, true) => too_large(),
-        (text, false) => Wants::Copy(text),
+        (text, false) => Effect::Copy(text),
     }
 }
 
-fn copy_text(text: &str) -> Wants {
-    if text.len() > CLIPBOARD { too_large() } else { Wants::Copy(text.to_owned()) }
+fn copy_text(text: &str) -> Effect {
+    if text.len() > CLIPBOARD { too_large() } else { Effect::Copy(text.to_owned()) }
 }
 
-fn too_large() -> Wants {
-    Wants::Say("too large for the clipboard (1 MiB); w writes it to a file".to_owned())
+fn too_large() -> Effect {
+    Effect::Say("too large for the clipboard (1 MiB); {save} writes it to a file".to_owned())
 }
 
 /// A value as indented JSON of at most `most` bytes, and whether it was cut there. Costs what is

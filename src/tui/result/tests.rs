@@ -10,11 +10,12 @@ use super::compare::Purpose;
 use super::content::BlockKind;
 use super::rows::Rows;
 use super::tree::Tree;
-use super::view::{ResultView, Wants};
+use super::view::ResultView;
 use crate::config::ContentLimits;
 use crate::mcp::Payload;
 use crate::mcp::payload::{Bounds, Document};
 use crate::tui::action::Action;
+use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
 
 fn view(result: Value) -> ResultView {
@@ -185,11 +186,11 @@ fn s32_links_and_svg_are_shown_and_only_opened_when_asked() {
     assert_eq!(view.picture_job(), None, "nobody decodes it");
     assert_eq!(
         view.apply(Action::Open),
-        Some(Wants::OpenResource("http://169.254.169.254/latest/meta-data".into()))
+        Some(Effect::OpenResource("http://169.254.169.254/latest/meta-data".into()))
     );
     view.apply(Action::NextBlock);
     assert!(
-        matches!(view.apply(Action::Save), Some(Wants::Save(name, content)) if name == "mcpdeck-result.svg" && content.bytes().is_ok_and(|bytes| bytes.starts_with(b"<svg")))
+        matches!(view.apply(Action::Save), Some(Effect::SaveAs { path: name, content, .. }) if name.as_os_str() == "mcpdeck-result.svg" && content.bytes().is_ok_and(|bytes| bytes.starts_with(b"<svg")))
     );
 }
 
@@ -242,7 +243,7 @@ fn a_search_in_text_goes_from_match_to_match() {
         assert_eq!(view.apply(Action::SearchNext), None);
         assert!(screen(&mut view, 40, 10).lines().nth(1).is_some_and(|l| l.contains("a hit here")));
     }
-    assert!(matches!(view.search("absent"), Some(Wants::Say(_))));
+    assert!(matches!(view.search("absent"), Some(Effect::Say(_))));
 }
 
 #[test]
@@ -334,7 +335,10 @@ fn a_result_kept_as_text_is_drawn_copied_and_saved_like_any_other() {
         C::CopyAll,
     ] {
         match (tree.apply(command), text.apply(command)) {
-            (Some(Wants::Save(name, a)), Some(Wants::Save(other, b))) => {
+            (
+                Some(Effect::SaveAs { path: name, content: a, .. }),
+                Some(Effect::SaveAs { path: other, content: b, .. }),
+            ) => {
                 assert_eq!((name, a.bytes()), (other, b.bytes()), "{command:?}");
             }
             (a, b) => assert_eq!(a, b, "{command:?}"),

@@ -2,6 +2,7 @@
 //! Changes nothing outside; it says what it wants.
 
 use crate::tui::action::Action;
+use crate::tui::effect::Effect;
 use std::collections::BTreeSet;
 
 use super::compare::Comparing;
@@ -9,7 +10,6 @@ use super::content::{BlockKind, Blocks, blocks};
 use super::contrast::Contrast;
 use super::diff::Comparison;
 use super::lay::Laid;
-use super::take::Content;
 use super::tree::Tree;
 use crate::config::ContentLimits;
 use crate::error::Violation;
@@ -28,19 +28,6 @@ pub enum Tab {
     Raw,
     /// Beside an earlier one.
     Compare,
-}
-
-/// What the viewer wants done outside.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Wants {
-    /// Put text on the clipboard.
-    Copy(String),
-    /// Write a file: a name to begin with, and what is to be in it.
-    Save(String, Content),
-    /// Show a resource of the same server.
-    OpenResource(String),
-    /// Tell something.
-    Say(String),
 }
 
 /// A viewer of one result.
@@ -252,7 +239,7 @@ impl ResultView {
     }
 
     /// Does what was asked; gives what it wants done outside.
-    pub fn apply(&mut self, action: Action) -> Option<Wants> {
+    pub fn apply(&mut self, action: Action) -> Option<Effect> {
         let page = isize::try_from(self.height.max(2)).unwrap_or(2) - 1;
         if let Some(rows) = action.steps(page) {
             self.move_by(rows);
@@ -292,7 +279,7 @@ impl ResultView {
             Action::Copy => return Some(self.copied()),
             Action::CopyPath => {
                 let (tree, value) = self.tree()?;
-                return Some(Wants::Copy(tree.pointer(value)));
+                return Some(Effect::Copy(tree.pointer(value)));
             }
             Action::CopyAll => return Some(super::take::copy_of(self.result.root())),
             Action::Save => return Some(self.saved()),
@@ -301,7 +288,7 @@ impl ResultView {
         None
     }
 
-    fn sideways(&mut self, columns: isize) -> Option<Wants> {
+    fn sideways(&mut self, columns: isize) -> Option<Effect> {
         if self.tab == Tab::Compare {
             return self.shift_comparison(columns);
         }
@@ -321,10 +308,12 @@ impl ResultView {
         }
     }
 
-    fn toggle_hex(&mut self) -> Option<Wants> {
+    fn toggle_hex(&mut self) -> Option<Effect> {
         let block = self.blocks.get(self.block).filter(|_| self.tab == Tab::Content);
         if block.and_then(super::content::Block::binary).is_none() {
-            return Some(Wants::Say("only binary content has bytes to show; b chooses".to_owned()));
+            return Some(Effect::Say(
+                "only binary content has bytes to show; {next-block} chooses".to_owned(),
+            ));
         }
         if !self.expanded.remove(&self.block) {
             self.expanded.insert(self.block);
@@ -345,14 +334,14 @@ impl ResultView {
         self.scroll = above.min(last);
     }
 
-    fn enter(&mut self) -> Option<Wants> {
+    fn enter(&mut self) -> Option<Effect> {
         if self.tab != Tab::Content {
             let open = self.tree().is_some_and(|(tree, _)| tree.is_open());
             self.with_tree(|tree, value| tree.set_open(value, !open));
             return None;
         }
         match &self.blocks.get(self.block)?.kind {
-            BlockKind::Link { uri, .. } => Some(Wants::OpenResource(uri.clone())),
+            BlockKind::Link { uri, .. } => Some(Effect::OpenResource(uri.clone())),
             BlockKind::Data { .. } => Some(self.saved()),
             _ => None,
         }

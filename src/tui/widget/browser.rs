@@ -1,11 +1,10 @@
 //! A list with a detail beside it or over it: what most panes are. Owns selection, scroll, filter
 //! line and focus; the pane gives rows, row painter and detail.
 
-use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Doc, ListState, Pen, TextInput};
+use super::{Doc, FilterLine, ListState, Pen};
 use crate::tui::action::Action;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::{Cx, Gesture};
@@ -47,9 +46,7 @@ pub struct Browser<I> {
     /// Ids of the rows, in order, filtered.
     pub rows: Vec<I>,
     /// The filter line.
-    pub filter: TextInput,
-    /// Whether the filter line takes the keys.
-    pub editing: bool,
+    pub filter: FilterLine,
     /// Where the keys go.
     pub part: Part,
     /// Whether the detail covers the list on a narrow screen.
@@ -103,8 +100,7 @@ impl<I> Default for Browser<I> {
         Self {
             list: ListState::new(),
             rows: Vec::new(),
-            filter: TextInput::default(),
-            editing: false,
+            filter: FilterLine::default(),
             part: Part::List,
             opened: false,
             beside: true,
@@ -191,7 +187,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         match action {
             Action::Open | Action::Right if !self.rows.is_empty() => self.open_detail(area),
             Action::Filter => {
-                self.editing = true;
+                self.filter.editing = true;
                 self.close_detail();
             }
             Action::ClearFilter => self.filter.set(""),
@@ -247,21 +243,6 @@ impl<I: Clone + PartialEq> Browser<I> {
         self.part = Part::List;
     }
 
-    /// A key while the filter is typed; gives whether the text changed.
-    pub fn type_key(&mut self, key: KeyEvent) -> bool {
-        let before = self.filter.text().len();
-        let taken = self.filter.key(key);
-        taken && before != self.filter.text().len()
-    }
-
-    /// Ends typing; `keep` says whether the filter stays.
-    pub fn end_typing(&mut self, keep: Keep) {
-        self.editing = false;
-        if keep == Keep::No {
-            self.filter.set("");
-        }
-    }
-
     /// Handles the mouse; gives whether a row was opened by a double click.
     pub fn mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
         let regions = self.regions(area);
@@ -290,7 +271,7 @@ impl<I: Clone + PartialEq> Browser<I> {
                     return matches!(gesture, Gesture::DoubleClick(_));
                 }
             }
-            Gesture::Click(_) if inside(regions.head) => self.editing = true,
+            Gesture::Click(_) if inside(regions.head) => self.filter.editing = true,
             _ => {}
         }
         false
@@ -321,7 +302,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         if area.is_empty() {
             return;
         }
-        if !self.editing && self.filter.text().is_empty() {
+        if !self.filter.editing && self.filter.text().is_empty() {
             Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis).put(summary, cx.style(Role::Muted));
             return;
         }
@@ -329,11 +310,11 @@ impl<I: Clone + PartialEq> Browser<I> {
         let room = area.width.saturating_sub(super::width(&count) + 4);
         let mut pen = Pen::new(buf, area);
         pen.put("/ ", cx.style(Role::Accent));
-        if !self.editing {
+        if !self.filter.editing {
             pen.clip(Ink::line(self.filter.text()), room, cx.style(Role::Text));
         }
         pen.flush_right(count, cx.style(Role::Muted));
-        if self.editing {
+        if self.filter.editing {
             let input = Rect { x: area.x + 2, width: room.min(area.width), height: 1, ..area };
             self.filter.render(input.intersection(area), buf, cx.style(Role::Input));
         }
@@ -361,13 +342,4 @@ impl<I: Clone + PartialEq> Browser<I> {
             }
         }
     }
-}
-
-/// Whether a filter stays when typing ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// It stays.
-    Yes,
-    /// It goes.
-    No,
 }

@@ -165,6 +165,47 @@ fn skip_cells(text: &str, cells: u16) -> usize {
     })
 }
 
+/// Whether a filter stays when typing ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It stays.
+    Yes,
+    /// It goes.
+    No,
+}
+
+/// The filter line of a list.
+#[derive(Clone, Debug, Default)]
+pub struct FilterLine {
+    input: TextInput,
+    /// Whether it takes the keys.
+    pub editing: bool,
+}
+
+impl FilterLine {
+    /// Ends typing; `keep` says whether the filter stays.
+    pub fn end(&mut self, keep: Keep) {
+        self.editing = false;
+        if keep == Keep::No {
+            self.set("");
+        }
+    }
+}
+
+impl std::ops::Deref for FilterLine {
+    type Target = TextInput;
+
+    fn deref(&self) -> &TextInput {
+        &self.input
+    }
+}
+
+impl std::ops::DerefMut for FilterLine {
+    fn deref_mut(&mut self) -> &mut TextInput {
+        &mut self.input
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::super::screen::Open;
 use super::super::{App, Redraw};
 use crate::base::text::SafeText;
 use crate::deck::answers::Answers as KeptAnswers;
@@ -44,6 +45,7 @@ impl App {
     pub(in super::super) fn answers_followed(&mut self, view: &HostView) {
         let mut told = None;
         let mut answered = Vec::new();
+        let open = self.open_request();
         for (id, desk) in &mut self.answers.desks {
             if let Some(request) = view.pending.get(id) {
                 // It may have got more time.
@@ -68,7 +70,7 @@ impl App {
                     if late {
                         let server = Ink::line(desk.request.server.as_str());
                         told = Some(ink!("not sent: {} had withdrawn it: {}", server, &reason));
-                    } else if self.answers.open == Some(*id) {
+                    } else if open == Some(*id) {
                         told = Some(ink!("withdrawn: {}", &reason));
                     }
                     desk.end(reason);
@@ -77,9 +79,7 @@ impl App {
         }
         for id in answered {
             self.answers.desks.remove(&id);
-            if self.answers.open == Some(id) {
-                self.answers.open = None;
-            }
+            self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
         }
         if let Some(told) = told {
             self.toast(told, Role::Error);
@@ -89,7 +89,7 @@ impl App {
 
     /// Keeps ended desks only while they hold something, and not without end.
     fn forget_empty(&mut self) {
-        let open = self.answers.open;
+        let open = self.open_request();
         self.answers
             .desks
             .retain(|id, desk| desk.ended().is_none() || desk.has_draft() || open == Some(*id));
@@ -112,9 +112,9 @@ impl App {
             Message::Drafter(name) => self.model.drafter = name,
             Message::Drafted(id, drafted) => self.answer_drafted(id, drafted),
             Message::Opened(id, opened) => {
-                if let Some(desk) = self.answers.desks.get_mut(&id) {
-                    let outcome = desk.visited(opened);
-                    self.settle_answer(id, outcome, effects);
+                let desk = self.answers.desks.get_mut(&id);
+                if let Some(effect) = desk.and_then(|desk| desk.visited(opened)) {
+                    self.absorb_effect(effect, effects);
                 }
             }
             Message::KeptAnswers(answers) => self.use_kept_answers(answers),
@@ -125,7 +125,7 @@ impl App {
 
     /// Work of the open answer for another thread: one check at a time.
     pub(in crate::tui::app) fn answer_work(&mut self, effects: &mut Vec<Effect>) {
-        let Some(desk) = self.answers.desk() else { return };
+        let Some(desk) = self.answer_desk() else { return };
         if let Some(job) = desk.pending_check() {
             effects.push(Effect::Check(FormToken::answer(desk.id()), Box::new(job)));
         }
@@ -139,10 +139,10 @@ impl App {
         effects: &mut Vec<Effect>,
     ) {
         let Some(desk) = self.answers.desks.get_mut(&id) else { return };
-        let outcome = desk.checked(found);
+        let wanted = desk.checked(found);
         self.mark(Redraw::Now);
-        if self.answers.open == Some(id) {
-            self.settle_answer(id, outcome, effects);
+        if let Some(effect) = wanted.filter(|_| self.open_request() == Some(id)) {
+            self.absorb_effect(effect, effects);
         }
     }
 

@@ -2,23 +2,21 @@
 //! question before many are denied.
 
 use super::super::App;
+use super::super::screen::Open;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
-use crate::deck::answers::{Reply, ScriptedAnswer};
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::RequestKind;
 use crate::mcp::{Answer, ApprovalId};
-use crate::tui::approval::desk::{Offer, asked_kind, kept_offers};
+use crate::tui::approval::desk::{Offer, kept_offers};
 use crate::tui::approval::elicitation::ElicitAction;
-use crate::tui::approval::media::{Media, media};
 use crate::tui::approval::roots::RootsEditor;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::overlay::{ApprovalPick, Choice, Confirm, Overlay, Palette, Pick};
 use crate::tui::pane::DenyAll;
-use crate::tui::pane::catalog::file_name;
 use crate::tui::theme::Role;
 
 /// How many of the next requests a rule can be for.
@@ -52,7 +50,7 @@ impl App {
     }
 
     pub(super) fn choose_tool(&mut self) {
-        let Some(desk) = self.answers.desk() else { return };
+        let Some(desk) = self.answer_desk() else { return };
         let named = |tool: &serde_json::Value, key: &str| {
             SafeText::cut(tool.get(key).and_then(serde_json::Value::as_str).unwrap_or_default(), 80)
         };
@@ -157,9 +155,7 @@ impl App {
     fn open_roots(&mut self, server: ServerName) {
         let Some(view) = self.model.server(&server) else { return };
         let editor = RootsEditor::new(server, &view.roots, self.setup.home.clone());
-        self.answers.open = None;
-        self.answers.roots = Some(editor);
-        self.hide_pointer();
+        self.push_screen(Open::Own(Box::new(editor)));
     }
 
     /// Does what was chosen.
@@ -170,12 +166,12 @@ impl App {
     ) {
         match pick {
             ApprovalPick::Take(result) => {
-                if let Some(desk) = self.answers.desk() {
+                if let Some(desk) = self.answer_desk() {
                     desk.take_result(&result);
                 }
             }
             ApprovalPick::Tool(index) => {
-                if let Some(desk) = self.answers.desk() {
+                if let Some(desk) = self.answer_desk() {
                     desk.begin_tool(index);
                 }
             }
@@ -188,31 +184,6 @@ impl App {
             }
             ApprovalPick::Roots(server) => self.open_roots(server),
         }
-    }
-
-    /// Keeps an answer under a name: in the file beside the configuration, and at once.
-    pub(super) fn keep_answer(
-        &mut self,
-        id: ApprovalId,
-        name: String,
-        answer: &Answer,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(desk) = self.answers.desks.get(&id) else { return };
-        let reply = match answer {
-            Answer::Result(result) => Reply::Result(result.clone()),
-            Answer::Refuse { message, .. } => Reply::Refuse(message.clone()),
-        };
-        let kept = ScriptedAnswer {
-            name: Some(name),
-            server: Some(desk.request.server.as_str().to_owned()),
-            kind: asked_kind(&desk.request.kind),
-            matches: None,
-            times: None,
-            reply,
-        };
-        self.answers.kept.set(kept.clone());
-        effects.push(Effect::KeepAnswer(Box::new(kept)));
     }
 
     pub(super) fn ask_to_deny_server(&mut self) {
@@ -236,29 +207,6 @@ impl App {
         let yes = vec![Effect::Deny(answers)];
         let title = ink!("deny all of {}?", name);
         self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
-    }
-
-    /// Writes every picture and sound of the request being answered to a new file in the working
-    /// directory; each is told.
-    pub(super) fn save_media(&mut self, effects: &mut Vec<Effect>) {
-        let Some(desk) = self.answers.desk() else { return };
-        let found = media(&desk.request.params);
-        if found.is_empty() {
-            desk.notice = Some(SafeText::line("it brings no picture and no sound"));
-        }
-        let server = file_name(&SafeText::line(desk.request.server.as_str()));
-        for (at, Media { suffix, content }) in found.into_iter().enumerate() {
-            match content {
-                Ok(content) => {
-                    let name = format!("{server}-{}-{}.{suffix}", desk.id().0, at + 1);
-                    effects.push(Effect::Save { name: name.into(), content });
-                }
-                Err(reason) => {
-                    let notice = format!("number {} was not written: {reason}", at + 1);
-                    desk.notice = Some(SafeText::line(&notice));
-                }
-            }
-        }
     }
 }
 

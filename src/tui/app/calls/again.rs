@@ -43,8 +43,8 @@ struct Seen {
 
 impl App {
     /// The server of the open call screen.
-    pub(super) fn open_server(&self) -> Option<ServerName> {
-        let screen = self.calls.screens.get(self.calls.open?)?;
+    pub(in crate::tui::app) fn open_server(&self) -> Option<ServerName> {
+        let screen = self.calls.screens.get(self.open_call_number()?)?;
         Some(screen.subject.server.clone())
     }
 
@@ -85,7 +85,7 @@ impl App {
     }
 
     /// What the call screen says of a server's sources.
-    pub(super) fn dev_words(&self, server: &ServerName) -> Option<SafeText> {
+    pub(in crate::tui::app) fn dev_words(&self, server: &ServerName) -> Option<SafeText> {
         let view = self.model.server(server)?;
         let dev = view.dev.as_ref()?;
         let repeats = match self.repeats(server) {
@@ -165,9 +165,8 @@ impl App {
         let Some((_, at)) = last else { return };
         let now = self.model.now;
         let Some(screen) = self.calls.screens.get_mut(at) else { return };
-        for intent in screen.made_again(because, now) {
-            self.intent(at, intent, effects);
-        }
+        let wanted = screen.made_again(because, now);
+        self.wanted(wanted, effects);
     }
 }
 

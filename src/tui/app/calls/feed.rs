@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Answers, subject_of};
+use super::subject_of;
 use crate::base::Timestamp;
 use crate::base::logs::{LogRecord, LogSource};
 use crate::base::text::SafeText;
@@ -18,7 +18,7 @@ use crate::tui::call::folder::Looked;
 use crate::tui::call::{CallScreen, SubjectKind};
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
-use crate::tui::message::{CallToken, EditToken};
+use crate::tui::message::{CallPurpose, CallToken, FormToken};
 use crate::tui::theme::Role;
 
 /// Time between frames while a call runs and nothing else happens.
@@ -28,22 +28,23 @@ impl App {
     /// Time went on: completions, elapsed time.
     pub(in crate::tui::app) fn call_tick(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let running = self.calls.screens.iter().any(|screen| screen.in_flight() > 0);
-        if running && self.calls.open.is_some() {
+        let open = self.open_call_number();
+        if running && open.is_some() {
             self.mark(Redraw::Soon);
         }
         // Forms that were left are kept too, a moment later than they were typed.
         for index in 0..self.calls.screens.len() {
             let screen = &mut self.calls.screens[index];
-            if self.calls.open == Some(index) || screen.wake().is_some_and(|at| now >= at) {
-                let intents = screen.tick(now);
-                self.intents_of(index, intents, effects);
+            if open == Some(index) || screen.wake().is_some_and(|at| now >= at) {
+                let wanted = screen.tick(now);
+                self.wanted(wanted, effects);
             }
         }
     }
 
     /// When the open screen wants to be told the time.
     pub(in crate::tui::app) fn call_wake(&self) -> Option<Timestamp> {
-        let open = self.calls.open.and_then(|open| self.calls.screens.get(open));
+        let open = self.open_call_number().and_then(|open| self.calls.screens.get(open));
         let runs = open.is_some_and(|screen| screen.in_flight() > 0);
         let running = runs.then(|| self.model.now.plus(TICK));
         self.calls.screens.iter().filter_map(CallScreen::wake).chain(running).min()
@@ -51,9 +52,7 @@ impl App {
 
     /// The engine gave a call its id.
     pub(in crate::tui::app) fn call_began(&mut self, token: CallToken, id: CallId) {
-        if let Some(route) = self.calls.routes.get_mut(&token) {
-            route.id = Some(id);
-        }
+        self.calls.ids.insert(token, id);
     }
 
     /// A call has ended; gives whether it was one of these screens'.
@@ -63,29 +62,30 @@ impl App {
         result: Result<CallOutcome, Error>,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(route) = self.calls.routes.remove(&token) else { return };
-        // The next snapshot of calls comes a moment later; to leave meanwhile needs no question.
-        if let Some(id) = route.id {
+        if let Some(id) = self.calls.ids.remove(&token) {
             self.model.call_ended(id);
         }
-        let Some(screen) = self.calls.screens.get_mut(route.screen) else { return };
-        match (route.what, result) {
-            (Answers::Completion(ticket), Ok(outcome)) => screen.suggested(ticket, &outcome.result),
+        let open = self.open_call_number();
+        let Some(screen) = self.calls.screens.get_mut(token.screen) else { return };
+        match (token.what, result) {
+            (CallPurpose::Completion(ticket), Ok(outcome)) => {
+                screen.suggested(ticket, &outcome.result);
+            }
             // A server that cannot complete is no reason to disturb typing.
-            (Answers::Completion(_), Err(_)) => {}
-            (Answers::Run(run), result) => {
+            (CallPurpose::Completion(_), Err(_)) => {}
+            (CallPurpose::Run(run), result) => {
                 let label = screen.subject.label.clone();
                 let refresh = screen.is_refresh(run);
-                let elsewhere = self.calls.open != Some(route.screen);
+                let elsewhere = open != Some(token.screen);
                 let failed = result.as_ref().err().map(|error| error.code);
-                let intents = screen.ended(run, result);
+                let wanted = screen.ended(run, result);
                 if elsewhere && !refresh {
                     match failed {
                         None => self.toast(ink!("{} finished", &label), Role::Ok),
                         Some(code) => self.toast(ink!("{} failed: {}", &label, code), Role::Error),
                     }
                 }
-                self.intents_of(route.screen, intents, effects);
+                self.wanted(wanted, effects);
             }
         }
         self.mark(Redraw::Now);
@@ -93,10 +93,9 @@ impl App {
 
     /// A call made progress.
     pub(in crate::tui::app) fn call_progress(&mut self, token: CallToken, progress: Progress) {
-        let Some(route) = self.calls.routes.get_mut(&token) else { return };
-        route.id = Some(progress.call);
-        let (screen, what) = (route.screen, route.what);
-        if let (Some(screen), Answers::Run(run)) = (self.calls.screens.get_mut(screen), what) {
+        self.calls.ids.insert(token, progress.call);
+        let screen = self.calls.screens.get_mut(token.screen);
+        if let (Some(screen), CallPurpose::Run(run)) = (screen, token.what) {
             screen.progress(run, progress);
             self.mark(Redraw::Soon);
         }
@@ -104,10 +103,10 @@ impl App {
 
     /// What the engine knows of calls in flight.
     pub(in crate::tui::app) fn calls_followed(&mut self, views: &[CallView]) {
-        for route in self.calls.routes.values() {
-            let view = views.iter().find(|view| Some(view.id) == route.id);
-            let screen = self.calls.screens.get_mut(route.screen);
-            if let (Some(view), Some(screen), Answers::Run(run)) = (view, screen, route.what) {
+        for (token, id) in &self.calls.ids {
+            let view = views.iter().find(|view| view.id == *id);
+            let screen = self.calls.screens.get_mut(token.screen);
+            if let (Some(view), Some(screen), CallPurpose::Run(run)) = (view, screen, token.what) {
                 screen.follow(run, view, self.model.now);
             }
         }
@@ -147,7 +146,7 @@ impl App {
     /// The editor was closed.
     pub(in crate::tui::app) fn call_edited(
         &mut self,
-        token: EditToken,
+        token: FormToken,
         text: Result<String, SafeText>,
     ) {
         match (self.calls.screens.get_mut(token.0 as usize), text) {
@@ -161,14 +160,14 @@ impl App {
     /// A file was read for a field.
     pub(in crate::tui::app) fn call_file(
         &mut self,
-        token: EditToken,
+        token: FormToken,
         bytes: Result<Vec<u8>, SafeText>,
         effects: &mut Vec<Effect>,
     ) {
         match (self.calls.screens.get_mut(token.0 as usize), bytes) {
             (Some(screen), Ok(bytes)) => {
-                let intents = screen.file_read(&bytes);
-                self.intents_of(token.0 as usize, intents, effects);
+                let wanted = screen.file_read(&bytes);
+                self.wanted(wanted, effects);
             }
             (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
             (None, Ok(_)) => {}
@@ -179,13 +178,13 @@ impl App {
     /// A path was looked at for the file picker.
     pub(in crate::tui::app) fn call_looked(
         &mut self,
-        token: EditToken,
+        token: FormToken,
         looked: Looked,
         effects: &mut Vec<Effect>,
     ) {
         if let Some(screen) = self.calls.screens.get_mut(token.0 as usize) {
-            let intents = screen.looked(looked);
-            self.intents_of(token.0 as usize, intents, effects);
+            let wanted = screen.looked(looked);
+            self.wanted(wanted, effects);
         }
         self.mark(Redraw::Now);
     }

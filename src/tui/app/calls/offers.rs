@@ -52,7 +52,7 @@ impl App {
             return None;
         };
         self.show_call(subject);
-        if let Some(screen) = self.calls.screen() {
+        if let Some(screen) = self.call_screen() {
             screen.take_up(&call);
         }
         self.mark(Redraw::Now);
@@ -62,9 +62,9 @@ impl App {
     /// Makes a saved call, as if it had been opened and sent.
     pub(in crate::tui::app) fn make_saved_call(&mut self, name: &str, effects: &mut Vec<Effect>) {
         let Some(call) = self.open_saved_call(name) else { return };
-        let Some(screen) = self.calls.screen() else { return };
-        let intents = screen.make(&call);
-        self.intents(intents, effects);
+        let Some(screen) = self.call_screen() else { return };
+        let wanted = screen.make(&call);
+        self.wanted(wanted, effects);
     }
 
     /// The saved calls, to be made or opened.

@@ -4,24 +4,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::call_area;
 use crate::base::ServerName;
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::traffic::{Direction, TrafficRecord};
+use crate::tui::app::screen::Open;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::Subject;
 use crate::tui::call::export::Start;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::Checked;
-use crate::tui::form::draw::Look;
-use crate::tui::graphics::Placement;
 use crate::tui::ink::{Ink, ink};
-use crate::tui::layout::Layout;
 use crate::tui::message::{FormToken, ViewToken};
 use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pane::PaneId;
 use crate::tui::result::{Compared, Content, PictureDone, Stage};
-use ratatui::layout::Rect;
 
 impl App {
     /// Work for other threads: comparisons of every screen, one check and one picture at a time of
@@ -33,16 +29,16 @@ impl App {
                 effects.push(Effect::Compare(token, Box::new(job)));
             }
         }
-        let Some(open) = self.calls.open else { return };
-        let look = self.call_look();
-        let area = self.layout().map(|layout| call_area(&layout));
+        let Some(open) = self.open_call_number() else { return };
+        let look = self.cx(self.overlays.is_empty()).look();
+        let area = self.layout().map(|layout| layout.screen());
         let Some(screen) = self.calls.screens.get_mut(open) else { return };
         if let Some(job) = screen.pending_check() {
             effects.push(Effect::Check(FormToken(open as u64), Box::new(job)));
         }
         let Some(area) = area else { return };
         if screen.has_pictures() {
-            screen.prepare(area, &look);
+            screen.lay_out(area, &look);
             if let Some((run, job)) = screen.picture_job() {
                 let token = ViewToken { screen: open as u64, run };
                 effects.push(Effect::Picture(token, Box::new(job)));
@@ -50,31 +46,11 @@ impl App {
         }
     }
 
-    /// The look of the open call screen: what is laid over it must not be covered by pixels.
-    pub(super) fn uncovered_look(&self) -> Look {
-        let mut look = self.call_look();
-        if !self.overlays.is_empty() {
-            look.graphics = look.graphics.as_blocks();
-        }
-        look
-    }
-
-    /// The pictures that stand in pixels on the screen [`App::render`] draws into `area`.
-    pub fn placements(&self, area: Rect) -> Vec<Placement> {
-        let open = self.calls.open.and_then(|open| self.calls.screens.get(open));
-        let layout = Layout::compute(area, self.setup.prefs.server_list);
-        match (open, layout) {
-            (Some(screen), Some(layout)) if !self.is_answering() && !self.is_editing() => {
-                screen.placements(&self.uncovered_look(), call_area(&layout))
-            }
-            _ => Vec::new(),
-        }
-    }
-
     /// Opens the screen of a subject. What is copied there names the configuration, unless the
     /// program finds it by itself in this folder.
     pub(in crate::tui::app) fn show_call(&mut self, subject: Subject) {
-        self.calls.show(subject, &self.keymap, self.model.now);
+        let number = self.calls.show(subject, &self.keymap, self.model.now);
+        self.push_screen(Open::Call(number));
         let files: Vec<PathBuf> = self.model.files.iter().map(|f| f.path.clone()).collect();
         let is_here = |path: &PathBuf| {
             *path == self.setup.folder.join("mcp.json") || path.as_os_str() == "mcp.json"
@@ -84,7 +60,7 @@ impl App {
         if let Start::Files(named) = &mut origin.start {
             *named = if found { Vec::new() } else { files };
         }
-        if let Some(screen) = self.calls.screen() {
+        if let Some(screen) = self.call_screen() {
             screen.origin = origin;
         }
     }
@@ -97,11 +73,11 @@ impl App {
     ) {
         let index = token.0 as usize;
         let Some(screen) = self.calls.screens.get_mut(index) else { return };
-        let intents = screen.checked(found);
+        let wanted = screen.checked(found);
         self.mark(Redraw::Now);
         // A call that waited is only made from the screen the person still looks at.
-        if self.calls.open == Some(index) {
-            self.intents(intents, effects);
+        if self.open_call_number() == Some(index) {
+            self.wanted(wanted, effects);
         }
     }
 
@@ -136,7 +112,12 @@ impl App {
 
     /// Follows a link of a result: to the resources of its server, with that one read. Only the
     /// server is asked; nothing is fetched from anywhere else.
-    pub(super) fn open_link(&mut self, server: &ServerName, uri: &str, effects: &mut Vec<Effect>) {
+    pub(in crate::tui::app) fn open_link(
+        &mut self,
+        server: &ServerName,
+        uri: &str,
+        effects: &mut Vec<Effect>,
+    ) {
         let view = self.model.server(server);
         let listed = view.and_then(|view| super::subject_of(view, ListKind::Resources, uri));
         let limits = view.map(|view| view.limits).unwrap_or_default();
@@ -144,9 +125,9 @@ impl App {
         self.show(PaneId::Resources);
         self.panes.resources.go_to(server, uri);
         self.show_call(subject);
-        let Some(screen) = self.calls.screen() else { return };
-        let intents = screen.read_if_new();
-        self.intents(intents, effects);
+        let Some(screen) = self.call_screen() else { return };
+        let wanted = screen.read_if_new();
+        self.wanted(wanted, effects);
     }
 
     /// Servers told that resources changed: those that are looked at are read again or marked.
@@ -166,8 +147,8 @@ impl App {
                 let screen = &mut self.calls.screens[index];
                 if screen.subject.server == record.server {
                     screen.now_is(self.model.now);
-                    let intents = screen.resource_updated(&uri);
-                    self.intents_of(index, intents, effects);
+                    let wanted = screen.resource_updated(&uri);
+                    self.wanted(wanted, effects);
                     self.mark(Redraw::Soon);
                 }
             }

@@ -1,47 +1,52 @@
 //! From the draft to the answer: checked, confirmed where it opens something, refused once nothing
 //! may be sent any more.
 
-use crate::tui::action::Action;
 use serde_json::{Value, json};
 
 use super::check::Awaits;
-use super::{AnswerDesk, Draft, Outcome, Part, Says};
+use super::{AnswerDesk, Draft, Part, Says};
 use crate::base::text::SafeText;
+use crate::deck::answers::{Reply, ScriptedAnswer};
 use crate::error::Violation;
 use crate::host::Verdict;
 use crate::mcp::Answer;
+use crate::tui::action::Action;
 use crate::tui::approval::completion::SamplingDraft;
 use crate::tui::approval::elicitation::{Asks, ElicitAction, ElicitationReading};
+use crate::tui::approval::media::{Media, media};
+use crate::tui::effect::Effect;
 use crate::tui::form::FormState;
 use crate::tui::form::problem::Weight;
+use crate::tui::pane::Out;
+use crate::tui::pane::catalog::file_name;
 
 /// JSON-RPC error code the specification shows for a person who says no to sampling.
 const REJECTED: i64 = -1;
 
 impl AnswerDesk {
-    pub(super) fn send(&mut self) -> Outcome {
+    pub(super) fn send(&mut self) -> Option<Effect> {
         if self.waits_for_check(Awaits::Send) {
-            return Outcome::Stay;
+            return None;
         }
         match self.answer() {
             Ok(answer) => match self.url() {
                 None if self.armed => {
                     self.armed = false;
-                    Outcome::Send(answer)
+                    Some(self.sends(answer))
                 }
                 None => match self.doubt() {
-                    None => Outcome::Send(answer),
+                    None => Some(self.sends(answer)),
                     Some(doubt) => {
                         self.armed = true;
                         let text = format!("{doubt}; {{send}} again to accept it all the same");
                         self.notice = Some(SafeText::line(&text));
-                        Outcome::Stay
+                        None
                     }
                 },
-                Some(_) if self.by_hand => Outcome::Send(answer),
+                Some(_) if self.by_hand => Some(self.sends(answer)),
                 Some(url) if self.armed => {
                     self.armed = false;
-                    Outcome::Visit(url)
+                    Some(Effect::OpenUrl(self.id(), url))
                 }
                 Some(url) => {
                     self.armed = true;
@@ -49,12 +54,12 @@ impl AnswerDesk {
                     self.notice = Some(SafeText::line(&format!(
                         "{{send}} again to open {host} in the browser"
                     )));
-                    Outcome::Stay
+                    None
                 }
             },
             Err(reason) => {
                 self.notice = Some(SafeText::line(&reason));
-                Outcome::Stay
+                None
             }
         }
     }
@@ -129,20 +134,20 @@ impl AnswerDesk {
         }
     }
 
-    pub(super) fn deny(&mut self) -> Outcome {
+    pub(super) fn deny(&mut self) -> Option<Effect> {
         if matches!(self.says, Says::Elicitation(_)) {
-            return Outcome::Send(Answer::Result(ElicitAction::Decline.result(None)));
+            return Some(self.sends(Answer::Result(ElicitAction::Decline.result(None))));
         }
         if self.part != Part::Reason {
             self.part = Part::Reason;
             self.notice = Some(SafeText::line("say why, or send an empty reason"));
-            return Outcome::Stay;
+            return None;
         }
         let message = match self.reason.text().trim() {
             "" => "the user declined".to_owned(),
             reason => reason.to_owned(),
         };
-        Outcome::Send(Answer::Refuse { code: REJECTED, message })
+        Some(self.sends(Answer::Refuse { code: REJECTED, message }))
     }
 
     /// Asks for the name under which the answer is to be kept.
@@ -163,24 +168,61 @@ impl AnswerDesk {
         }
     }
 
-    pub(super) fn keep(&mut self) -> Outcome {
+    pub(super) fn keep(&mut self) -> Option<Effect> {
         let name = self.name.text().trim().to_owned();
         if name.is_empty() {
             self.notice = Some(SafeText::line("it needs a name"));
-            return Outcome::Stay;
+            return None;
         }
         if self.waits_for_check(Awaits::Keep) {
-            return Outcome::Stay;
+            return None;
         }
         match self.answer() {
             Ok(answer) => {
                 self.part = Part::Answer;
                 self.notice = None;
-                Outcome::Keep(name, answer)
+                Some(self.keeps(name, answer))
             }
             Err(reason) => {
                 self.notice = Some(SafeText::line(&reason));
-                Outcome::Stay
+                None
+            }
+        }
+    }
+
+    /// The answer as it is kept under a name.
+    fn keeps(&self, name: String, answer: Answer) -> Effect {
+        let reply = match answer {
+            Answer::Result(result) => Reply::Result(result),
+            Answer::Refuse { message, .. } => Reply::Refuse(message),
+        };
+        Effect::KeepAnswer(Box::new(ScriptedAnswer {
+            name: Some(name),
+            server: Some(self.request.server.as_str().to_owned()),
+            kind: super::asked_kind(&self.request.kind),
+            matches: None,
+            times: None,
+            reply,
+        }))
+    }
+
+    /// Writes the pictures and sounds of the request to files.
+    pub(super) fn save_media(&mut self, out: &mut Out) {
+        let found = media(&self.request.params);
+        if found.is_empty() {
+            self.notice = Some(SafeText::line("it brings no picture and no sound"));
+        }
+        let server = file_name(&SafeText::line(self.request.server.as_str()));
+        for (at, Media { suffix, content }) in found.into_iter().enumerate() {
+            match content {
+                Ok(content) => {
+                    let name = format!("{server}-{}-{}.{suffix}", self.id().0, at + 1);
+                    out.effect(Effect::Save { name: name.into(), content });
+                }
+                Err(reason) => {
+                    let notice = format!("number {} was not written: {reason}", at + 1);
+                    self.notice = Some(SafeText::line(&notice));
+                }
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Live validation of the forms of an answer: what is too long for the screen's own thread is checked
 //! elsewhere, as it is for calls. Does no I/O.
 
-use super::{AnswerDesk, Draft, Outcome, Stage};
+use super::{AnswerDesk, Draft, Stage};
 use crate::base::text::SafeText;
 use crate::tui::action::Action;
+use crate::tui::effect::Effect;
 use crate::tui::form::{CheckJob, Checked, FormState};
 
 /// What waits until the form is checked.
@@ -29,23 +30,23 @@ impl AnswerDesk {
     }
 
     /// Takes what a check found. What waited for it is done now, or its problems are shown.
-    pub fn checked(&mut self, found: &Checked) -> Outcome {
+    pub fn checked(&mut self, found: &Checked) -> Option<Effect> {
         for form in self.forms() {
             form.checked(found.clone());
         }
         if self.is_checking() || self.is_checking_tool() {
-            return Outcome::Stay;
+            return None;
         }
         match self.when_checked.take() {
-            None => Outcome::Stay,
+            None => None,
             Some(Awaits::Tool) => {
                 self.finish_tool();
-                Outcome::Stay
+                None
             }
             Some(Awaits::Send) => self.apply(Action::Send),
             Some(Awaits::Name) => {
                 self.ask_for_name();
-                Outcome::Stay
+                None
             }
             Some(Awaits::Keep) => self.keep(),
         }
@@ -147,8 +148,8 @@ mod tests {
         desk.open_form().map_or(0, FormState::blocking)
     }
 
-    fn check(desk: &mut AnswerDesk) -> Outcome {
-        let mut outcome = Outcome::Stay;
+    fn check(desk: &mut AnswerDesk) -> Option<Effect> {
+        let mut outcome = None;
         while let Some(job) = desk.pending_check() {
             outcome = desk.checked(&job.run());
         }
@@ -162,7 +163,7 @@ mod tests {
         check(&mut desk);
         assert_eq!(problems(&desk), 1, "the required field is missing");
         for c in "17".chars() {
-            desk.type_in_form(KeyCode::Char(c).into());
+            desk.type_in_form(KeyCode::Char(c).into(), false);
         }
         check(&mut desk);
         assert_eq!(problems(&desk), 1, "too young");
@@ -174,15 +175,15 @@ mod tests {
     #[test]
     fn an_answer_waits_for_its_check_and_is_sent_only_when_nothing_speaks_against_it() {
         let mut desk = large();
-        assert_eq!(desk.apply(Action::Send), Outcome::Stay, "not checked yet");
+        assert_eq!(desk.apply(Action::Send), None, "not checked yet");
         assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("checking")));
-        assert_eq!(check(&mut desk), Outcome::Stay, "the required field is missing");
+        assert_eq!(check(&mut desk), None, "the required field is missing");
         assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 invalid field")));
         for c in "20".chars() {
-            desk.type_in_form(KeyCode::Char(c).into());
+            desk.type_in_form(KeyCode::Char(c).into(), false);
         }
         check(&mut desk);
-        desk.type_in_form(KeyCode::Char('0').into());
+        desk.type_in_form(KeyCode::Char('0').into(), false);
         let job = desk.pending_check();
         assert_eq!(job.is_some(), desk.is_checking());
         let outcome = desk.apply(Action::Send);
@@ -190,7 +191,9 @@ mod tests {
             Some(job) => desk.checked(&job.run()),
             None => outcome,
         };
-        let Outcome::Send(Answer::Result(result)) = outcome else { panic!("{outcome:?}") };
+        let Some(Effect::Answer(_, Answer::Result(result))) = outcome else {
+            panic!("{outcome:?}")
+        };
         assert_eq!(result["content"]["age"], 200);
     }
 
@@ -203,25 +206,26 @@ mod tests {
         check(&mut desk);
         assert!(desk.notice.as_ref().is_some_and(|notice| notice.contains("1 invalid field")));
         for c in "30".chars() {
-            desk.type_in_form(KeyCode::Char(c).into());
+            desk.type_in_form(KeyCode::Char(c).into(), false);
         }
         desk.ask_for_name();
         check(&mut desk);
         assert_eq!(desk.part, Part::Name, "nothing speaks against it");
         desk.type_key(KeyCode::Char('n').into());
-        let Outcome::Keep(name, Answer::Result(kept)) = desk.type_key(KeyCode::Enter.into()) else {
+        let Some(Effect::KeepAnswer(kept)) = desk.type_key(KeyCode::Enter.into()) else {
             panic!("kept");
         };
-        assert_eq!((name.as_str(), &kept["content"]["age"]), ("n", &json!(30)));
+        let crate::deck::answers::Reply::Result(result) = &kept.reply else { panic!("a result") };
+        assert_eq!((kept.name.as_deref(), &result["content"]["age"]), (Some("n"), &json!(30)));
     }
 
     #[test]
     fn typing_on_takes_the_wish_to_send_back() {
         let mut desk = large();
-        desk.type_in_form(KeyCode::Char('3').into());
-        assert_eq!(desk.apply(Action::Send), Outcome::Stay);
-        desk.type_in_form(KeyCode::Char('3').into());
-        assert_eq!(check(&mut desk), Outcome::Stay);
-        assert!(matches!(desk.apply(Action::Send), Outcome::Send(_)));
+        desk.type_in_form(KeyCode::Char('3').into(), false);
+        assert_eq!(desk.apply(Action::Send), None);
+        desk.type_in_form(KeyCode::Char('3').into(), false);
+        assert_eq!(check(&mut desk), None);
+        assert!(matches!(desk.apply(Action::Send), Some(Effect::Answer(..))));
     }
 }

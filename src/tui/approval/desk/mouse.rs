@@ -4,20 +4,21 @@
 use crate::tui::action::Action;
 use ratatui::layout::Position;
 
-use super::{AnswerDesk, Outcome, Part, Stage};
+use super::{AnswerDesk, Part, Stage};
 use crate::tui::approval::draw::Spot;
+use crate::tui::effect::Effect;
 use crate::tui::form::mouse::Clicked;
 
 impl AnswerDesk {
     /// The mouse was pressed there.
-    pub fn click(&mut self, spot: Spot, at: Position) -> Outcome {
+    pub fn click(&mut self, spot: Spot, at: Position) -> Option<Effect> {
         match spot {
-            Spot::Says if self.part == Part::Says => Outcome::Stay,
+            Spot::Says if self.part == Part::Says => None,
             Spot::Says => self.apply(Action::Switch),
-            _ if self.stage != Stage::Open => Outcome::Stay,
+            _ if self.stage != Stage::Open => None,
             Spot::Part(part) => {
                 self.part = part;
-                Outcome::Stay
+                None
             }
             Spot::Form(area) => {
                 if self.part == Part::Says {
@@ -27,7 +28,7 @@ impl AnswerDesk {
                 let clicked = self.open_form_mut().map(|form| form.click(at, area));
                 match clicked {
                     Some(Clicked::Submit) if again => self.apply(Action::Send),
-                    _ => Outcome::Stay,
+                    _ => None,
                 }
             }
         }

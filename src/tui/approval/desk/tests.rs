@@ -40,15 +40,16 @@ fn typed(desk: &mut AnswerDesk, text: &str) {
     for character in text.chars() {
         let code = if character == '\n' { KeyCode::Enter } else { KeyCode::Char(character) };
         let key = KeyEvent::from(code);
-        if !desk.type_in_form(key) {
-            assert_eq!(desk.type_key(key), Outcome::Stay);
+        if !desk.type_in_form(key, false) {
+            assert_eq!(desk.type_key(key), None);
         }
     }
 }
 
-fn sent(outcome: &Outcome) -> &Value {
+#[expect(clippy::ref_option, reason = "what a key came to, as it comes")]
+fn sent(outcome: &Option<Effect>) -> &Value {
     match outcome {
-        Outcome::Send(Answer::Result(result)) => result,
+        Some(Effect::Answer(_, Answer::Result(result))) => result,
         other => panic!("expected a result, got {other:?}"),
     }
 }
@@ -65,17 +66,17 @@ fn typed_text_is_sent_as_a_completion_and_enter_is_only_a_line_break() {
 #[test]
 fn an_empty_answer_is_not_sent_and_says_why() {
     let mut desk = sampling();
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     assert!(desk.notice.as_deref().is_some_and(|notice| notice.contains("write an answer")));
 }
 
 #[test]
 fn saying_no_asks_for_a_reason_first_and_sends_it() {
     let mut desk = sampling();
-    assert_eq!(desk.apply(Action::Deny), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Deny), None);
     typed(&mut desk, "not today");
     let refusal = Answer::Refuse { code: -1, message: "not today".into() };
-    assert_eq!(desk.apply(Action::Send), Outcome::Send(refusal));
+    assert_eq!(desk.apply(Action::Send), Some(Effect::Answer(ApprovalId(1), refusal)));
 }
 
 #[test]
@@ -94,18 +95,18 @@ fn broken_json_is_never_sent() {
     let mut desk = sampling();
     desk.apply(Action::Json);
     desk.replace_text("{\"role\": ");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     assert!(desk.notice.is_some());
 }
 
 #[test]
 fn a_url_is_opened_only_by_the_second_press_in_a_row() {
     let mut desk = url("https://auth.example.com/x");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     assert!(desk.notice.as_deref().is_some_and(|notice| notice.contains("auth.example.com")));
     desk.apply(Action::Down);
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "something came between");
-    let Outcome::Visit(url) = desk.apply(Action::Send) else {
+    assert_eq!(desk.apply(Action::Send), None, "something came between");
+    let Some(Effect::OpenUrl(_, url)) = desk.apply(Action::Send) else {
         panic!("the second press opens it");
     };
     assert_eq!(url.as_str(), "https://auth.example.com/x");
@@ -116,7 +117,7 @@ fn a_url_is_opened_only_by_the_second_press_in_a_row() {
 fn a_url_that_must_not_be_opened_never_is() {
     let mut desk = url("javascript:alert(1)");
     for _ in 0..3 {
-        assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+        assert_eq!(desk.apply(Action::Send), None);
     }
     assert_eq!(sent(&desk.apply(Action::Deny)), &json!({"action": "decline"}));
 }
@@ -127,7 +128,7 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     typed(&mut desk, "almost");
     desk.end(SafeText::line("the server took it back"));
     for command in [Action::Send, Action::Deny, Action::CancelRequest] {
-        assert_eq!(desk.apply(command), Outcome::Stay);
+        assert_eq!(desk.apply(command), None);
     }
     desk.type_key(KeyEvent::from(KeyCode::Char('x')));
     desk.paste("x");
@@ -136,7 +137,7 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     // An editor was open meanwhile: what was written there is not lost, and not sent.
     desk.replace_text("almost done");
     assert_eq!(desk.text(), "almost done");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn a_guarded_call_is_let_through_or_refused() {
     refused.apply(Action::Deny);
     assert!(matches!(
         refused.apply(Action::Send),
-        Outcome::Send(Answer::Refuse { message, .. }) if message == "the user declined"
+        Some(Effect::Answer(_, Answer::Refuse { message, .. })) if message == "the user declined"
     ));
 }
 
@@ -184,9 +185,9 @@ fn five_hundred_fields_are_edited_as_json() {
 fn a_page_that_no_browser_opens_is_accepted_only_when_the_person_says_so() {
     let mut desk = url("https://auth.example.com/x");
     desk.apply(Action::Send);
-    assert!(matches!(desk.apply(Action::Send), Outcome::Visit(_)));
+    assert!(matches!(desk.apply(Action::Send), Some(Effect::OpenUrl(..))));
     let failed = Err(SafeText::line("no browser could be started"));
-    assert_eq!(desk.visited(failed), Outcome::Stay);
+    assert_eq!(desk.visited(failed), None);
     assert_eq!(desk.text(), "https://auth.example.com/x", "to be copied");
     assert_eq!(sent(&desk.apply(Action::Send)), &json!({"action": "accept"}));
 }
@@ -222,7 +223,7 @@ fn with_tools() -> AnswerDesk {
 fn a_tool_call_is_filled_in_as_a_form_and_goes_out_as_a_block() {
     let mut desk = with_tools();
     desk.begin_tool(0);
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     assert!(desk.notice.is_some(), "a required field is missing");
     typed(&mut desk, "7");
     desk.apply(Action::Send);
@@ -231,7 +232,7 @@ fn a_tool_call_is_filled_in_as_a_form_and_goes_out_as_a_block() {
     let block = json!({"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 7}});
     assert_eq!((&result["content"], &result["stopReason"]), (&json!([block]), &json!("toolUse")));
     desk.apply(Action::RemoveTool);
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "nothing is left of the answer");
+    assert_eq!(desk.apply(Action::Send), None, "nothing is left of the answer");
 }
 
 #[test]
@@ -246,7 +247,7 @@ fn enter_at_the_end_of_a_form_decides_nothing_but_takes_a_tool_call_in() {
     let params = json!({"message": "?", "requestedSchema": schema});
     let mut form = desk(RequestKind::Elicitation, params);
     form.apply(Action::LastField);
-    assert_eq!(form.apply(Action::Open), Outcome::Stay);
+    assert_eq!(form.apply(Action::Open), None);
     assert!(form.notice.as_deref().is_some_and(|notice| notice.contains("{send}")));
 }
 
@@ -259,7 +260,7 @@ fn the_request_can_be_edited_for_reading_and_drafting_and_stays_what_it_was_on_t
     desk.apply(Action::Send);
     assert!(desk.notice.is_some() && desk.part == Part::Request, "broken JSON is not taken");
     desk.replace_text("{\"messages\": [], \"maxTokens\": 9}");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "this key takes the edit, no more");
+    assert_eq!(desk.apply(Action::Send), None, "this key takes the edit, no more");
     assert!(desk.is_edited());
     assert_eq!(
         (&desk.params["maxTokens"], &desk.request.params["maxTokens"]),
@@ -339,10 +340,12 @@ fn an_answer_is_kept_under_a_name_and_nothing_is_sent() {
     for character in "greeting".chars() {
         desk.type_key(KeyEvent::from(KeyCode::Char(character)));
     }
-    let Outcome::Keep(name, Answer::Result(result)) = desk.type_key(KeyCode::Enter.into()) else {
+    let Some(Effect::KeepAnswer(kept)) = desk.type_key(KeyCode::Enter.into()) else {
         panic!("it is kept");
     };
-    assert_eq!((name.as_str(), &result["content"]["text"]), ("greeting", &json!("Hi")));
+    let crate::deck::answers::Reply::Result(result) = &kept.reply else { panic!("a result") };
+    assert_eq!(kept.name.as_deref(), Some("greeting"));
+    assert_eq!(result["content"]["text"], json!("Hi"));
     assert_eq!((desk.part, &desk.stage), (Part::Answer, &Stage::Open));
 }
 

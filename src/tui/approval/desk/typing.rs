@@ -5,9 +5,10 @@ use crossterm::event::{KeyCode, KeyEvent};
 use serde_json::Value;
 
 use super::draft::{area, pretty};
-use super::{AnswerDesk, Draft, Outcome, Part, Says, Stage};
+use super::{AnswerDesk, Draft, Part, Says, Stage};
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
+use crate::tui::effect::Effect;
 use crate::tui::form::input::edit;
 use crate::tui::widget::TextInput;
 
@@ -90,11 +91,8 @@ impl AnswerDesk {
 
     /// Types a key into the form that is open, when it is text there; gives whether it was used. A
     /// chord that is bound is not for it.
-    pub fn type_in_form(&mut self, key: KeyEvent) -> bool {
-        let Some(form) = self.open_form_mut() else { return false };
-        let moves =
-            matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab);
-        let used = (!moves || form.popup_is_open()) && form.type_key(key);
+    pub fn type_in_form(&mut self, key: KeyEvent, bound: bool) -> bool {
+        let used = self.open_form_mut().is_some_and(|form| form.take_key(key, bound));
         if used {
             self.notice = None;
             self.armed = false;
@@ -104,9 +102,9 @@ impl AnswerDesk {
     }
 
     /// Types a key; gives what follows from it.
-    pub fn type_key(&mut self, key: KeyEvent) -> Outcome {
+    pub fn type_key(&mut self, key: KeyEvent) -> Option<Effect> {
         if !self.is_typing() {
-            return Outcome::Stay;
+            return None;
         }
         self.notice = None;
         self.armed = false;
@@ -119,22 +117,22 @@ impl AnswerDesk {
                 }
                 _ => self.step_field(1),
             }
-            return Outcome::Stay;
+            return None;
         }
         if let Some(line) = self.line() {
             line.key(key);
-            return Outcome::Stay;
+            return None;
         }
         if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
             edit(editing, key);
-            return Outcome::Stay;
+            return None;
         }
         match &mut self.draft {
             Draft::Text(composer) => _ = edit(&mut composer.text, key),
             Draft::Raw(text) => _ = edit(text, key),
             Draft::Form(_) | Draft::Consent => {}
         }
-        Outcome::Stay
+        None
     }
 
     /// Takes pasted text.

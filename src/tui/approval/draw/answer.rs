@@ -8,7 +8,6 @@ use ratatui_textarea::TextArea;
 
 use super::Spot;
 use crate::base::text::SafeText;
-use crate::tui::app::calls::look;
 use crate::tui::approval::desk::{AnswerDesk, Composer, Draft, Drafting, Part, Says, Stage};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::approval::keys::scopes;
@@ -80,18 +79,25 @@ pub(super) fn render(desk: &AnswerDesk, cx: &Cx<'_>, notes: &Doc, area: Rect, bu
     if rest.height == 0 {
         return;
     }
-    match desk.part {
-        Part::Reason => return line("reason for saying no  ", &desk.reason, cx, rest, buf),
+    let rest = match desk.part {
+        Part::Reason => {
+            line("reason for saying no  ", &desk.reason, cx, rest, buf);
+            // Once nothing can be sent, the draft stays in sight beside the reason.
+            if desk.ended().is_none() {
+                return;
+            }
+            lower(rest, 1)
+        }
         Part::Name => return line("keep this answer as  ", &desk.name, cx, rest, buf),
-        _ => {}
-    }
+        _ => rest,
+    };
     let here = desk.part == Part::Answer && desk.stage == Stage::Open;
     match &desk.draft {
         Draft::Text(composer) => compose(desk, composer, cx, rest, buf),
         Draft::Raw(typed) => text(typed, cx, here, rest, buf),
         Draft::Form(state) => {
             let submit = cx.keymap.spelled(scopes(desk), "accept ({send})");
-            form(state, &look(cx.theme, cx.glyphs), submit.as_str(), rest, buf);
+            form(state, &cx.look(), submit.as_str(), rest, buf);
         }
         Draft::Consent => {
             let mut doc = Doc::new(rest.width);
@@ -146,7 +152,7 @@ fn compose(desk: &AnswerDesk, composer: &Composer, cx: &Cx<'_>, area: Rect, buf:
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.put("a call of ", cx.style(Role::Muted));
         pen.put(Ink::line(&tool.name), cx.style(Role::Heading));
-        let look = look(cx.theme, cx.glyphs);
+        let look = cx.look();
         let submit = cx.keymap.spelled(scopes(desk), "add it ({send})");
         return form(&tool.form, &look, submit.as_str(), lower(area, 1), buf);
     }

@@ -14,8 +14,10 @@ use crate::base::text::SafeText;
 use crate::deck::history::History;
 use crate::deck::saved::SavedCalls;
 use crate::tui::call::folder::{self, Entry, EntryKind, Found, LARGEST_FILE, Looked, More};
-use crate::tui::call::{CallScreen, Intent, Subject, SubjectKind};
+use crate::tui::call::{CallScreen, Subject, SubjectKind};
+use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
+use crate::tui::message::FormToken;
 
 fn screen(field: Value) -> CallScreen {
     let subject = Subject {
@@ -41,7 +43,7 @@ fn base64() -> CallScreen {
     screen(json!({"type": "string", "contentEncoding": "base64"}))
 }
 
-fn send(screen: &mut CallScreen, code: KeyCode, modifiers: KeyModifiers) -> Vec<Intent> {
+fn send(screen: &mut CallScreen, code: KeyCode, modifiers: KeyModifiers) -> Vec<Effect> {
     screen.key(KeyEvent::new(code, modifiers), Timestamp(1))
 }
 
@@ -57,13 +59,13 @@ fn write(screen: &mut CallScreen, text: &str) {
 }
 
 /// Does what the screen wants of the file system; gives what it says.
-fn answer(screen: &mut CallScreen, intents: Vec<Intent>) -> Vec<String> {
+fn answer(screen: &mut CallScreen, intents: Vec<Effect>) -> Vec<String> {
     let mut said = Vec::new();
     for intent in intents {
         let next = match intent {
-            Intent::Look(path) => screen.looked(folder::look(path)),
-            Intent::ReadFile(path) => screen.file_read(&folder::content(&path).unwrap()),
-            Intent::Say(text) => {
+            Effect::Look(_, path) => screen.looked(folder::look(path)),
+            Effect::ReadFile(_, path) => screen.file_read(&folder::content(&path).unwrap()),
+            Effect::Say(text) => {
                 said.push(text);
                 continue;
             }
@@ -83,7 +85,7 @@ fn open_at(screen: &mut CallScreen, folder: &Path) {
 fn drawn(screen: &CallScreen) -> String {
     let area = Rect::new(0, 0, 100, 30);
     let mut buf = Buffer::empty(area);
-    screen.render(&Look::default(), Timestamp(2), area, &mut buf);
+    screen.draw(&Look::default(), Timestamp(2), area, &mut buf);
     let line = |y: u16| (0..100).map(|x| buf[(x, y)].symbol()).collect::<String>() + "\n";
     (0..30).map(line).collect()
 }
@@ -193,7 +195,7 @@ fn a_path_of_the_home_folder_is_asked_for_as_it_is_typed() {
     open_at(&mut screen, folder.path());
     write(&mut screen, "~/x");
     let intents = send(&mut screen, KeyCode::Enter, KeyModifiers::NONE);
-    assert_eq!(intents, [Intent::Look("~/x".into())]);
+    assert_eq!(intents, [Effect::Look(FormToken(0), "~/x".into())]);
 }
 
 #[test]
@@ -293,7 +295,7 @@ fn a_low_and_narrow_terminal_does_not_break_the_picker() {
     open_at(&mut screen, folder.path());
     for (width, height) in [(10, 3), (12, 5), (20, 8), (300, 4)] {
         let area = Rect::new(0, 0, width, height);
-        screen.render(&Look::default(), Timestamp(2), area, &mut Buffer::empty(area));
+        screen.draw(&Look::default(), Timestamp(2), area, &mut Buffer::empty(area));
     }
 }
 
@@ -320,7 +322,7 @@ fn the_mouse_selects_and_the_second_press_enters_or_picks() {
     let area = Rect::new(0, 0, 80, 24);
     let drawn = |screen: &CallScreen| {
         let mut buf = Buffer::empty(area);
-        screen.render(&Look::default(), Timestamp(1), area, &mut buf);
+        screen.draw(&Look::default(), Timestamp(1), area, &mut buf);
         let line = |y: u16| (0..80).map(|x| buf[(x, y)].symbol()).collect::<String>();
         (0..24).map(line).collect::<Vec<_>>()
     };
@@ -362,7 +364,7 @@ fn its_keys_are_those_of_the_table_and_a_person_may_change_them() {
     let here = |screen: &CallScreen| {
         let area = Rect::new(0, 0, 100, 24);
         let mut buf = Buffer::empty(area);
-        screen.render(&Look::default(), Timestamp(1), area, &mut buf);
+        screen.draw(&Look::default(), Timestamp(1), area, &mut buf);
         let line = |y: u16| (0..100).map(|x| buf[(x, y)].symbol()).collect::<String>();
         (0..24).map(|y| line(y) + "\n").collect::<String>()
     };

@@ -136,7 +136,7 @@ impl LogsPane {
         };
         pen.clip(text, room, cx.style(text_role));
         pen.column(area.width.saturating_sub(width(&state)).max(2)).put(state, cx.style(role));
-        if self.editing {
+        if self.input.editing {
             let input =
                 Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
             self.input.render(input, buf, cx.style(Role::Input));

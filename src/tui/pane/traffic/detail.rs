@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::base::text::SafeText;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::action::Action;
-use crate::tui::app::calls::look;
 use crate::tui::ink::{Bytes, Dur, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
@@ -159,7 +158,7 @@ impl Detail {
         if let Some((value, tree)) = &self.json {
             let skipped = self.head.len().saturating_sub(top).min(height);
             let from = top.saturating_sub(self.head.len());
-            let look = look(cx.theme, cx.glyphs);
+            let look = cx.look();
             let width = area.width.saturating_sub(1);
             for (line, row) in tree.rows(value.into(), from, height - skipped).iter().enumerate() {
                 let on = here && from + line == tree.cursor;

@@ -32,7 +32,7 @@ impl TrafficPane {
         let room = area.width.saturating_sub(width(&state) + width(&count) + 3);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.put("/ ", cx.style(Role::Accent));
-        let text: Ink = if self.input.text().is_empty() && !self.editing {
+        let text: Ink = if self.input.text().is_empty() && !self.input.editing {
             ink!("server: tool: method: kind: status: duration:> size:> or text")
         } else {
             Ink::line(self.input.text())
@@ -46,7 +46,7 @@ impl TrafficPane {
         let total = width(&state) + width(&count);
         pen.column(area.width.saturating_sub(total).max(2));
         pen.put(count, cx.style(Role::Muted)).put(state, cx.style(role));
-        if self.editing {
+        if self.input.editing {
             let input =
                 Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
             self.input.render(input, buf, cx.style(Role::Input));

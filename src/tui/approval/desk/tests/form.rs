@@ -26,7 +26,7 @@ fn a_form_with_a_problem_is_not_sent_and_the_cursor_goes_there() {
         "required": ["n"]});
     let params = json!({"message": "how many?", "requestedSchema": schema});
     let mut desk = desk(RequestKind::Elicitation, params);
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     assert!(desk.notice.is_some());
     typed(&mut desk, "7");
     assert_eq!(sent(&desk.apply(Action::Send))["content"], json!({"n": 7}));
@@ -41,11 +41,11 @@ fn form(properties: Value) -> AnswerDesk {
 fn what_only_looks_wrong_is_pointed_out_once_and_accepted_by_the_second_press_in_a_row() {
     let mut desk = form(json!({"mail": {"type": "string", "format": "email"}}));
     typed(&mut desk, "nobody");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     let notice = desk.notice.clone().unwrap_or_default();
     assert!(notice.contains("mail: ") && notice.contains("again to accept"), "{notice}");
     typed(&mut desk, "@");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "something came between");
+    assert_eq!(desk.apply(Action::Send), None, "something came between");
     let accepted = desk.apply(Action::Send);
     assert_eq!(sent(&accepted)["content"], json!({"mail": "nobody@"}));
 }
@@ -57,7 +57,7 @@ fn the_cursor_goes_to_what_keeps_a_form_back_not_to_what_only_looks_wrong() {
     typed(&mut desk, "nobody");
     desk.apply(Action::NextField);
     typed(&mut desk, "7");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     assert_eq!(
         desk.open_form().and_then(|form| form.current()).map(|row| &*row.pointer),
         Some("/n")
@@ -68,7 +68,7 @@ fn the_cursor_goes_to_what_keeps_a_form_back_not_to_what_only_looks_wrong() {
 fn a_schema_nobody_can_check_can_still_be_answered_on_purpose() {
     let mut desk = form(json!({"n": {"type": "string", "pattern": "("}}));
     typed(&mut desk, "x");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     let notice = desk.notice.clone().unwrap_or_default();
     assert!(notice.contains("cannot be checked"), "{notice}");
     assert_eq!(sent(&desk.apply(Action::Send))["content"], json!({"n": "x"}));
@@ -83,9 +83,9 @@ fn a_schema_that_is_too_large_to_check_at_every_key_is_checked_before_it_is_sent
     let schema = json!({"type": "object", "properties": one, "required": ["n"]});
     let mut desk =
         desk(RequestKind::Elicitation, json!({"message": "?", "requestedSchema": schema}));
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay, "it is not checked yet");
+    assert_eq!(desk.apply(Action::Send), None, "it is not checked yet");
     let job = desk.pending_check().expect("work for another thread");
-    assert_eq!(desk.checked(&job.run()), Outcome::Stay, "a required field is missing");
+    assert_eq!(desk.checked(&job.run()), None, "a required field is missing");
     let notice = desk.notice.clone().unwrap_or_default();
     assert!(notice.contains("invalid"), "{notice}");
 }
@@ -96,7 +96,7 @@ fn a_form_edited_as_json_is_an_object_or_is_not_sent() {
         (0..300).map(|n| (format!("f{n}"), json!({"type": "string"}))).collect();
     let mut desk = form(Value::Object(many));
     desk.replace_text("[1]");
-    assert_eq!(desk.apply(Action::Send), Outcome::Stay);
+    assert_eq!(desk.apply(Action::Send), None);
     desk.replace_text("{\"f1\": \"x\"}");
     assert_eq!(sent(&desk.apply(Action::Send))["content"], json!({"f1": "x"}));
 }

@@ -1,0 +1,99 @@
+//! What a screen over the panes is. It has keys, mouse and pasted text to itself until it is left;
+//! the dashboard keeps the open ones as a stack (`app::screen`).
+
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+
+use crate::tui::action::Action;
+use crate::tui::effect::Effect;
+use crate::tui::form::draw::Look;
+use crate::tui::graphics::Placement;
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::message::Message;
+use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::widget::KeyLine;
+
+/// Title of a help, and the scopes it lists, each under a heading.
+pub type Help = (&'static str, &'static [(Scope, &'static str)]);
+
+/// A screen. What it wants done goes to `out`; [`Effect::Close`] leaves it.
+pub trait Screen {
+    /// Where its keys are bound, innermost first.
+    fn scopes(&self) -> Vec<Scope>;
+
+    /// Its help.
+    fn help(&self) -> Help;
+
+    /// Whether a plain character is text now, whatever it is bound to.
+    fn takes_letters(&self) -> bool;
+
+    /// Whether a question of its own lies over it.
+    fn asks(&self) -> bool {
+        false
+    }
+
+    /// Whether a key of the panes holds here, where no key of its own is bound.
+    fn lets_through(&self, _action: Action) -> bool {
+        false
+    }
+
+    /// Types a key that the table binds to `bound`; gives whether it was text. What is not text is
+    /// done by [`Screen::act`].
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool;
+
+    /// Does an action.
+    fn act(&mut self, action: Action, cx: &Cx<'_>, out: &mut Out);
+
+    /// Takes pasted text.
+    fn paste(&mut self, text: &str, cx: &Cx<'_>, out: &mut Out);
+
+    /// Reacts to the mouse.
+    fn mouse(&mut self, gesture: Gesture, cx: &Cx<'_>, area: Rect, out: &mut Out);
+
+    /// Something came from outside; gives whether it was waited for here.
+    fn hear(&mut self, _message: &Message, _out: &mut Out) -> bool {
+        false
+    }
+
+    /// What would be lost by leaving the program now.
+    fn unsaved(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Brings its layout up to date before a frame.
+    fn prepare(&mut self, cx: &Cx<'_>, area: Rect);
+
+    /// Draws itself.
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
+
+    /// Pictures that stand in pixels over what is drawn.
+    fn placements(&self, _look: &Look, _area: Rect) -> Vec<Placement> {
+        Vec::new()
+    }
+
+    /// The line of keys at its foot.
+    fn key_line(&self, keymap: &Keymap) -> KeyLine;
+
+    /// Where that line is drawn.
+    fn key_area(&self, area: Rect) -> Rect {
+        let height = area.height.min(1);
+        Rect { y: area.bottom() - height, height, ..area }
+    }
+
+    /// The region under the mouse, within which text is selected.
+    fn region_at(&self, area: Rect, _at: Position) -> Rect {
+        area
+    }
+}
+
+/// The keys of these scopes that their last line shows.
+pub fn keys_of(keymap: &Keymap, scopes: &[Scope]) -> KeyLine {
+    let labels = keymap.labels(scopes).into_iter();
+    KeyLine::new(labels.map(|(key, word, _)| (key, word)).collect(), keymap.help_label())
+}
+
+/// Leaves the screen.
+pub fn close(out: &mut Out) {
+    out.effect(Effect::Close);
+}
