@@ -4,16 +4,24 @@
 //!
 //! `cargo bench --bench record`; `-- open [MEGABYTES]` writes a recording of that size (1,000 when
 //! left out) and prints how long it takes to be opened, how long it takes to go to a moment of it,
-//! and what the memory is after.
+//! and what the memory is after; `-- waterfall` prints what a frame of the waterfall takes over 1,000
+//! and over 100,000 operations, when one more has come and when none has.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use mcpdeck::base::Timestamp;
+use mcpdeck::base::ring::Batch;
 use mcpdeck::deck::recording::{Recorder, Scan};
+use mcpdeck::tui::app::{App, Setup};
+use mcpdeck::tui::message::Message;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use serde_json::json;
 
 use place::Place;
@@ -36,6 +44,9 @@ fn main() {
     }
     if std::env::args().any(|arg| arg == "open") {
         return open();
+    }
+    if std::env::args().any(|arg| arg == "waterfall") {
+        return waterfall();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(record());
@@ -142,6 +153,46 @@ fn open() {
         println!("at {share}: {count} messages shown after {:.1?}", began.elapsed());
     }
     println!("memory: {:.1} MB more than before", resident() - before);
+}
+
+fn waterfall() {
+    let frame = |n: u64| {
+        let line = json!({
+            "at": n * 1_000, "server": "files", "direction": "out", "kind": "request",
+            "method": "tools/call", "target": "read", "id": n.to_string(), "call": n, "bytes": 2,
+            "latency": null, "body": "{}", "cut": false, "problem": null,
+        });
+        Arc::new(serde_json::from_value(line).unwrap())
+    };
+    let mut medians = Vec::new();
+    for count in [1_000, 100_000] {
+        let mut app = App::new(Setup::default(), Timestamp(1));
+        app.update(Message::Resize(120, 40));
+        let take = |app: &mut App, first: u64, next: u64| {
+            let items = (first..next).map(frame).collect();
+            app.update(Message::Traffic(Batch { items, first, next, missed: 0 }, 0));
+        };
+        take(&mut app, 0, count);
+        for key in ['5', 'v'] {
+            let key = KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE);
+            app.update(Message::Input(Event::Key(key)));
+        }
+        let area = Rect::new(0, 0, 120, 40);
+        for more in [1, 0] {
+            let mut times = Vec::new();
+            for n in 0..200 {
+                take(&mut app, count + n * more, count + (n + 1) * more);
+                let began = Instant::now();
+                app.prepare();
+                app.render(area, &mut Buffer::empty(area));
+                times.push(began.elapsed().as_secs_f64() * 1e3);
+            }
+            let what = if more == 1 { "one more" } else { "none more" };
+            println!("{count} operations, {what}: {:.3} ms a frame", at(&mut times, 0.5));
+            medians.push(at(&mut times, 0.5));
+        }
+    }
+    println!("100,000 to 1,000 when none has come: {:.2}", medians[3] / medians[1]);
 }
 
 /// Resident memory of this process in MB; 0 where the system does not tell.

@@ -183,6 +183,10 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Report(args)) => recording::report(&args),
         Some(Verb::Replay(args)) => recording::replay(&cli.common, &args, telemetry),
         Some(Verb::Schema { which }) => docs::schema(which),
+        #[cfg(feature = "tui")]
+        Some(Verb::Open { ref file }) => {
+            return dashboard::open(&cli, telemetry, file).unwrap_or_else(Into::into);
+        }
         Some(_) => output::refuse("this build was made without this command"),
         None if cli.check.check => {
             let one = OneServer { url: cli.url, given: cli.given, command: cli.command };

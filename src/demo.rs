@@ -11,9 +11,11 @@ mod chart;
 mod geo;
 mod library;
 mod purser;
+mod show;
 mod tools;
 
 pub use purser::Purser;
+pub use show::show;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -36,6 +36,7 @@ pub mod model;
 pub mod overlay;
 mod pacer;
 pub mod pane;
+pub mod player;
 pub mod prefs;
 mod pump;
 pub mod result;
@@ -51,7 +52,7 @@ mod toml_place;
 pub mod widget;
 
 pub use call::export::{Origin, Start};
-pub use run::{HostLogLevel, Options, Reveal, run};
+pub use run::{HostLogLevel, Options, Reveal, Show, Source, run};
 
 /// The key table as Markdown, with the changes of the person's keymap file.
 ///

@@ -17,6 +17,8 @@ mod mouse;
 mod races;
 #[path = "tui/typing.rs"]
 mod typing;
+#[path = "tui/waterfall.rs"]
+mod waterfall;
 
 use std::sync::Arc;
 

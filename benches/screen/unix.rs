@@ -69,7 +69,7 @@ fn first_frame() {
         version.0.push(exit_of(env!("CARGO_BIN_EXE_mcpdeck"), &["--version"]));
         for (times, launch) in [
             (&mut project, Launch::file(Size::WIDE, &file)),
-            (&mut demo, Launch::new(Size::WIDE, &["--demo"])),
+            (&mut demo, Launch::new(Size::WIDE, &["--demo", "--quiet"])),
         ] {
             let begun = Instant::now();
             let mut deck = launch.start_as_it_is();

@@ -144,7 +144,8 @@ pub struct Common {
     expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")
 )]
 pub struct DashboardArgs {
-    /// Run the embedded demo servers.
+    /// Run the embedded demo servers; things happen by themselves until you press a key, not with
+    /// --quiet.
     #[arg(long, help_heading = "Dashboard")]
     pub demo: bool,
 
@@ -234,8 +235,9 @@ pub struct CheckArgs {
     #[arg(long, short = 'v', help_heading = "Check", requires = "check", conflicts_with = "quiet")]
     pub verbose: bool,
 
-    /// Show nothing when all is well, and no table when it is not.
-    #[arg(long, short = 'q', help_heading = "Check", requires = "check")]
+    /// Show nothing when all is well, and no table when it is not. With --demo: nothing happens by
+    /// itself.
+    #[arg(long, short = 'q', help_heading = "Check")]
     pub quiet: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Starts the dashboard over what the arguments name: files, one server, or the demo.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use std::sync::Arc;
@@ -15,11 +16,12 @@ use crate::config::render::{Colour, render_all};
 use crate::config::{Diagnostic, Environment, Loaded, McpConfig};
 use crate::deck::clients::Clients;
 use crate::deck::gate::Gate;
+use crate::deck::recording::Scan;
 use crate::deck::{Deck, DeckBuilder, TrustStore};
 use crate::host::approvals::Drafter;
 use crate::host::{Host, HostBuilder};
 use crate::telemetry::Telemetry;
-use crate::tui::{HostLogLevel, Options, Origin, Reveal, Start};
+use crate::tui::{HostLogLevel, Options, Origin, Reveal, Show, Source, Start};
 
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
@@ -33,8 +35,27 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         .keep_watching()
         .masks(load::masks(telemetry))
         .notebook(Arc::new(known::notebook()));
+    show(cli, telemetry, Source::Deck(Box::new(deck)), clients)
+}
+
+/// Shows a recording until the person leaves.
+pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, Exit> {
+    let name = SafeText::line(&file.display().to_string());
+    let scan = Scan::open(file).map_err(|error| {
+        output::refuse(&format!("{name}: {}", SafeText::line(&error.to_string())))
+    })?;
+    show(cli, telemetry, Source::Recording(name, Box::new(scan)), None)
+}
+
+fn show(
+    cli: &Cli,
+    telemetry: &Telemetry,
+    source: Source,
+    clients: Option<Clients>,
+) -> Result<ExitCode, Exit> {
     let options = Options {
-        deck,
+        source,
+        record: cli.common.record.clone(),
         origin: origin(cli),
         ascii: cli.dashboard.ascii,
         theme: cli.dashboard.theme.clone(),
@@ -48,6 +69,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         reveal: if cli.common.reveal { Reveal::Always } else { Reveal::Never },
         drafter: drafter(cli),
         clients,
+        show: show_of_demo(cli),
     };
     crate::tui::run(options).map_err(|error| {
         output::complain(&error.to_string());
@@ -82,6 +104,17 @@ fn drafter(cli: &Cli) -> Option<Arc<dyn Drafter>> {
     if let Ok(model) = super::chat::model(&super::chat::ModelArgs::default()) {
         return Some(Arc::new(crate::chat::ModelDrafter::new(model)));
     }
+    None
+}
+
+/// What the demo does by itself.
+fn show_of_demo(cli: &Cli) -> Option<Show> {
+    #[cfg(feature = "demo")]
+    if cli.dashboard.demo && !cli.check.quiet {
+        let config = crate::demo::config(&std::env::current_exe().ok()?);
+        return Some(Box::new(|host, stop| Box::pin(crate::demo::show(host, config, stop))));
+    }
+    let _ = cli;
     None
 }
 

@@ -86,6 +86,8 @@ actions! {
     Freeze = "freeze", "freeze", "Pause or resume the list";
     JumpPair = "jump-pair", "pair", "Jump between request and response";
     Group = "group", "group", "Group messages by operation, or not";
+    Waterfall = "waterfall", "waterfall", "Show operations on one axis of time, or messages again";
+    Longer = "longer", "longer", "Show only operations that took longer; after the longest, all";
     Mark = "mark", "mark", "Mark the row";
     Fold = "fold", "fold", "Fold or unfold";
     Wrap = "wrap", "wrap", "Wrap long lines, or not";
@@ -125,6 +127,14 @@ actions! {
     Bell = "bell", "bell", "Mute the bell, or not";
     AskEnd = "ask-before-ending", "ask first", "Ask before quit, restart or stop end open work, or do not ask";
     Tour = "tour", "tour", "Take the tour";
+    Record = "record", "record", "Record everything to a file, or end the recording";
+    Pause = "pause", "play/pause", "Let the time of the recording pass, or stop it";
+    Faster = "faster", "faster", "Play twice as fast";
+    Slower = "slower", "slower", "Play half as fast";
+    Later = "later", "later", "Go on a step in the recording";
+    Earlier = "earlier", "earlier", "Go back a step in the recording";
+    NextError = "next-error", "next error", "Go to the next moment at which something went wrong";
+    PreviousError = "previous-error", "error before", "Go to the last moment before at which something went wrong";
     Redraw = "redraw", "redraw", "Redraw the screen";
     Suspend = "suspend", "suspend", "Suspend to the shell until `fg`";
     Send = "send", "send", "Send: make the call, give the answer, share the roots";

@@ -30,6 +30,7 @@ mod incoming;
 mod input;
 mod moment;
 mod mouse;
+mod playback;
 mod render;
 mod screen;
 mod server_list;
@@ -164,6 +165,8 @@ pub struct App {
     pub(super) servers: ServerList,
     pub(super) overlays: Vec<Overlay>,
     pub(super) toast: Option<(Timestamp, Toast)>,
+    /// Now, also where the screen shows another moment of a recording.
+    pub(super) wall: Timestamp,
     pub(super) keymap: Arc<Keymap>,
     pub(super) theme: Theme,
     pub(super) glyphs: &'static Glyphs,
@@ -202,6 +205,7 @@ impl App {
             servers: ServerList::default(),
             overlays: Vec::new(),
             toast: None,
+            wall: now,
             keymap: Arc::new(Keymap::builtin()),
             theme: Theme::builtin().adapted(setup.depth),
             glyphs,
@@ -247,7 +251,9 @@ impl App {
     /// When the screen changes by itself: a relative time, a toast that goes.
     pub fn wake(&self) -> Option<Timestamp> {
         let toast = self.toast.as_ref().map(|(shown, _)| shown.plus(Self::TOAST));
-        [toast, self.model.wake(), self.call_wake()].into_iter().flatten().min()
+        // The time of a recording passes when it is played.
+        let shown = self.model.wake().filter(|_| self.model.playback.is_none());
+        [toast, shown, self.call_wake()].into_iter().flatten().min()
     }
 
     /// Brings panes up to date before a frame.
@@ -302,6 +308,9 @@ impl App {
             match self.focus {
                 Focus::Servers => scopes.extend([Scope::ServerList, Scope::List]),
                 Focus::Pane => scopes.extend_from_slice(self.panes.get(self.pane).scopes()),
+            }
+            if self.model.playback.is_some() {
+                scopes.insert(0, Scope::Playback);
             }
         }
         scopes.push(Scope::Global);

@@ -18,6 +18,7 @@ use crate::host::{RuleKind, SessionRule, Validation};
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
+use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, Content, PictureJob};
 
@@ -109,6 +110,10 @@ pub enum Effect {
     HostLogLevel(LogLevel),
     /// Ring the bell.
     Bell,
+    /// Record to a file, or end the recording.
+    ToggleRecording,
+    /// Move in the recording that is shown.
+    Play(PlayCommand),
     /// Draw everything again.
     Redraw,
     /// Go back to the shell until `fg`.

@@ -5,9 +5,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::text::SafeText;
+use crate::deck::recording::Scan;
 use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent};
 use crate::error::Error;
 use crate::host::Host;
+use crate::tui::player::{PlayCommand, Played};
 
 /// What the thread reports.
 pub enum EngineEvent {
@@ -17,6 +20,8 @@ pub enum EngineEvent {
     Failed(Error),
     /// What happened to the configuration.
     Deck(DeckEvent),
+    /// Another moment of a recording.
+    Played(Box<Played>),
 }
 
 /// The thread; dropping it stops the servers and waits for that.
@@ -25,6 +30,7 @@ pub struct Engine {
     commands: mpsc::Sender<ConfigCommand>,
     thread: Option<std::thread::JoinHandle<()>>,
     host: Option<Host>,
+    player: Option<std::sync::mpsc::Sender<PlayCommand>>,
 }
 
 impl Engine {
@@ -40,7 +46,30 @@ impl Engine {
                 runtime.shutdown_timeout(Duration::from_millis(200));
             }
         })?;
-        Ok(Self { stop, commands, thread: Some(thread), host: None })
+        Ok(Self { stop, commands, thread: Some(thread), host: None, player: None })
+    }
+
+    /// Starts a thread that plays a recording instead: nothing runs. Overflow policy as above.
+    pub fn play(
+        (name, scan): (SafeText, Scan),
+        events: mpsc::Sender<EngineEvent>,
+    ) -> std::io::Result<Self> {
+        let (player, asked) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("player".into()).spawn(move || {
+            super::player::play(name, scan, &asked, &|told| {
+                let event = told.map_or_else(EngineEvent::Failed, EngineEvent::Played);
+                events.blocking_send(event).is_ok()
+            });
+        })?;
+        let (stop, commands) = (CancellationToken::new(), mpsc::channel(1).0);
+        Ok(Self { stop, commands, thread: Some(thread), host: None, player: Some(player) })
+    }
+
+    /// Moves in the recording that is played.
+    pub fn command(&self, command: PlayCommand) {
+        if let Some(player) = &self.player {
+            let _ = player.send(command);
+        }
     }
 
     /// Keeps the handle, to force the end with.
@@ -57,6 +86,7 @@ impl Engine {
     /// Asks for the end; the thread ends when every server has.
     pub fn stop(&mut self) {
         self.stop.cancel();
+        self.player = None;
     }
 
     /// Skips the grace.

@@ -62,6 +62,8 @@ pub struct Glyphs {
     pub thumb: &'static str,
     /// Heights from nothing to full.
     pub bars: [&'static str; 9],
+    /// Parts of a bar in the waterfall: queued, sent, in progress, waiting for a person.
+    pub spans: [&'static str; 4],
     /// Follows the end.
     pub follow: &'static str,
     /// Stands still.
@@ -98,6 +100,7 @@ pub const UNICODE: Glyphs = Glyphs {
     track: "│",
     thumb: "┃",
     bars: [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    spans: ["┈", "━", "█", "░"],
     follow: "↓",
     frozen: "❚",
 };
@@ -132,6 +135,7 @@ pub const ASCII: Glyphs = Glyphs {
     track: "|",
     thumb: "#",
     bars: [" ", ".", ".", ":", ":", "+", "+", "#", "#"],
+    spans: [".", "=", "#", ":"],
     follow: "v",
     frozen: "=",
 };

@@ -42,6 +42,8 @@ pub enum Scope {
     Approvals,
     /// The configuration pane.
     Config,
+    /// A recording that is shown instead of servers that run.
+    Playback,
     /// A question with yes and no.
     Confirm,
     /// Commands that await approval.
@@ -96,6 +98,7 @@ impl Scope {
         Self::Cache,
         Self::Approvals,
         Self::Config,
+        Self::Playback,
         Self::Confirm,
         Self::Consent,
         Self::Input,
@@ -132,6 +135,7 @@ impl Scope {
             Self::Cache => "cache",
             Self::Approvals => "approvals",
             Self::Config => "config",
+            Self::Playback => "playback",
             Self::Confirm => "confirm",
             Self::Consent => "consent",
             Self::Input => "input",

@@ -29,6 +29,7 @@ use crate::tui::call::folder::Looked;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
 use crate::tui::model::{FileText, Situation, Usage};
+use crate::tui::player::Played;
 use crate::tui::result::{Compared, Content, PictureDone, Stage};
 
 /// Something that happened.
@@ -36,6 +37,10 @@ use crate::tui::result::{Compared, Content, PictureDone, Stage};
 pub enum Message {
     /// Time went on.
     Now(Timestamp),
+    /// Another moment of a recording.
+    Played(Box<Played>),
+    /// Everything is recorded to this file from now on; nothing is when there is none.
+    Recording(Option<SafeText>),
     /// Key, mouse, paste, focus.
     Input(Event),
     /// The terminal has this size.

@@ -12,6 +12,7 @@ use crate::base::logs::LogRecord;
 use crate::base::text::SafeText;
 use crate::config::{Diagnostic, McpConfig};
 use crate::deck::clients::ClientView;
+use crate::deck::recording::Operations;
 use crate::host::approvals::PendingRequest;
 use crate::host::cache::CacheView;
 use crate::host::call::CallView;
@@ -58,6 +59,27 @@ pub struct Usage {
     pub processes: u32,
 }
 
+/// Where a recording that is shown stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Playback {
+    /// The name of its file.
+    pub name: SafeText,
+    /// When it begins.
+    pub began: Timestamp,
+    /// When it ends.
+    pub end: Timestamp,
+    /// The moment that is shown.
+    pub at: Timestamp,
+    /// Whether time passes.
+    pub is_playing: bool,
+    /// How fast, times the time that passed then.
+    pub speed: f64,
+    /// The share that was read, while it is being read.
+    pub read: Option<f64>,
+    /// Whether what is secret was masked.
+    pub is_scrubbed: bool,
+}
+
 /// Everything panes read.
 #[derive(Debug, Default)]
 pub struct Model {
@@ -69,6 +91,12 @@ pub struct Model {
     pub traffic: Feed<TrafficRecord>,
     /// Every log line, as far as the ring holds it.
     pub logs: Feed<LogRecord>,
+    /// What was asked for and what became of it, as far as it is kept.
+    pub operations: Arc<Operations>,
+    /// The recording that is shown, when there is one instead of servers that run.
+    pub playback: Option<Playback>,
+    /// The file everything is recorded to.
+    pub recording: Option<SafeText>,
     /// Errors logged since the logs were looked at last.
     pub unseen_errors: usize,
     /// Metrics by server.

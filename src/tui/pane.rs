@@ -378,6 +378,9 @@ pub trait Pane {
     fn focus_next(&mut self, _ui: Ui<'_>) -> bool {
         false
     }
+
+    /// What was listed is another now: another moment of a recording.
+    fn rewound(&mut self) {}
 }
 
 pub mod approvals;

@@ -2,21 +2,26 @@
 //! ready, updates, and draws at most once; it sleeps until something happens.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use crate::base::LogLevel;
 use crate::base::clock::Clock;
+use crate::base::text::SafeText;
 use crate::deck::answers::Answers;
 use crate::deck::clients::Clients;
 use crate::deck::history::History;
+use crate::deck::recording::{Recorder, Scan};
 use crate::deck::saved::SavedCalls;
 use crate::deck::{DeckBuilder, DeckEvent};
 use crate::error::{Error, ErrorCode};
+use crate::host::Host;
 use crate::host::approvals::Drafter;
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};
@@ -43,10 +48,20 @@ const INTERRUPTED: u8 = 130;
 /// Changes the level of the program's own log.
 pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
+/// What the dashboard shows.
+pub enum Source {
+    /// The running configuration, to be opened.
+    Deck(Box<DeckBuilder>),
+    /// A recording, with the name of its file: nothing is started.
+    Recording(SafeText, Box<Scan>),
+}
+
 /// How the dashboard is started.
 pub struct Options {
-    /// The running configuration, to be opened.
-    pub deck: DeckBuilder,
+    /// What is shown.
+    pub source: Source,
+    /// Record everything to this new file.
+    pub record: Option<PathBuf>,
     /// Where its servers come from, as a command line says it again.
     pub origin: Origin,
     /// Draw with ASCII characters only.
@@ -65,7 +80,12 @@ pub struct Options {
     pub drafter: Option<Arc<dyn Drafter>>,
     /// Clients of the service beside the dashboard, when there is one.
     pub clients: Option<Clients>,
+    /// What happens by itself until the person does something.
+    pub show: Option<Show>,
 }
+
+/// Does something with the servers until it is told to stop.
+pub type Show = Box<dyn FnOnce(Host, CancellationToken) -> BoxFuture<'static, ()>>;
 
 /// What is seen of values of the configuration (environment, headers) that a server sends back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +129,11 @@ struct Dashboard {
     /// Whether there was a configuration that could be used.
     loaded: bool,
     drafter: Option<Arc<dyn Drafter>>,
+    show: Option<Show>,
+    /// Fires when the person does something.
+    acted: CancellationToken,
+    recorder: Option<(SafeText, Recorder)>,
+    record: Option<PathBuf>,
 }
 
 /// The way out.
@@ -133,9 +158,13 @@ impl Dashboard {
         let clock = Clock::system();
         crate::tui::model::use_local_time();
         let places = Places::of_process();
-        let mut files = options.deck.followed().to_vec();
+        let mut files = match &options.source {
+            Source::Deck(deck) => deck.followed().to_vec(),
+            Source::Recording(..) => vec![PathBuf::from(":recording")],
+        };
         // The file beside which a project keeps what belongs to it: that of highest precedence.
-        let project = files.last().cloned();
+        let is_live = matches!(options.source, Source::Deck(_));
+        let project = files.last().filter(|_| is_live).cloned();
         if files.is_empty() {
             files.push(PathBuf::from(if options.tour { ":demo" } else { ":command" }));
         }
@@ -178,7 +207,10 @@ impl Dashboard {
                 .remembering(history_file, calls_file)
                 .keeping_answers(answers_file)
                 .revealing(options.reveal),
-            engine: Engine::spawn(options.deck, engine_sender)?,
+            engine: match options.source {
+                Source::Deck(deck) => Engine::spawn(*deck, engine_sender)?,
+                Source::Recording(name, scan) => Engine::play((name, *scan), engine_sender)?,
+            },
             pacer: Pacer::default(),
             clock,
             messages,
@@ -187,6 +219,10 @@ impl Dashboard {
             interrupted: false,
             loaded: false,
             drafter: options.drafter,
+            show: options.show,
+            acted: CancellationToken::new(),
+            recorder: None,
+            record: options.record,
         };
         deck.runner.clients = options.clients;
         deck.pacer.drawn(Instant::now());
@@ -196,7 +232,13 @@ impl Dashboard {
             deck.update(Message::Failed(error)).await?;
         }
         let outcome = deck.serve(&mut inputs, &mut incoming, &mut engine_events).await;
+        let recorder = deck.recorder.take();
+        // A player that waits for a place among the events ends too.
+        drop(engine_events);
         drop(deck);
+        if let Some((_, recorder)) = recorder {
+            recorder.finish().await?;
+        }
         outcome
     }
 
@@ -260,7 +302,15 @@ impl Dashboard {
 
     async fn react(&mut self, event: Event) -> io::Result<()> {
         match event {
-            Event::Input(Some(Input::Event(event))) => self.update(Message::Input(event)).await,
+            Event::Input(Some(Input::Event(event))) => {
+                if matches!(
+                    event,
+                    crossterm::event::Event::Key(_) | crossterm::event::Event::Mouse(_)
+                ) {
+                    self.acted.cancel();
+                }
+                self.update(Message::Input(event)).await
+            }
             Event::Input(Some(Input::Reply(reply))) => self.update(Message::Terminal(reply)).await,
             Event::Message(Some(message)) => self.update(message).await,
             Event::Engine(Some(event)) => self.engine_event(event).await,
@@ -285,12 +335,19 @@ impl Dashboard {
                 if let Some(drafter) = self.drafter.take() {
                     host.set_drafter(drafter);
                 }
+                if let Some(path) = self.record.take() {
+                    self.record_to(&path).await?;
+                }
                 let drafter = host.drafter_name();
                 let clients = self.runner.clients.clone();
+                if let Some(show) = self.show.take() {
+                    tokio::spawn(show(host.clone(), self.acted.clone()));
+                }
                 tokio::spawn(crate::tui::pump::run(host, clients, self.messages.clone()));
                 self.update(Message::Drafter(drafter)).await
             }
             EngineEvent::Deck(event) => self.deck_event(event).await,
+            EngineEvent::Played(played) => self.update(Message::Played(played)).await,
         }
     }
 
@@ -363,6 +420,8 @@ impl Dashboard {
                     change(level);
                 }
             }
+            Effect::Play(command) => self.engine.command(command),
+            Effect::ToggleRecording => Box::pin(self.record()).await?,
             Effect::Bell => self.session.write(b"\x07")?,
             Effect::Copy(text) => self.copy(&text)?,
             Effect::Redraw => {
@@ -379,6 +438,40 @@ impl Dashboard {
             effect => self.runner.perform(effect),
         }
         Ok(())
+    }
+
+    /// Begins a recording beside where the program was started, or ends the one that is made.
+    async fn record(&mut self) -> io::Result<()> {
+        let Some((name, recorder)) = self.recorder.take() else {
+            let now = crate::tui::model::zoned(self.clock.now());
+            let name = now.strftime("mcpdeck-%Y%m%d-%H%M%S.jsonl.gz").to_string();
+            return self.record_to(name.as_ref()).await;
+        };
+        self.update(Message::Recording(None)).await?;
+        match recorder.finish().await {
+            Ok(()) => {
+                let said = format!("recorded to {name}");
+                self.update(Message::Done(SafeText::line(&said))).await
+            }
+            Err(error) => self.not_recorded(&name, &error).await,
+        }
+    }
+
+    async fn record_to(&mut self, path: &Path) -> io::Result<()> {
+        let Some(host) = self.runner.host.clone() else { return Ok(()) };
+        let name = SafeText::line(&path.display().to_string());
+        match Recorder::start(&host, path) {
+            Ok(recorder) => {
+                self.recorder = Some((name.clone(), recorder));
+                self.update(Message::Recording(Some(name))).await
+            }
+            Err(error) => self.not_recorded(&name, &error).await,
+        }
+    }
+
+    async fn not_recorded(&mut self, name: &SafeText, error: &io::Error) -> io::Result<()> {
+        let text = format!("cannot record to {name}: {error}");
+        self.update(Message::Failed(Error::new(ErrorCode::Internal, text))).await
     }
 
     fn quit_now(&mut self) {

@@ -117,7 +117,7 @@ impl Launch {
 
     /// The demo; `start` leaves its tour.
     pub fn demo(size: Size) -> Self {
-        Self { tour: true, ..Self::new(size, &["--demo"]) }
+        Self { tour: true, ..Self::new(size, &["--demo", "--quiet"]) }
     }
 
     /// `--config mcp.json --trust` with this text, in the scratch folder: its commands run

@@ -62,6 +62,12 @@ pub enum Verb {
     /// Make, list and revoke the tokens of `serve`.
     #[cfg(feature = "gateway")]
     Token(crate::cli::serve::TokenArgs),
+    /// Show a recording in the dashboard: every pane, any moment of it; nothing is started.
+    Open {
+        /// The recording (`--record`).
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
     /// Mask what a recording holds before it is given to others.
     Scrub(crate::cli::recording::ScrubArgs),
     /// Send the requests of a recording to a live server and show where its answers differ.

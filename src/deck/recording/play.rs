@@ -57,6 +57,7 @@ pub struct Scan {
     view: HostView,
     operations: Operations,
     errors: Vec<Timestamp>,
+    from: Timestamp,
     until: Timestamp,
     before: [u64; 2],
 }
@@ -77,6 +78,7 @@ impl Scan {
         Ok(Self {
             blocks,
             size,
+            from: header.began,
             until: header.began,
             header,
             index: Vec::new(),
@@ -112,6 +114,8 @@ impl Scan {
         for line in lines(&text) {
             let line = if line.len() > SMALL { head(line)? } else { whole(line)? };
             self.until = self.until.max(line.at().unwrap_or_default());
+            // What was kept of the time before the recording began is in it too.
+            self.from = self.from.min(line.at().unwrap_or(self.from));
             match &line {
                 Line::Fact(record) => {
                     has_facts = true;
@@ -135,21 +139,19 @@ impl Scan {
 
     /// What was learnt, once the end is reached.
     pub fn finish(self) -> Player {
-        let mut player = Player {
+        Player {
             blocks: self.blocks,
-            header: self.header,
             index: self.index,
             views: self.views,
             errors: self.errors,
             operations: Arc::new(self.operations),
+            start: self.from,
             end: self.until,
-            at: Timestamp(0),
+            at: self.from,
             line: (0, 0),
             view: HostView::default(),
             cached: None,
-        };
-        player.at = player.header.began;
-        player
+        }
     }
 }
 
@@ -170,7 +172,7 @@ pub struct News {
 #[derive(Debug)]
 pub struct Player {
     blocks: Blocks,
-    header: Header,
+    start: Timestamp,
     index: Vec<Block>,
     /// The view at the beginning of every [`VIEW_EVERY`]th block.
     views: Vec<HostView>,
@@ -214,14 +216,9 @@ impl Entry {
 }
 
 impl Player {
-    /// The first line.
-    pub const fn header(&self) -> &Header {
-        &self.header
-    }
-
     /// When the recording begins and ends.
     pub const fn span(&self) -> (Timestamp, Timestamp) {
-        (self.header.began, self.end)
+        (self.start, self.end)
     }
 
     /// The moment that is shown.
@@ -340,7 +337,7 @@ impl Player {
     /// # Errors
     /// When the file cannot be read.
     pub fn seek(&mut self, to: Timestamp) -> io::Result<News> {
-        let to = to.clamp(self.header.began, self.end);
+        let to = to.clamp(self.start, self.end);
         let block = self.index.partition_point(|block| block.until <= to);
         let kept = block.min(self.index.len().saturating_sub(1)) / VIEW_EVERY;
         self.view = self.views.get(kept).cloned().unwrap_or_default();

@@ -51,6 +51,12 @@ pub struct Scrubbed {
     pub by_word: u64,
 }
 
+impl Scrubbed {
+    fn masked(&self) -> u64 {
+        self.by_key.values().sum::<u64>() + self.by_pattern + self.by_word
+    }
+}
+
 /// Masks recordings.
 #[derive(Debug, Default)]
 pub struct Scrubber {
@@ -99,8 +105,10 @@ impl Scrubber {
     fn body(&mut self, body: &str) -> String {
         match serde_json::from_str::<Value>(body) {
             Ok(mut value) if value.is_object() || value.is_array() => {
+                let before = self.done.masked();
                 self.value(&mut value);
-                value.to_string()
+                // What holds no secret stays as it was written.
+                if self.done.masked() == before { body.to_owned() } else { value.to_string() }
             }
             _ => self.text(body),
         }
@@ -184,7 +192,7 @@ mod tests {
         let mut value = json!({
             "password": "hunter2", "progressToken": "keep", "api_key": "", "count": 3,
             "text": "see ghp_0123456789abcdefghijABCDEF in Zanzibar",
-            "inner": "{\"accessToken\":\"abc\",\"n\":1}",
+            "inner": "{\"accessToken\":\"abc\",\"n\":1}", "pretty": "{\n  \"n\": 1\n}",
             "url": "postgres://me:geheim@db/x",
             "schema": {"properties": {"token": {"type": "string"}}},
         });
@@ -194,6 +202,7 @@ mod tests {
         assert_eq!((value["api_key"].as_str(), &value["count"]), (Some(""), &json!(3)));
         assert_eq!(value["text"], "see *** in ***");
         assert_eq!(value["inner"], "{\"accessToken\":\"***\",\"n\":1}");
+        assert_eq!(value["pretty"], "{\n  \"n\": 1\n}", "written as it was");
         assert_eq!(value["url"], "postgres://***@db/x");
         assert_eq!(value["schema"]["properties"]["token"]["type"], "string");
         assert_eq!((scrubber.done.by_pattern, scrubber.done.by_word), (2, 1));

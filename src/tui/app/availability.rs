@@ -47,6 +47,31 @@ impl App {
                 self.model.served.is_some(),
                 "nobody is served: start the dashboard with --serve",
             ),
+            Action::Restart
+            | Action::StartStop
+            | Action::Refresh
+            | Action::Call
+            | Action::Record
+            | Action::ResetBreaker
+            | Action::Rules
+            | Action::Roots
+            | Action::Answer
+            | Action::DenyAll
+                if self.model.playback.is_some() =>
+            {
+                Availability::Disabled("this is a recording: nothing runs")
+            }
+            Action::Pause
+            | Action::Faster
+            | Action::Slower
+            | Action::Later
+            | Action::Earlier
+            | Action::NextError
+            | Action::PreviousError => Availability::when(
+                self.model.playback.is_some(),
+                "this is for recordings: mcpdeck open FILE",
+            ),
+            Action::Record if !running => Availability::Disabled("the engine is not running"),
             Action::Restart | Action::StartStop | Action::Refresh if !running => {
                 Availability::Disabled("the engine is not running")
             }

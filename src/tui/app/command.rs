@@ -161,6 +161,14 @@ impl App {
             }
             Action::AskEnd => self.switch_ask_end(effects),
             Action::Tour => self.open_tour(0),
+            Action::Record => effects.push(Effect::ToggleRecording),
+            Action::Pause
+            | Action::Faster
+            | Action::Slower
+            | Action::Later
+            | Action::Earlier
+            | Action::NextError
+            | Action::PreviousError => super::playback::act(action, effects),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Quit => self.quit(effects),

@@ -46,9 +46,16 @@ impl App {
                 for record in &batch.items {
                     self.model.activity.count(&record.server, record.at);
                 }
+                if self.model.playback.is_none() {
+                    let operations = Arc::make_mut(&mut self.model.operations);
+                    for record in &batch.items {
+                        operations.frame(record);
+                    }
+                }
                 self.model.traffic.take(batch, oldest);
                 self.mark(Redraw::Soon);
             }
+            Message::Played(played) => super::playback::played(self, *played, effects),
             Message::Logs(batch, oldest) => {
                 self.calls_logged(&batch.items);
                 let errors = batch.items.iter().filter(|line| line.level >= LogLevel::Error);
@@ -113,6 +120,10 @@ impl App {
                 reader.raw = content.and_then(|v| serde_json::to_string_pretty(&*v).ok());
                 self.push_overlay(Overlay::Reader(reader));
             }
+            Message::Recording(file) => {
+                self.model.recording = file;
+                self.mark(Redraw::Now);
+            }
             Message::CallBegan(token, id) => self.call_began(token, id),
             Message::CallEnded(token, result) => self.call_ended(token, *result, effects),
             Message::CallProgress(token, progress) => self.call_progress(token, progress),
@@ -158,7 +169,10 @@ impl App {
     }
 
     fn now(&mut self, now: crate::base::Timestamp) {
-        self.model.now = now;
+        self.wall = now;
+        if self.model.playback.is_none() {
+            self.model.now = now;
+        }
         if self.wake().is_some_and(|wake| now >= wake) {
             self.mark(Redraw::Soon);
         }
@@ -214,12 +228,18 @@ impl App {
             }
         }
         self.answers_followed(&view);
+        for (name, server) in &view.servers {
+            let before = self.model.view.servers.get(name);
+            if server.exit.is_some() && before.is_some_and(|before| before.exit != server.exit) {
+                Arc::make_mut(&mut self.model.operations).lost(name, view.at);
+            }
+        }
         self.model.view = view;
         self.mark(Redraw::Soon);
     }
 
     pub(super) fn toast(&mut self, text: Ink, role: Role) {
-        self.toast = Some((self.model.now, Toast { text, role }));
+        self.toast = Some((self.wall, Toast { text, role }));
         self.mark(Redraw::Now);
     }
 

@@ -6,6 +6,7 @@ use ratatui::layout::Position;
 use super::{App, Focus, Redraw};
 use crate::tui::effect::Effect;
 use crate::tui::pane::{Gesture, Out, PaneId, Ui};
+use crate::tui::player::PlayCommand;
 
 /// Two clicks on one cell within this time are a double click.
 const DOUBLE_CLICK: std::time::Duration = std::time::Duration::from_millis(400);
@@ -22,9 +23,9 @@ impl App {
             MouseEventKind::Up(MouseButton::Left) => return self.drag_done(effects),
             MouseEventKind::Down(MouseButton::Left) => {
                 let double = self.last_click.is_some_and(|(when, where_)| {
-                    where_ == at && self.model.now.since(when) <= DOUBLE_CLICK
+                    where_ == at && self.wall.since(when) <= DOUBLE_CLICK
                 });
-                self.last_click = if double { None } else { Some((self.model.now, at)) };
+                self.last_click = if double { None } else { Some((self.wall, at)) };
                 if double { Gesture::DoubleClick(at) } else { Gesture::Click(at) }
             }
             _ => return,
@@ -39,6 +40,12 @@ impl App {
             return self.settle(verdict, effects);
         }
         let Some(layout) = self.layout() else { return };
+        if layout.rule.contains(at) && self.model.playback.is_some() {
+            if let Some(share) = super::playback::share_at(at.x, layout.rule) {
+                effects.push(Effect::Play(PlayCommand::To(share)));
+            }
+            return;
+        }
         if self.screen_mouse(gesture, effects) {
             return;
         }

@@ -67,6 +67,7 @@ impl App {
             let here = Cx { focused: cx.focused && self.focus == Focus::Servers, ..cx };
             self.servers.render(&here, servers, buf);
         }
+        super::playback::render(&cx, layout.rule, buf);
         let here = Cx { focused: cx.focused && self.focus == Focus::Pane, ..cx };
         self.panes.get(self.pane).render(&here, layout.main, buf);
         self.render_footer(&cx, layout.footer, buf);
@@ -120,6 +121,7 @@ impl App {
             right.push((ink!("{} left out", left_out), Role::Error));
         }
         self.situation_marks(&mut right);
+        super::playback::marks(cx, &mut right);
         let waiting = view.pending.len();
         if waiting > 0 {
             right.push((ink!("{} {} waiting", cx.glyphs.hand, waiting), Role::Attention));
@@ -144,6 +146,9 @@ impl App {
     /// Where the configuration comes from and how it stands.
     fn source(&self) -> Ink {
         let view = &self.model.view;
+        if let Some(playback) = &self.model.playback {
+            return Ink::from(&playback.name);
+        }
         let Some(file) = view.files.first() else {
             return if self.setup.tour { ink!("demo") } else { ink!("") };
         };

@@ -210,6 +210,10 @@ impl Pane for LogsPane {
         &[Scope::Logs, Scope::List]
     }
 
+    fn rewound(&mut self) {
+        self.built_for = None;
+    }
+
     fn sync(&mut self, ui: Ui<'_>) {
         let key = (self.level, ui.model.scope.clone());
         if self.built_for.as_ref() != Some(&key) {

@@ -23,6 +23,7 @@ mod groups;
 mod head;
 mod row;
 mod saved;
+mod waterfall;
 pub use saved::SavedFilters;
 
 /// Most messages one export holds.
@@ -45,6 +46,7 @@ pub struct TrafficPane {
     beside: Beside,
     groups: groups::Groups,
     marked: Vec<u64>,
+    waterfall: waterfall::Waterfall,
     detail: detail::Detail,
 }
 
@@ -159,7 +161,15 @@ impl Pane for TrafficPane {
         &[Scope::Traffic, Scope::List]
     }
 
+    fn rewound(&mut self) {
+        self.built_for = None;
+        self.marked.clear();
+    }
+
     fn sync(&mut self, ui: Ui<'_>) {
+        if self.waterfall.on {
+            return self.waterfall.sync(ui);
+        }
         self.apply_filter();
         let regions = self.regions(ui.area);
         let key = (self.input.text().to_owned(), ui.model.scope.clone());
@@ -191,6 +201,14 @@ impl Pane for TrafficPane {
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        if action == Action::Waterfall {
+            self.waterfall.on = !self.waterfall.on;
+            self.input.editing = false;
+            return true;
+        }
+        if self.waterfall.on {
+            return self.act_in_waterfall(action, ui, out);
+        }
         let regions = self.regions(ui.area);
         if self.input.editing {
             if action == Action::Down {
@@ -248,7 +266,22 @@ impl Pane for TrafficPane {
 
     fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
         let has = !self.stream.is_empty();
+        if self.waterfall.on {
+            let own = [Action::Open, Action::Copy, Action::Fold, Action::Follow, Action::Longer];
+            return match action {
+                Action::Waterfall => Some(Availability::Ready),
+                action if own.contains(&action) || action.steps(1).is_some() => {
+                    Some(Availability::Ready)
+                }
+                Action::Left | Action::Right | Action::Freeze => Some(Availability::Ready),
+                _ if is_of_messages(action) => {
+                    Some(Availability::Disabled("{waterfall} shows the messages"))
+                }
+                _ => None,
+            };
+        }
         Some(match action {
+            Action::Longer => Availability::Disabled("{waterfall} shows operations"),
             Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Mark => {
                 Availability::when(has, "there are no messages")
             }
@@ -277,6 +310,14 @@ impl Pane for TrafficPane {
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        if self.waterfall.on {
+            return match gesture {
+                Gesture::Scroll { delta, .. } => self.waterfall.scroll(delta, ui.area),
+                Gesture::Click(at) | Gesture::DoubleClick(at) => {
+                    self.waterfall.click(at.y, ui.area);
+                }
+            };
+        }
         let regions = self.regions(ui.area);
         let at = gesture.position();
         let height = usize::from(regions.list.height);
@@ -305,6 +346,9 @@ impl Pane for TrafficPane {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        if self.waterfall.on {
+            return self.waterfall.render(cx, area, buf);
+        }
         let regions = self.regions(area);
         self.render_head(cx, regions.head, buf);
         row::render(self, cx, &regions, buf);
@@ -334,7 +378,53 @@ impl Pane for TrafficPane {
     }
 }
 
+/// Whether an action is one of the list of messages alone.
+const fn is_of_messages(action: Action) -> bool {
+    matches!(
+        action,
+        Action::Filter
+            | Action::JumpPair
+            | Action::Group
+            | Action::Mark
+            | Action::Save
+            | Action::CopyAll
+            | Action::SaveFilter
+            | Action::Filters
+            | Action::NextFilter
+            | Action::ClearFilter
+            | Action::UndoFilter
+    )
+}
+
 impl TrafficPane {
+    fn act_in_waterfall(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        match action {
+            Action::Open => {
+                let Some(asked) = self.waterfall.selected(ui.model) else { return true };
+                let is_it = |record: &TrafficRecord| {
+                    record.at == asked.sent
+                        && record.server == asked.server
+                        && record.kind == MessageKind::Request
+                };
+                let mut all = ui.model.traffic.from(ui.model.traffic.first());
+                match all.find(|(_, record)| is_it(record)) {
+                    Some((seq, _)) => {
+                        self.waterfall.on = false;
+                        self.sync(ui);
+                        self.stream.jump(seq, usize::from(self.regions(ui.area).list.height));
+                    }
+                    None => out.warn(ink!("its messages are no longer recorded")),
+                }
+                true
+            }
+            Action::Back => {
+                self.waterfall.on = false;
+                true
+            }
+            action => self.waterfall.act(action, ui, out),
+        }
+    }
+
     fn act_on_record(&mut self, action: Action, ui: Ui<'_>, out: &mut Out, height: usize) -> bool {
         match action {
             Action::Copy => {

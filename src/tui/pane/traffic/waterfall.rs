@@ -1,0 +1,381 @@
+//! The waterfall: operations of all servers on one axis of time, below what caused them. Owns the
+//! rows that are shown; builds and draws no more than those on the screen.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::base::{ServerName, Timestamp};
+use crate::deck::recording::{Operation, Operations, Outcome};
+use crate::mcp::traffic::Direction;
+use crate::tui::action::Action;
+use crate::tui::ink::{Dur, Ink, count, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::pane::{Cx, Out, Ui};
+use crate::tui::theme::Role;
+use crate::tui::widget::{ListState, Pen, empty_text, scroll_bar, width};
+
+/// Shortest durations that are shown, in turn.
+const LEAST: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+];
+/// Cells of the duration at the right.
+const TOOK: u16 = 9;
+
+/// What is shown, and where the cursor is.
+#[derive(Debug, Default)]
+pub struct Waterfall {
+    /// Whether it is shown instead of the messages.
+    pub on: bool,
+    rows: Vec<u64>,
+    list: ListState<u64>,
+    stays: bool,
+    folded: HashSet<u64>,
+    least: usize,
+    built_for: Option<(u64, Option<ServerName>)>,
+}
+
+/// The lines of the pane.
+struct Lines {
+    head: Rect,
+    axis: Rect,
+    list: Rect,
+    detail: Rect,
+}
+
+impl Lines {
+    fn of(area: Rect) -> Self {
+        let detail = if area.height >= 10 { 2 } else { 0 };
+        let line = |y: u16, height: u16| Rect { y: area.y + y, height, ..area };
+        let list = area.height.saturating_sub(2 + detail);
+        Self {
+            head: line(0, area.height.min(1)),
+            axis: line(1.min(area.height), u16::from(area.height > 1)),
+            list: line(2.min(area.height), list),
+            detail: line(area.height - detail, detail),
+        }
+    }
+}
+
+impl Waterfall {
+    /// Brings the rows up to date.
+    pub fn sync(&mut self, ui: Ui<'_>) {
+        let operations = &ui.model.operations;
+        let key = (operations.version(), ui.model.scope.clone());
+        if self.built_for.as_ref() != Some(&key) {
+            self.build(operations, ui.model);
+            self.built_for = Some(key);
+        }
+        let rows = &self.rows;
+        if let (false, Some(last)) = (self.stays, rows.last()) {
+            self.list.select(*last);
+        }
+        let find = |id: &u64, hint: usize| match rows.get(hint) {
+            Some(at) if at == id => Some(hint),
+            _ if rows.last() == Some(id) => Some(rows.len() - 1),
+            _ => rows.iter().position(|row| row == id),
+        };
+        let height = usize::from(Lines::of(ui.area).list.height);
+        self.list.sync(rows.len(), height, find, |at| rows[at]);
+    }
+
+    fn build(&mut self, operations: &Operations, model: &Model) {
+        self.rows.clear();
+        let least = LEAST[self.least];
+        let mut below = Vec::new();
+        for (number, operation) in operations.iter() {
+            // Others stand below what caused them.
+            if operation.parent.is_some_and(|parent| operations.get(parent).is_some()) {
+                continue;
+            }
+            below.push(number);
+            while let Some(number) = below.pop() {
+                let Some(operation) = operations.get(number) else { continue };
+                if model.in_scope(&operation.server) && operation.took(operations.latest()) >= least
+                {
+                    self.rows.push(number);
+                }
+                if !self.folded.contains(&number) {
+                    below.extend(operation.children.iter().rev());
+                }
+            }
+        }
+    }
+
+    /// Does what was asked; gives whether it could.
+    pub fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        let height = usize::from(Lines::of(ui.area).list.height);
+        let rows = &self.rows;
+        if let Some(steps) = action.steps(height.max(1) as isize) {
+            self.list.step(steps, rows.len(), |at| rows[at]);
+            self.list.reveal(rows.len(), height);
+            self.stays = self.list.index() + 1 < rows.len();
+            return true;
+        }
+        match action {
+            Action::Follow | Action::Freeze => self.stays = !self.stays,
+            Action::Fold => self.fold(ui.model, None),
+            Action::Left => self.fold(ui.model, Some(true)),
+            Action::Right => self.fold(ui.model, Some(false)),
+            Action::Longer => {
+                self.least = (self.least + 1) % LEAST.len();
+                self.built_for = None;
+            }
+            Action::Copy => match self.selected(ui.model) {
+                Some(operation) => out.copy(exact(operation, ui.model).as_str().to_owned()),
+                None => out.warn(ink!("there is no operation")),
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    /// Folds what the selected operation caused; or, within that, what caused it.
+    fn fold(&mut self, model: &Model, fold: Option<bool>) {
+        let Some(number) = self.list.selected().copied() else { return };
+        let Some(operation) = model.operations.get(number) else { return };
+        self.stays = true;
+        let number = match operation.parent {
+            Some(parent) if operation.children.is_empty() => {
+                if fold == Some(false) {
+                    return;
+                }
+                self.list.select(parent);
+                parent
+            }
+            _ => number,
+        };
+        if fold.unwrap_or(!self.folded.contains(&number)) {
+            self.folded.insert(number);
+        } else {
+            self.folded.remove(&number);
+        }
+        self.built_for = None;
+    }
+
+    /// The selected operation.
+    pub fn selected<'a>(&self, model: &'a Model) -> Option<&'a Operation> {
+        model.operations.get(*self.list.selected()?)
+    }
+
+    /// A click on a row of the screen.
+    pub fn click(&mut self, y: u16, area: Rect) {
+        let list = Lines::of(area).list;
+        let Some(row) = y.checked_sub(list.y).filter(|row| *row < list.height) else { return };
+        let at = self.list.top() + usize::from(row);
+        if let Some(number) = self.rows.get(at) {
+            self.list.select(*number);
+            self.stays = true;
+        }
+    }
+
+    /// The wheel.
+    pub fn scroll(&mut self, delta: isize, area: Rect) {
+        let (rows, height) = (&self.rows, usize::from(Lines::of(area).list.height));
+        self.list.scroll(delta, rows.len(), height, |at| rows[at]);
+        self.stays = self.list.index() + 1 < rows.len();
+    }
+
+    /// Draws it.
+    pub fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let lines = Lines::of(area);
+        self.render_head(cx, lines.head, buf);
+        if self.rows.is_empty() {
+            let text = if self.least == 0 {
+                ink!("No operations yet; requests of all servers are listed here")
+            } else {
+                cx.spelled(&[Scope::Traffic], "Nothing took that long; {longer} shows shorter ones")
+            };
+            empty_text(cx, &text, lines.list, buf);
+            return;
+        }
+        let operations = &cx.model.operations;
+        let height = usize::from(lines.list.height);
+        let window = self.list.window(self.rows.len(), height);
+        let shown: Vec<(u64, &Operation)> = self.rows[window]
+            .iter()
+            .filter_map(|number| Some((*number, operations.get(*number)?)))
+            .collect();
+        let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
+        let axis = Axis::of(&shown, now, lines.list);
+        axis.render(cx, lines.axis, buf);
+        for (row, (number, operation)) in shown.iter().enumerate() {
+            let line = Rect { y: lines.list.y + row as u16, height: 1, ..lines.list };
+            let is_selected = self.list.selected() == Some(number);
+            let folded = self.folded.contains(number);
+            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+            pen.put(if is_selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+            name(operation, folded, cx, axis.left.saturating_sub(2), &mut pen);
+            pen.column(line.width.saturating_sub(TOOK + 1));
+            let role = if operation.outcome.is_bad() { Role::Error } else { Role::Muted };
+            pen.right(ink!("{}", Dur(operation.took(now))), TOOK, cx.style(role));
+            axis.bar(operation, cx, &mut pen);
+            if is_selected {
+                pen.row_style(cx.selection(true));
+            }
+        }
+        scroll_bar(cx, self.rows.len(), self.list.top(), lines.list, buf);
+        if let Some(operation) = self.selected(cx.model).filter(|_| lines.detail.height > 0) {
+            Pen::new(buf, lines.detail).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
+            let mut pen = Pen::new(buf, lines.detail).ellipsis(cx.glyphs.ellipsis);
+            pen.at(1, 1).put(exact(operation, cx.model), cx.style(Role::Text));
+        }
+    }
+
+    fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let operations = &cx.model.operations;
+        let mut text = ink!("{}", count(self.rows.len(), "operation"));
+        if self.least > 0 {
+            text.push(ink!(" of {} or longer", Dur(LEAST[self.least])));
+        }
+        if operations.first() > 0 {
+            text.push(ink!("  {} older ones dropped", operations.first()));
+        }
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.put("waterfall  ", cx.style(Role::Accent)).put(text, cx.style(Role::Muted));
+        let legend = [("queued", 0), ("sent", 1), ("progress", 2), ("a person", 3)];
+        let needed: u16 = legend.iter().map(|(word, _)| width(word) + 4).sum();
+        pen.column(area.width.saturating_sub(needed).max(pen.position() + 2));
+        for (word, kind) in legend {
+            pen.put(cx.glyphs.spans[kind], cx.style(ROLES[kind])).skip(1);
+            pen.put(word, cx.style(Role::Faint)).skip(2);
+        }
+    }
+}
+
+/// How the parts of a bar look: queued, sent, in progress, waiting for a person.
+const ROLES: [Role; 4] = [Role::Faint, Role::Accent, Role::Ok, Role::Attention];
+
+/// What stands at the left: depth, fold, server, what was asked.
+fn name(operation: &Operation, folded: bool, cx: &Cx<'_>, room: u16, pen: &mut Pen<'_>) {
+    let end = pen.position() + room;
+    let left = |pen: &Pen<'_>| end.saturating_sub(pen.position());
+    pen.skip(u16::from(operation.depth) * 2);
+    let sign = match (operation.children.is_empty(), folded) {
+        (true, _) => " ",
+        (false, true) => cx.glyphs.closed,
+        (false, false) => cx.glyphs.open,
+    };
+    pen.clip(sign, left(pen).min(1), cx.style(Role::Accent)).skip(1);
+    if cx.model.scope.is_none() && operation.depth == 0 {
+        pen.middle(Model::name(&operation.server), left(pen).min(12), cx.style(Role::Muted))
+            .skip(1);
+    }
+    if operation.direction == Direction::In {
+        pen.clip(cx.glyphs.inbound, left(pen).min(1), cx.style(Role::Inbound)).skip(1);
+    }
+    let is_call = operation.method.as_str() == "tools/call";
+    if !is_call || operation.target.is_none() {
+        pen.clip(&operation.method, left(pen), cx.style(Role::Text)).skip(1);
+    }
+    if let Some(target) = &operation.target {
+        pen.clip(target, left(pen), cx.style(Role::Text));
+    }
+}
+
+/// When everything of an operation happened, after it was asked for.
+fn exact(operation: &Operation, model: &Model) -> Ink {
+    let after = |at: Timestamp| Dur(at.since(operation.asked));
+    let mut text = ink!("{}", Model::time_of_day(operation.asked));
+    if operation.sent > operation.asked {
+        text.push(ink!("  sent +{}", after(operation.sent)));
+    }
+    if let Some(progress) = operation.progress {
+        text.push(ink!("  progress +{}", after(progress)));
+    }
+    let waited: Duration = operation.waiting.iter().map(|(from, to)| to.since(*from)).sum();
+    if !waited.is_zero() {
+        text.push(ink!("  a person {}", Dur(waited)));
+    }
+    match operation.ended {
+        Some(ended) => text.push(ink!("  {} +{}", operation.outcome.as_str(), after(ended))),
+        None => text.push(ink!("  open {}", Dur(operation.took(model.now)))),
+    };
+    text.push(ink!("  {} {}", Model::name(&operation.server), Ink::line(&operation.name())));
+    text
+}
+
+/// The span of time that the rows on the screen take, over the cells that bars have.
+struct Axis {
+    from: Timestamp,
+    to: Timestamp,
+    now: Timestamp,
+    /// First column of the bars.
+    left: u16,
+    cells: u16,
+}
+
+impl Axis {
+    fn of(shown: &[(u64, &Operation)], now: Timestamp, list: Rect) -> Self {
+        let from = shown.iter().map(|(_, operation)| operation.asked).min().unwrap_or(now);
+        // A subscription lasts as long as its server: it would make all others look like one moment.
+        let lasts = |operation: &Operation| operation.method.starts_with("subscriptions/");
+        let ends = shown.iter().filter(|(_, operation)| !lasts(operation));
+        let to = ends.map(|(_, operation)| operation.ended.unwrap_or(now)).max().unwrap_or(now);
+        let left = (list.width * 2 / 5).clamp(16.min(list.width), 44);
+        let cells = list.width.saturating_sub(left + TOOK + 2);
+        Self { from, to: to.max(Timestamp(from.0 + 1)), now, left, cells }
+    }
+
+    /// The cell of a moment.
+    fn cell(&self, at: Timestamp) -> u16 {
+        let last = u64::from(self.cells.saturating_sub(1));
+        let span = u128::from(self.to.0 - self.from.0);
+        let after = u128::from(at.0.saturating_sub(self.from.0));
+        (after * u128::from(last) / span).min(last.into()) as u16
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let faint = cx.style(Role::Faint);
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.skip(1).put(Model::time_of_day(self.from), faint);
+        let span = self.to.since(self.from);
+        let marks = u32::from(self.cells / 14).max(1);
+        for mark in 0..=marks {
+            let text = ink!("+{}", Dur(span / marks * mark));
+            let cells = self.cells.saturating_sub(1);
+            let at = u32::from(cells) * mark / marks;
+            let at = (at as u16).min(cells.saturating_sub(width(&text)));
+            pen.column(self.left + at).put(text, faint);
+        }
+    }
+
+    fn bar(&self, operation: &Operation, cx: &Cx<'_>, pen: &mut Pen<'_>) {
+        if self.cells == 0 {
+            return;
+        }
+        let ended = operation.ended.unwrap_or(self.now);
+        let end = self.cell(ended).max(self.cell(operation.asked));
+        let progress = operation.progress.map_or(end + 1, |at| self.cell(at));
+        let sent = self.cell(operation.sent);
+        let waits = |cell: u16| {
+            let within = |(from, to): &(Timestamp, Timestamp)| {
+                (self.cell(*from)..=self.cell(*to)).contains(&cell)
+                    && to.since(*from) > Duration::ZERO
+            };
+            operation.waiting.iter().any(within)
+        };
+        for cell in self.cell(operation.asked)..=end {
+            let kind = match cell {
+                cell if waits(cell) => 3,
+                cell if cell < sent => 0,
+                cell if cell < progress => 1,
+                _ => 2,
+            };
+            let is_last = cell == end;
+            let (sign, role) = match operation.outcome {
+                Outcome::Open if is_last => (cx.glyphs.arrow, Role::Busy),
+                outcome if outcome.is_bad() && is_last => (cx.glyphs.down, Role::Error),
+                _ => (cx.glyphs.spans[kind], ROLES[kind]),
+            };
+            pen.column(self.left + cell).clip(sign, 1, cx.style(role));
+        }
+    }
+}

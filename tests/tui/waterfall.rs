@@ -1,0 +1,173 @@
+//! The waterfall as it reads at three sizes and what its keys do; and a recording that is shown.
+
+use std::time::Duration;
+
+use mcpdeck::deck::recording::Scan;
+use mcpdeck::mcp::CallId;
+use mcpdeck::tui::player::{PlayCommand, play};
+
+use super::*;
+
+const BEGAN: u64 = 1_790_000_000_000_000 + 60_000_000;
+
+/// `server id method target call`, a dash for what there is none of.
+fn frame(ms: u64, direction: Direction, kind: MessageKind, text: &str) -> Arc<TrafficRecord> {
+    let mut words = text.split(' ').map(|word| (word != "-").then(|| SafeText::line(word)));
+    let mut word = || words.next().flatten();
+    let server = word().unwrap();
+    Arc::new(TrafficRecord {
+        at: Timestamp(BEGAN + ms * 1_000),
+        server: server.as_str().into(),
+        direction,
+        kind,
+        id: word(),
+        method: word(),
+        target: word(),
+        call: word().map(|call| CallId(call.parse().unwrap())),
+        bytes: 100,
+        latency: None,
+        queued: (kind == MessageKind::Request).then_some(Duration::from_millis(15)),
+        body: if ms == 700 { "{\"isError\":true}".into() } else { "{}".into() },
+        cut: false,
+        problem: None,
+    })
+}
+
+fn traffic() -> Vec<Arc<TrafficRecord>> {
+    use Direction::{In, Out};
+    use MessageKind::{Error, Notification, Request, Response};
+    vec![
+        frame(20, Out, Request, "filesystem 1 tools/call read_file 1"),
+        frame(60, In, Response, "filesystem 1 - - -"),
+        frame(100, Out, Request, "memory 1 tools/call ask_person 2"),
+        frame(150, In, Notification, "memory - notifications/progress - 2"),
+        frame(200, In, Request, "memory 9 sampling/createMessage - -"),
+        frame(600, Out, Response, "memory 9 - - -"),
+        frame(610, In, Notification, "memory - notifications/tools/list_changed - -"),
+        frame(612, Out, Request, "memory 2 tools/list - -"),
+        frame(618, In, Response, "memory 2 - - -"),
+        frame(700, In, Response, "memory 1 - - -"),
+        frame(720, Out, Request, "filesystem 2 resources/read file:///a 3"),
+        frame(730, In, Error, "filesystem 2 - - -"),
+        frame(800, Out, Request, "filesystem 3 tools/call slow 4"),
+    ]
+}
+
+fn waterfall() -> App {
+    let mut app = app("empty");
+    let items = traffic();
+    let next = items.len() as u64;
+    app.update(Message::Now(Timestamp(BEGAN + 1_000_000)));
+    app.update(Message::Traffic(Batch { items, first: 0, next, missed: 0 }, 0));
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Char('5'), KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);
+    app
+}
+
+#[test]
+fn the_waterfall_reads_as_recorded() {
+    for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+        let mut app = waterfall();
+        draw(&mut app, width, height);
+        press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
+        press(&mut app, KeyCode::Char('j'), KeyModifiers::NONE);
+        let screen = draw(&mut app, width, height);
+        insta::assert_snapshot!(format!("waterfall_{width}x{height}"), screen);
+    }
+}
+
+#[test]
+fn what_an_operation_caused_folds_and_short_ones_are_left_out() {
+    let mut app = waterfall();
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('j'), KeyModifiers::NONE);
+    assert!(draw(&mut app, 120, 40).contains("sampling/createMessage"));
+    press(&mut app, KeyCode::Char('z'), KeyModifiers::NONE);
+    let folded = draw(&mut app, 120, 40);
+    assert!(!folded.contains("sampling/createMessage"), "{folded}");
+    for _ in 0..2 {
+        press(&mut app, KeyCode::Char('d'), KeyModifiers::NONE);
+    }
+    let long = draw(&mut app, 120, 40);
+    assert!(long.contains("ask_person") && !long.contains("read_file"), "{long}");
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let message = draw(&mut app, 120, 40);
+    assert!(message.contains("tools/call ask_person #1"), "{message}");
+}
+
+#[test]
+fn of_very_many_operations_the_newest_are_shown() {
+    let mut app = waterfall();
+    let call = |n: u64| {
+        let (out, kind) = (Direction::Out, MessageKind::Request);
+        frame(1_000 + n, out, kind, &format!("filesystem {} tools/call t {}", n + 10, n + 10))
+    };
+    let items: Vec<_> = (0..100_000).map(call).collect();
+    app.update(Message::Traffic(Batch { items, first: 13, next: 100_013, missed: 0 }, 0));
+    let screen = draw(&mut app, 120, 40);
+    assert_eq!(app.model.operations.iter().count(), 100_000);
+    assert!(screen.contains("operations"), "{screen}");
+    assert!(screen.contains("older ones dropped"), "{screen}");
+}
+
+#[test]
+fn a_recording_is_shown_at_any_moment_without_an_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.jsonl");
+    let mut lines = vec![serde_json::json!({
+        "type": "header", "version": 1, "product": "mcpdeck", "began": BEGAN, "scrubbed": true,
+    })];
+    let session = format!("{}/fixtures/sessions/typical.jsonl", env!("CARGO_MANIFEST_DIR"));
+    for line in std::fs::read_to_string(session).unwrap().lines() {
+        let mut fact: serde_json::Value = serde_json::from_str(line).unwrap();
+        fact["type"] = "fact".into();
+        fact["at"] = BEGAN.into();
+        lines.push(fact);
+    }
+    for record in traffic() {
+        let mut record = serde_json::to_value(&*record).unwrap();
+        record["type"] = "frame".into();
+        lines.push(record);
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(&path, text).unwrap();
+
+    let (commands, asked) = std::sync::mpsc::channel();
+    let (told, news) = std::sync::mpsc::channel();
+    let scan = Scan::open(&path).unwrap();
+    let player = std::thread::spawn(move || {
+        play(SafeText::line("a.jsonl"), scan, &asked, &|event| told.send(event).is_ok());
+    });
+    let mut app = App::new(Setup::default(), Timestamp(BEGAN));
+    let next = |app: &mut App| loop {
+        let played = news.recv().unwrap().unwrap();
+        let is_reading = played.playback.read.is_some();
+        app.update(Message::Played(played));
+        if !is_reading {
+            return draw(app, 120, 40);
+        }
+    };
+    let end = next(&mut app);
+    assert!(end.contains("a scrubbed recording") && end.contains("a.jsonl"), "{end}");
+    press(&mut app, KeyCode::Char('5'), KeyModifiers::NONE);
+    assert!(draw(&mut app, 120, 40).contains("13 of 13"));
+    for (key, command) in [('{', PlayCommand::Error(false)), (',', PlayCommand::Step(false))] {
+        assert_eq!(
+            press(&mut app, KeyCode::Char(key), KeyModifiers::NONE),
+            [Effect::Play(command)]
+        );
+    }
+    commands.send(PlayCommand::Error(false)).unwrap();
+    let error = next(&mut app);
+    assert!(error.contains("12 of 12"), "the last error is the answer before the last: {error}");
+    commands.send(PlayCommand::To(0.0)).unwrap();
+    let begin = next(&mut app);
+    assert!(begin.contains("0 of 0") && begin.contains("memory"), "{begin}");
+    press(&mut app, KeyCode::Char('1'), KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('r'), KeyModifiers::NONE);
+    assert!(draw(&mut app, 120, 40).contains("nothing runs"));
+    drop(commands);
+    player.join().unwrap();
+}
