@@ -131,7 +131,7 @@ fn a_recording_is_shown_at_any_moment_without_an_engine() {
         record["type"] = "frame".into();
         lines.push(record);
     }
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let text = lines.iter().fold(String::new(), |text, line| text + &line.to_string() + "\n");
     std::fs::write(&path, text).unwrap();
 
     let (commands, asked) = std::sync::mpsc::channel();
