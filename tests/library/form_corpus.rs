@@ -85,9 +85,9 @@ fn draw_small(screen: &mut CallScreen) {
     let area = Rect::new(0, 0, 60, 20);
     for row in 0..=screen.form.rows().len().min(60) {
         screen.form.select(row);
-        screen.prepare(area, &Look::default());
+        screen.lay_out(area, &Look::default());
         let mut buf = Buffer::empty(area);
-        screen.render(&Look::default(), Timestamp(2), area, &mut buf);
+        screen.draw(&Look::default(), Timestamp(2), area, &mut buf);
     }
 }
 

@@ -57,8 +57,7 @@ impl CallScreen {
         (held && calls).then(Vec::new)
     }
 
-    /// A key as the dashboard gives it.
-    #[cfg(test)]
+    /// Presses a key by the key table in use, as the dashboard does.
     pub fn key(&mut self, key: KeyEvent, now: Timestamp) -> Vec<Effect> {
         let bound = self.keymap.pressed(self.scopes(), key);
         let typed = self.type_key(key, bound, now);
