@@ -118,7 +118,11 @@ impl Operation {
         loop {
             let live = self.slot.live();
             let retry = self.options.retry.as_ref().unwrap_or(&live.config.retry);
-            let may_repeat = attempt < retry.max_retries && is_repeatable(tool);
+            // The time of callers that are not the person is limited as a whole: once it has run
+            // out there is none for another try.
+            let may_repeat = attempt < retry.max_retries
+                && is_repeatable(tool)
+                && self.options.origin.is_person();
             let failure = match self.round(&live, flight, may_repeat).await {
                 Ok(answered) => return Ok(answered),
                 Err(failure) => failure,

@@ -74,7 +74,8 @@ async fn a_grandchild_that_holds_stderr_open_does_not_delay_the_end() {
     let script = "(setsid env -i /bin/sh -c 'trap \"\" TERM; sleep 7.5' &); echo last >&2; exit 1";
     let server = deck("held-stderr").start(&shell(script)).await;
     assert_eq!(server.process.wait().await.code, Some(1));
-    assert_eq!(&*server.process.stderr_tail(1)[0], "last");
+    // The shell that is ended with the grandchild may still say so.
+    assert!(server.process.stderr_tail(2).iter().any(|line| &**line == "last"));
     crate::support::end_escaped(b"sleep\x007.5\0");
 }
 

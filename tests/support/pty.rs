@@ -410,10 +410,26 @@ impl Deck {
                 rest.char_indices().nth(keys).map_or(rest.len(), |(at, _)| at)
             };
             self.bytes(&rest[..end]);
+            self.read();
             rest = &rest[end..];
             if !rest.is_empty() {
                 pass(Duration::from_millis(30));
             }
+        }
+    }
+
+    /// Waits until the program has read what was typed, for a second at most: one that is busy or
+    /// stopped reads later, and would take what comes meanwhile for a paste.
+    fn read(&self) {
+        let name = self.master.as_ref().and_then(|master| master.tty_name());
+        let options = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOCTTY;
+        let Some(name) = name else { return };
+        let Ok(tty) = rustix::fs::open(&name, options, rustix::fs::Mode::empty()) else { return };
+        for _ in 0..1_000 {
+            if rustix::io::ioctl_fionread(&tty).map_or(true, |unread| unread == 0) {
+                return;
+            }
+            pass(Duration::from_millis(1));
         }
     }
 
