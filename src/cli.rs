@@ -206,7 +206,7 @@ fn dashboard(cli: &Cli, telemetry: &Telemetry) -> std::process::ExitCode {
     #[cfg(feature = "tui")]
     return dashboard::run(cli, telemetry).unwrap_or_else(Into::into);
     #[cfg(not(feature = "tui"))]
-    let _ = telemetry;
+    let _ = (cli, telemetry);
     #[cfg(not(feature = "tui"))]
     output::refuse("this build has no dashboard; see `mcpdeck --help` for what it has").into()
 }

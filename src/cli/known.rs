@@ -169,6 +169,7 @@ fn read(path: &Path) -> Option<Offers> {
 }
 
 /// Notes the offers of a host that goes on running, each time they change.
+#[cfg(feature = "tui")]
 pub fn notebook() -> impl Fn(&McpConfig, &HostView) + Send + Sync {
     type Seen = HashMap<ServerName, (Arc<crate::mcp::Capabilities>, ServerState)>;
     let seen: Mutex<Seen> = Mutex::default();
