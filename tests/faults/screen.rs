@@ -160,7 +160,14 @@ fn keys(deck: &mut Deck, problems: &mut Vec<String>) -> Duration {
 fn open(deck: &mut Deck, tool: &str) {
     deck.keys("2");
     deck.wait_until("the tools", |screen| is_dashboard(screen) && screen.contains("tokens"));
-    deck.keys("/\x15");
+    // Nothing is typed before the filter takes it.
+    let typing = (0..4).any(|_| {
+        deck.keys("/");
+        let edits = || deck.screen().contains("esc back") && !deck.screen().contains("q quit");
+        fair::wait(Duration::from_secs(5), edits).is_some()
+    });
+    assert!(typing, "the filter is not open\n{}", deck.screen());
+    deck.keys("\x15");
     deck.keys(tool);
     deck.wait(&format!("/ {tool}"));
     deck.keys("\r");
