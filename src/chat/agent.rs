@@ -78,7 +78,7 @@ impl Conversation {
     }
 }
 
-/// Told of everything that happens.
+/// Receives every event of a turn.
 pub type Tell<'a> = &'a (dyn Fn(ChatEvent) + Send + Sync);
 
 /// A model, and what it may do for whom.
@@ -117,11 +117,6 @@ impl Agent {
     /// The model in use.
     pub fn model(&self) -> Arc<dyn Model> {
         Arc::clone(&self.model.lock())
-    }
-
-    /// Uses another model from the next answer on.
-    pub fn set_model(&self, model: Arc<dyn Model>) {
-        *self.model.lock() = model;
     }
 
     /// Cancels one running call; the turn goes on. Gives whether there was one.
@@ -566,10 +561,10 @@ impl Turn<'_> {
     }
 }
 
-/// What the model is told of a call that was not made or gave no result. Nothing about this
+/// The tool result that the model gets for a call that was not made or failed. Nothing about this
 /// machine, and of a tool it may not have only that there is none.
 fn refused(catalog: &Catalog, call: &ToolCall, error: &Error) -> String {
-    // A person who says no is told of; what a caller may not have is as if it were not there.
+    // The model learns that a person denied the call; a tool the caller may not use does not exist.
     let was_asked = error.code == ErrorCode::PermissionDenied && error.denial.is_none();
     if error.code == ErrorCode::ToolNotFound || error.denial.is_some() {
         let nearest = catalog.nearest(&call.name).join(", ");

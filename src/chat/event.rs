@@ -1,4 +1,4 @@
-//! What happens in a chat, as whoever shows it is told: one JSON object each.
+//! Events of a chat, one JSON object each.
 
 use std::collections::BTreeMap;
 

@@ -124,7 +124,7 @@ pub fn written(call: &ToolCall) -> String {
     }
 }
 
-/// What a model is told about calling tools by blocks.
+/// Instructions for a model that calls tools by fenced blocks.
 pub const RULES: &str = "To call a tool, write a block of its own lines:\n```tool\n{\"name\": \
 \"TOOL\", \"arguments\": {}}\n```\nOne block is one call. Then stop: the result comes in the next \
 message. Never write a result yourself.";

@@ -50,7 +50,7 @@ pub enum Message {
         id: String,
         /// The name that the model called.
         name: String,
-        /// What the model is told.
+        /// The text of the result, for the model.
         text: String,
         /// Whether the call failed.
         is_error: bool,

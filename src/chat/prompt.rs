@@ -12,7 +12,7 @@ use crate::chat::{context, fence};
 use crate::host::Host;
 use crate::host::policy::Principal;
 
-/// What a model is told first when the person says nothing else.
+/// The base prompt when the person sets none.
 pub const BASE: &str = "You are the assistant of a person who runs several MCP servers. Answer \
 briefly. Use a tool when it helps; say so when none does.";
 

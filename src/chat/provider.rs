@@ -127,7 +127,7 @@ impl Remote {
         let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         // Gemini wraps an error that comes instead of a stream in a list.
         let error = value.get("error").or_else(|| value.get(0)?.get("error"));
-        let mut fault = Fault::told(Some(status.as_u16()), error.unwrap_or(&Value::Null));
+        let mut fault = Fault::reported(Some(status.as_u16()), error.unwrap_or(&Value::Null));
         let reason = status.canonical_reason().unwrap_or_default();
         let number = status.as_u16();
         fault.message = match fault.message.as_str() {
@@ -169,7 +169,7 @@ impl Remote {
                     }
                 };
                 if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
-                    return Err(Fault::told(None, error));
+                    return Err(Fault::reported(None, error));
                 }
                 reader.event(&data, &mut reply, &mut |delta| match (&mut fence, delta) {
                     (Some(fence), Delta::Text(text)) => {

@@ -1,5 +1,5 @@
 //! Chat sessions that outlive their connections: the conversation, its events in a bounded log, the
-//! turn under way. A client that comes back gets what it missed, or is told that it is too much.
+//! turn under way. A client that comes back gets what it missed, or `truncated` with a snapshot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -114,8 +114,8 @@ impl Session {
         tokio::spawn(async move {
             let done = Mutex::new(None);
             let tell = |event: ChatEvent| match event {
-                // Told when the next message is taken.
-                done_ @ ChatEvent::Done { .. } => *done.lock() = Some(done_),
+                // Sent once the session takes the next message.
+                end @ ChatEvent::Done { .. } => *done.lock() = Some(end),
                 ChatEvent::ToolResult { id, name, is_error, mut text, duration_ms, human_ms } => {
                     crate::chat::context::shorten(&mut text, RESULT);
                     let event =

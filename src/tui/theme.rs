@@ -222,11 +222,6 @@ impl Theme {
     pub const fn style(&self, role: Role) -> Style {
         self.styles[role as usize]
     }
-
-    /// Whether it paints its own ground instead of the terminal's.
-    pub fn has_background(&self) -> bool {
-        self.style(Role::Text).bg.is_some_and(|bg| bg != Color::Reset)
-    }
 }
 
 fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Style, String> {

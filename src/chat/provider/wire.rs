@@ -153,7 +153,7 @@ impl Fault {
     }
 
     /// What an error object of a provider says: all of them write `message`, and a word for its kind.
-    pub(super) fn told(status: Option<u16>, error: &Value) -> Self {
+    pub(super) fn reported(status: Option<u16>, error: &Value) -> Self {
         use LlmErrorKind as K;
         let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
         let text = error.as_str().unwrap_or_else(|| word("message")).to_owned();

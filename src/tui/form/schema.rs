@@ -232,11 +232,6 @@ impl Document {
     pub const fn is_empty(&self) -> bool {
         false
     }
-
-    /// The raw sub-schema of a node.
-    pub fn raw_at(&self, node: &Schema) -> Option<&Value> {
-        self.raw.pointer(&node.at)
-    }
 }
 
 struct Reader {
