@@ -85,7 +85,7 @@ pub type Tell<'a> = &'a (dyn Fn(ChatEvent) + Send + Sync);
 pub struct Agent {
     host: Host,
     who: Principal,
-    model: Mutex<Arc<dyn Model>>,
+    model: Arc<dyn Model>,
     base: String,
     limits: TurnLimits,
     /// Calls of tools that do not exist, by model and name.
@@ -99,7 +99,7 @@ impl Agent {
         Self {
             host,
             who,
-            model: Mutex::new(model),
+            model,
             base: BASE.to_owned(),
             limits: TurnLimits::default(),
             unknown: Mutex::default(),
@@ -116,7 +116,7 @@ impl Agent {
 
     /// The model in use.
     pub fn model(&self) -> Arc<dyn Model> {
-        Arc::clone(&self.model.lock())
+        Arc::clone(&self.model)
     }
 
     /// Cancels one running call; the turn goes on. Gives whether there was one.

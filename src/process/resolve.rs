@@ -192,15 +192,24 @@ fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, Sp
     if let Some(file) = unusable {
         return Err(not_executable(&file));
     }
-    let searched = match path {
-        Some(path) if !path.is_empty() => format!("searched PATH={}", path.display()),
-        _ => "the server's environment has no PATH".to_owned(),
-    };
-    Err(SpawnError::new(
-        SpawnErrorKind::NotFound,
-        format!("command not found: {command} ({searched})"),
-    )
-    .help(suggestion(command, path, cwd)))
+    let message = format!("command not found: {command} ({})", searched(path));
+    Err(SpawnError::new(SpawnErrorKind::NotFound, message).help(suggestion(command, path, cwd)))
+}
+
+/// Which PATH was searched: a short one whole; of a long one the number of folders, and the whole
+/// in the log.
+fn searched(path: Option<&OsStr>) -> String {
+    const SHORT: usize = 60;
+    match path.map(|path| path.display().to_string()) {
+        Some(path) if path.is_empty() => "the server's PATH is empty".to_owned(),
+        Some(path) if path.len() <= SHORT => format!("searched PATH={path}"),
+        Some(path) => {
+            tracing::debug!("searched PATH={path}");
+            let folders = std::env::split_paths(&path).count();
+            format!("searched the {folders} folders of PATH")
+        }
+        None => "the server's environment has no PATH".to_owned(),
+    }
 }
 
 /// Windows finds programs by their extension (`PATHEXT`). Looked for first: beside `npx.cmd` lies an

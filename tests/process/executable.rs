@@ -40,6 +40,15 @@ fn a_missing_command_names_the_path_that_was_searched_and_what_to_install() {
 }
 
 #[test]
+fn a_long_path_is_counted_and_not_printed() {
+    let mut config = entry("npx");
+    config.env.insert("PATH".into(), Secret::new(["/nowhere/at/all"; 7].join(":")));
+    let text = refused(&config).error.to_string();
+    assert!(text.contains("searched the 7 folders of PATH"), "{text}");
+    assert!(!text.contains("/nowhere"), "{text}");
+}
+
+#[test]
 fn a_misspelt_command_is_corrected() {
     let error = refused(&entry("basename2"));
     assert!(error.error.to_string().contains("did you mean \"basename\"?"), "{}", error.error);

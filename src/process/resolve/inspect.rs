@@ -143,8 +143,8 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
         && let Some(wanted) = words.find(|word| !word.starts_with('-') && !word.contains('='))
         && !on_path(wanted, path)
     {
-        let searched = path.map_or_else(|| "none".into(), |p| p.display().to_string());
-        return Err(bad(format!("{name} needs {wanted}, which is not on PATH={searched}"))
+        let searched = super::searched(path);
+        return Err(bad(format!("{name} needs {wanted}, which was not found ({searched})"))
             .help(suggestion(wanted, path, Path::new("/"))));
     }
     Ok(())

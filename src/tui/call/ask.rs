@@ -1,6 +1,5 @@
 //! Questions over the call screen: what to do about problems, lists to pick from, lines to type.
 
-use crate::tui::action::Action;
 use crossterm::event::{KeyCode, KeyEvent};
 
 use super::export::{Export, Written};
@@ -15,7 +14,6 @@ use crate::deck::history::HistoryEntry;
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
 use crate::tui::effect::{Effect, Existing};
-use crate::tui::form::problem::Weight;
 use crate::tui::widget::TextInput;
 
 /// A question to the person, over the screen.
@@ -96,11 +94,7 @@ impl CallScreen {
             }
             (Some(Ask::Problems), KeyCode::Enter) => {
                 self.focus = Focus::Form;
-                self.form.apply(Action::FirstField);
-                let here = self.form.problem_at(0).is_some_and(|p| p.weight < Weight::Note);
-                if !here {
-                    self.form.apply(Action::NextProblem);
-                }
+                self.form.go_to_gravest();
             }
             (Some(Ask::Pick(pick, entries, at)), code) => {
                 return self.key_in_pick(pick, entries, at, code);

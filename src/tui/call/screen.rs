@@ -256,7 +256,7 @@ impl CallScreen {
     /// Goes to what is no value yet, instead of doing something with what would be left of it.
     fn refuse(&mut self, done: &str) -> Vec<Effect> {
         self.focus = Focus::Form;
-        self.form.apply(Action::NextProblem);
+        self.form.go_to_gravest();
         vec![Effect::Say(format!("Invalid value; not {done}"))]
     }
 

@@ -8,6 +8,7 @@ use super::edit::Direction;
 use super::field::FieldKind;
 use super::input::{Editor, Edits, area};
 use super::pointer;
+use super::problem::Weight;
 use super::row::RowKind;
 use super::state::FormState;
 
@@ -56,6 +57,20 @@ impl FormState {
         let rows = self.problems().iter().filter_map(|p| p.row);
         let after = rows.clone().find(|row| *row > self.cursor);
         let Some(row) = after.or_else(|| rows.clone().next()) else { return false };
+        self.select(row);
+        true
+    }
+
+    /// Goes to the gravest of the problems that keep the form from being sent, the first of those.
+    /// False when there is none.
+    pub fn go_to_gravest(&mut self) -> bool {
+        if self.json.as_ref().is_some_and(|json| json.problem().is_some()) {
+            self.enter_json();
+            return true;
+        }
+        let blocking = self.problems().iter().filter(|problem| problem.weight < Weight::Note);
+        let placed = blocking.filter_map(|problem| Some((problem.weight, problem.row?)));
+        let Some((_, row)) = placed.min() else { return false };
         self.select(row);
         true
     }

@@ -164,6 +164,21 @@ fn items_are_moved_duplicated_and_removed() {
 }
 
 #[test]
+fn the_gravest_problem_is_gone_to_even_where_the_cursor_is() {
+    let number = json!({"type": "number"});
+    let schema =
+        json!({"properties": {"a": number, "b": number, "c": number}, "required": ["a", "b", "c"]});
+    let mut form = form(schema);
+    form.select(1);
+    press(&mut form, "abc");
+    assert!(form.go_to_gravest());
+    assert_eq!(form.cursor(), 1, "what is no value stands before what is missing");
+    press(&mut form, "<backspace><backspace><backspace>2");
+    assert!(form.go_to_gravest());
+    assert_eq!(form.cursor(), 0, "the first of those that are missing");
+}
+
+#[test]
 fn conditions_show_their_fields_when_they_apply() {
     let schema = json!({"properties": {"how": {"enum": ["mail", "post"]}},
         "if": {"properties": {"how": {"const": "post"}}, "required": ["how"]},

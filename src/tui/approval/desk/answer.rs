@@ -16,7 +16,6 @@ use crate::tui::approval::elicitation::{Asks, ElicitAction, ElicitationReading};
 use crate::tui::approval::media::{Media, media};
 use crate::tui::effect::Effect;
 use crate::tui::form::FormState;
-use crate::tui::form::problem::Weight;
 use crate::tui::pane::Out;
 use crate::tui::pane::catalog::file_name;
 
@@ -114,7 +113,7 @@ impl AnswerDesk {
                 }))
             }
             (Draft::Form(form), _) if wrong(form) > 0 => {
-                go_to_wrong(form);
+                form.go_to_gravest();
                 Err(match wrong(form) {
                     1 => "1 invalid field".to_owned(),
                     count => format!("{count} invalid fields"),
@@ -233,17 +232,6 @@ impl AnswerDesk {
 pub(super) fn wrong(form: &FormState) -> usize {
     let unknown = matches!(form.verdict(), Verdict::Unknown(_));
     form.blocking().saturating_sub(usize::from(unknown))
-}
-
-/// The cursor goes to the next problem that keeps the form from being accepted, past those that
-/// only look wrong.
-pub(super) fn go_to_wrong(form: &mut FormState) {
-    for _ in 0..form.problems().len() {
-        form.apply(Action::NextProblem);
-        if form.problem_at(form.cursor()).is_none_or(|problem| problem.weight < Weight::Note) {
-            return;
-        }
-    }
 }
 
 fn told(problems: &[Violation]) -> String {

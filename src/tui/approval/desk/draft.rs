@@ -129,7 +129,7 @@ impl AnswerDesk {
         let Some(tool) = &mut composer.tool else { return };
         let count = super::answer::wrong(&tool.form);
         if count > 0 {
-            super::answer::go_to_wrong(&mut tool.form);
+            tool.form.go_to_gravest();
             self.notice = Some(SafeText::line(&format!("{count} invalid fields")));
             return;
         }
