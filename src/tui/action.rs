@@ -127,7 +127,7 @@ actions! {
     Bell = "bell", "bell", "Mute the bell, or not";
     AskEnd = "ask-before-ending", "ask first", "Ask before quit, restart or stop end open work, or do not ask";
     Tour = "tour", "tour", "Take the tour";
-    Record = "record", "record", "Record everything to a file, or end the recording";
+    Record = "record", "record", "Start or end a recording";
     Pause = "pause", "play/pause", "Let the time of the recording pass, or stop it";
     Faster = "faster", "faster", "Play twice as fast";
     Slower = "slower", "slower", "Play half as fast";
