@@ -56,6 +56,8 @@ pub struct Subject {
     pub rejected: Vec<RejectedEntry>,
     /// Lists that were cut short.
     pub partial: Vec<(ListKind, String)>,
+    /// Entries that changed while they were looked at: where each stands, and the fields.
+    pub changed: Vec<(String, String)>,
     /// What it did against the protocol.
     pub protocol: Vec<Finding>,
     /// How often, by kind.
@@ -193,6 +195,7 @@ impl Subject {
             templates: lists.templates.iter().map(|t| Arc::clone(&t.raw)).collect(),
             rejected: lists.rejected.clone(),
             partial: lists.partial.iter().map(|(k, why)| (*k, why.to_string())).collect(),
+            changed: changed(view),
             protocol: view.findings.iter().cloned().collect(),
             protocol_counts: view.finding_counts.clone(),
             exit: view.exit.clone(),
@@ -200,4 +203,13 @@ impl Subject {
             interrupted: None,
         }
     }
+}
+
+fn changed(view: &ServerView) -> Vec<(String, String)> {
+    let changes = view.changes.iter().flat_map(|(_, changes)| &changes.changed);
+    let told = changes.map(|(list, name, fields)| {
+        let fields: Vec<&str> = fields.iter().map(|field| field.pointer.as_str()).collect();
+        (format!("{}/{}", list.key(), brief(name, 80)), brief(&fields.join(", "), 160))
+    });
+    told.collect()
 }

@@ -153,3 +153,31 @@ fn a_fixture_is_judged_the_same_every_time_and_in_any_order_of_its_lists() {
         assert_eq!(set.len(), first.len(), "{name}: a finding is told twice");
     }
 }
+
+#[test]
+fn what_to_do_fits_what_was_found() {
+    let malformed = |transport: &str, kind: &str| serde_json::json!({"transport": transport, "protocolCounts": {kind: 1}});
+    let partial = |why: &str| serde_json::json!({"partial": [["tools", why]]});
+    let rows = [
+        (malformed("stdio", "junk"), "stdout/pollution", "to stderr"),
+        (malformed("http", "junk"), "protocol/malformed", "body, event or frame"),
+        (malformed("http", "malformed"), "protocol/malformed", "body, event or frame"),
+        (malformed("stdio", "malformed"), "protocol/malformed", "per line"),
+        (partial("more than 5000 entries, the rest was not read"), "list/partial", "listEntries"),
+        (partial("more than 100 pages, the rest was not read"), "list/partial", "listPages"),
+        (partial("page 3 failed: no"), "list/partial", "every page"),
+        (partial("the server answered with an error: no"), "list/partial", "do not declare it"),
+    ];
+    for (server, rule, help) in rows {
+        let fixture = Fixture {
+            servers: vec![server.clone()],
+            expectations: None,
+            lock: None,
+            results: Vec::new(),
+            findings: Vec::new(),
+        };
+        let found = run(&fixture);
+        let fits = |f: &Finding| f.rule == rule && f.help.contains(help);
+        assert!(found.iter().any(|(_, f)| fits(f)), "{server}: {found:#?}");
+    }
+}

@@ -61,6 +61,13 @@ pub(super) const RULES: &[Rule] = &[
         fix: "answer every page, end with no `nextCursor`, and never repeat a cursor",
     },
     Rule {
+        id: "list/unstable",
+        severity: Severity::Warning,
+        summary: "definitions changed while they were looked at",
+        why: "What is reviewed, locked or approved is one of several definitions that come and go; the next start may bring another.",
+        fix: "list the same definition every time; what a lock file holds of it is the one seen last",
+    },
+    Rule {
         id: "name/duplicate",
         severity: Severity::Error,
         summary: "two entries of one server have the same name",
@@ -86,7 +93,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Error,
         summary: "a name looks like another one",
         why: "Two names differ only in characters that look the same, in letter case or in separators: a person who approves one may get the other.",
-        fix: "rename one of them with plain ASCII letters",
+        fix: "rename one of them, so that more than case, separators or look-alike letters tell them apart",
     },
     Rule {
         id: "name/pattern",

@@ -108,7 +108,11 @@ fn is_timeout(reason: &str, detail: Option<&str>) -> bool {
 fn protocol(subject: &Subject, findings: &mut Vec<Finding>) {
     let mut by_rule: BTreeMap<&'static str, (u64, String, bool)> = BTreeMap::new();
     for (kind, times) in &subject.protocol_counts {
-        let Some(rule) = rule_of(*kind) else { continue };
+        let Some(mut rule) = rule_of(*kind) else { continue };
+        let junk = *kind == FindingKind::Junk && subject.transport == "stdio";
+        if *kind == FindingKind::Junk && !junk {
+            rule = "protocol/malformed";
+        }
         let first = subject.protocol.iter().find(|f| f.kind == *kind);
         let mut message = first.map_or_else(String::new, |f| f.message.to_string());
         if let Some(request) = first.and_then(|f| f.request.as_ref())
@@ -121,7 +125,7 @@ fn protocol(subject: &Subject, findings: &mut Vec<Finding>) {
         {
             message = format!("{message}: `{}`", brief(raw, 120));
         }
-        let entry = by_rule.entry(rule).or_insert((0, message, *kind == FindingKind::Junk));
+        let entry = by_rule.entry(rule).or_insert((0, message, junk));
         entry.0 += times;
     }
     for (rule, (times, message, junk)) in by_rule {
@@ -130,7 +134,11 @@ fn protocol(subject: &Subject, findings: &mut Vec<Finding>) {
             (true, n) => format!("{n} lines on stdout are not JSON-RPC; the first: {message}"),
             (false, n) => format!("{n} times; the first: {message}"),
         };
-        findings.push(finding(rule, "", brief(&message, 600)));
+        let mut found = finding(rule, "", brief(&message, 600));
+        if rule == "protocol/malformed" && subject.transport != "stdio" {
+            found.help = "send one JSON-RPC 2.0 object, UTF-8, as each body, event or frame".into();
+        }
+        findings.push(found);
     }
 }
 
@@ -164,7 +172,15 @@ fn lists(subject: &Subject, findings: &mut Vec<Finding>) {
     }
     for (list, reason) in &subject.partial {
         let message = format!("{} is not complete: {}", list.method(), brief(reason, 300));
-        findings.push(finding("list/partial", list.key(), message));
+        let mut found = finding("list/partial", list.key(), message);
+        if let Some(help) = whole(*list, reason) {
+            found.help = help;
+        }
+        findings.push(found);
+    }
+    for (place, fields) in &subject.changed {
+        let message = format!("changed while it was looked at, in {fields}");
+        findings.push(finding("list/unstable", place.clone(), message));
     }
     // A server that declares `resources` need not have templates.
     let method = ListKind::ResourceTemplates.method();
@@ -177,8 +193,21 @@ fn lists(subject: &Subject, findings: &mut Vec<Finding>) {
         let place = ListKind::ResourceTemplates.key();
         let mut found = finding("list/partial", place, told.message.to_string());
         found.severity = Severity::Note;
+        found.help = format!("nothing is missing; a server answers `{method}` with an empty list");
         findings.push(found);
     }
+}
+
+/// What makes a list whole, where it is not its cursors.
+fn whole(list: ListKind, reason: &str) -> Option<String> {
+    if reason.contains(" entries, the rest") {
+        return Some("offer fewer, or raise `limits.listEntries` of the server".into());
+    }
+    if reason.contains(" pages, the rest") {
+        return Some("use larger pages, or raise `limits.listPages` of the server".into());
+    }
+    let cursor = reason.contains("cursor") || reason.starts_with("page ");
+    (!cursor).then(|| format!("answer `{}` with a list, or do not declare it", list.method()))
 }
 
 fn version(subject: &Subject, findings: &mut Vec<Finding>) {
