@@ -61,7 +61,7 @@ pub use run::{HostLogLevel, Options, Reveal, Show, Source, run};
 pub fn key_table() -> Result<String, String> {
     let user = state::Places::of_process().user_files().keymap;
     let keymap = match user {
-        Some(text) => keymap::Keymap::with_user(&text)?,
+        Some(text) => keymap::Keymap::with_user(&text?)?,
         None => keymap::Keymap::builtin(),
     };
     Ok(keymap.to_markdown())

@@ -5,6 +5,8 @@
 
 #[path = "tui/approvals.rs"]
 mod approvals;
+#[path = "tui/changes.rs"]
+mod changes;
 #[path = "tui/desk.rs"]
 mod desk;
 #[path = "tui/find.rs"]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::base::text::SafeText;
 use crate::base::{LogLevel, ServerName};
 use crate::config::RootConfig;
 use crate::deck::answers::ScriptedAnswer;
@@ -15,6 +16,7 @@ use crate::deck::saved::SavedCall;
 pub use crate::deck::{Change, ConfigCommand, Keep, Saving};
 use crate::host::cache::CacheKey;
 use crate::host::{RuleKind, SessionRule, Validation};
+use crate::mcp::capabilities::ListKind;
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
@@ -144,6 +146,8 @@ pub enum ServerCommand {
     Restart,
     /// Fetch its lists again.
     Refresh,
+    /// The person has seen that these entries of its lists changed.
+    ChangesSeen(Vec<(ListKind, SafeText)>),
     /// Close its breaker, or that of one of its tools.
     ResetBreaker(Option<String>),
     /// Ask for another log level.

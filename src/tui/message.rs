@@ -130,8 +130,10 @@ pub enum Message {
 pub struct UserFiles {
     /// Themes: name and TOML.
     pub themes: Vec<(String, String)>,
-    /// The keymap, when there is one.
-    pub keymap: Option<String>,
+    /// The keymap, when there is one, or why it cannot be read.
+    pub keymap: Option<Result<String, String>>,
+    /// Why files of themes cannot be read.
+    pub unread: Vec<String>,
 }
 
 /// Tells one call of the dashboard from another, from before it has an id.

@@ -292,6 +292,11 @@ async fn run_command(
         ServerCommand::Stop => host.stop(server).await?,
         ServerCommand::Restart => host.restart(server).await?,
         ServerCommand::Refresh => host.refresh(server).await?,
+        ServerCommand::ChangesSeen(items) => {
+            for item in items {
+                host.changes_seen(server, Some(item))?;
+            }
+        }
         ServerCommand::ResetBreaker(tool) => host.reset_breaker(server, tool.as_deref())?,
         ServerCommand::LogLevel(level) => {
             host.set_log_level(server, level).await?;

@@ -1,5 +1,5 @@
 //! Files of the person: preferences per project, themes, keymap. Reads and writes; a file that is
-//! not there or not readable counts as empty, a write is atomic.
+//! not there counts as empty, one of them that cannot be read is named, a write is atomic.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -52,23 +52,43 @@ impl Places {
     /// Themes and keymap.
     pub fn user_files(&self) -> UserFiles {
         let Some(config) = &self.config else { return UserFiles::default() };
-        let mut themes = Vec::new();
+        let mut files = UserFiles::default();
         let entries = std::fs::read_dir(config.join("themes"));
         for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
-            let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
-            if path.extension().is_some_and(|e| e == "toml")
-                && let (Some(name), Ok(Some(text))) = (name, read_text(&path, LARGEST))
-            {
-                themes.push((name, text));
+            if path.extension().is_none_or(|extension| extension != "toml") {
+                continue;
+            }
+            match (path.file_stem().and_then(|name| name.to_str()), text_of(&path)) {
+                (None, _) => {
+                    let shown = path.display();
+                    files.unread.push(format!("{shown}: its name is not UTF-8; rename the file"));
+                }
+                (Some(name), Some(Ok(text))) => files.themes.push((name.to_owned(), text)),
+                (_, Some(Err(problem))) => files.unread.push(problem),
+                (_, None) => {}
             }
         }
-        themes.sort();
-        UserFiles { themes, keymap: read_text(&config.join("keymap.toml"), LARGEST).ok().flatten() }
+        files.themes.sort();
+        files.unread.sort();
+        files.keymap = text_of(&config.join("keymap.toml"));
+        files
     }
 }
 
 /// Largest file of these that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
+
+/// A file of the person, or a sentence that names it and what to do; `None` where there is none.
+fn text_of(path: &Path) -> Option<Result<String, String>> {
+    let text = read_text(path, LARGEST).map_err(|error| {
+        let next = match error.kind() {
+            io::ErrorKind::InvalidData => "save it as UTF-8",
+            _ => "make it a file you can read, of at most 1 MiB",
+        };
+        format!("{}: {error}; {next}", path.display())
+    });
+    text.transpose()
+}
 
 /// Reads preferences.
 pub fn read_prefs(file: Option<&Path>) -> Prefs {
@@ -204,6 +224,17 @@ mod tests {
         let places = Places { config: Some(dir.path().into()), state: None };
         let files = places.user_files();
         assert_eq!(files.themes, [("mine".to_owned(), "inherits = \"dark\"".to_owned())]);
-        assert_eq!(files.keymap.as_deref(), Some("[global]"));
+        assert_eq!(files.keymap, Some(Ok("[global]".to_owned())));
+
+        // In Latin-1.
+        std::fs::write(dir.path().join("themes/other.toml"), b"# f\xfcr die Augen").unwrap();
+        std::fs::write(dir.path().join("keymap.toml"), b"# f\xfcr die Finger").unwrap();
+        let files = places.user_files();
+        let named = |name: &str| {
+            let path = dir.path().join(name);
+            format!("{}: it is not valid UTF-8; save it as UTF-8", path.display())
+        };
+        assert_eq!(files.unread, [named("themes/other.toml")]);
+        assert_eq!(files.keymap, Some(Err(named("keymap.toml"))));
     }
 }

@@ -22,10 +22,10 @@ use serde_json::json;
 
 use super::{app, draw, press};
 
-const NONE: KeyModifiers = KeyModifiers::NONE;
+pub const NONE: KeyModifiers = KeyModifiers::NONE;
 const ALT: KeyModifiers = KeyModifiers::ALT;
 
-fn types(app: &mut App, text: &str) {
+pub fn types(app: &mut App, text: &str) {
     for c in text.chars() {
         press(app, KeyCode::Char(c), NONE);
     }
@@ -124,7 +124,7 @@ fn sentences_name_the_keys_a_person_has() {
     let mut app = app("degraded");
     let keymap =
         "[global]\nr = \"none\"\nf7 = \"restart\"\n[traffic]\nf = \"none\"\nf6 = \"follow\"";
-    let user = UserFiles { keymap: Some(keymap.into()), ..UserFiles::default() };
+    let user = UserFiles { keymap: Some(Ok(keymap.into())), ..UserFiles::default() };
     app.update(Message::UserFiles(user));
     types(&mut app, "1");
     let screen = draw(&mut app, 120, 40);
@@ -221,7 +221,7 @@ fn the_tour_is_shown_once_however_it_is_left() {
 fn a_broken_keymap_says_its_line_until_it_is_mended_and_the_old_keys_stay() {
     let mut app = app("typical");
     let keys = |app: &mut App, text: &str| {
-        let user = UserFiles { keymap: Some(text.into()), ..UserFiles::default() };
+        let user = UserFiles { keymap: Some(Ok(text.into())), ..UserFiles::default() };
         app.update(Message::UserFiles(user));
     };
     keys(&mut app, "[global]\nf7 = \"show-logs\"");

@@ -374,7 +374,9 @@ impl App {
 
     pub(super) fn adopt_user_files(&mut self) {
         let mut warning = None;
-        match self.setup.user.keymap.as_deref().map(Keymap::with_user) {
+        let user = &self.setup.user;
+        let keymap = user.keymap.clone().map(|text| Keymap::with_user(&text?));
+        match keymap {
             Some(Ok(keymap)) => self.keymap = Arc::new(keymap),
             Some(Err(error)) => warning = Some(format!("{error}; the keys stay as they are")),
             None => self.keymap = Arc::new(Keymap::builtin()),
@@ -386,6 +388,7 @@ impl App {
             Ok(theme) => self.theme = theme.adapted(self.setup.depth),
             Err(error) => warning = Some(format!("{error}; the colours stay as they are")),
         }
+        let warning = self.setup.user.unread.first().cloned().or(warning);
         self.user_problem = warning.map(|warning| Ink::line(&warning));
         if let Some(problem) = self.user_problem.clone() {
             self.toast(problem, Role::Warning);

@@ -6,8 +6,9 @@ use crate::tui::action::Action;
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
 use crate::tui::ink::ink;
-use crate::tui::overlay::Verdict;
+use crate::tui::overlay::{Overlay, Subject, Verdict};
 use crate::tui::pane::Out;
+use crate::tui::pane::servers::removals_seen;
 use crate::tui::theme::Role;
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -113,7 +114,14 @@ impl App {
     pub(super) fn settle(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
         match verdict {
             Verdict::Stay | Verdict::Pass => {}
-            Verdict::Close => self.close_overlay(),
+            Verdict::Close => {
+                if let Some(Overlay::Reader(reader)) = self.overlays.last()
+                    && let Subject::BlackBox(server) = &reader.subject
+                {
+                    effects.extend(removals_seen(&self.model, server));
+                }
+                self.close_overlay();
+            }
             Verdict::Act(action) => self.perform(action, effects),
             Verdict::Pick(pick) => self.pick(pick, effects),
         }

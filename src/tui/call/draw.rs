@@ -30,7 +30,8 @@ fn inset(area: Rect) -> Rect {
 impl CallScreen {
     pub(super) fn regions(&self, area: Rect) -> Regions {
         let described = self.subject.description.is_some() && area.height >= 16;
-        let head = Rect { height: (1 + u16::from(described)).min(area.height), ..area };
+        let head = 1 + u16::from(described) + u16::from(self.changed.is_some());
+        let head = Rect { height: head.min(area.height), ..area };
         let footer_height = u16::from(area.height >= 8);
         let footer = Rect { y: area.bottom() - footer_height, height: footer_height, ..area };
         let y = head.bottom();
@@ -125,7 +126,18 @@ impl CallScreen {
             x = put(buf, x, area.y, room(x), "   ", look.muted);
             put(buf, x, area.y, room(x), title, look.foreign);
         }
-        if let (Some(description), true) = (&self.subject.description, area.height > 1) {
+        let mut rest = area.height.saturating_sub(1);
+        if let Some((at, parts)) = self.changed.as_ref().filter(|_| rest > 0) {
+            rest -= 1;
+            let text = format!(
+                "{} its definition changed at {}: {parts}; what you typed is kept",
+                look.sign("⚠", "!"),
+                clock(*at)
+            );
+            let y = area.bottom() - 1;
+            put(buf, area.x + 1, y, area.width - 1, &SafeText::line(&text), look.warning);
+        }
+        if let (Some(description), true) = (&self.subject.description, rest > 0) {
             let line: String = description.chars().take(400).collect();
             put(buf, area.x + 1, area.y + 1, area.width - 1, &SafeText::line(&line), look.foreign);
         }

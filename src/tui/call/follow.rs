@@ -86,8 +86,13 @@ impl CallScreen {
         self.runs.iter().filter(|run| run.is_running()).count()
     }
 
-    /// The definition changed (`list_changed`): the form is made anew over the same value.
+    /// The definition changed (`list_changed`): the form is made anew over the same value, and says
+    /// so.
     pub fn redefine(&mut self, subject: Subject) {
+        let parts = self.subject.changed_parts(&subject);
+        if !parts.is_empty() {
+            self.changed = Some((self.now, parts.join(", ")));
+        }
         if *subject.schema != *self.subject.schema {
             let typed = self.form.half_typed();
             let value = self.form.value().cloned();

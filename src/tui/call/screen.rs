@@ -66,6 +66,8 @@ pub struct CallScreen {
     pub suggestions: Vec<String>,
     /// Whether updates of the resource are wanted.
     pub subscribed: bool,
+    /// When its definition changed under what is typed, and in what; a call made since takes it away.
+    pub(super) changed: Option<(Timestamp, String)>,
     /// What is said of the sources of its server, when they are watched.
     pub dev: Option<SafeText>,
     pub(super) past: Vec<HistoryEntry>,
@@ -143,6 +145,7 @@ impl CallScreen {
             keymap: Arc::new(Keymap::builtin()),
             suggestions: Vec::new(),
             subscribed: false,
+            changed: None,
             dev: None,
             asked: None,
             completion: None,
@@ -274,6 +277,7 @@ impl CallScreen {
         {
             self.runs.remove(old);
         }
+        self.changed = None;
         let number = self.runs.last().map_or(1, |run| run.number + 1);
         let forced = validation == Validation::Force;
         self.runs.push(Run::new(number, arguments.clone(), forced, self.now));

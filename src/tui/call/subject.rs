@@ -157,6 +157,21 @@ impl Subject {
         }
     }
 
+    /// What of the definition another one changes, in words.
+    pub fn changed_parts(&self, newer: &Self) -> Vec<&'static str> {
+        let parts = [
+            (self.schema != newer.schema, "parameters"),
+            (self.description != newer.description, "description"),
+            (self.title != newer.title, "title"),
+            (self.manner != newer.manner, "behaviour"),
+        ];
+        let mut parts: Vec<_> = parts.into_iter().filter_map(|(is, it)| is.then_some(it)).collect();
+        if parts.is_empty() && self.bytes != newer.bytes {
+            parts.push("other fields");
+        }
+        parts
+    }
+
     /// Name under which history and drafts are kept.
     pub fn key(&self) -> String {
         match self.kind {

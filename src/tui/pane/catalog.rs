@@ -12,14 +12,15 @@ use crate::base::text::SafeText;
 use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::tui::action::Action;
-use crate::tui::effect::Effect;
+use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::find::{self, Fields};
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
+use crate::tui::pane::servers::unstable;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Browser, Doc, FilterLine, Pen, width};
+use crate::tui::widget::{Browser, Doc, FilterLine, Part, Pen, width};
 
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub struct CatalogPane {
     kind: &'static Kind,
     browser: Browser<Arc<Entry>>,
     all: Vec<Arc<Entry>>,
-    built_from: Vec<(ServerName, usize, ServerState)>,
+    built_from: Vec<(ServerName, usize, ServerState, usize)>,
     built_filter: String,
     sort: Sort,
     wanted: Option<(ServerName, Arc<str>)>,
@@ -208,6 +209,26 @@ impl CatalogPane {
         self.browser.selected().map(|entry| entry.wire.to_string())
     }
 
+    /// The changed entry whose difference the person went to.
+    fn read(&self) -> Option<Arc<Entry>> {
+        let reads = self.browser.part == Part::Detail;
+        self.browser.selected().filter(|entry| reads && entry.change.is_some()).cloned()
+    }
+
+    /// The person turned from what was read: it is marked as changed no more.
+    fn turn_from(&self, read: Option<Arc<Entry>>, ui: Ui<'_>, out: &mut Out) {
+        if let Some(entry) = read.filter(|entry| self.read().as_ref() != Some(entry)) {
+            Self::seen(&entry, ui, out);
+        }
+    }
+
+    fn seen(entry: &Entry, ui: Ui<'_>, out: &mut Out) {
+        if entry.change.is_some() && ui.model.playback.is_none() {
+            let seen = ServerCommand::ChangesSeen(vec![(entry.list, entry.label.clone())]);
+            out.effect(Effect::Server(entry.server.clone(), seen));
+        }
+    }
+
     /// Selects an entry when it is there; a filter that might hide it is taken off.
     pub fn go_to(&mut self, server: &ServerName, wire: &str) {
         self.wanted = Some((server.clone(), wire.into()));
@@ -224,7 +245,10 @@ impl Pane for CatalogPane {
         let from: Vec<_> = ui
             .model
             .servers()
-            .map(|s| (s.name.clone(), Arc::as_ptr(&s.capabilities) as usize, s.state))
+            .map(|s| {
+                let changes = s.changes.as_ref().map_or(0, |(_, c)| Arc::as_ptr(c) as usize);
+                (s.name.clone(), Arc::as_ptr(&s.capabilities) as usize, s.state, changes)
+            })
             .collect();
         let rebuilt = from != self.built_from;
         if self.wanted.is_some() {
@@ -290,12 +314,17 @@ impl Pane for CatalogPane {
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        let read = self.read();
         if self.browser.act(action, ui.area) {
+            self.turn_from(read, ui, out);
             return true;
         }
         let Some(entry) = self.browser.selected() else { return false };
         match action {
             Action::Call => {
+                if self.browser.detail_width(ui.area) > 0 {
+                    Self::seen(entry, ui, out);
+                }
                 out.call = Some((entry.server.clone(), entry.list, entry.wire.to_string()));
             }
             Action::Sort => {
@@ -328,7 +357,10 @@ impl Pane for CatalogPane {
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
-        if self.browser.mouse(gesture, ui.area) {
+        let read = self.read();
+        let open = self.browser.mouse(gesture, ui.area);
+        self.turn_from(read, ui, out);
+        if open {
             self.act(Action::Call, ui, out);
         }
     }
@@ -456,6 +488,7 @@ fn changes(entry: &Entry, server: &ServerView, model: &Model, doc: &mut Doc) {
         changes.changed.iter().find(|(l, label, _)| *l == entry.list && *label == entry.label);
     let Some((_, _, fields)) = found else { return };
     doc.heading(ink!("changed {}", model.when(*at)));
+    unstable(server, model, doc);
     for field in fields {
         doc.line(vec![(ink!("  {}", Ink::line(&field.pointer)), Role::Changed)]);
         for (value, sign, role) in

@@ -25,9 +25,9 @@ mod sources;
 mod table;
 pub mod tour;
 
-pub use black_box::{below_card, black_box, info};
+pub use black_box::{below_card, black_box, info, removals_seen};
 use card::Density;
-pub use card::breaker_line;
+pub use card::{breaker_line, unstable};
 
 /// The servers pane.
 #[derive(Default)]
@@ -206,7 +206,11 @@ impl Pane for ServersPane {
             Action::Top => self.step(isize::MIN / 2, ui.area),
             Action::Bottom => self.step(isize::MAX / 2, ui.area),
             Action::Open | Action::Right if beside => self.part = Part::Detail,
-            Action::Left | Action::Back if part == Part::Detail => self.part = Part::List,
+            Action::Left | Action::Back if part == Part::Detail => {
+                self.part = Part::List;
+                let read = self.list.selected();
+                out.effects.extend(read.and_then(|name| removals_seen(ui.model, name)));
+            }
             Action::ToggleDetail => {
                 self.hide_detail = !self.hide_detail;
                 self.part = Part::List;

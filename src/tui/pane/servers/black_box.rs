@@ -7,6 +7,7 @@ use crate::host::ServerView;
 use crate::host::view::StepStatus;
 use crate::mcp::Era;
 use crate::mcp::traffic::{Direction, TrafficRecord};
+use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::model::Model;
@@ -200,6 +201,14 @@ fn session(server: &ServerView, doc: &mut Doc) {
     };
     doc.field("protocol", ink!("{} ({})", &session.protocol_version, era), Role::Text);
     doc.field("server info", ink!("{} {}", &session.name, &session.version), Role::Foreign);
+}
+
+/// What vanished is told nowhere but here: it has been seen once this is left.
+pub fn removals_seen(model: &Model, name: &ServerName) -> Option<Effect> {
+    let (_, changes) = model.server(name)?.changes.as_ref()?;
+    let any = !changes.removed.is_empty() && model.playback.is_none();
+    let seen = ServerCommand::ChangesSeen(changes.removed.clone());
+    any.then(|| Effect::Server(name.clone(), seen))
 }
 
 fn changes(server: &ServerView, model: &Model, doc: &mut Doc) {

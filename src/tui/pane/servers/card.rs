@@ -50,6 +50,7 @@ pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
         breaker_line(&server.breaker, model, doc);
     }
     findings(server, glyphs, doc);
+    unstable(server, model, doc);
     if let Some(dev) = &server.dev {
         sources::draw(dev, model, glyphs, doc);
     }
@@ -63,6 +64,15 @@ pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
             line.push((ink!("   next in {}", model.until(at)), Role::Busy));
         }
         doc.line(line);
+    }
+}
+
+/// Says of lists that change to and fro that they do.
+pub fn unstable(server: &ServerView, model: &Model, doc: &mut Doc) {
+    if let Some(since) = server.unstable {
+        let words =
+            ink!("definitions unstable since {}: they change to and fro", model.when(since));
+        doc.text(2, &words, Role::Warning);
     }
 }
 
