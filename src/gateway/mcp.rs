@@ -69,19 +69,20 @@ impl Face {
         sent.or_else(|| self.client.clone()).ok_or_else(unknown)
     }
 
-    fn allowed(
+    async fn allowed(
         &self,
         context: &RequestContext<RoleServer>,
         scope: Scope,
     ) -> Result<Client, ErrorData> {
-        let client = self.known(context)?;
+        let client = self.known(context).await?;
         client.allows(scope).map_err(|outside| outside.to_rpc())?;
         Ok(client)
     }
 
     /// Whose a request is; what it says of itself is remembered.
-    fn known(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
+    async fn known(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         let client = self.client(&context.extensions)?;
+        self.gateway.started().await;
         if let (Some(info), Some(version)) = (context.client_info(), context.protocol_version()) {
             let name = format!("{} {}", info.name, info.version);
             self.gateway.clients.introduced(&client.principal(), &name, version.as_str());
@@ -106,13 +107,13 @@ impl Face {
     }
 
     /// A list as it leaves: what the client may see, as the servers defined it.
-    fn list(
+    async fn list(
         &self,
         context: &RequestContext<RoleServer>,
         (key, scope, kind): (&str, Scope, TargetKind),
         of: fn(&Catalog) -> &[Entry],
     ) -> Result<rmcp::model::MetaObject, ErrorData> {
-        let client = self.known(context)?;
+        let client = self.known(context).await?;
         let catalog = self.catalog();
         // A list never fails: what the token is not for is not there.
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
@@ -386,7 +387,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let what = ("tools", Scope::ToolsList, TargetKind::Tool);
-        let meta = self.list(&context, what, |catalog| &catalog.tools)?;
+        let meta = self.list(&context, what, |catalog| &catalog.tools).await?;
         Ok(ListToolsResult { meta: Some(meta), ..ListToolsResult::default() })
     }
 
@@ -396,7 +397,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let what = ("prompts", Scope::PromptsGet, TargetKind::Prompt);
-        let meta = self.list(&context, what, |catalog| &catalog.prompts)?;
+        let meta = self.list(&context, what, |catalog| &catalog.prompts).await?;
         Ok(ListPromptsResult { meta: Some(meta), ..ListPromptsResult::default() })
     }
 
@@ -406,7 +407,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let what = ("resources", Scope::ResourcesRead, TargetKind::Resource);
-        let meta = self.list(&context, what, |catalog| &catalog.resources)?;
+        let meta = self.list(&context, what, |catalog| &catalog.resources).await?;
         Ok(ListResourcesResult { meta: Some(meta), ..ListResourcesResult::default() })
     }
 
@@ -416,7 +417,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let what = ("resourceTemplates", Scope::ResourcesRead, TargetKind::Resource);
-        let meta = self.list(&context, what, |catalog| &catalog.templates)?;
+        let meta = self.list(&context, what, |catalog| &catalog.templates).await?;
         Ok(ListResourceTemplatesResult {
             meta: Some(meta),
             ..ListResourceTemplatesResult::default()
@@ -428,7 +429,7 @@ impl ServerHandler for Face {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let client = self.allowed(&context, Scope::ToolsCall)?;
+        let client = self.allowed(&context, Scope::ToolsCall).await?;
         let what = (Action::Call, TargetKind::Tool);
         let found = self.gateway.find(&client, what, &request.name);
         let (server, name) = found.map_err(|outside| outside.to_rpc())?;
@@ -452,7 +453,7 @@ impl ServerHandler for Face {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let client = self.allowed(&context, Scope::PromptsGet)?;
+        let client = self.allowed(&context, Scope::PromptsGet).await?;
         let what = (Action::Prompt, TargetKind::Prompt);
         let found = self.gateway.find(&client, what, &request.name);
         let (server, name) = found.map_err(|outside| outside.to_rpc())?;
@@ -476,7 +477,7 @@ impl ServerHandler for Face {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let client = self.allowed(&context, Scope::ResourcesRead)?;
+        let client = self.allowed(&context, Scope::ResourcesRead).await?;
         let server = self.lists(&client, &request.uri, |catalog| &catalog.resources);
         let operation = Operation::Resource { server, uri: request.uri.clone() };
         let resumed = (request.request_state, request.input_responses);
@@ -496,7 +497,7 @@ impl ServerHandler for Face {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let client = self.known(&context)?;
+        let client = self.known(&context).await?;
         let unknown = || ErrorData::invalid_params("there is no such prompt or template", None);
         let mut params = serde_json::to_value(&request).unwrap_or_default();
         let server = match &request.r#ref {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::mcp::Operation;
 use super::outside::Outside;
-use super::state::Gateway;
+use super::state::{Gateway, is_starting};
 use super::tokens::Client;
 use crate::base::ServerName;
 use crate::error::ErrorCode;
@@ -35,11 +35,7 @@ fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Outside> {
 /// `GET /readyz`: whether calls can be served.
 pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let view = gateway.host.snapshot();
-    let is_ready = !view.stopping
-        && view
-            .servers
-            .values()
-            .all(|s| !matches!(s.state, ServerState::Starting | ServerState::Waiting));
+    let is_ready = !view.stopping && !is_starting(&view);
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({"ready": is_ready}))).into_response()
 }
@@ -50,6 +46,7 @@ pub(crate) async fn tools(
     Extension(client): Extension<Client>,
 ) -> Answer {
     client.allows(Scope::ToolsList)?;
+    gateway.started().await;
     let view = gateway.host.snapshot();
     let catalog = gateway.catalogs.of(&view);
     let tools = gateway.seen_by(&client, TargetKind::Tool, &catalog.tools).map(|tool| {
@@ -150,6 +147,7 @@ pub(crate) async fn call(
         let message = "`timeout` is a number of seconds, zero or more";
         Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, message)
     })?;
+    gateway.started().await;
     let (server, tool) = gateway.find(&client, (Action::Call, TargetKind::Tool), &name)?;
     let timeout = timeout.map(|timeout| timeout.min(LONGEST));
     let options = CallOptions { timeout, ..client.options() };

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use tokio::sync::OnceCell;
 
 use super::bridge::{Bridge, Parking};
 use super::catalog::{Catalogs, Entry};
@@ -15,7 +17,17 @@ use super::tokens::{Client, OwnerToken, TokenStore};
 use crate::base::ServerName;
 use crate::deck::clients::Clients;
 use crate::host::policy::{Action, TargetKind};
-use crate::host::{Host, Origin};
+use crate::host::{Host, HostView, Origin, ServerState};
+
+/// How long the first requests wait for servers that start, as clients do that list once: less than
+/// the sixty seconds after which the official SDKs give up.
+const STARTING: Duration = Duration::from_secs(30);
+
+/// Whether a server has neither started nor failed yet.
+pub(super) fn is_starting(view: &HostView) -> bool {
+    let mut states = view.servers.values().map(|server| server.state);
+    states.any(|state| matches!(state, ServerState::Starting | ServerState::Waiting))
+}
 
 /// What a service is started with.
 pub struct Options {
@@ -48,6 +60,8 @@ pub(crate) struct Gateway {
     pub metrics: Metrics,
     pub raws: Arc<Raws>,
     pub sessions: Arc<LocalSessionManager>,
+    /// The first start of all servers is over, or took too long.
+    started: OnceCell<()>,
     /// Whose a legacy session is: an id alone opens nothing.
     owners: Mutex<HashMap<String, Arc<str>>>,
 }
@@ -78,8 +92,20 @@ impl Gateway {
             catalogs: Catalogs::default(),
             raws: Arc::default(),
             sessions: Arc::default(),
+            started: OnceCell::new(),
             owners: Mutex::default(),
         })
+    }
+
+    /// Waits, once, until every server has started or failed to: what is listed before would be a
+    /// part of it. Servers that come later are told by `list_changed`.
+    pub async fn started(&self) {
+        let waiting = || async {
+            let mut view = self.host.view();
+            let over = view.wait_for(|view| view.stopping || !is_starting(view));
+            let _ = tokio::time::timeout(STARTING, over).await;
+        };
+        self.started.get_or_init(waiting).await;
     }
 
     /// Whose a bearer token is; `None` for none of ours, and for one that has expired.

@@ -240,7 +240,7 @@ pub fn resource_params(uri: &str) -> String {
 /// What the server says about how long its answer counts (`ttlMs`, 2026-07-28), kept within sense.
 /// `cacheScope` is about who may share it; this host shares nothing between people.
 fn server_ttl(result: &Payload) -> Option<Duration> {
-    let hint = result.root().get("ttlMs")?.to_value();
+    let hint = result.get("ttlMs")?;
     let millis = hint.as_u64().or_else(|| {
         // Negative and fractional numbers are numbers too; anything else is no hint.
         hint.as_f64().map(|number| number.max(0.0) as u64)

@@ -16,7 +16,6 @@ use crate::error::Violation;
 use crate::host::policy::{DEFAULT_PROFILE, Principal};
 use crate::mcp::Finding;
 use crate::mcp::Payload;
-use crate::mcp::payload::Node;
 use crate::mcp::{CallId, Progress};
 
 /// Who calls; permissions and limits are decided on it.
@@ -258,14 +257,12 @@ impl CallOutcome {
     /// resource's `contents`, one after the other on lines of their own. What is no text (pictures,
     /// blobs, `structuredContent`) is left out.
     pub fn text(&self) -> String {
-        let root = self.result.root();
-        let list = |key: &str| root.get(key).into_iter().flat_map(|list| list.members(0));
-        let messages = list("messages").filter_map(|message| message.1.get("content"));
-        let own = |key: &str| list(key).map(|(_, block)| block);
-        let blocks = own("content").chain(messages).chain(own("contents"));
-        let text = |block: Node<'_>| {
-            let embedded = || block.get("resource")?.text("text");
-            block.text("text").or_else(embedded).map(std::borrow::Cow::into_owned)
+        let list = |key: &str| self.result[key].as_array().map(Vec::as_slice).unwrap_or_default();
+        let messages = list("messages").iter().filter_map(|message| message.get("content"));
+        let blocks = list("content").iter().chain(messages).chain(list("contents"));
+        let text = |block: &serde_json::Value| {
+            let own = block["text"].as_str();
+            own.or_else(|| block["resource"]["text"].as_str()).map(str::to_owned)
         };
         blocks.filter_map(text).collect::<Vec<_>>().join("\n")
     }

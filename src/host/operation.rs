@@ -26,7 +26,6 @@ use crate::host::shared::Shared;
 use crate::mcp::CallId;
 use crate::mcp::Payload;
 use crate::mcp::capabilities::Tool;
-use crate::mcp::payload::Node;
 use crate::mcp::session::Request;
 
 /// An operation that is about to run.
@@ -319,5 +318,5 @@ fn is_repeatable(tool: Option<&Tool>) -> bool {
 }
 
 fn is_error(result: &Payload) -> bool {
-    result.root().get("isError").is_some_and(Node::is_true)
+    result["isError"] == true
 }

@@ -1,73 +1,85 @@
-//! What a server answered: a tree where that is cheap, its own text with an index where a tree would
-//! cost many times the text. Pure.
-//!
-//! A million objects of thirteen bytes are 13 MB as text and half a gigabyte as a tree of values, so
-//! such an answer is kept as it came and read in place. Must not know the protocol. Without it the
-//! answers of `tests/wire/large.rs` and `benches/form` would be refused, or cost what a tree costs.
+//! What a server answered: the JSON value, and of an answer that is too large for one its beginning
+//! as a value beside the whole text. Pure; must not know the protocol.
 
-mod document;
-mod node;
-mod redact;
-mod scan;
-#[cfg(test)]
-mod tests;
-
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-pub use document::Document;
-pub use node::{Cut, Kind, Member, Node};
-pub use scan::Bounds;
+use super::wire::json::{self, Budget};
+use crate::base::secret::Redactor;
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.
 ///
-/// [`Payload::root`] reads it in place, whatever its size. As a [`Value`] (by dereferencing) it is
-/// whole: one that is kept as text is parsed for that, once, and then costs what its tree costs.
-#[derive(Clone)]
-pub struct Payload(Arc<Form>);
+/// It reads as a [`Value`]. When the answer holds more than a message may take in memory
+/// (`limits.nodes`), that value is its beginning: [`Payload::cut`] says where it ends, and
+/// [`Payload::whole`], serializing and displaying give all of it.
+#[derive(Clone, Default)]
+pub struct Payload(Arc<Answer>);
 
-enum Form {
-    Tree(Value),
-    Text { document: Document, tree: OnceLock<Value> },
+#[derive(Default)]
+struct Answer {
+    value: Value,
+    large: Option<Large>,
+}
+
+struct Large {
+    text: Box<RawValue>,
+    cut: Cut,
+}
+
+/// Where the beginning of a large value ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// JSON pointers (RFC 6901) of the lists and objects of which children are missing, innermost
+    /// first.
+    pub places: Vec<String>,
+    /// The one of which most are missing.
+    pub most: String,
+    /// Children of that one that are there.
+    pub taken: usize,
+    /// Children it has.
+    pub of: usize,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.most.is_empty() { "the result" } else { &self.most };
+        write!(f, "the first {} of {} elements of {place}", self.taken, self.of)
+    }
+}
+
+impl Cut {
+    /// What of it lies in the structured content, by pointers from there.
+    pub fn of_structured(&self) -> Option<Self> {
+        let below = |place: &String| Some(place.strip_prefix("/structuredContent")?.to_owned());
+        let places: Vec<String> = self.places.iter().filter_map(below).collect();
+        let most = below(&self.most).or_else(|| places.last().cloned())?;
+        Some(Self { places, most, ..*self })
+    }
 }
 
 impl Payload {
-    /// One that is read from its text.
-    pub fn text(document: Document) -> Self {
-        Self(Arc::new(Form::Text { document, tree: OnceLock::new() }))
+    /// The beginning of `text` as a value of at most `most` values. `None` when the text is not one
+    /// JSON value, or nested deeper than `depth` levels.
+    pub fn large(text: &RawValue, depth: usize, most: usize) -> Option<Self> {
+        let (value, cut) = json::beginning(text.get(), depth, most)?;
+        let large = cut.map(|cut| Large { text: text.to_owned(), cut });
+        Some(Self(Arc::new(Answer { value, large })))
     }
 
-    /// The value, to be read without building more of it than is asked for.
-    pub fn root(&self) -> Node<'_> {
-        match &*self.0 {
-            Form::Tree(value) => Node::Tree(value),
-            Form::Text { document, .. } => document.root(),
-        }
+    /// Where the value ends, when it is only the beginning of the answer.
+    pub fn cut(&self) -> Option<&Cut> {
+        self.0.large.as_ref().map(|large| &large.cut)
     }
 
-    /// Whether it is kept as text.
-    pub fn is_text(&self) -> bool {
-        matches!(&*self.0, Form::Text { .. })
-    }
-
-    /// Whether a tree of it is in memory.
-    pub fn has_tree(&self) -> bool {
-        match &*self.0 {
-            Form::Tree(_) => true,
-            Form::Text { tree, .. } => tree.get().is_some(),
-        }
-    }
-
-    /// Its text, where it is kept as one.
-    pub fn document(&self) -> Option<&Document> {
-        match &*self.0 {
-            Form::Tree(_) => None,
-            Form::Text { document, .. } => Some(document),
-        }
+    /// The whole text of an answer of which the value is only the beginning.
+    pub fn whole(&self) -> Option<&str> {
+        self.0.large.as_ref().map(|large| large.text.get())
     }
 
     /// Whether both are the same answer, not only equal ones. Costs nothing.
@@ -75,37 +87,69 @@ impl Payload {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether both are kept as the same text, byte for byte. Builds nothing, where `==` may have to
-    /// read both into trees that stay as long as the answers.
-    pub fn is_same_text(&self, other: &Self) -> bool {
-        match (&*self.0, &*other.0) {
-            (Form::Text { document: a, .. }, Form::Text { document: b, .. }) => {
-                a.bytes() == b.bytes()
-            }
-            _ => false,
+    /// As a value of its own, whole: of a large answer that costs many times its text.
+    pub fn into_value(self) -> Value {
+        if let Some(text) = self.whole() {
+            let all = Budget { depth: Budget::MAX_DEPTH, nodes: usize::MAX, bytes: usize::MAX };
+            return json::parse(text.as_bytes(), all)
+                .map(|parsed| parsed.value)
+                .unwrap_or_default();
         }
+        Arc::try_unwrap(self.0).map_or_else(|shared| shared.value.clone(), |own| own.value)
     }
 
-    /// As a tree of its own.
-    pub fn into_value(self) -> Value {
-        match Arc::try_unwrap(self.0) {
-            Ok(Form::Tree(value)) => value,
-            Ok(Form::Text { document, tree }) => {
-                tree.into_inner().unwrap_or_else(|| document.root().to_value())
-            }
-            Err(shared) => (*Self(shared)).clone(),
+    /// The same with every known secret in its strings masked; `None` when it holds none.
+    pub fn redacted(&self, masks: &Redactor) -> Option<Self> {
+        let Some(large) = &self.0.large else {
+            return masks.redact_json(&self.0.value).map(Self::from);
+        };
+        let text = masked(large.text.get(), masks)?;
+        let text = RawValue::from_string(text).unwrap_or_default();
+        let value = masks.redact_json(&self.0.value).unwrap_or_else(|| self.0.value.clone());
+        Some(Self(Arc::new(Answer { value, large: Some(Large { text, cut: large.cut.clone() }) })))
+    }
+}
+
+/// JSON text with every secret in its strings masked; `None` when there is none.
+fn masked(text: &str, masks: &Redactor) -> Option<String> {
+    if masks.is_empty() {
+        return None;
+    }
+    let mut out = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(found) = memchr::memchr(b'"', text.as_bytes().get(at..)?) {
+        let start = at + found;
+        at = string_end(text.as_bytes(), start);
+        let string: String = serde_json::from_str(text.get(start..at)?).unwrap_or_default();
+        if let Cow::Owned(new) = masks.redact(&string)
+            && new != string
+        {
+            out.push_str(&text[copied..start]);
+            out.push_str(&Value::String(new).to_string());
+            copied = at;
         }
     }
+    (copied > 0).then(|| out + &text[copied..])
+}
+
+/// Where the JSON string that begins at `start` ends, its quotes included.
+fn string_end(text: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
+        at += found + 1;
+        if text[at - 1] == b'"' {
+            return at;
+        }
+        at += 1;
+    }
+    text.len()
 }
 
 impl Deref for Payload {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        match &*self.0 {
-            Form::Tree(value) => value,
-            Form::Text { document, tree } => tree.get_or_init(|| document.root().to_value()),
-        }
+        &self.0.value
     }
 }
 
@@ -117,43 +161,65 @@ impl AsRef<Value> for Payload {
 
 impl From<Value> for Payload {
     fn from(value: Value) -> Self {
-        Self(Arc::new(Form::Tree(value)))
-    }
-}
-
-impl Default for Payload {
-    fn default() -> Self {
-        Value::Null.into()
+        Self(Arc::new(Answer { value, large: None }))
     }
 }
 
 impl PartialEq for Payload {
     fn eq(&self, other: &Self) -> bool {
-        self.is_same(other) || self.is_same_text(other) || **self == **other
+        self.is_same(other) || (self.whole() == other.whole() && **self == **other)
     }
 }
 
 impl fmt::Debug for Payload {
     /// A large one is not printed into a log by accident.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            Form::Tree(value) => value.fmt(f),
-            Form::Text { document, .. } => write!(f, "JSON of {} bytes", document.bytes().len()),
+        match self.whole() {
+            None => self.0.value.fmt(f),
+            Some(text) => write!(f, "JSON of {} bytes", text.len()),
         }
     }
 }
 
 impl fmt::Display for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            Form::Tree(value) => value.fmt(f),
-            Form::Text { document, .. } => f.write_str(document.as_str()),
+        match self.whole() {
+            None => self.0.value.fmt(f),
+            Some(text) => f.write_str(text),
         }
     }
 }
 
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.root().serialize(serializer)
+        match &self.0.large {
+            None => self.0.value.serialize(serializer),
+            Some(large) => large.text.serialize(serializer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::base::secret::Secret;
+
+    #[test]
+    fn a_secret_is_masked_in_the_beginning_and_in_the_text() {
+        let items: Vec<Value> = (0..9).map(|i| json!({"k\"": format!("pass\nword{i}")})).collect();
+        let text = serde_json::value::to_raw_value(&json!({"content": items})).expect("JSON");
+        let payload = Payload::large(&text, 9, 6).expect("valid");
+        let cut = payload.cut().expect("too many");
+        assert_eq!((cut.most.as_str(), cut.of), ("/content", 9));
+        assert_eq!(payload.clone().into_value(), json!({"content": items}));
+        let masks = Redactor::new([Secret::from("pass\nword0"), Secret::from("pass\nword8")]);
+        let masked = payload.redacted(&masks).expect("holds some");
+        let (beginning, whole) = (masked.as_ref().to_string(), masked.to_string());
+        assert!(!beginning.contains("word0") && beginning.contains("word1"), "{beginning}");
+        assert!(!whole.contains("word0") && !whole.contains("word8"), "{whole}");
+        assert!(serde_json::from_str::<Value>(&whole).is_ok() && whole.contains("word7"));
+        assert!(payload.redacted(&Redactor::default()).is_none());
     }
 }

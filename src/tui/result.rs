@@ -16,7 +16,6 @@ mod markdown;
 mod mouse;
 mod pictures;
 pub mod rows;
-mod seek;
 pub mod take;
 #[cfg(test)]
 mod tests;

@@ -6,14 +6,11 @@ use crate::host::server::slot::Live;
 use crate::host::validate::{Limits, Verdict};
 use crate::mcp::Payload;
 use crate::mcp::capabilities::Tool;
-use crate::mcp::payload::{Cut, Node};
-
-/// Values that are checked of content that is kept as text.
-const CHECKED: usize = 20_000;
+use crate::mcp::payload::Cut;
 
 impl Operation {
-    /// Where `structuredContent` does not fit `outputSchema`. Of content that is too large for a tree
-    /// the beginning is checked, and that is said.
+    /// Where `structuredContent` does not fit `outputSchema`. Of a large answer the beginning is
+    /// checked, and that is said.
     pub(super) async fn check_output(
         &self,
         live: &Live,
@@ -24,7 +21,11 @@ impl Operation {
         let whole = |message: String, keyword: &str| {
             vec![Violation { pointer: String::new(), message, keyword: keyword.to_owned() }]
         };
-        let Some(content) = result.root().get("structuredContent") else {
+        let cut = result.cut().and_then(Cut::of_structured);
+        let Some(content) = result.get("structuredContent") else {
+            if result.cut().is_some() {
+                return whole("too large to be checked".to_owned(), "unknown");
+            }
             let message = "no `structuredContent`, although the tool has an `outputSchema`";
             return whole(message.to_owned(), "required");
         };
@@ -36,14 +37,7 @@ impl Operation {
             }
             Ok(validator) => validator,
         };
-        let (verdict, cut) = match content {
-            Node::Tree(value) => (validator.check_async(value).await, None),
-            Node::Text(..) => {
-                let (value, cut) = content.sample(CHECKED);
-                (validator.check_async(&value).await, cut)
-            }
-        };
-        let mut violations = match verdict {
+        let mut violations = match validator.check_async(content).await {
             Verdict::Valid => Vec::new(),
             Verdict::Invalid(violations) => violations,
             Verdict::Unknown(why) => whole(why, "unknown"),

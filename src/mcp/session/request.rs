@@ -78,7 +78,7 @@ impl Core {
         let mut next = rpc.clone();
         for _ in 0..=most_rounds {
             let result = self.round_trip(next, pending).await?;
-            if result.root().text("resultType").as_deref() != Some("input_required") {
+            if result["resultType"] != "input_required" {
                 return Ok(result);
             }
             let mut result = result.into_value();

@@ -16,7 +16,6 @@ use super::live::Core;
 use super::message::RpcRequest;
 use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode};
-use crate::mcp::payload::Node;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::wire::cut;
 use crate::mcp::wire::tap::Attended;
@@ -63,13 +62,13 @@ impl Told {
     const UNSAID: Self = Self { stage: Stage::Working, message: None, pause: PAUSE, ttl: None };
 
     /// `None` when it names no status.
-    fn read(task: Node<'_>, core: &Core) -> Option<Self> {
+    fn read(task: &Value, core: &Core) -> Option<Self> {
         let millis = |key: &str| {
-            let value = task.get(key)?.to_value().as_f64()?;
+            let value = task.get(key)?.as_f64()?;
             let millis = Some(value).filter(|value| value.is_finite() && *value > 0.0)?;
             Some(Duration::from_secs_f64(millis.min(1e12) / 1e3))
         };
-        let stage = match &*task.text("status")? {
+        let stage = match task["status"].as_str()? {
             "working" | "submitted" => Stage::Working,
             "input_required" => Stage::Waits,
             "completed" => Stage::Completed,
@@ -77,8 +76,8 @@ impl Told {
             "cancelled" => Stage::Cancelled,
             _ => Stage::Strange,
         };
-        let message = task.text("statusMessage");
-        let message = message.map(|text| SafeText::line(cut(&text, 1 << 10)));
+        let message = task["statusMessage"].as_str();
+        let message = message.map(|text| SafeText::line(cut(text, 1 << 10)));
         let redactor = &core.tap.context.redactor;
         Some(Self {
             stage,
@@ -89,10 +88,10 @@ impl Told {
     }
 
     /// Reports a status that is none of the specification.
-    fn check_status(&self, task: Node<'_>, core: &Core) {
+    fn check_status(&self, task: &Value, core: &Core) {
         if self.stage == Stage::Strange {
-            let status = task.text("status").unwrap_or_default();
-            let status = SafeText::line(cut(&status, 64));
+            let status = task["status"].as_str().unwrap_or_default();
+            let status = SafeText::line(cut(status, 64));
             let message = format!("a task has the unknown status `{status}`");
             core.tap.report(FindingKind::WrongShape, &message, "", Some("tasks/get"));
         }
@@ -138,10 +137,10 @@ impl Core {
             params.insert("task", json!({}));
         }
         let begun = self.round_trip(rpc, pending).await?;
-        let Some(task) = begun.root().get("task").filter(|task| task.is_object()) else {
+        let Some(task) = begun.get("task").filter(|task| task.is_object()) else {
             return Ok(begun);
         };
-        let Some(id) = task.text("taskId").map(|id| Arc::<str>::from(&*id)) else {
+        let Some(id) = task["taskId"].as_str().map(Arc::<str>::from) else {
             let error = Error::new(ErrorCode::Protocol, "the task that was begun has no `taskId`");
             return Err(error
                 .server(&self.tap.context.server)
@@ -268,12 +267,12 @@ impl Task {
         let asked = self.unwanted.about("tasks/get");
         let answer = core.round_trip(asked, &self.unwanted.pending).await;
         let answer = answer.map_err(|error| self.forgotten(error, before))?;
-        let Some(told) = Told::read(answer.root(), core) else {
+        let Some(told) = Told::read(&answer, core) else {
             let message = "the server was asked after its task, and its answer has no `status`";
             return Err(Error::new(ErrorCode::Protocol, message));
         };
         if before.stage != Stage::Strange {
-            told.check_status(answer.root(), core);
+            told.check_status(&answer, core);
         }
         Ok(told)
     }

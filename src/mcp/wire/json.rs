@@ -1,15 +1,18 @@
 //! JSON under a budget: one pass that builds the value and enforces depth and node count.
 //!
 //! A line limit is not a memory limit (15 MiB of `{"":0},` take gigabytes as a tree), so nodes and
-//! the bytes they take are counted while they are made. Notices repeated keys, which JSON leaves undefined.
+//! the bytes they take are counted while they are made. Notices repeated keys, which JSON leaves
+//! undefined. Of a value over the budget its beginning can be had.
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+use crate::mcp::payload::Cut;
 
 /// What one message may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,13 +94,7 @@ impl fmt::Display for Flaw {
 /// # Errors
 /// The [`Flaw`] that stops the value from being built.
 pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
-    let mut state = State {
-        nodes: budget.nodes,
-        bytes: budget.bytes,
-        limits: Budget { depth: budget.depth.min(Budget::MAX_DEPTH), ..budget },
-        repeated: None,
-        flaw: None,
-    };
+    let mut state = State::new(budget);
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     parser.disable_recursion_limit();
     let depth = state.limits.depth;
@@ -109,7 +106,7 @@ pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
             }));
         }
     };
-    let end = parser.into_iter::<serde::de::IgnoredAny>().byte_offset().min(bytes.len());
+    let end = parser.into_iter::<IgnoredAny>().byte_offset().min(bytes.len());
     let blank = bytes[end..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     Ok(Parsed { value, used: end + blank, repeated: state.repeated })
 }
@@ -121,21 +118,27 @@ pub fn answer(bytes: &[u8], budget: Budget) -> Option<(i64, Value)> {
     // Where the result of a plain answer begins.
     const HEAD: usize = 96;
     memchr::memmem::find(&bytes[..bytes.len().min(HEAD)], b"\"result\"")?;
-    let depth = budget.depth.min(Budget::MAX_DEPTH);
-    let mut state = State {
-        // The message around the result is a level and three values.
-        nodes: budget.nodes.checked_sub(3)?,
-        bytes: budget.bytes,
-        limits: Budget { depth, ..budget },
-        repeated: None,
-        flaw: None,
-    };
+    // The message around the result is a level and three values.
+    let mut state = State::new(Budget { nodes: budget.nodes.checked_sub(3)?, ..budget });
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     parser.disable_recursion_limit();
-    let depth = depth.checked_sub(1)?;
+    let depth = state.limits.depth.checked_sub(1)?;
     let answer = Answer(Node { state: &mut state, depth }).deserialize(&mut parser).ok()?;
     parser.end().ok()?;
     state.repeated.is_none().then_some(answer)
+}
+
+/// The beginning of the JSON value in `text`: about `most` values of it, and where children are
+/// missing, if any are. `None` when the text is not one JSON value of at most `depth` levels.
+pub fn beginning(text: &str, depth: usize, most: usize) -> Option<(Value, Option<Cut>)> {
+    let mut state = State::new(Budget { depth, nodes: most, bytes: usize::MAX });
+    state.beginning = Some(Beginning::default());
+    let mut parser = serde_json::Deserializer::from_str(text);
+    parser.disable_recursion_limit();
+    let depth = state.limits.depth;
+    let value = Node { state: &mut state, depth }.deserialize(&mut parser).ok()?;
+    parser.end().ok()?;
+    Some((value, state.beginning?.cut))
 }
 
 /// Reads a plain answer whose result is what the node reads.
@@ -192,6 +195,66 @@ struct State {
     limits: Budget,
     repeated: Option<String>,
     flaw: Option<Flaw>,
+    /// Where only the beginning is wanted, what is known of its end.
+    beginning: Option<Beginning>,
+}
+
+#[derive(Default)]
+struct Beginning {
+    /// JSON pointer of the value that is being read.
+    pointer: String,
+    /// Children are read past.
+    past: bool,
+    cut: Option<Cut>,
+}
+
+impl State {
+    fn new(budget: Budget) -> Self {
+        let limits = Budget { depth: budget.depth.min(Budget::MAX_DEPTH), ..budget };
+        let Budget { nodes, bytes, .. } = budget;
+        Self { nodes, bytes, limits, repeated: None, flaw: None, beginning: None }
+    }
+
+    /// Whether what follows belongs to the beginning no more.
+    const fn is_past(&self) -> bool {
+        self.beginning.is_some() && self.nodes == 0
+    }
+
+    /// Begins a child of a container; gives what [`State::leave`] wants.
+    fn enter(&mut self, key: impl fmt::Display) -> usize {
+        let Some(beginning) = &mut self.beginning else { return 0 };
+        let length = beginning.pointer.len();
+        if !beginning.past {
+            beginning.pointer.push('/');
+            beginning.pointer.push_str(&key.to_string().replace('~', "~0").replace('/', "~1"));
+        }
+        length
+    }
+
+    fn leave(&mut self, length: usize) {
+        if let Some(beginning) = &mut self.beginning {
+            beginning.pointer.truncate(length);
+        }
+    }
+
+    /// Reads past children; gives whether that was so before.
+    fn pass(&mut self, past: bool) -> bool {
+        self.beginning
+            .as_mut()
+            .is_some_and(|beginning| std::mem::replace(&mut beginning.past, past))
+    }
+
+    /// A container has `of` children, of which `taken` belong to the beginning.
+    fn cut(&mut self, taken: usize, of: usize) {
+        let Some(beginning) = self.beginning.as_mut().filter(|_| taken < of) else { return };
+        let here = &beginning.pointer;
+        let new = || Cut { places: Vec::new(), most: here.clone(), taken, of };
+        let cut = beginning.cut.get_or_insert_with(new);
+        if of - taken > cut.of - cut.taken {
+            (cut.most, cut.taken, cut.of) = (here.clone(), taken, of);
+        }
+        cut.places.push(here.clone());
+    }
 }
 
 struct Node<'a> {
@@ -206,6 +269,7 @@ impl Node<'_> {
                 self.state.nodes = left;
                 Ok(())
             }
+            None if self.state.beginning.is_some() => Ok(()),
             None => self.fail(Flaw::TooMany(self.state.limits.nodes)),
         }
     }
@@ -272,7 +336,8 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
+        let past = self.state.beginning.as_ref().is_some_and(|beginning| beginning.past);
+        Ok(if past { Value::Null } else { Value::String(value.to_owned()) })
     }
 
     fn visit_string<E>(self, value: String) -> Result<Value, E> {
@@ -286,20 +351,33 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
         let depth = self.descend()?;
         let mut out = Vec::new();
-        while let Some(item) = items.next_element_seed(Node { state: &mut *self.state, depth })? {
+        while !self.state.is_past() {
+            let length = self.state.enter(out.len());
+            let item = items.next_element_seed(Node { state: &mut *self.state, depth })?;
+            self.state.leave(length);
+            let Some(item) = item else { return Ok(Value::Array(exact(out))) };
             out.push(item);
             self.grown(false, out.len())?;
         }
-        // A list of one takes the room of four, and lists of one lists of one.
-        out.shrink_to_fit();
-        Ok(Value::Array(out))
+        let (before, mut count) = (self.state.pass(true), out.len());
+        while items.next_element_seed(Node { state: &mut *self.state, depth })?.is_some() {
+            count += 1;
+        }
+        self.state.pass(before);
+        if !before {
+            self.state.cut(out.len(), count);
+        }
+        Ok(Value::Array(exact(out)))
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
         let depth = self.descend()?;
         let mut out = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
+        while !self.state.is_past() {
+            let Some(key) = entries.next_key::<String>()? else { return Ok(Value::Object(out)) };
+            let length = self.state.enter(&key);
             let value = entries.next_value_seed(Node { state: &mut *self.state, depth })?;
+            self.state.leave(length);
             let count = out.len() + 1;
             match out.entry(key) {
                 serde_json::map::Entry::Vacant(slot) => {
@@ -312,6 +390,21 @@ impl<'de> Visitor<'de> for Node<'_> {
                 }
             }
         }
+        let (before, mut count) = (self.state.pass(true), out.len());
+        while entries.next_key::<IgnoredAny>()?.is_some() {
+            entries.next_value_seed(Node { state: &mut *self.state, depth })?;
+            count += 1;
+        }
+        self.state.pass(before);
+        if !before {
+            self.state.cut(out.len(), count);
+        }
         Ok(Value::Object(out))
     }
+}
+
+/// A list of one takes the room of four, and lists of one lists of one.
+fn exact(mut list: Vec<Value>) -> Vec<Value> {
+    list.shrink_to_fit();
+    list
 }

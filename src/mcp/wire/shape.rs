@@ -1,6 +1,6 @@
 //! The rough shape of results: enough to say that an answer is no answer, never enough to lose one.
 
-use crate::mcp::payload::{Kind, Node};
+use serde_json::Value;
 
 /// What is wrong with a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,12 +12,12 @@ pub enum Misfit {
 }
 
 /// Looks at the result of `method`.
-pub fn check(method: &str, result: Node<'_>) -> Option<Misfit> {
+pub fn check(method: &str, result: &Value) -> Option<Misfit> {
     if !result.is_object() {
-        let what = match result.kind() {
-            Kind::Null => "null",
-            Kind::Array => "an array",
-            Kind::String => "a string",
+        let what = match result {
+            Value::Null => "null",
+            Value::Array(_) => "an array",
+            Value::String(_) => "a string",
             _ => "a bare value",
         };
         return match method {
@@ -28,22 +28,22 @@ pub fn check(method: &str, result: Node<'_>) -> Option<Misfit> {
             _ => Some(Misfit::Useless(format!("the result is {what}, not an object"))),
         };
     }
-    let kind = result.get("resultType").map(|kind| kind.as_str().unwrap_or("no string".into()));
-    match kind.as_deref() {
+    let kind = result.get("resultType").map(|kind| kind.as_str().unwrap_or("no string"));
+    match kind {
         None | Some("complete") => {}
         Some("input_required" | "task") => return None,
         Some(other) => return Some(Misfit::Odd(format!("unknown `resultType`: {other}"))),
     }
     let (key, of) = match method {
         "tools/call" | "tasks/result" => return tool_result(result),
-        "prompts/get" => ("messages", message as fn(Node<'_>) -> Option<String>),
-        "resources/read" => ("contents", content as fn(Node<'_>) -> Option<String>),
+        "prompts/get" => ("messages", message as fn(&Value) -> Option<String>),
+        "resources/read" => ("contents", content as fn(&Value) -> Option<String>),
         _ => return None,
     };
     match result.get(key) {
-        Some(list) if list.is_array() => {
-            let mut flaws = list.members(0).enumerate();
-            let flaw = flaws.find_map(|(at, (_, item))| Some((at, of(item)?)));
+        Some(Value::Array(list)) => {
+            let mut flaws = list.iter().enumerate();
+            let flaw = flaws.find_map(|(at, item)| Some((at, of(item)?)));
             flaw.map(|(at, flaw)| Misfit::Useless(format!("`{key}[{at}]` {flaw}")))
         }
         Some(_) => Some(Misfit::Useless(format!("`{key}` is no array"))),
@@ -52,37 +52,37 @@ pub fn check(method: &str, result: Node<'_>) -> Option<Misfit> {
 }
 
 /// What is wrong with a message of a prompt.
-fn message(item: Node<'_>) -> Option<String> {
+fn message(item: &Value) -> Option<String> {
     let content = match item.get("content") {
         Some(content) if content.is_object() => content,
         Some(list) if list.is_array() => return None,
         _ => return Some("has no `content`".to_owned()),
     };
-    let text = content.text("type").as_deref() == Some("text");
-    let lacks = text && !content.get("text").is_some_and(Node::is_string);
+    let text = content["type"] == "text";
+    let lacks = text && !content.get("text").is_some_and(Value::is_string);
     lacks.then(|| "is a text without `text`".to_owned())
 }
 
 /// What is wrong with a content of a resource.
-fn content(item: Node<'_>) -> Option<String> {
-    let holds = |key: &str| item.get(key).is_some_and(Node::is_string);
+fn content(item: &Value) -> Option<String> {
+    let holds = |key: &str| item.get(key).is_some_and(Value::is_string);
     (!holds("text") && !holds("blob")).then(|| "has neither a `text` nor a `blob`".to_owned())
 }
 
-fn tool_result(result: Node<'_>) -> Option<Misfit> {
+fn tool_result(result: &Value) -> Option<Misfit> {
     let odd = |text: String| Some(Misfit::Odd(text));
     let list = match result.get("content") {
-        Some(list) if list.is_array() => list,
+        Some(Value::Array(list)) => list,
         Some(_) => return Some(Misfit::Useless("`content` is no array".into())),
         // A task that was begun has its result later.
-        None if result.get("task").is_some_and(Node::is_object) => return None,
+        None if result.get("task").is_some_and(Value::is_object) => return None,
         None if result.get("structuredContent").is_some() => return None,
         None => return odd("the result has no `content`".into()),
     };
     let mut strange = None;
-    for (index, (_, item)) in list.members(0).enumerate() {
-        match item.text("type").as_deref() {
-            Some("text") if !item.get("text").is_some_and(Node::is_string) => {
+    for (index, item) in list.iter().enumerate() {
+        match item.get("type").and_then(Value::as_str) {
+            Some("text") if !item.get("text").is_some_and(Value::is_string) => {
                 let reason = format!("`content[{index}].text` is no string");
                 return Some(Misfit::Useless(reason));
             }
@@ -97,7 +97,7 @@ fn tool_result(result: Node<'_>) -> Option<Misfit> {
             None => strange = Some(format!("`content[{index}]` has no type")),
         }
     }
-    if strange.is_none() && result.get("isError").is_some_and(|flag| flag.kind() != Kind::Bool) {
+    if strange.is_none() && result.get("isError").is_some_and(|flag| !flag.is_boolean()) {
         return odd("`isError` is neither true nor false".into());
     }
     strange.map(Misfit::Odd)
@@ -106,11 +106,7 @@ fn tool_result(result: Node<'_>) -> Option<Misfit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
-
-    fn check(method: &str, result: &Value) -> Option<Misfit> {
-        super::check(method, result.into())
-    }
+    use serde_json::json;
 
     #[test]
     fn what_breaks_the_specification_is_useless_and_what_is_strange_is_told() {

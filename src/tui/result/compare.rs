@@ -76,15 +76,15 @@ impl CompareJob {
     /// at most.
     pub fn run(self, tell: impl Fn(Stage)) -> Option<Compared> {
         let is_stopped = || self.stopped.load(Ordering::Relaxed);
-        let comparison = if same(&self.earlier, &self.later) {
+        let comparison = if self.earlier == self.later {
             Comparison::default()
         } else {
             tell(Stage::Reading);
-            let old = diff::readable(self.earlier.root(), ELSEWHERE);
+            let old = diff::readable(&self.earlier, ELSEWHERE);
             if is_stopped() {
                 return None;
             }
-            let new = diff::readable(self.later.root(), ELSEWHERE);
+            let new = diff::readable(&self.later, ELSEWHERE);
             if is_stopped() {
                 return None;
             }
@@ -95,20 +95,13 @@ impl CompareJob {
     }
 }
 
-/// Whether both hold the same, without building a tree for that.
-fn same(one: &Payload, other: &Payload) -> bool {
-    one.is_same(other)
-        || one.is_same_text(other)
-        || (!one.is_text() && !other.is_text() && one == other)
-}
-
 impl ResultView {
     /// Compares with an earlier result of the same tool. Gives the difference when it is known at
     /// once; otherwise [`ResultView::compare_job`] has work for another thread.
     pub fn compare_with(&mut self, earlier: &Payload, purpose: Purpose) -> Option<Difference> {
         self.comparing = None;
         let small = |payload: &Payload| {
-            let readable = diff::readable(payload.root(), AT_ONCE);
+            let readable = diff::readable(payload, AT_ONCE);
             (!readable.cut).then_some(readable)
         };
         if let (Some(old), Some(new)) = (small(earlier), small(&self.result)) {

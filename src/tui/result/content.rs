@@ -1,14 +1,13 @@
 //! A result taken apart into blocks: content of a tool, messages of a prompt, contents of a
 //! resource. Pure; one odd block never hides the others (MCP, server features, content types).
 
-use std::borrow::Cow;
+use serde_json::Value;
 
 use super::binary::Binary;
 use super::image::Picture;
 use super::rows::Shared;
 use crate::base::text::SafeText;
 use crate::mcp::Payload;
-use crate::mcp::payload::Node;
 
 /// The blocks of a result.
 pub type Blocks = Vec<Block>;
@@ -57,22 +56,22 @@ pub enum BlockKind {
 /// Takes a result apart. Never fails; an answer of no known shape has no blocks.
 pub fn blocks(result: &Payload) -> Blocks {
     let mut out = Vec::new();
-    let list = |key: &str| result.root().get(key).filter(|list| list.is_array());
+    let list = |key: &str| result.get(key).and_then(Value::as_array);
     if let Some(content) = list("content") {
-        for (i, (_, block)) in content.members(0).enumerate() {
+        for (i, block) in content.iter().enumerate() {
             out.push(read(result, block, format!("/content/{i}"), ""));
         }
     } else if let Some(messages) = list("messages") {
-        for (i, (_, message)) in messages.members(0).enumerate() {
-            let role = message.text("role").unwrap_or("no role".into());
+        for (i, message) in messages.iter().enumerate() {
+            let role = message["role"].as_str().unwrap_or("no role");
             match message.get("content") {
-                Some(parts) if parts.is_array() => {
-                    for (j, (_, part)) in parts.members(0).enumerate() {
+                Some(Value::Array(parts)) => {
+                    for (j, part) in parts.iter().enumerate() {
                         let pointer = format!("/messages/{i}/content/{j}");
-                        out.push(read(result, part, pointer, &role));
+                        out.push(read(result, part, pointer, role));
                     }
                 }
-                Some(part) => out.push(read(result, part, format!("/messages/{i}/content"), &role)),
+                Some(part) => out.push(read(result, part, format!("/messages/{i}/content"), role)),
                 None => out.push(unknown(format!("/messages/{i}"), "a message without content")),
             }
         }
@@ -85,24 +84,24 @@ pub fn blocks(result: &Payload) -> Blocks {
 }
 
 /// A string of a block, whatever else stands in its place.
-struct Text<'a>(Option<Cow<'a, str>>);
+struct Text<'a>(Option<&'a str>);
 
 impl Text<'_> {
     fn or(&self, other: &'static str) -> &str {
-        self.0.as_deref().unwrap_or(other)
+        self.0.unwrap_or(other)
     }
 }
 
-fn text_of<'a>(value: Node<'a>, key: &str) -> Text<'a> {
-    Text(value.text(key))
+fn text_of<'a>(value: &'a Value, key: &str) -> Text<'a> {
+    Text(value.get(key).and_then(Value::as_str))
 }
 
 /// Whether a string stands there, without reading it.
-fn has_text(value: Node<'_>, key: &str) -> bool {
-    value.get(key).is_some_and(Node::is_string)
+fn has_text(value: &Value, key: &str) -> bool {
+    value.get(key).is_some_and(Value::is_string)
 }
 
-fn read(result: &Payload, block: Node<'_>, pointer: String, role: &str) -> Block {
+fn read(result: &Payload, block: &Value, pointer: String, role: &str) -> Block {
     let kind = text_of(block, "type");
     let title = |word: &str| title(role, word);
     match kind.or("") {
@@ -127,7 +126,7 @@ fn read(result: &Payload, block: Node<'_>, pointer: String, role: &str) -> Block
             let uri = text_of(block, "uri").or("").to_owned();
             let (name, title_of) = (text_of(block, "name"), text_of(block, "title"));
             let (mime, more) = (text_of(block, "mimeType"), text_of(block, "description"));
-            let name = title_of.0.as_deref().unwrap_or(name.or(""));
+            let name = title_of.0.unwrap_or(name.or(""));
             let about = [name, mime.or(""), more.or("")];
             let about =
                 about.iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(" · ");
@@ -165,7 +164,7 @@ fn unknown(pointer: String, reason: &str) -> Block {
 }
 
 fn resource(result: &Payload, pointer: String, role: &str) -> Block {
-    let Some(block) = result.root().pointer(&pointer) else {
+    let Some(block) = result.pointer(&pointer) else {
         return unknown(pointer, "a resource block without a resource");
     };
     let (uri, mime) = (text_of(block, "uri"), text_of(block, "mimeType"));

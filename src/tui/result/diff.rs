@@ -7,7 +7,7 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::base::text::SafeText;
-use crate::mcp::payload::Node;
+use crate::mcp::Payload;
 
 /// What happened to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,8 +185,9 @@ fn paired<T: Copy>(lines: impl Iterator<Item = (Change, T)>) -> Vec<(Option<T>, 
 }
 
 /// The beginning of a result as text.
-pub(super) fn readable(result: Node<'_>, limits: Limits) -> Readable {
+pub(super) fn readable(result: &Payload, limits: Limits) -> Readable {
     let mut out = whole(result, limits.bytes);
+    out.cut |= result.cut().is_some();
     let end = memchr::memchr_iter(b'\n', out.text.as_bytes()).nth(limits.lines);
     if let Some(end) = end.filter(|end| end + 1 < out.text.len()) {
         out.text.truncate(end + 1);
@@ -195,21 +196,19 @@ pub(super) fn readable(result: Node<'_>, limits: Limits) -> Readable {
     out
 }
 
-fn whole(result: Node<'_>, most: usize) -> Readable {
+fn whole(result: &Value, most: usize) -> Readable {
     let mut out = Readable::default();
-    if !result.is_object() {
+    let Some(members) = result.as_object() else {
         out.push(result, most);
         return out;
-    }
-    let content = result.get("content").filter(|content| content.is_array());
-    for (_, block) in content.into_iter().flat_map(|content| content.members(0)) {
+    };
+    for block in result["content"].as_array().into_iter().flatten() {
         let text = block.get("text").filter(|text| text.is_string());
         out.push(text.unwrap_or(block), most);
     }
-    for (name, value) in result.members(0) {
-        let name = name.unwrap_or_default();
+    for (name, value) in members {
         if name != "content" || !value.is_array() {
-            out.push(Node::Tree(&Value::String(format!("{name}:"))), most);
+            out.push(&Value::String(format!("{name}:")), most);
             out.push(value, most);
         }
     }
@@ -217,7 +216,7 @@ fn whole(result: Node<'_>, most: usize) -> Readable {
 }
 
 impl Readable {
-    fn push(&mut self, value: Node<'_>, most: usize) {
+    fn push(&mut self, value: &Value, most: usize) {
         let room = most.saturating_sub(self.text.len());
         if self.cut || room == 0 {
             self.cut = true;
@@ -229,7 +228,7 @@ impl Readable {
                 self.text.push_str(&text[..end.unwrap_or(0)]);
                 self.cut = true;
             }
-            Some(text) => self.text.push_str(&text),
+            Some(text) => self.text.push_str(text),
             None => {
                 let (text, cut) = super::take::pretty(value, room);
                 self.text.push_str(&text);

@@ -6,11 +6,11 @@ use ratatui::style::Style;
 
 use super::content::BlockKind;
 use super::lay::Laid;
-use super::tree::{Key, TreeRow};
+use super::tree::{Key, TreeRow, children};
 use super::view::{ResultView, Tab};
 use crate::base::text::SafeText;
-use crate::mcp::payload::Kind;
 use crate::tui::form::draw::{Look, put};
+use serde_json::Value;
 
 /// A block of which something is seen.
 pub(super) struct Seen {
@@ -61,6 +61,11 @@ impl ResultView {
                 }
             }
             x = put(buf, x, area.y, area.right().saturating_sub(x), "  ", look.muted);
+        }
+        if let Some(cut) = self.result.cut() {
+            let text = format!("{}shown: {cut}; saving writes all", look.sign("⚠ ", "! "));
+            let text = SafeText::line(&text);
+            x = put(buf, x, area.y, area.right().saturating_sub(x), &text, look.warning);
         }
         // Nothing structured came, although the tool promises it: there is no tab to say so.
         if let (None, Some(violation)) = (&self.structured, self.violations.first()) {
@@ -276,18 +281,15 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf
         x = put(buf, x, area.y, room(x), &SafeText::line(&key), over(style));
         x = put(buf, x, area.y, room(x), ": ", over(look.muted));
     }
-    let children = row.value.len();
-    let (text, style) = match row.value.kind() {
-        Kind::String => {
-            let text = row.value.as_str().unwrap_or_default();
-            (format!("\"{}\"", short(&text, 400)), look.json_string)
-        }
-        Kind::Number => (row.value.to_value().to_string(), look.json_number),
-        Kind::Bool | Kind::Null => (row.value.to_value().to_string(), look.json_literal),
-        Kind::Array if children == 0 => ("[]".to_owned(), look.muted),
-        Kind::Object if children == 0 => ("{}".to_owned(), look.muted),
-        Kind::Array => (format!("[ {children} ]"), look.muted),
-        Kind::Object => (format!("{{ {children} }}"), look.muted),
+    let children = children(row.value);
+    let (text, style) = match row.value {
+        Value::String(text) => (format!("\"{}\"", short(text, 400)), look.json_string),
+        Value::Number(number) => (number.to_string(), look.json_number),
+        Value::Bool(_) | Value::Null => (row.value.to_string(), look.json_literal),
+        Value::Array(_) if children == 0 => ("[]".to_owned(), look.muted),
+        Value::Object(_) if children == 0 => ("{}".to_owned(), look.muted),
+        Value::Array(_) => (format!("[ {children} ]"), look.muted),
+        Value::Object(_) => (format!("{{ {children} }}"), look.muted),
     };
     put(buf, x, area.y, room(x), &SafeText::line(&text), over(style));
 }

@@ -115,7 +115,7 @@ impl ResultView {
     }
 
     fn lay_unknown(&self, block: &Block, reason: &SafeText) -> Laid {
-        let raw = self.result.root().pointer(&block.pointer).unwrap_or(super::take::NOTHING);
+        let raw = self.result.pointer(&block.pointer).unwrap_or(super::take::NOTHING);
         let (text, cut) = super::take::pretty(raw, 64 << 10);
         let mut lines = vec![vec![(reason.clone(), self.look.warning)]];
         for line in text.lines().take(200) {

@@ -1,18 +1,16 @@
 //! Long text as rows that are found without being kept: one checkpoint per 64 rows. Pure.
 
 use std::ops::Range;
-use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::mcp::Payload;
-use crate::mcp::payload::Node;
 
 /// Text that is shared: a string inside a result, or text of our own.
 #[derive(Clone)]
 pub struct Shared {
     payload: Payload,
     pointer: String,
-    /// The string, where the result does not hold it as it reads.
-    text: Option<Arc<str>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -32,34 +30,27 @@ impl PartialEq for Shared {
 impl Shared {
     /// What stands at `pointer` of a value.
     pub fn new(payload: &Payload, pointer: impl Into<String>) -> Self {
-        let pointer = pointer.into();
-        let text = match payload.root().pointer(&pointer) {
-            Some(node @ Node::Text(..)) => node.as_str().map(Arc::from),
-            _ => None,
-        };
-        Self { payload: payload.clone(), pointer, text }
+        Self { payload: payload.clone(), pointer: pointer.into() }
     }
 
     /// Text of our own.
     pub fn own(text: String) -> Self {
-        let payload = serde_json::Value::String(text).into();
-        Self { payload, pointer: String::new(), text: None }
+        Self { payload: Value::String(text).into(), pointer: String::new() }
     }
 
     /// What stands there, whatever it is; nothing when that is not in the value.
-    pub fn node(&self) -> Option<Node<'_>> {
-        self.payload.root().pointer(&self.pointer)
+    pub fn value(&self) -> Option<&Value> {
+        self.payload.pointer(&self.pointer)
+    }
+
+    /// The text of all of it, where the value is only its beginning.
+    pub fn whole(&self) -> Option<&str> {
+        self.payload.whole().filter(|_| self.pointer.is_empty())
     }
 
     /// The text; empty when there is none.
     pub fn as_str(&self) -> &str {
-        match (&self.text, self.payload.root()) {
-            (Some(text), _) => text,
-            (None, Node::Tree(value)) => {
-                value.pointer(&self.pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
-            }
-            (None, Node::Text(..)) => "",
-        }
+        self.value().and_then(Value::as_str).unwrap_or_default()
     }
 }
 

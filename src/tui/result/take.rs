@@ -8,7 +8,6 @@ use super::markdown;
 use super::rows::{Shared, find};
 use super::view::{ResultView, Tab};
 use crate::mcp::Payload;
-use crate::mcp::payload::Node;
 use crate::tui::effect::{Effect, Existing};
 
 impl ResultView {
@@ -83,9 +82,13 @@ impl ResultView {
         match self.blocks.get(self.block).map(|b| (&b.kind, &b.pointer)) {
             Some((BlockKind::Text(text), _)) => copy_text(text.as_str()),
             Some((BlockKind::Link { uri, .. }, _)) => Effect::Copy(uri.clone()),
-            Some((_, pointer)) => copy_of(self.result.root().pointer(pointer).unwrap_or(NOTHING)),
-            None => copy_of(self.result.root()),
+            Some((_, pointer)) => copy_of(self.result.pointer(pointer).unwrap_or(NOTHING)),
+            None => self.copied_whole(),
         }
+    }
+
+    pub(super) fn copied_whole(&self) -> Effect {
+        if self.result.cut().is_some() { too_large() } else { copy_of(&self.result) }
     }
 
     pub(super) fn saved(&self) -> Effect {
@@ -99,6 +102,8 @@ impl ResultView {
             return save("mcpdeck-result.txt", Content::Text(text.clone()));
         }
         let place = match (self.tree(), block) {
+            // Of a large answer the value is only the beginning.
+            _ if self.result.cut().is_some() => String::new(),
             (Some((tree, value)), _) if self.tab == Tab::Structured => {
                 format!("/structuredContent{}", tree.pointer(value))
             }
@@ -132,10 +137,10 @@ impl Content {
             Self::Text(text) => Ok(text.as_str().as_bytes().to_vec()),
             Self::Base64(text) => super::image::bytes(text.as_str()),
             Self::Json(place) => {
-                let node = place.node().unwrap_or(NOTHING);
-                match node.as_str() {
-                    Some(text) => Ok(text.into_owned().into_bytes()),
-                    None => serde_json::to_vec_pretty(&node).map_err(|error| error.to_string()),
+                let value = place.value().unwrap_or(NOTHING);
+                match place.whole().or_else(|| value.as_str()) {
+                    Some(text) => Ok(text.as_bytes().to_vec()),
+                    None => serde_json::to_vec_pretty(value).map_err(|error| error.to_string()),
                 }
             }
         }
@@ -146,7 +151,7 @@ impl Content {
 const CLIPBOARD: usize = 1 << 20;
 
 /// What stands where nothing does.
-pub(super) const NOTHING: Node<'static> = Node::Tree(&Value::Null);
+pub(super) const NOTHING: &Value = &Value::Null;
 
 /// A file, by the name it is to have.
 fn save(name: &str, content: Content) -> Effect {
@@ -154,9 +159,9 @@ fn save(name: &str, content: Content) -> Effect {
 }
 
 /// A value for the clipboard, text without its quotes; words instead when it is too large.
-pub(super) fn copy_of(value: Node<'_>) -> Effect {
+pub(super) fn copy_of(value: &Value) -> Effect {
     if let Some(text) = value.as_str() {
-        return copy_text(&text);
+        return copy_text(text);
     }
     match pretty(value, CLIPBOARD) {
         (_, true) => too_large(),
@@ -174,7 +179,7 @@ fn too_large() -> Effect {
 
 /// A value as indented JSON of at most `most` bytes, and whether it was cut there. Costs what is
 /// written, whatever the size of the value.
-pub(super) fn pretty(value: Node<'_>, most: usize) -> (String, bool) {
+pub(super) fn pretty(value: &Value, most: usize) -> (String, bool) {
     struct Bounded(Vec<u8>, usize);
     impl std::io::Write for Bounded {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -189,7 +194,7 @@ pub(super) fn pretty(value: Node<'_>, most: usize) -> (String, bool) {
         }
     }
     let mut out = Bounded(Vec::new(), most);
-    let cut = serde_json::to_writer_pretty(&mut out, &value).is_err();
+    let cut = serde_json::to_writer_pretty(&mut out, value).is_err();
     (String::from_utf8_lossy(&out.0).into_owned(), cut)
 }
 
@@ -200,23 +205,20 @@ const COMPARED: usize = 256 << 10;
 /// server that gives the one SHOULD give the other (MCP, tools, structured content); many give the
 /// text without the object that structured content has to be wrapped in, which says the same.
 pub(super) fn says_otherwise(result: &Payload) -> bool {
-    let Some(structured) = result.root().get("structuredContent") else { return false };
-    if structured.text_len().is_some_and(|bytes| bytes > 4 * COMPARED) {
-        return false;
-    }
-    let content = result.root().get("content").filter(|content| content.is_array());
-    let blocks = content.into_iter().flat_map(|content| content.members(0));
+    let Some(structured) = result.get("structuredContent") else { return false };
+    let blocks = result["content"].as_array().filter(|_| result.cut().is_none());
     let mut parsed = blocks
-        .filter_map(|(_, block)| block.text("text"))
+        .into_iter()
+        .flatten()
+        .filter_map(|block| block["text"].as_str())
         .filter(|text| text.len() <= COMPARED && text.trim_start().starts_with(['{', '[']))
-        .filter_map(|text| serde_json::from_str::<Value>(&text).ok())
+        .filter_map(|text| serde_json::from_str::<Value>(text).ok())
         .peekable();
     if parsed.peek().is_none() {
         return false;
     }
-    let structured = structured.to_value();
     let wraps = |value: &Value| {
         structured.as_object().is_some_and(|map| map.len() == 1 && map.values().any(|v| v == value))
     };
-    !parsed.any(|value| value == structured || wraps(&value))
+    !parsed.any(|value| value == *structured || wraps(&value))
 }

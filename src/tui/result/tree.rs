@@ -1,12 +1,13 @@
 //! A JSON value as a tree of rows that are found, not kept: only what is unfolded costs anything.
 //! Pure; a million elements are one number.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::seek;
-use crate::mcp::payload::{Member, Node};
+use serde_json::Value;
+
+/// Longer strings are not searched; the content view searches those.
+const SEARCHED: usize = 1 << 20;
 
 /// Where a row is: index of the child at each level.
 pub type Path = Vec<usize>;
@@ -43,7 +44,7 @@ pub struct TreeRow<'a> {
     /// Its key, or nothing for the root.
     pub key: Option<Key<'a>>,
     /// Its value.
-    pub value: Node<'a>,
+    pub value: &'a Value,
     /// Whether it is unfolded; `None` for what has no children.
     pub open: Option<bool>,
 }
@@ -52,22 +53,41 @@ pub struct TreeRow<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
     /// Key of an object.
-    Name(Cow<'a, str>),
+    Name(&'a str),
     /// Position in a list, from 0.
     Index(usize),
 }
 
-fn keyed(index: usize, (name, value): Member<'_>) -> (Key<'_>, Node<'_>) {
-    (name.map_or(Key::Index(index), Key::Name), value)
+/// How many children a value has; none unless it is an object or a list.
+pub fn children(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.len(),
+        Value::Object(map) => map.len(),
+        _ => 0,
+    }
 }
 
-fn child(value: Node<'_>, index: usize) -> Option<(Key<'_>, Node<'_>)> {
-    value.nth(index).map(|member| keyed(index, member))
+/// The children of a value in order, from number `from` on.
+fn members(value: &Value, from: usize) -> Box<dyn Iterator<Item = (Key<'_>, &Value)> + '_> {
+    match value {
+        Value::Array(items) => {
+            let items = (from..).zip(items.get(from..).unwrap_or_default());
+            Box::new(items.map(|(index, item)| (Key::Index(index), item)))
+        }
+        Value::Object(map) => {
+            Box::new(map.iter().skip(from).map(|(name, item)| (Key::Name(name), item)))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn child(value: &Value, index: usize) -> Option<(Key<'_>, &Value)> {
+    members(value, index).next()
 }
 
 impl Tree {
     /// Unfolds the root, and small values wholly.
-    pub fn new(value: Node<'_>) -> Self {
+    pub fn new(value: &Value) -> Self {
         let mut tree = Self::default();
         let mut budget = 120;
         tree.open = unfold_small(value, 0, &mut budget);
@@ -85,7 +105,7 @@ impl Tree {
     }
 
     /// The rows from `from` on, at most `most`.
-    pub fn rows<'a>(&self, value: Node<'a>, from: usize, most: usize) -> Vec<TreeRow<'a>> {
+    pub fn rows<'a>(&self, value: &'a Value, from: usize, most: usize) -> Vec<TreeRow<'a>> {
         let mut out = Vec::with_capacity(most.min(200));
         let mut walk = Walk { skip: from, most, out: &mut out };
         walk.node(value, None, 0, self.open.as_ref());
@@ -142,10 +162,10 @@ impl Tree {
     }
 
     /// Unfolds or folds the row of the cursor; gives whether it could.
-    pub fn set_open(&mut self, value: Node<'_>, open: bool) -> bool {
+    pub fn set_open(&mut self, value: &Value, open: bool) -> bool {
         let path = self.path(self.cursor).unwrap_or_default();
-        let Some(target) = at(value, &path).filter(|v| !v.is_empty()) else { return false };
-        let fresh = Open { children: target.len(), open: BTreeMap::new() };
+        let Some(target) = at(value, &path).filter(|v| children(v) > 0) else { return false };
+        let fresh = Open { children: children(target), open: BTreeMap::new() };
         let Some((last, above)) = path.split_last() else {
             self.open = open.then_some(fresh);
             return true;
@@ -174,14 +194,14 @@ impl Tree {
     }
 
     /// Puts the cursor on a place, unfolding what is above it.
-    pub fn reveal(&mut self, value: Node<'_>, path: &[usize]) {
-        if self.open.is_none() && !value.is_empty() {
-            self.open = Some(Open { children: value.len(), open: BTreeMap::new() });
+    pub fn reveal(&mut self, value: &Value, path: &[usize]) {
+        if self.open.is_none() && children(value) > 0 {
+            self.open = Some(Open { children: children(value), open: BTreeMap::new() });
         }
         for depth in 1..path.len() {
             let (last, above) = (path[depth - 1], &path[..depth - 1]);
             let Some(target) = at(value, &path[..depth]) else { break };
-            let children = target.len();
+            let children = children(target);
             if let Some(parent) = self.open_at(above) {
                 parent.open.entry(last).or_insert(Open { children, open: BTreeMap::new() });
             }
@@ -198,7 +218,7 @@ impl Tree {
     }
 
     /// JSON pointer (RFC 6901) of the row of the cursor.
-    pub fn pointer(&self, value: Node<'_>) -> String {
+    pub fn pointer(&self, value: &Value) -> String {
         let mut out = String::new();
         let mut here = value;
         for index in self.path(self.cursor).unwrap_or_default() {
@@ -218,28 +238,67 @@ impl Tree {
     }
 
     /// The value at the row of the cursor.
-    pub fn current<'a>(&self, value: Node<'a>) -> Node<'a> {
+    pub fn current<'a>(&self, value: &'a Value) -> &'a Value {
         at(value, &self.path(self.cursor).unwrap_or_default()).unwrap_or(value)
     }
 
     /// Goes to the next row after the cursor, folded or not, whose key or scalar holds `needle`;
     /// starts again at the top. Gives whether there is one.
-    pub fn search(&mut self, value: Node<'_>, needle: &str) -> bool {
+    pub fn search(&mut self, value: &Value, needle: &str) -> bool {
         let start = self.path(self.cursor).unwrap_or_default();
-        let found = seek::next(value, needle, &start);
-        if let Some(path) = &found {
-            self.reveal(value, path);
+        let needle = needle.to_lowercase();
+        let mut path = Vec::new();
+        let found = !needle.is_empty()
+            && (walk(value, &needle, &start, true, &mut path) || {
+                path.clear();
+                walk(value, &needle, &[], false, &mut path)
+            });
+        if found {
+            self.reveal(value, &path);
         }
-        found.is_some()
+        found
     }
 }
 
-fn at<'a>(value: Node<'a>, path: &[usize]) -> Option<Node<'a>> {
+/// Depth-first search for the first match after `start`.
+fn walk(value: &Value, needle: &str, start: &[usize], after: bool, path: &mut Path) -> bool {
+    let (first, rest) = match start.split_first() {
+        Some((first, rest)) => (*first, Some(rest)),
+        None => (0, None),
+    };
+    for (index, (key, v)) in (first..).zip(members(value, first)) {
+        path.push(index);
+        let on_start = rest.is_some() && index == first;
+        let is_start = on_start && rest.is_some_and(<[usize]>::is_empty) && after;
+        let inside = on_start && rest.is_some_and(|rest| !rest.is_empty());
+        if !is_start && !inside && holds(&key, v, needle) {
+            return true;
+        }
+        let below = if inside { rest.unwrap_or_default() } else { &[] };
+        if walk(v, needle, below, after, path) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+fn holds(key: &Key<'_>, value: &Value, needle: &str) -> bool {
+    let contains = |text: &str| text.len() < SEARCHED && text.to_lowercase().contains(needle);
+    matches!(key, Key::Name(name) if contains(name))
+        || match value {
+            Value::String(text) => contains(text),
+            Value::Array(_) | Value::Object(_) => false,
+            _ => contains(&value.to_string()),
+        }
+}
+
+fn at<'a>(value: &'a Value, path: &[usize]) -> Option<&'a Value> {
     path.iter().try_fold(value, |here, index| child(here, *index).map(|(_, v)| v))
 }
 
-fn unfold_small(value: Node<'_>, depth: usize, budget: &mut usize) -> Option<Open> {
-    let children = value.len();
+fn unfold_small(value: &Value, depth: usize, budget: &mut usize) -> Option<Open> {
+    let children = children(value);
     if children == 0 || (depth > 0 && children > *budget) {
         return None;
     }
@@ -264,14 +323,14 @@ struct Walk<'v, 'o> {
 }
 
 impl<'v> Walk<'v, '_> {
-    fn node(&mut self, value: Node<'v>, key: Option<Key<'v>>, depth: usize, open: Option<&Open>) {
+    fn node(&mut self, value: &'v Value, key: Option<Key<'v>>, depth: usize, open: Option<&Open>) {
         if self.out.len() >= self.most {
             return;
         }
         if self.skip > 0 {
             self.skip -= 1;
         } else {
-            let fold = (!value.is_empty()).then_some(open.is_some());
+            let fold = (children(value) > 0).then_some(open.is_some());
             self.out.push(TreeRow { depth, key, value, open: fold });
         }
         let Some(open) = open else { return };
@@ -285,11 +344,10 @@ impl<'v> Walk<'v, '_> {
             None => self.skip,
         };
         self.skip -= first;
-        for (index, member) in (first..).zip(value.members(first)) {
+        for (index, (key, node)) in (first..).zip(members(value, first)) {
             if self.out.len() >= self.most {
                 return;
             }
-            let (key, node) = keyed(index, member);
             self.node(node, Some(key), depth + 1, open.open.get(&index));
         }
     }

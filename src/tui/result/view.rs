@@ -5,6 +5,8 @@ use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::compare::Comparing;
 use super::content::{BlockKind, Blocks, blocks};
 use super::contrast::Contrast;
@@ -14,7 +16,6 @@ use super::tree::Tree;
 use crate::config::ContentLimits;
 use crate::error::Violation;
 use crate::mcp::Payload;
-use crate::mcp::payload::Node;
 use crate::tui::form::draw::Look;
 
 /// The ways to look at a result.
@@ -72,8 +73,8 @@ impl ResultView {
     /// A viewer of `result`; `violations` are those of its structured content.
     pub fn new(result: Payload, violations: Vec<Violation>) -> Self {
         let blocks = blocks(&result);
-        let structured = result.root().get("structuredContent").map(Tree::new);
-        let raw = Tree::new(result.root());
+        let structured = result.get("structuredContent").map(Tree::new);
+        let raw = Tree::new(&result);
         let tab = match (&structured, blocks.is_empty()) {
             (_, false) => Tab::Content,
             (Some(_), true) => Tab::Structured,
@@ -192,23 +193,21 @@ impl ResultView {
         tabs
     }
 
-    pub(super) fn tree(&self) -> Option<(&Tree, Node<'_>)> {
+    pub(super) fn tree(&self) -> Option<(&Tree, &Value)> {
         match self.tab {
-            Tab::Raw => Some((&self.raw, self.result.root())),
+            Tab::Raw => Some((&self.raw, &self.result)),
             Tab::Structured => {
-                Some((self.structured.as_ref()?, self.result.root().get("structuredContent")?))
+                Some((self.structured.as_ref()?, self.result.get("structuredContent")?))
             }
             _ => None,
         }
     }
 
-    pub(super) fn with_tree<T>(&mut self, act: impl FnOnce(&mut Tree, Node<'_>) -> T) -> Option<T> {
+    pub(super) fn with_tree<T>(&mut self, act: impl FnOnce(&mut Tree, &Value) -> T) -> Option<T> {
         let result = self.result.clone();
         let done = match self.tab {
-            Tab::Raw => act(&mut self.raw, result.root()),
-            Tab::Structured => {
-                act(self.structured.as_mut()?, result.root().get("structuredContent")?)
-            }
+            Tab::Raw => act(&mut self.raw, &result),
+            Tab::Structured => act(self.structured.as_mut()?, result.get("structuredContent")?),
             _ => return None,
         };
         self.follow_cursor();
@@ -281,7 +280,7 @@ impl ResultView {
                 let (tree, value) = self.tree()?;
                 return Some(Effect::Copy(tree.pointer(value)));
             }
-            Action::CopyAll => return Some(super::take::copy_of(self.result.root())),
+            Action::CopyAll => return Some(self.copied_whole()),
             Action::Save => return Some(self.saved()),
             _ => {}
         }

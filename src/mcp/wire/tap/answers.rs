@@ -12,7 +12,7 @@ use crate::base::text::SafeText;
 use crate::error::{Error, ErrorCode, RpcError};
 use crate::mcp::traffic::MessageKind;
 use crate::mcp::transport::SendError;
-use crate::mcp::wire::json::{self, Budget, Flaw};
+use crate::mcp::wire::json::{self, Flaw};
 use crate::mcp::wire::message::{Inbound, Outcome, classify};
 use crate::mcp::wire::shape::{self, Misfit};
 use crate::mcp::{FindingKind, Payload};
@@ -30,7 +30,13 @@ impl Tap {
         let problem = self.note_in(&entry, &source);
         match outcome {
             Outcome::Result(result) => {
-                let result = source.large.take().unwrap_or_else(|| result.into());
+                let Some((result, flaw)) = source.large.take() else {
+                    return self.result(id, entry, result.into(), &source, problem);
+                };
+                if let Some(flaw) = Self::too_large(&entry, &result, flaw) {
+                    let found = (FindingKind::TooLarge, &*flaw.to_string());
+                    return self.spoilt(id, entry, found, source.raw, "cannot be read");
+                }
                 self.result(id, entry, result, &source, problem);
             }
             Outcome::Error(error) => {
@@ -49,22 +55,12 @@ impl Tap {
         }
     }
 
-    /// An answer came as text, holds more values than a tree may, and a tree is made of it: lists,
-    /// and what a server wants to know. Answers that are read in place cost no more than their bytes.
-    fn too_many(&self, entry: &Entry, result: &Payload) -> Option<Flaw> {
-        // The message around it is three values.
-        let Budget { nodes, bytes, .. } = self.budget();
-        let document = result.document()?;
-        let flaw = if document.nodes().saturating_add(3) > nodes {
-            Flaw::TooMany(nodes)
-        } else if document.tree() > bytes {
-            Flaw::TooBig(bytes)
-        } else {
-            return None;
-        };
-        let in_place = ["tools/call", "tasks/result", "prompts/get", "resources/read"];
-        let asks = result.root().text("resultType").as_deref() == Some("input_required");
-        (asks || !in_place.contains(&&*entry.method)).then_some(flaw)
+    /// Why an answer that is too large to be read as a message is of no use: the host itself reads
+    /// lists, and what a server wants to know, while results are for whoever asked.
+    fn too_large(entry: &Entry, result: &Payload, flaw: Flaw) -> Option<Flaw> {
+        let handed_on = ["tools/call", "tasks/result", "prompts/get", "resources/read"];
+        let asks = result["resultType"] == "input_required";
+        (asks || !handed_on.contains(&&*entry.method)).then_some(flaw)
     }
 
     fn result(
@@ -75,12 +71,8 @@ impl Tap {
         source: &Source<'_>,
         mut problem: Option<String>,
     ) {
-        if let Some(flaw) = self.too_many(&entry, &result) {
-            let told = (FindingKind::TooLarge, flaw.to_string());
-            return self.spoilt(id, entry, (told.0, &told.1), source.raw, "cannot be read");
-        }
-        self.name_task(&entry, result.root());
-        match shape::check(&entry.method, result.root()) {
+        self.name_task(&entry, &result);
+        match shape::check(&entry.method, &result) {
             None => {}
             Some(Misfit::Odd(reason)) => {
                 self.find_in(&entry, FindingKind::WrongShape, &reason, source.raw);

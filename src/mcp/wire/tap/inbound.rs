@@ -18,8 +18,8 @@ pub(super) struct Source<'a> {
     pub raw: &'a [u8],
     /// What had to be tolerated so far.
     pub notes: Vec<String>,
-    /// The result in it, when that is too large for a tree.
-    pub large: Option<Payload>,
+    /// The result in it, when that is too large to be read as a message, and why it is.
+    pub large: Option<(Payload, Flaw)>,
     /// The request whose response it came in.
     pub stream: Option<i64>,
 }
@@ -64,10 +64,6 @@ impl Tap {
     /// The messages of a line, one after the other: their number is the server's choice, so neither
     /// the stack nor the time may depend on it.
     fn text_line(&self, line: &[u8], mut notes: Vec<String>, stream: Option<i64>) {
-        if let Some((envelope, result)) = large::answer(line, self.budget()) {
-            let source = Source { raw: line, notes, large: Some(result), stream };
-            return self.value(envelope, source);
-        }
         if let Some((id, result)) = json::answer(line, self.budget()) {
             let source = Source { raw: line, notes, large: None, stream };
             self.answer(Some(RequestId::Number(id)), Outcome::Result(result), source);
@@ -78,7 +74,7 @@ impl Tap {
         for _ in 0..Self::PER_LINE {
             let parsed = match self.readable(&mut line, &mut at, &mut notes) {
                 Ok(parsed) => parsed,
-                Err(flaw) => return self.flawed(&line[at..], &flaw),
+                Err(flaw) => return self.over_budget(&line[at..], flaw, notes, stream),
             };
             let rest = self.parsed(&line[at..], parsed, notes, stream);
             if rest.first() != Some(&b'{') {
@@ -167,6 +163,18 @@ impl Tap {
                 self.take_notification(&method, params, source);
             }
         }
+        self.context.seen.message();
+    }
+
+    /// A message that cannot be read; an answer that is only too large keeps its text.
+    fn over_budget(&self, line: &[u8], flaw: Flaw, notes: Vec<String>, stream: Option<i64>) {
+        let large = match flaw {
+            Flaw::TooMany(_) | Flaw::TooBig(_) => large::answer(line, self.budget()),
+            _ => None,
+        };
+        let Some((id, payload)) = large else { return self.flawed(line, &flaw) };
+        let source = Source { raw: line, notes, large: Some((payload, flaw)), stream };
+        self.answer(Some(RequestId::Number(id)), Outcome::Result(Value::Null), source);
         self.context.seen.message();
     }
 

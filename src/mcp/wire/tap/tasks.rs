@@ -3,14 +3,12 @@
 //! Owns which of them there are, so that what the server asks and tells meanwhile finds its call:
 //! the progress token of the first request stays good, and requests and news name the task.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::{Entry, State, Tap};
-use crate::mcp::payload::Node;
 use crate::mcp::pending::PendingRequest;
 
 /// The key of `_meta` that names the task a message belongs to.
@@ -42,15 +40,14 @@ impl Tap {
 
     /// The answer of the first request names the task. Noted in wire order: what the server asks for
     /// it may be on the next line.
-    pub(super) fn name_task(&self, entry: &Entry, result: Node<'_>) {
+    pub(super) fn name_task(&self, entry: &Entry, result: &Value) {
         if !begins(entry) {
             return;
         }
         let mut state = self.state();
         let mine = |task: &&mut Running| Arc::ptr_eq(&task.request, &entry.request);
         if let Some(task) = state.tasks.iter_mut().find(mine) {
-            let told = result.get("task").and_then(|task| task.text("taskId"));
-            task.id = told.map(Cow::into_owned);
+            task.id = result["task"]["taskId"].as_str().map(str::to_owned);
         }
     }
 

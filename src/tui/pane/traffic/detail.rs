@@ -54,7 +54,7 @@ impl Detail {
             self.top = 0;
             let value: Option<Value> = serde_json::from_str(&record.body).ok();
             self.json = value.map(|value| {
-                let tree = Tree::new((&value).into());
+                let tree = Tree::new(&value);
                 (value, tree)
             });
         }
@@ -100,11 +100,11 @@ impl Detail {
         let done = match action {
             Action::Open | Action::Fold => {
                 let open = !tree.is_open();
-                tree.set_open((&*value).into(), open)
+                tree.set_open(value, open)
             }
-            Action::Right => !tree.is_open() && tree.set_open((&*value).into(), true),
+            Action::Right => !tree.is_open() && tree.set_open(value, true),
             // Out of a value that is folded or has nothing to fold: to what holds it.
-            Action::Left if tree.is_open() => tree.set_open((&*value).into(), false),
+            Action::Left if tree.is_open() => tree.set_open(value, false),
             Action::Left => match tree.path(tree.cursor) {
                 Some(path) => {
                     let above = path.split_last().map(|(_, above)| above).unwrap_or_default();
@@ -143,10 +143,10 @@ impl Detail {
     /// The value under the cursor as text to copy; a string without its quotes.
     pub fn current(&self) -> Option<String> {
         let (value, tree) = self.json.as_ref()?;
-        let current = tree.current(value.into());
+        let current = tree.current(value);
         Some(match current.as_str() {
-            Some(text) => text.into_owned(),
-            None => super::super::catalog::pretty(&current.to_value()),
+            Some(text) => text.to_owned(),
+            None => super::super::catalog::pretty(current),
         })
     }
 
@@ -160,7 +160,7 @@ impl Detail {
             let from = top.saturating_sub(self.head.len());
             let look = cx.look();
             let width = area.width.saturating_sub(1);
-            for (line, row) in tree.rows(value.into(), from, height - skipped).iter().enumerate() {
+            for (line, row) in tree.rows(value, from, height - skipped).iter().enumerate() {
                 let on = here && from + line == tree.cursor;
                 let y = area.y + (skipped + line) as u16;
                 draw_tree_row(row, on, &look, Rect { y, width, height: 1, ..area }, buf);
