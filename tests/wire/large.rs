@@ -152,7 +152,7 @@ async fn of_an_answer_of_many_values_the_beginning_is_a_value_and_the_text_is_wh
 }
 
 fn wide(key: &str) -> String {
-    format!(r#"{{"{key}":[{}{{}}]}}"#, r#"{"":0},"#.repeat(ITEMS))
+    format!(r#"{{"{key}":[{}{{}}]}}"#, "[0],".repeat(ITEMS))
 }
 
 #[tokio::test(start_paused = true)]

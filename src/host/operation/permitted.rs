@@ -113,8 +113,8 @@ impl Operation {
         self.deck.policy.block(principal, Action::Call, full, decision);
         let message = match nobody {
             Some(why) => format!(
-                "the operator is asked before this call, and {why}; the operator answers in the \
-                 dashboard (`mcpdeck --serve`), or takes the rule that asks out of the policy"
+                "a rule asks the operator before this call; the answer: {why}. The operator answers \
+                 in the dashboard (`mcpdeck --serve`), or takes the rule out of the policy"
             ),
             None => "the operator did not approve it".to_owned(),
         };

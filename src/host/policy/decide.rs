@@ -221,7 +221,7 @@ impl Decision {
             Reason::Person => "the person may do everything".to_owned(),
             Reason::Granted => format!("{rule} permits it"),
             Reason::Rule => format!("{rule} decides"),
-            Reason::NotListed => "it is not among what `allow` of the policy names".to_owned(),
+            Reason::NotListed => "it is not among what `allow` of the policy names (what `ask` names must be there too)".to_owned(),
             Reason::Held(held) => format!("it is held: {}", held.words()),
             Reason::DeniedByGrant => format!("{rule} denies it"),
             Reason::Changed => format!("{rule} was given for what it was before"),

@@ -1,4 +1,7 @@
 //! Bytes of a terminal to events: UTF-8, CSI, SS3, SGR mouse, bracketed paste, focus. Pure.
+//!
+//! The parser of the crate `termina` (0.4) does not replace it: a paste or an answer without its end
+//! grows there without bound, and an answer in APC, as kitty gives, becomes keys.
 
 use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
