@@ -94,7 +94,7 @@ impl fmt::Display for Flaw {
 /// # Errors
 /// The [`Flaw`] that stops the value from being built.
 pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
-    let mut state = State::new(budget);
+    let mut state = Reading::new(budget);
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     parser.disable_recursion_limit();
     let depth = state.limits.depth;
@@ -119,7 +119,7 @@ pub fn answer(bytes: &[u8], budget: Budget) -> Option<(i64, Value)> {
     const HEAD: usize = 96;
     memchr::memmem::find(&bytes[..bytes.len().min(HEAD)], b"\"result\"")?;
     // The message around the result is a level and three values.
-    let mut state = State::new(Budget { nodes: budget.nodes.checked_sub(3)?, ..budget });
+    let mut state = Reading::new(Budget { nodes: budget.nodes.checked_sub(3)?, ..budget });
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     parser.disable_recursion_limit();
     let depth = state.limits.depth.checked_sub(1)?;
@@ -131,7 +131,7 @@ pub fn answer(bytes: &[u8], budget: Budget) -> Option<(i64, Value)> {
 /// The beginning of the JSON value in `text`: about `most` values of it, and where children are
 /// missing, if any are. `None` when the text is not one JSON value of at most `depth` levels.
 pub fn beginning(text: &str, depth: usize, most: usize) -> Option<(Value, Option<Cut>)> {
-    let mut state = State::new(Budget { depth, nodes: most, bytes: usize::MAX });
+    let mut state = Reading::new(Budget { depth, nodes: most, bytes: usize::MAX });
     state.beginning = Some(Beginning::default());
     let mut parser = serde_json::Deserializer::from_str(text);
     parser.disable_recursion_limit();
@@ -189,7 +189,7 @@ impl<'de> Visitor<'de> for Answer<'_> {
     }
 }
 
-struct State {
+struct Reading {
     nodes: usize,
     bytes: usize,
     limits: Budget,
@@ -208,7 +208,7 @@ struct Beginning {
     cut: Option<Cut>,
 }
 
-impl State {
+impl Reading {
     fn new(budget: Budget) -> Self {
         let limits = Budget { depth: budget.depth.min(Budget::MAX_DEPTH), ..budget };
         let Budget { nodes, bytes, .. } = budget;
@@ -220,7 +220,7 @@ impl State {
         self.beginning.is_some() && self.nodes == 0
     }
 
-    /// Begins a child of a container; gives what [`State::leave`] wants.
+    /// Begins a child of a container; gives what [`Reading::leave`] wants.
     fn enter(&mut self, key: impl fmt::Display) -> usize {
         let Some(beginning) = &mut self.beginning else { return 0 };
         let length = beginning.pointer.len();
@@ -258,7 +258,7 @@ impl State {
 }
 
 struct Node<'a> {
-    state: &'a mut State,
+    state: &'a mut Reading,
     depth: usize,
 }
 
