@@ -97,7 +97,7 @@ fn fit(typed: &str, fields: &Fields<'_>) -> Option<(Fit, Vec<Range<usize>>)> {
     let wanted: Vec<&str> = pieces(typed).map(|word| &typed[word]).collect();
     let words: Vec<Range<usize>> = pieces(name).collect();
     let in_name = |wanted: &&str| {
-        words.iter().find(|word| find(&name[word.start..], wanted) == Some(0)).map(|w| w.start)
+        words.iter().find(|word| begins(&name[word.start..], wanted)).map(|w| w.start)
     };
     if !wanted.is_empty() {
         let starts: Option<Vec<Range<usize>>> =
@@ -117,17 +117,21 @@ fn fit(typed: &str, fields: &Fields<'_>) -> Option<(Fit, Vec<Range<usize>>)> {
             return Some((Fit::Initials, spans));
         }
     }
-    let begins =
-        |text: &str, word: &str| pieces(text).any(|p| find(&text[p.start..], word) == Some(0));
+    let has = |text: &str, word: &str| pieces(text).any(|p| begins(&text[p.start..], word));
     if !wanted.is_empty()
-        && wanted.iter().all(|word| in_name(word).is_some() || begins(fields.context, word))
+        && wanted.iter().all(|word| in_name(word).is_some() || has(fields.context, word))
     {
         let spans = wanted.iter().filter_map(|word| in_name(word).map(|at| at..at + word.len()));
         return Some((Fit::Context, spans.take(1).collect()));
     }
-    starts(fields.text)
-        .any(|at| find(&fields.text[at..], typed) == Some(0))
-        .then(|| (Fit::Text, Vec::new()))
+    starts(fields.text).any(|at| begins(&fields.text[at..], typed)).then(|| (Fit::Text, Vec::new()))
+}
+
+/// Whether a text begins with what is typed, which is in small letters.
+fn begins(text: &str, typed: &str) -> bool {
+    text.as_bytes()
+        .get(..typed.len())
+        .is_some_and(|head| head.eq_ignore_ascii_case(typed.as_bytes()))
 }
 
 fn one(span: Range<usize>) -> Vec<Range<usize>> {
@@ -136,7 +140,7 @@ fn one(span: Range<usize>) -> Vec<Range<usize>> {
 
 /// Where `typed` begins in `name`: at the beginning of a word when it does so anywhere.
 fn stretch(name: &str, typed: &str) -> Option<usize> {
-    starts(name).find(|at| find(&name[*at..], typed) == Some(0)).or_else(|| find(name, typed))
+    starts(name).find(|at| begins(&name[*at..], typed)).or_else(|| find(name, typed))
 }
 
 /// Whether `typed` is made of the beginnings of words of the name in their order.

@@ -96,6 +96,11 @@ impl Decoder {
         !self.pending.is_empty() || self.paste.is_some()
     }
 
+    /// Whether no sequence has begun, but for what may be an escape alone.
+    pub fn is_alone(&self) -> bool {
+        self.paste.is_none() && matches!(self.pending.as_slice(), [] | [0x1b])
+    }
+
     /// Nothing followed for a moment: what waits is decided. The rest of an answer or a paste may
     /// come late, but the keyboard is not held for ever.
     pub fn flush(&mut self) -> Vec<Event> {
