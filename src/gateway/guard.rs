@@ -136,9 +136,11 @@ fn same_site(gateway: &Gateway, request: &Request) -> Result<(), Outside> {
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next(), request.uri().authority()) {
-        (Some(host), None, _) => host.to_str().unwrap_or_default(),
+        (Some(host), None, None) => host.to_str().unwrap_or_default(),
+        // An address in the request line counts, whatever `Host` says (RFC 9112, section 3.2.2).
         (None, None, Some(authority)) => authority.as_str(),
-        _ => return refuse("exactly one Host header is expected"),
+        (Some(host), None, Some(authority)) if host == authority.as_str() => authority.as_str(),
+        _ => return refuse("exactly one Host is expected"),
     };
     if !gateway.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
         return refuse("this Host is not served here; the operator allows it with --allow-host");
