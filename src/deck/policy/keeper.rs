@@ -228,6 +228,8 @@ impl Inner {
     /// Reads everything anew, takes in what servers offer, and lets the host decide by it.
     fn look(&self) {
         let mut state = self.state.lock();
+        // From before they are read: what is written meanwhile is a change.
+        let files = self.files();
         let mut notices = Vec::new();
         let now = self.host.clock().now();
         let servers = self.host.definitions();
@@ -284,7 +286,7 @@ impl Inner {
                 tracing::error!(target: "mcpdeck::policy", action = "not trusted", "{notice}");
             }
         }
-        state.files = self.files();
+        state.files = files;
         state.notices.clone_from(&notices);
         let policy = Policy {
             rules: Arc::new(rules.rules),
