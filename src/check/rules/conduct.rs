@@ -257,7 +257,8 @@ fn stop(subject: &Subject, findings: &mut Vec<Finding>) {
         findings.push(finding("stop/waits-for-answer", "", message));
     } else if subject.was_ready() && signalled.is_some() {
         let end = if signalled == Some("kill") { "SIGKILL" } else { "SIGTERM" };
-        let message = format!("it did not exit when its stdin closed; {end} ended it");
+        let message =
+            format!("it did not exit in the time it has after its stdin closed; {end} ended it");
         findings.push(finding("stop/ignored-stdin", "", message));
     } else if subject.was_ready()
         && let Some(exit) = exit.filter(|e| e.expected && (e.code.unwrap_or(1) != 0))
