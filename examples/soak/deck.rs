@@ -11,11 +11,24 @@ use serde_json::{Value, json};
 /// How many servers there are.
 pub const SERVERS: usize = 10;
 /// Tools that are called at random; each says the number back that it was given.
-pub const TOOLS: [&str; 11] =
-    ["echo", "echo", "echo", "slow", "flood", "notes", "babble", "twice", "big", "change", "junk"];
+pub const TOOLS: [&str; 12] = [
+    "echo", "echo", "echo", "slow", "flood", "notes", "babble", "twice", "big", "change", "junk",
+    "odd",
+];
 /// Tools every server has, whatever it went through; `change` adds one more.
-pub const NAMES: [&str; 10] =
-    ["echo", "slow", "flood", "notes", "babble", "junk", "twice", "big", "die", "change"];
+pub const NAMES: [&str; 11] =
+    ["echo", "slow", "flood", "notes", "babble", "junk", "twice", "big", "die", "change", "odd"];
+/// The server that sends pings and reads their answers slowly.
+const PINGER: usize = 7;
+/// The server whose children become daemons that make more of them.
+const DAEMON: usize = 8;
+/// The server whose definitions change to and fro.
+const FLAPPER: usize = 9;
+/// Gives every line on, with a pause.
+const SLOWLY: &str =
+    "while IFS= read -r line; do printf '%s\\n' \"$line\"; sleep 0.005; done | \"$0\" \"$@\"";
+/// Sessions of their own, one after the other, with our environment.
+const DAEMONS: &str = "for n in 1 2 3 4 5; do setsid sleep 600 & sleep 0.03; done";
 /// The environment variable that marks every process of one soak.
 pub const MARK: &str = "MCPDECK_SOAK";
 
@@ -24,8 +37,9 @@ pub fn name(number: usize) -> ServerName {
     ServerName::new(&format!("s{number}"))
 }
 
-/// What the servers do: answer, be slow, flood, change their lists, babble, die.
-fn script() -> String {
+/// What the servers do: answer, be slow, flood, change their lists, babble, die; and what is odd
+/// about one of them.
+fn script(number_of_server: usize) -> String {
     let tool = |name: &str| {
         json!({"name": name, "description": format!("Does what it is called, {name}"),
             "inputSchema": {"type": "object"}})
@@ -36,6 +50,18 @@ fn script() -> String {
     let number = json!({"text": "${arguments.n}"});
     let note = json!({"jsonrpc": "2.0", "method": "notifications/message",
         "params": {"level": "info", "data": "note ${i}"}});
+    let odd = match number_of_server {
+        PINGER => json!([{"repeat": {"times": 5000, "do": {"send":
+            {"jsonrpc": "2.0", "id": "ping ${i}", "method": "ping"}}}}, number]),
+        DAEMON => json!([{"spawn": {"command": ["setsid", "sh", "-c", DAEMONS]}}, number]),
+        _ => number.clone(),
+    };
+    let mut flapping = tools.clone();
+    flapping[0]["description"] = "Says it again, ${i}".into();
+    let changed = json!({"notify": {"method": "notifications/tools/list_changed"}});
+    let flap = json!({"background": {"repeat": {"every": 40, "do":
+        [{"set": {"tools": flapping}}, changed, {"delay": 40}, {"set": {"tools": tools}}, changed]}}});
+    let initialized = if number_of_server == FLAPPER { flap } else { json!([]) };
     let long = json!({"$text": {"of": "0123456789", "times": 50_000}});
     json!({
         "capabilities": {"tools": {"listChanged": true}, "logging": {}},
@@ -52,10 +78,10 @@ fn script() -> String {
                 {"type": "text", "text": {"$text": {"of": "${arguments.n}", "times": 1}}},
                 {"type": "text", "text": long}]}},
             "die": [{"stderr": "as asked"}, {"exit": 1}],
-            "change": [{"set": {"tools": more}},
-                {"notify": {"method": "notifications/tools/list_changed"}}, number],
+            "change": [{"set": {"tools": more}}, changed, number],
+            "odd": odd,
         },
-        "on": {"SIGTERM": {"exit": 0}},
+        "on": {"SIGTERM": {"exit": 0}, "notifications/initialized": initialized},
     })
     .to_string()
 }
@@ -64,12 +90,19 @@ fn script() -> String {
 /// processes through a reload.
 pub fn config(program: &Path, generation: u64) -> McpConfig {
     let mut config = McpConfig::default();
-    let script = script();
     for number in 0..SERVERS {
+        let program = program.to_string_lossy().into_owned();
+        let script = ["mock".to_owned(), "--script".to_owned(), script(number)];
+        let (command, args) = if number == PINGER {
+            let shell = ["-c".to_owned(), SLOWLY.to_owned(), program];
+            ("sh".to_owned(), shell.into_iter().chain(script).collect())
+        } else {
+            (program, script.to_vec())
+        };
         let changing = if number == 0 { generation } else { 0 };
         let stdio = StdioConfig {
-            command: program.to_string_lossy().into_owned(),
-            args: vec!["mock".into(), "--script".into(), script.clone()],
+            command,
+            args,
             env: [
                 ("SOAK_GENERATION".to_owned(), Secret::new(changing.to_string())),
                 (MARK.to_owned(), Secret::new(std::process::id().to_string())),

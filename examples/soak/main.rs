@@ -1,4 +1,5 @@
-//! A soak: ten servers under random calls, kills, stops, restarts, floods, reloads and list
+//! A soak: ten servers, one of which pings and reads slowly, one forks daemons and one changes its
+//! definitions to and fro, under random calls, kills, stops, restarts, floods, reloads and list
 //! changes, for a bounded time. At the end every call was answered exactly once, every server
 //! works, the books agree, and memory, files, threads, tasks and processes are back where they
 //! began.
