@@ -97,6 +97,19 @@ async fn a_server_that_is_killed_in_the_middle_fails_the_call_alike() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_cannot_be_posted_fails_at_once_and_the_next_one_works() {
+    let port = bridge::sse(demo("atlas")).await;
+    let url = format!("http://127.0.0.1:{port}/sse");
+    let host = host(json!({"type": "sse", "url": url, "retry": {"maxRetries": 0}})).await;
+    let lost = host.call_tool("one.find_airport", json!({"query": bridge::UNDELIVERABLE}));
+    let lost = tokio::time::timeout(Duration::from_secs(20), lost).await;
+    let error = lost.expect("no hang").unwrap_err();
+    assert!(error.message.contains("not delivered") && error.message.contains("503"), "{error}");
+    host.call_tool("one.find_airport", json!({"query": "Oslo"})).await.unwrap();
+    host.shutdown().await;
+}
+
 /// Answers the handshake, and a call by its own death.
 const DEADLY: &str = r#"
 while read -r line; do

@@ -89,6 +89,23 @@ fn a_hangup_that_is_ignored_still_ends_a_program_without_a_terminal() {
 }
 
 #[test]
+fn hangups_in_a_row_and_a_closed_terminal_are_one_request_and_servers_keep_their_grace() {
+    let script = r#"{"on": {"stdinClosed": {"wait": "forever"},
+        "SIGTERM": [{"writeFile": {"path": "told", "text": "SIGTERM"}}, {"exit": 0}]}}"#;
+    let server = own_server("slow", &["mock", "slow.json"]);
+    let deck = Launch::file(Size::WIDE, &format!("{{\"servers\": {{{server}}}}}"));
+    let deck = deck.write("slow.json", script).start();
+    deck.wait("1 ready");
+    let (own, told) = (deck.pid(), deck.home().join("told"));
+    for _ in 0..3 {
+        signal(own, Signal::HUP);
+    }
+    let _home = deck.close_terminal();
+    until("the program is gone", || !is_alive(own));
+    assert_eq!(std::fs::read_to_string(told).unwrap(), "SIGTERM", "it was not killed");
+}
+
+#[test]
 fn a_panic_while_drawing_restores_the_terminal_says_where_and_ends_the_servers() {
     for (fault, words) in [("render", "while drawing"), ("drop", "in a destructor")] {
         let mut deck = Launch::demo(Size::WIDE).env("MCPDECK_FAULT", fault).start();

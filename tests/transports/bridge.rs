@@ -59,6 +59,9 @@ pub async fn websocket(program: Program) -> u16 {
 
 type Sessions = Arc<Mutex<HashMap<String, mpsc::Sender<String>>>>;
 
+/// What holds this is not taken.
+pub const UNDELIVERABLE: &str = "return-to-sender";
+
 /// Serves HTTP+SSE at `/sse`; takes no POST there. Gives its port.
 pub async fn sse(program: Program) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -117,6 +120,9 @@ async fn answer(
     let session = head.strip_prefix("POST /post/").and_then(|rest| rest.split(' ').next());
     let posted = session.and_then(|session| sessions.lock().unwrap().get(session).cloned());
     let status = match posted {
+        Some(_) if String::from_utf8_lossy(&body).contains(UNDELIVERABLE) => {
+            "503 Service Unavailable"
+        }
         Some(posted) => {
             let _ = posted.send(format!("{}\n", String::from_utf8_lossy(&body))).await;
             "202 Accepted"
