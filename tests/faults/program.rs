@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::row::{Row, Run, subset};
-use super::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
+use super::stage::{HOST_SECRET, Stage, secrets};
 use super::support::{Finished, bin, finish, wait_for};
 
 type Problems = Vec<String>;
@@ -151,7 +151,7 @@ pub fn command(row: &Row, stage: &Stage, args: &[String]) -> Command {
     if let Some(cwd) = &row.host.cwd {
         command.current_dir(stage.at(cwd));
     }
-    command.env("MCPDECK_CANARY_HOST", HOST_SECRET);
+    command.env("MCPDECK_CANARY_HOST", HOST_SECRET.as_str());
     for (key, value) in &row.host.env {
         match value {
             Some(value) => command.env(key, stage.at(value)),
@@ -228,7 +228,7 @@ fn leaks(stage: &Stage, finished: &Finished) -> Vec<String> {
             let sign = text[at..].chars().next().unwrap_or_default();
             flaws.push(format!("I7: {sign:?} in {name}, line {line}"));
         }
-        for secret in [HOST_SECRET, CONFIG_SECRET] {
+        for secret in secrets() {
             if text.contains(secret) {
                 flaws.push(format!("I8: {secret} in {name}"));
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -31,9 +32,11 @@ pub struct Row {
     /// Runs of the program, one after the other.
     #[serde(default)]
     pub runs: Vec<Run>,
-    /// Steps on one `Host` of the library, over the same configuration.
+    /// Steps on one `Deck` of the library, over the same configuration and its policy.
     #[serde(default)]
     pub session: Vec<Step>,
+    /// `mcpdeck serve` over the same configuration, and what is sent to it.
+    pub serve: Option<ServePlan>,
     /// The program is killed with SIGKILL in the middle; nothing may live two seconds later.
     pub kill: Option<Kill>,
     /// What is done on the dashboard, or why it is not shown.
@@ -77,6 +80,8 @@ pub struct ScreenPlan {
     pub skip: Option<String>,
     /// A tool without arguments to call; the first one of the session when absent.
     pub call: Option<String>,
+    /// A request of a server still waits for the person at the end: leaving asks.
+    pub requests_wait: bool,
     /// What the screen says while the form of the healthy server is filled in.
     pub typing_shows: Vec<String>,
     /// What the screen shows of its outcome.
@@ -103,7 +108,11 @@ impl Row {
     /// The tool that is called on the dashboard: `server`, `tool`.
     pub fn tool_on_screen(&self) -> Option<(&str, &str)> {
         let of_session = self.session.iter().find_map(|step| match step {
-            Step::Call(call) if call.arguments.is_null() && call.argument_bytes.is_none() => {
+            Step::Call(call)
+                if call.caller.is_none()
+                    && call.arguments.is_null()
+                    && call.argument_bytes.is_none() =>
+            {
                 Some(call.tool.as_str())
             }
             _ => None,
@@ -193,7 +202,7 @@ pub struct Run {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Step {
     /// Calls a tool.
-    Call(CallStep),
+    Call(Box<CallStep>),
     /// Waits until a server has a finding of this kind.
     Finding(String, String),
     /// Waits until a server is in this state.
@@ -204,6 +213,23 @@ pub enum Step {
     Restart(String),
     /// Stops a server; must work.
     Stop(String),
+    /// Fetches the lists of a server again; must work.
+    Refresh(String),
+    /// Replaces a text in a file of the row: name, before, after.
+    Edit(String, String, String),
+    /// Gives a caller (`gateway:t1`) tools (globs, all when empty): `always`, `session` or `deny`.
+    Grant(String, Vec<String>, String),
+    /// Takes back everything that was given to a caller.
+    Revoke(String),
+    /// Waits until a caller is shown exactly these tools, `server.tool`.
+    Sees(String, Vec<String>),
+    /// Waits until exactly these tools are held for review; a server's name stands for its
+    /// instructions.
+    Held(Vec<String>),
+    /// Accepts one of these as it is now.
+    Accept(String),
+    /// What is held names these risks, or changed fields.
+    Risks(Vec<String>),
     /// Checks the lists of a server: `tools`, and so many entries.
     Count(String, String, usize),
 }
@@ -214,6 +240,9 @@ pub enum Step {
 pub struct CallStep {
     /// `server.tool`
     pub tool: String,
+    /// Who calls, `gateway:t1`; the person when absent.
+    #[serde(rename = "as")]
+    pub caller: Option<String>,
     /// Its arguments.
     pub arguments: Value,
     /// A text argument of so many bytes, instead of `arguments`.
@@ -224,12 +253,57 @@ pub struct CallStep {
     pub force: bool,
     /// What the result holds.
     pub result: Option<Value>,
-    /// Code of the error; `*` for any.
+    /// Code of the error, or the one that callers outside are told (`ERR_...`); `*` for any.
     pub error: Option<String>,
     /// Texts that the error holds.
     pub says: Vec<String>,
     /// Either is right: a result, or an error that keeps the invariants.
     pub either: bool,
+}
+
+/// `mcpdeck serve`, and its clients.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServePlan {
+    /// Tokens by name, each with the arguments of `token new`.
+    #[serde(default)]
+    pub tokens: BTreeMap<String, Vec<String>>,
+    /// Arguments of `grants add`, one after the other; `@NAME@` is the origin of a token.
+    #[serde(default)]
+    pub grants: Vec<Vec<String>>,
+    /// What is sent, in order.
+    pub requests: Vec<Exchange>,
+}
+
+/// A request to the service, each on a connection of its own, and its answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Exchange {
+    /// `GET /tools`
+    pub send: String,
+    /// The name of the token; the operator's own when absent, none when empty.
+    pub token: Option<String>,
+    /// Header lines, `@PORT@` in them replaced; one that is usual is replaced by the first of its
+    /// name.
+    #[serde(default)]
+    pub headers: Vec<String>,
+    /// Its JSON, or its text.
+    #[serde(default)]
+    pub body: Value,
+    /// So many of them at once, each with its own number for `@N@`, in `says` too.
+    pub times: Option<usize>,
+    /// Status of the answers; several where either is right.
+    pub status: Vec<u16>,
+    /// How many answers have the first status, of several requests.
+    pub count: Option<usize>,
+    /// Texts that an answer holds, heads included.
+    #[serde(default)]
+    pub says: Vec<String>,
+    /// Texts that it does not hold.
+    #[serde(default)]
+    pub never_says: Vec<String>,
+    /// Header of the answer that is kept for the requests that follow, as `@HEADER@`.
+    pub keep: Option<String>,
 }
 
 /// A kill in the middle.
@@ -252,6 +326,48 @@ fn at_length(text: &str) -> String {
     text.replace("@FLOOD_MILLIS@", millis).replace("@FLOOD_BYTES@", bytes)
 }
 
+/// What the constants of this run are drawn from; `MCPDECK_FAULTS_SEED` repeats a run.
+pub static SEED: LazyLock<u64> = LazyLock::new(|| {
+    let given = std::env::var("MCPDECK_FAULTS_SEED").ok();
+    given.map_or_else(|| fastrand::u64(..1_000_000), |seed| seed.parse().expect("a number"))
+});
+
+/// Numbers for one use of them, the same whatever else is played.
+pub fn random(of: &str) -> fastrand::Rng {
+    let mixed = of.bytes().fold(*SEED, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+    fastrand::Rng::with_seed(mixed)
+}
+
+/// Puts a number in the place of each `@name:least..most@`; `@name@` is the same one again.
+fn drawn(text: &str, random: &mut fastrand::Rng) -> String {
+    let mut known = BTreeMap::new();
+    let mut parts = text.split('@');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    let mut closed = false;
+    for part in parts {
+        // What stood before this `@` was a placeholder, or this begins one.
+        if std::mem::take(&mut closed) {
+            out.push_str(part);
+            continue;
+        }
+        let range =
+            part.split_once(':').and_then(|(name, range)| Some((name, range.split_once("..")?)));
+        let number = match range {
+            Some((name, (least, most))) => {
+                let bound = |text: &str| text.parse::<u64>().ok();
+                bound(least).zip(bound(most)).map(|(least, most)| {
+                    *known.entry(name.to_owned()).or_insert_with(|| random.u64(least..=most))
+                })
+            }
+            None => known.get(part).copied(),
+        };
+        closed = number.is_some();
+        let shown = number.map_or_else(|| format!("@{part}"), |number| number.to_string());
+        out.push_str(&shown);
+    }
+    out
+}
+
 /// Reads every row whose id begins with one of the filters; all without a filter.
 pub fn read_all(folder: &Path, filters: &[String], canary: &str) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -261,13 +377,14 @@ pub fn read_all(folder: &Path, filters: &[String], canary: &str) -> Vec<Row> {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("a file");
+        let stem = path.file_stem().expect("a name").to_string_lossy();
+        let text = drawn(&text, &mut random(&stem));
         let text = at_length(&text).replace("@CANARY@", canary).replace(
             "@BIN@",
             &serde_json::to_string(env!("CARGO_BIN_EXE_mcpdeck")).expect("JSON").replace('"', ""),
         );
         let row: Row = serde_json::from_str(&text)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let stem = path.file_stem().expect("a name").to_string_lossy();
         assert_eq!(row.id, stem, "a row's file is named by its id");
         if filters.is_empty() || filters.contains(&row.id) {
             rows.push(row);

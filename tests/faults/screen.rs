@@ -2,16 +2,17 @@
 //! server, the faulty one does its worst, and the screen stays alive, says why, keeps what was
 //! typed, writes no sequence but its own, and leaves the terminal as it was.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::fair;
 use super::pty::{Deck, Launch, Size};
-use super::row::{Row, ScreenStep};
-use super::stage::{CONFIG_SECRET, HOST_SECRET, Stage};
+use super::row::{Row, ScreenStep, random};
+use super::stage::{HOST_SECRET, Stage, secrets};
 use super::support::{memory, processor_time};
 
 /// What is typed, and must still be there.
-const TYPED: &str = "kept-by-heart";
+static TYPED: LazyLock<String> = LazyLock::new(|| format!("kept-{}", random("typed").u32(..)));
 /// Keys whose way to the screen is timed.
 const KEYS: usize = 12;
 
@@ -34,7 +35,7 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
         .arg(&stage.config.to_string_lossy())
         .arg("--log-file")
         .arg(&stage.log.to_string_lossy())
-        .env("MCPDECK_CANARY_HOST", HOST_SECRET);
+        .env("MCPDECK_CANARY_HOST", &HOST_SECRET);
     for (key, value) in &row.host.env {
         launch = match value {
             Some(value) => launch.env(key, &stage.at(value)),
@@ -75,7 +76,7 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
         }
     }
     open(&mut deck, "echo");
-    if fair::wait(Duration::from_secs(5), || deck.screen().contains(TYPED)).is_none() {
+    if fair::wait(Duration::from_secs(5), || deck.screen().contains(TYPED.as_str())).is_none() {
         problems.push(format!("I2: what was typed is gone\n{}", deck.screen()));
     }
     deck.keys("\x1b");
@@ -85,10 +86,10 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
     if peak > row.host.peak_mib.unwrap_or(300) << 20 {
         problems.push(format!("I5: peak of {} MiB on the dashboard", peak >> 20));
     }
-    leave(&mut deck, stage, &mut problems);
+    leave(&mut deck, row, stage, &mut problems);
     deck.assert_no_foreign_escape();
     let raw = deck.raw();
-    for secret in [HOST_SECRET, CONFIG_SECRET] {
+    for secret in secrets() {
         if raw.contains(secret) {
             problems.push(format!("I8: {secret} on the screen"));
         }
@@ -116,19 +117,23 @@ fn shown(deck: &Deck, what: &str, wanted: impl Fn(&str) -> bool) {
     deck.wait_until(what, wanted);
 }
 
-/// Every call has ended: nothing is asked about one on leaving.
-fn leave(deck: &mut Deck, stage: &Stage, problems: &mut Vec<String>) {
+/// Every call has ended: nothing is asked about one on leaving. What a server asks of the person
+/// waits until then, in the rows that say so.
+fn leave(deck: &mut Deck, row: &Row, stage: &Stage, problems: &mut Vec<String>) {
     deck.keys("q");
-    let asks = || deck.screen().contains("stop the servers and quit?");
-    if fair::wait(Duration::from_millis(300), asks).is_some() {
-        let log = std::fs::read_to_string(&stage.log).unwrap_or_default();
-        let calls: Vec<&str> = log.lines().filter(|line| line.contains("mcpdeck::call")).collect();
-        // What a server asks of the person may still wait; a call may not.
-        let screen = deck.screen();
-        if !screen.contains("waiting request") || screen.contains("will be cancelled") {
+    let asks = |screen: &str| screen.contains("stop the servers and quit?");
+    fair::wait(Duration::from_secs(20), || deck.has_ended() || asks(&deck.screen()));
+    let screen = deck.screen();
+    if asks(&screen) {
+        let waits = screen.contains("waiting request") && !screen.contains("will be cancelled");
+        if !(row.screen.requests_wait && waits) {
+            let log = std::fs::read_to_string(&stage.log).unwrap_or_default();
+            let calls: Vec<&str> = log.lines().filter(|l| l.contains("mcpdeck::call")).collect();
             problems.push(format!("leaving asks\n{screen}\n{calls:#?}"));
         }
-        deck.keys("y");
+        deck.decide("y");
+    } else if row.screen.requests_wait {
+        problems.push(format!("leaving does not ask about what waits\n{screen}"));
     }
     assert_eq!(deck.exit_code(), 0, "{}", deck.screen());
     deck.assert_restored();
@@ -160,16 +165,18 @@ fn keys(deck: &mut Deck, problems: &mut Vec<String>) -> Duration {
 fn open(deck: &mut Deck, tool: &str) {
     deck.keys("2");
     deck.wait_until("the tools", |screen| is_dashboard(screen) && screen.contains("tokens"));
-    // Nothing is typed before the filter takes it.
-    let typing = (0..4).any(|_| {
-        deck.keys("/");
-        let edits = || deck.screen().contains("esc back") && !deck.screen().contains("q quit");
-        fair::wait(Duration::from_secs(5), edits).is_some()
+    // What was filtered by before goes: the line that comes is known to be typed in.
+    let gone = (0..4).any(|_| {
+        filter(&deck.screen()).is_none() || {
+            deck.keys("\x1b");
+            fair::wait(Duration::from_secs(5), || filter(&deck.screen()).is_none()).is_some()
+        }
     });
-    assert!(typing, "the filter is not open\n{}", deck.screen());
-    deck.keys("\x15");
+    assert!(gone, "the filter of before stays\n{}", deck.screen());
+    deck.keys("/");
+    deck.wait_until("the filter", |screen| filter(screen) == Some(""));
     deck.keys(tool);
-    deck.wait(&format!("/ {tool}"));
+    deck.wait_until("what is typed", |screen| filter(screen) == Some(tool));
     deck.keys("\r");
     // The filter finds more than names, and the selection stays where it was: from the top down,
     // a step when the one before is on the screen, however long the machine takes for it.
@@ -193,6 +200,13 @@ fn open(deck: &mut Deck, tool: &str) {
     deck.wait("f5 call");
 }
 
+/// What the list is filtered by, or what is typed of it.
+fn filter(screen: &str) -> Option<&str> {
+    let parts = screen.lines().filter(|line| line.contains('│')).flat_map(|line| line.split('│'));
+    let typed = parts.map(str::trim_start).find_map(|part| part.strip_prefix("/ "))?;
+    Some(typed.split("  ").next().unwrap_or_default().trim())
+}
+
 /// What stands behind the mark of the selected row.
 fn selected(line: &str) -> Option<&str> {
     line.split_once("│ ▸").map(|(_, row)| row)
@@ -205,8 +219,8 @@ fn row_of(screen: &str) -> String {
 fn type_into_form(deck: &mut Deck, row: &Row) {
     open(deck, "echo");
     deck.keys("\t");
-    deck.keys(TYPED);
-    deck.wait(TYPED);
+    deck.keys(&TYPED);
+    deck.wait(&TYPED);
     for text in &row.screen.typing_shows {
         deck.wait(text);
         // It stands where the keys are told, which say whether the form is open.
@@ -218,8 +232,8 @@ fn type_into_form(deck: &mut Deck, row: &Row) {
 
 /// I1: the outcome stands on the screen, in time, with its cause.
 fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut Vec<String>) {
-    let listed = fair::wait(Duration::from_secs(5), || {
-        deck.keys("2");
+    deck.keys("2");
+    let listed = fair::wait(Duration::from_secs(20), || {
         is_dashboard(&deck.screen()) && deck.screen().contains("tokens")
     });
     if listed.is_none() {

@@ -1,11 +1,17 @@
-//! Plays the steps of a row on one `Host`, while a healthy server is called all the time.
+//! Plays the steps of a row on one `Deck`, while a healthy server is called all the time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use mcpdeck::Deck;
 use mcpdeck::base::ServerName;
-use mcpdeck::host::{Host, HostView, Startup};
+use mcpdeck::config::Environment;
+use mcpdeck::deck::policy::PolicyKeeper;
+use mcpdeck::host::policy::{DEFAULT_PROFILE, GrantKind, HeldTool, NewGrant, OutsideError};
+use mcpdeck::host::{CallOptions, Host, HostView, Origin, Startup};
+use mcpdeck::mcp::Tool;
 use serde_json::{Value, json};
 
 use super::fair;
@@ -18,18 +24,24 @@ const SOON: Duration = Duration::from_secs(15);
 const STUCK: Duration = Duration::from_secs(40);
 
 /// Plays the steps; gives what was not as expected.
-pub async fn play(row: &Row, stage: &Stage) -> Vec<String> {
-    let host =
-        Host::builder().config_file(&stage.config).startup(Startup::Available).initialize().await;
-    let host = match host {
-        Ok(host) => host,
+pub async fn play(row: &Row, stage: &mut Stage) -> Vec<String> {
+    let files = vec![stage.config.clone()];
+    let env = Environment { state_dir: Some(stage.state()), ..Environment::of_process() };
+    let engine = Host::builder().startup(Startup::Available);
+    let deck = Deck::builder().files(files.clone()).environment(env.clone()).host(engine);
+    let deck = match deck.open().await {
+        Ok(deck) => deck,
         Err(error) => return vec![format!("the host does not start: {error}")],
     };
+    let host = deck.host().clone();
+    let keeper = PolicyKeeper::open(&host, &files, &env).await;
     let stop = Arc::new(AtomicBool::new(false));
     let pulse = tokio::spawn(pulse(host.clone(), Arc::clone(&stop), row.host.alone));
     let mut problems = Vec::new();
     for step in &row.session {
-        match tokio::time::timeout(STUCK, perform(&host, step, row.patience())).await {
+        let stuck = STUCK.max(row.patience() * 2);
+        let doing = perform(&host, &keeper, stage, step, row.patience());
+        match tokio::time::timeout(stuck, doing).await {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => {
                 problems.push(format!("{step:?}: {problem}"));
@@ -54,7 +66,8 @@ pub async fn play(row: &Row, stage: &Stage) -> Vec<String> {
         Err(error) => problems.push(format!("I3: the healthy server failed: {error}")),
     }
     problems.extend(books(&host));
-    if tokio::time::timeout(STUCK, host.shutdown()).await.is_err() {
+    drop(keeper);
+    if tokio::time::timeout(STUCK, deck.shutdown()).await.is_err() {
         problems.push("the shutdown hangs".to_owned());
     }
     let left = stage.bench.processes();
@@ -95,7 +108,13 @@ async fn pulse(host: Host, stop: Arc<AtomicBool>, alone: bool) -> Vec<Duration> 
     times
 }
 
-async fn perform(host: &Host, step: &Step, patience: Duration) -> Result<(), String> {
+async fn perform(
+    host: &Host,
+    keeper: &PolicyKeeper,
+    stage: &mut Stage,
+    step: &Step,
+    patience: Duration,
+) -> Result<(), String> {
     match step {
         Step::Call(call) => {
             let begun = fair::now();
@@ -137,6 +156,13 @@ async fn perform(host: &Host, step: &Step, patience: Duration) -> Result<(), Str
         Step::Stop(server) => {
             host.stop(&ServerName::new(server.as_str())).await.map_err(|e| e.to_string())
         }
+        Step::Refresh(server) => {
+            host.refresh(&ServerName::new(server.as_str())).await.map_err(|e| e.to_string())
+        }
+        Step::Edit(file, before, after) => {
+            stage.edit(file, before, after);
+            Ok(())
+        }
         Step::Count(server, list, count) => {
             until(host, |view| {
                 let server = view.servers.get(&ServerName::new(server.as_str()))?;
@@ -149,7 +175,84 @@ async fn perform(host: &Host, step: &Step, patience: Duration) -> Result<(), Str
             })
             .await
         }
+        step => self::policy(host, keeper, step).await,
     }
+}
+
+/// A step about what others than the person may do.
+async fn policy(host: &Host, keeper: &PolicyKeeper, step: &Step) -> Result<(), String> {
+    match step {
+        Step::Grant(caller, tools, kind) => {
+            let kind = match kind.as_str() {
+                "always" => GrantKind::Always,
+                "deny" => GrantKind::Deny,
+                _ => GrantKind::Once { until: None, session: None },
+            };
+            let new = NewGrant {
+                origin: caller.clone(),
+                profile: DEFAULT_PROFILE.to_owned(),
+                scopes: [].into(),
+                allowed_tools: tools.clone(),
+                kind,
+            };
+            keeper.grant(new).map(|_| ())
+        }
+        Step::Revoke(caller) => {
+            let mut all = keeper.grants().into_iter().filter(|grant| grant.origin == *caller);
+            all.try_for_each(|grant| keeper.revoke(grant.id).map(|_| ()))
+        }
+        Step::Sees(caller, tools) => {
+            same(tools, || {
+                let offers = host.offers(&options(Some(caller)).principal());
+                let names = offers.into_iter().flat_map(|(server, all)| {
+                    let name = move |tool: &Arc<Tool>| format!("{server}.{}", tool.name);
+                    all.tools.iter().map(name).collect::<Vec<_>>()
+                });
+                names.filter(|name| !name.starts_with("well.")).collect()
+            })
+            .await
+        }
+        Step::Held(names) => same(names, || keeper.held().iter().map(held).collect()).await,
+        Step::Accept(name) => {
+            let shown = keeper.held().into_iter().find(|tool| held(tool) == *name);
+            let shown = shown.ok_or_else(|| format!("{name} is not held"))?;
+            let server = ServerName::new(shown.server.as_str());
+            keeper.accept(&server, shown.tool.as_deref(), shown.digest)
+        }
+        Step::Risks(words) => {
+            let told = format!("{:?}", keeper.held());
+            let missing = words.iter().find(|word| !told.contains(word.as_str()));
+            missing.map_or(Ok(()), |word| Err(format!("nothing says {word:?}: {told}")))
+        }
+        _ => Err("no step of the policy".to_owned()),
+    }
+}
+
+fn held(tool: &HeldTool) -> String {
+    let name = tool.tool.iter().map(|name| format!(".{name}"));
+    std::iter::once(tool.server.clone()).chain(name).collect()
+}
+
+/// Waits until names are these, in any order.
+async fn same(wanted: &[String], look: impl Fn() -> BTreeSet<String>) -> Result<(), String> {
+    let wanted: BTreeSet<String> = wanted.iter().cloned().collect();
+    let begun = Instant::now();
+    loop {
+        let found = look();
+        if found == wanted {
+            return Ok(());
+        }
+        if begun.elapsed() > SOON {
+            return Err(format!("in vain; there is {found:?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Options of a call of somebody.
+fn options(caller: Option<&String>) -> CallOptions {
+    let origin = caller.map_or_else(Origin::default, |name| Origin::parse(name).expect("a caller"));
+    CallOptions { origin, ..CallOptions::default() }
 }
 
 async fn until(host: &Host, look: impl Fn(&HostView) -> Option<()>) -> Result<(), String> {
@@ -181,14 +284,14 @@ async fn until(host: &Host, look: impl Fn(&HostView) -> Option<()>) -> Result<()
 }
 
 async fn call(host: &Host, call: &CallStep) -> Result<(), String> {
-    let options = mcpdeck::host::CallOptions {
+    let options = CallOptions {
         timeout: call.timeout.map(Duration::from_millis),
         validation: if call.force {
             mcpdeck::host::Validation::Force
         } else {
             mcpdeck::host::Validation::Enforce
         },
-        ..mcpdeck::host::CallOptions::default()
+        ..options(call.caller.as_ref())
     };
     let arguments = match (&call.arguments, call.argument_bytes) {
         (_, Some(bytes)) => json!({"text": "x".repeat(bytes)}),
@@ -209,14 +312,19 @@ async fn call(host: &Host, call: &CallStep) -> Result<(), String> {
         }
         Err(error) => {
             let wanted = call.error.as_deref().unwrap_or(if call.either { "*" } else { "" });
-            if wanted != "*" && wanted != error.code.as_str() {
-                return Err(format!("{:?}: {error}", error.code));
+            let outside = OutsideError::of(&error).code.as_str();
+            if wanted != "*" && wanted != error.code.as_str() && wanted != outside {
+                return Err(format!("{:?} ({outside}): {error}", error.code));
             }
             let told = error.to_string();
             if let Some(text) = call.says.iter().find(|text| !told.contains(text.as_str())) {
                 return Err(format!("the error does not say {text:?}: {told}"));
             }
-            if error.server.is_none() || error.help.is_none() {
+            // Whoever is not the person is told no more than that it is not there.
+            let person = call.caller.is_none();
+            if person
+                && (error.server.is_none() && error.candidates.is_empty() || error.help.is_none())
+            {
                 return Err(format!("I1: server or next step missing: {error:?}"));
             }
             Ok(())

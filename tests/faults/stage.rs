@@ -3,22 +3,31 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use mcpdeck::mock::HttpMock;
 use mcpdeck::mock::script::Script;
 use serde_json::{Value, json};
 
 use super::disk::Disk;
-use super::row::{Row, ServerPlan};
+use super::row::{Row, ServerPlan, random};
 use super::support::Bench;
 use super::tcp::TcpPlay;
 
 /// A secret of the host's environment that no server was promised.
-pub const HOST_SECRET: &str = "canary-of-the-host-7f3a91";
+pub static HOST_SECRET: LazyLock<String> = LazyLock::new(|| secret("host"));
 /// A secret that the configuration gives to every server.
-pub const CONFIG_SECRET: &str = "canary-of-the-config-9c1d42";
+pub static CONFIG_SECRET: LazyLock<String> = LazyLock::new(|| secret("config"));
+
+fn secret(of: &str) -> String {
+    format!("canary-of-the-{of}-{:08x}", random(of).u32(..))
+}
+
+/// Both.
+pub fn secrets() -> [&'static str; 2] {
+    [HOST_SECRET.as_str(), CONFIG_SECRET.as_str()]
+}
 
 /// A row ready to be played.
 pub struct Stage {
@@ -90,6 +99,24 @@ impl Stage {
         }
     }
 
+    /// Where it keeps what it remembers.
+    pub fn state(&self) -> PathBuf {
+        self.bench.path().join("state-of-the-row")
+    }
+
+    /// Replaces a text in a file that it was given.
+    pub fn edit(&mut self, name: &str, before: &str, after: &str) {
+        let path = self.bench.path().join(name);
+        let text = std::fs::read_to_string(&path).expect("a file of the row");
+        assert!(text.contains(before), "{name} does not hold {before}");
+        let text = text.replace(before, after);
+        // As most editors do: never a half of it.
+        let new = self.bench.path().join("edited");
+        std::fs::write(&new, &text).expect("a file");
+        std::fs::rename(new, &path).expect("a file of the row");
+        self.given.insert(path, text.into_bytes());
+    }
+
     /// I2 and I8 of everything that is on the disk: what was given is as it was, and no secret is
     /// in anything else. Also of the command lines of the processes that live.
     pub fn flaws(&self, more: &[&Path]) -> Vec<String> {
@@ -104,7 +131,7 @@ impl Stage {
                 if self.given.contains_key(&path) {
                     continue;
                 }
-                for secret in [HOST_SECRET, CONFIG_SECRET] {
+                for secret in secrets() {
                     if memchr::memmem::find(&content, secret.as_bytes()).is_some() {
                         flaws.push(format!("I8: {secret} in {}", path.display()));
                     }
@@ -112,7 +139,7 @@ impl Stage {
             }
         }
         for process in self.bench.processes() {
-            for secret in [HOST_SECRET, CONFIG_SECRET] {
+            for secret in secrets() {
                 if process.command.contains(secret) {
                     flaws.push(format!("I8: {secret} in the command line {}", process.command));
                 }
@@ -176,7 +203,7 @@ fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>)
         http.push(HttpPeer::Bytes(play));
         return entry.into();
     }
-    let mut more = json!({"env": {"CANARY_SECRET": CONFIG_SECRET}});
+    let mut more = json!({"env": {"CANARY_SECRET": CONFIG_SECRET.as_str()}});
     match (&plan.mock, plan.http) {
         (Some(script), true) => {
             let script = Script::parse(&script.to_string(), name).expect("a script");

@@ -15,6 +15,8 @@ mod pty;
 mod row;
 #[path = "screen.rs"]
 mod screen;
+#[path = "serve.rs"]
+mod serve;
 #[path = "session.rs"]
 mod session;
 #[path = "stage.rs"]
@@ -60,6 +62,8 @@ pub fn play() -> ExitCode {
     if std::env::var_os("MCPDECK_FAULTS_TRACE").is_none() {
         std::panic::set_hook(Box::new(|_| {}));
     }
+    let seed = *row::SEED;
+    let _ = writeln!(std::io::stdout(), "seed {seed}; MCPDECK_FAULTS_SEED={seed} repeats it");
     let begun = Instant::now();
     let queue = Mutex::new(rows.iter());
     let verdicts = Mutex::new(Vec::new());
@@ -130,14 +134,17 @@ fn judge(row: &Row, canary: &Canary) -> Verdict {
     }
     if !row.session.is_empty() {
         attempt("session", &mut || {
-            let stage = Stage::set(row);
+            let mut stage = Stage::set(row);
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            runtime.block_on(session::play(row, &stage))
+            runtime.block_on(session::play(row, &mut stage))
         });
+    }
+    if let Some(plan) = &row.serve {
+        attempt("serve", &mut || serve::play(row, plan, &Stage::set(row)));
     }
     if canary.visits() > visits {
         problems.push("I9: somebody fetched from the canary".to_owned());
@@ -183,9 +190,9 @@ fn table(verdicts: &[Verdict], took: Duration) -> ExitCode {
         }
     }
     let failed = verdicts.iter().filter(|verdict| !verdict.problems.is_empty()).count();
-    let (rows, seconds) = (verdicts.len(), took.as_secs_f64());
+    let (rows, seconds, seed) = (verdicts.len(), took.as_secs_f64(), *row::SEED);
     let skipped = verdicts.iter().filter(|verdict| verdict.skipped.is_some()).count();
     let skipped = if skipped == 0 { String::new() } else { format!(", {skipped} skipped") };
-    let _ = writeln!(out, "\n{rows} rows, {failed} failed{skipped}, {seconds:.1} s");
+    let _ = writeln!(out, "\n{rows} rows, {failed} failed{skipped}, {seconds:.1} s, seed {seed}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -219,6 +219,7 @@ impl Launch {
             before,
             closing,
             reader: Some(reader),
+            typed: Instant::now(),
             home: self.home,
         };
         if self.through == Through::Shell {
@@ -278,6 +279,8 @@ pub struct Deck {
     before: String,
     closing: Arc<AtomicBool>,
     reader: Option<std::thread::JoinHandle<()>>,
+    /// When the last key was read.
+    typed: Instant,
     /// Kept until the end: what the program remembers is in it.
     home: tempfile::TempDir,
 }
@@ -401,6 +404,8 @@ impl Deck {
     /// Types, key by key: what comes faster than a person types counts as pasted.
     pub fn keys(&mut self, keys: &str) {
         let mut rest = keys;
+        // An escape and the key after it are two keys.
+        pass(Duration::from_millis(30).saturating_sub(self.typed.elapsed()));
         while !rest.is_empty() {
             let csi = rest.strip_prefix("\x1b[").or_else(|| rest.strip_prefix("\x1bO"));
             let end = if let Some(tail) = csi {
@@ -411,6 +416,7 @@ impl Deck {
             };
             self.bytes(&rest[..end]);
             self.read();
+            self.typed = Instant::now();
             rest = &rest[end..];
             if !rest.is_empty() {
                 pass(Duration::from_millis(30));
@@ -534,6 +540,11 @@ impl Deck {
     /// Asks the program to end.
     pub fn terminate(&mut self) {
         signal(self.pid(), Signal::TERM);
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits for the end; gives the exit code.
