@@ -15,7 +15,6 @@ pub mod fence;
 pub mod llm;
 pub mod prompt;
 pub mod provider;
-#[cfg(feature = "gateway")]
 pub mod session;
 #[cfg(feature = "gateway")]
 pub mod socket;

@@ -16,6 +16,7 @@ pub mod app;
 pub mod approval;
 mod backend;
 pub mod call;
+pub mod chat;
 pub mod chord;
 mod editor;
 pub mod effect;

@@ -18,14 +18,15 @@ use super::exit::Exit;
 use super::{load, output};
 use crate::base::secret::Secret;
 use crate::base::text::{SafeText, json as safe};
+#[cfg(feature = "tui")]
+use crate::chat::session::Session;
+#[cfg(any(feature = "tui", feature = "gateway"))]
+use crate::chat::session::{SessionLimits, Sessions};
+#[cfg(feature = "gateway")]
+use crate::chat::socket::{self, SocketLimits};
 use crate::chat::{
     Agent, ChatEvent, Conversation, Embedded, Model, Provider, Remote, RemoteConfig, StatusKind,
     TurnLimits,
-};
-#[cfg(feature = "gateway")]
-use crate::chat::{
-    session::{SessionLimits, Sessions},
-    socket::{self, SocketLimits},
 };
 use crate::check::answers::Script;
 use crate::deck::policy::PolicyKeeper;
@@ -40,6 +41,8 @@ use crate::host::policy::Scope;
 use crate::host::{Origin, PendingRequest};
 use crate::mcp::{Answer, RequestKind};
 use crate::telemetry::Telemetry;
+#[cfg(feature = "tui")]
+use crate::tui::chat::port::{Chat, ChatCommand, OpenChat};
 
 /// Which model, and how it is reached.
 #[derive(Clone, Debug, Default, Args)]
@@ -182,6 +185,52 @@ pub fn serve(args: &ServeChat, host: Host, service: &mut Service) -> Result<(), 
     };
     service.serve_beside(socket::routes(sessions, Arc::new(who), SocketLimits::default()));
     Ok(())
+}
+
+/// A chat in the dashboard, when there is a model: the person's own.
+#[cfg(feature = "tui")]
+pub fn in_dashboard(is_demo: bool) -> Option<OpenChat> {
+    let demo = is_demo.then_some(ProviderName::Embedded);
+    let model = model(&ModelArgs { provider: demo, ..ModelArgs::default() }).ok()?;
+    Some(Arc::new(move |host, events| {
+        let sessions = Sessions::new(host, Arc::clone(&model), SessionLimits::default());
+        let session = sessions.open(Principal::new(Origin::Dashboard))?;
+        session.attach();
+        let talking = Arc::clone(&session);
+        tokio::spawn(async move {
+            let _sessions = sessions;
+            let (mut newest, mut seen) = (session.newest(), 0);
+            while newest.changed().await.is_ok() {
+                for (number, event) in session.since(seen).events {
+                    seen = number;
+                    let event = serde_json::from_str(&event).unwrap_or_default();
+                    if events.send(event).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Some(Arc::new(Talking(talking)) as Arc<dyn Chat>)
+    }))
+}
+
+/// The session of the dashboard.
+#[cfg(feature = "tui")]
+struct Talking(Arc<Session>);
+
+#[cfg(feature = "tui")]
+impl Chat for Talking {
+    fn model(&self) -> SafeText {
+        SafeText::line(self.0.agent().model().name())
+    }
+
+    fn command(&self, command: ChatCommand) {
+        match command {
+            // The screen sends nothing while a turn is under way.
+            ChatCommand::Say(text, at) => _ = self.0.begin(text, at),
+            ChatCommand::Abort => _ = self.0.abort(),
+        }
+    }
 }
 
 /// `mcpdeck chat`

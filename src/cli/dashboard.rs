@@ -70,6 +70,7 @@ fn show(
         drafter: drafter(cli),
         clients,
         show: show_of_demo(cli),
+        chat: chat(cli),
     };
     crate::tui::run(options).map_err(|error| {
         output::complain(&error.to_string());
@@ -116,6 +117,17 @@ fn show_of_demo(cli: &Cli) -> Option<Show> {
     }
     let _ = cli;
     None
+}
+
+/// The chat with the model whose key is in the environment; in the demo with the embedded one.
+fn chat(cli: &Cli) -> Option<crate::tui::chat::port::OpenChat> {
+    #[cfg(feature = "chat")]
+    return super::chat::in_dashboard(cli.dashboard.demo);
+    #[cfg(not(feature = "chat"))]
+    {
+        let _ = cli;
+        None
+    }
 }
 
 fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {

@@ -42,6 +42,7 @@ actions! {
     ShowApprovals = "show-approvals", "approvals", "Show what servers ask for";
     ShowConfig = "show-config", "config", "Show the configuration and its problems";
     Clients = "clients", "clients", "Who uses the servers from outside; pause, cut or revoke a client";
+    Chat = "chat", "chat", "Talk with a model that calls the tools";
     NextPane = "next-pane", "next pane", "Go to the next pane";
     PreviousPane = "previous-pane", "previous pane", "Go to the previous pane";
     FocusNext = "focus-next", "focus", "Move the focus: servers, list, detail";

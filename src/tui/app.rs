@@ -179,6 +179,8 @@ pub struct App {
     pub(super) answers: answers::Answers,
     /// Open screens over the panes; the last has the keys.
     stack: Vec<screen::Open>,
+    /// The chat, which outlives its screen.
+    chat: Option<crate::tui::chat::ChatScreen>,
     moment: moment::Moment,
     pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
     /// Where the button of the mouse is held down.
@@ -216,6 +218,7 @@ impl App {
             calls,
             answers: answers::Answers::default(),
             stack: Vec::new(),
+            chat: None,
             moment: moment::Moment::default(),
             last_click: None,
             pressed: None,

@@ -18,6 +18,7 @@ use crate::host::cache::CacheKey;
 use crate::host::{RuleKind, SessionRule, Validation};
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::{Answer, ApprovalId};
+use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
 use crate::tui::player::PlayCommand;
@@ -53,6 +54,8 @@ pub enum Effect {
     ApprovalRule(ServerName, RuleKind, Option<SessionRule>),
     /// Do something about a client of the service.
     Client(ClientOrder, String),
+    /// Say something to the model, or stop it.
+    Chat(ChatCommand),
     /// Drop a cache entry, or all.
     CacheDrop(Option<CacheKey>),
     /// Fetch the content of a cache entry.

@@ -80,6 +80,8 @@ pub enum Scope {
     Roots,
     /// The form of a server's entry.
     Entry,
+    /// The chat; letters are typed there.
+    Chat,
 }
 
 impl Scope {
@@ -117,6 +119,7 @@ impl Scope {
         Self::AnswerReading,
         Self::Roots,
         Self::Entry,
+        Self::Chat,
     ];
 
     /// Its name in keymap files and help.
@@ -154,6 +157,7 @@ impl Scope {
             Self::AnswerReading => "answer-reading",
             Self::Roots => "roots",
             Self::Entry => "entry",
+            Self::Chat => "chat",
         }
     }
 
@@ -182,7 +186,8 @@ impl Scope {
             | Self::FormLine
             | Self::Result
             | Self::Picker
-            | Self::Entry => Screen::Call,
+            | Self::Entry
+            | Self::Chat => Screen::Call,
             Self::Answer
             | Self::AnswerSampling
             | Self::AnswerElicitation

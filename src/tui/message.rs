@@ -93,6 +93,10 @@ pub enum Message {
     CallProgress(CallToken, Progress),
     /// The editor was closed; the text, unless it was abandoned.
     Edited(FormToken, Result<String, SafeText>),
+    /// There is a chat with this model.
+    ChatOpened(SafeText),
+    /// Something happened in the chat.
+    Chat(serde_json::Value),
     /// What drafts answers.
     Drafter(Option<SafeText>),
     /// The registered model has drafted an answer, or could not.

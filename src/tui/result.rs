@@ -12,7 +12,7 @@ pub mod draw;
 pub mod hex;
 pub mod image;
 mod lay;
-mod markdown;
+pub mod markdown;
 mod mouse;
 mod pictures;
 pub mod rows;

@@ -26,6 +26,7 @@ use crate::host::approvals::Drafter;
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::export::Origin;
+use crate::tui::chat::port::{Chat, OpenChat};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, EngineEvent};
 use crate::tui::graphics::TerminalReply;
@@ -82,6 +83,8 @@ pub struct Options {
     pub clients: Option<Clients>,
     /// What happens by itself until the person does something.
     pub show: Option<Show>,
+    /// Opens a chat with a model, where there is one.
+    pub chat: Option<OpenChat>,
 }
 
 /// Does something with the servers until it is told to stop.
@@ -134,6 +137,8 @@ struct Dashboard {
     acted: CancellationToken,
     recorder: Option<(SafeText, Recorder)>,
     record: Option<PathBuf>,
+    open_chat: Option<OpenChat>,
+    chat: Option<Arc<dyn Chat>>,
 }
 
 /// The way out.
@@ -223,6 +228,8 @@ impl Dashboard {
             acted: CancellationToken::new(),
             recorder: None,
             record: options.record,
+            open_chat: options.chat,
+            chat: None,
         };
         deck.runner.clients = options.clients;
         deck.pacer.drawn(Instant::now());
@@ -339,6 +346,7 @@ impl Dashboard {
                     self.record_to(&path).await?;
                 }
                 let drafter = host.drafter_name();
+                self.open_chat(&host).await?;
                 let clients = self.runner.clients.clone();
                 if let Some(show) = self.show.take() {
                     tokio::spawn(show(host.clone(), self.acted.clone()));
@@ -349,6 +357,22 @@ impl Dashboard {
             EngineEvent::Deck(event) => self.deck_event(event).await,
             EngineEvent::Played(played) => self.update(Message::Played(played)).await,
         }
+    }
+
+    async fn open_chat(&mut self, host: &Host) -> io::Result<()> {
+        let Some(open) = self.open_chat.take() else { return Ok(()) };
+        let (sender, mut events) = mpsc::channel(256);
+        self.chat = open(host.clone(), sender);
+        let Some(chat) = &self.chat else { return Ok(()) };
+        let (model, messages) = (chat.model(), self.messages.clone());
+        tokio::spawn(async move {
+            while let Some(event) = events.recv().await {
+                if messages.send(Message::Chat(event)).await.is_err() {
+                    break;
+                }
+            }
+        });
+        Box::pin(self.update(Message::ChatOpened(model))).await
     }
 
     async fn deck_event(&mut self, event: DeckEvent) -> io::Result<()> {
@@ -422,6 +446,11 @@ impl Dashboard {
             }
             Effect::Play(command) => self.engine.command(command),
             Effect::ToggleRecording => Box::pin(self.record()).await?,
+            Effect::Chat(command) => {
+                if let Some(chat) = &self.chat {
+                    chat.command(command);
+                }
+            }
             Effect::Bell => self.session.write(b"\x07")?,
             Effect::Copy(text) => self.copy(&text)?,
             Effect::Redraw => {

@@ -101,6 +101,10 @@ impl App {
                 !self.model.situation.sources.is_empty(),
                 "there is no file that could change",
             ),
+            Action::Chat => Availability::when(
+                self.chat.is_some(),
+                "there is no model: set the key of one, see `mcpdeck help chat`",
+            ),
             Action::AddServer | Action::EditFile => self.can_edit(),
             Action::EditServer
             | Action::DuplicateServer

@@ -1,6 +1,7 @@
 //! Actions: what each does. The topmost overlay is asked first, then the pane, then what holds
 //! everywhere.
 
+use super::screen::Open;
 use super::{App, Focus, Redraw};
 use crate::base::ServerName;
 use crate::host::ServerState;
@@ -169,6 +170,7 @@ impl App {
             | Action::Earlier
             | Action::NextError
             | Action::PreviousError => super::playback::act(action, effects),
+            Action::Chat => self.push_screen(Open::Chat),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Quit => self.quit(effects),

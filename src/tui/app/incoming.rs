@@ -137,6 +137,15 @@ impl App {
             | Message::KeptAnswers(_)) => self.answer_message(message, effects),
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
             Message::Looked(token, looked) => self.call_looked(token, looked, effects),
+            Message::ChatOpened(model) => {
+                self.chat = Some(crate::tui::chat::ChatScreen::new(model));
+            }
+            Message::Chat(event) => {
+                if let Some(chat) = &mut self.chat {
+                    chat.event(&event);
+                    self.mark(Redraw::Soon);
+                }
+            }
             Message::Entry(entry) => self.open_entry(*entry),
             Message::Saved(outcome) => self.entry_saved(outcome, effects),
             Message::Situation(situation) => self.situation(situation, effects),

@@ -8,6 +8,7 @@ use super::{App, Redraw};
 use crate::mcp::ApprovalId;
 use crate::tui::action::Action;
 use crate::tui::call::CallScreen;
+use crate::tui::chat::ChatScreen;
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
 use crate::tui::graphics::Placement;
@@ -27,6 +28,8 @@ pub(super) enum Open {
     Call(usize),
     /// An answer to this request.
     Answer(ApprovalId),
+    /// The chat.
+    Chat,
     /// Any other.
     Own(Box<dyn Screen>),
 }
@@ -36,10 +39,12 @@ fn top<'a>(
     stack: &'a mut [Open],
     calls: &'a mut super::calls::Calls,
     answers: &'a mut super::answers::Answers,
+    chat: &'a mut Option<ChatScreen>,
 ) -> Option<&'a mut dyn Screen> {
     Some(match stack.last_mut()? {
         Open::Call(number) => calls.screens.get_mut(*number)?,
         Open::Answer(id) => answers.desks.get_mut(id)?,
+        Open::Chat => chat.as_mut()?,
         Open::Own(screen) => &mut **screen,
     })
 }
@@ -50,6 +55,7 @@ impl App {
         Some(match self.stack.last()? {
             Open::Call(number) => self.calls.screens.get(*number)?,
             Open::Answer(id) => self.answers.desks.get(id)?,
+            Open::Chat => self.chat.as_ref()?,
             Open::Own(screen) => &**screen,
         })
     }
@@ -87,6 +93,7 @@ impl App {
         match open {
             Open::Call(_) => self.stack.retain(|open| !matches!(open, Open::Call(_))),
             Open::Answer(_) => self.leave_answer(),
+            Open::Chat => self.stack.retain(|open| !matches!(open, Open::Chat)),
             Open::Own(_) => {}
         }
         self.stack.push(open);
@@ -121,7 +128,7 @@ impl App {
             graphics: self.setup.graphics.graphics(),
             focused: true,
         };
-        let screen = top(&mut self.stack, &mut self.calls, &mut self.answers);
+        let screen = top(&mut self.stack, &mut self.calls, &mut self.answers, &mut self.chat);
         let Some(screen) = screen else { return R::default() };
         let mut out = Out::default();
         let done = act(screen, &cx, area, &mut out);

@@ -487,7 +487,7 @@ fn length(area: &TextArea<'static>) -> usize {
 }
 
 /// A text area over `text` with the cursor at its end.
-pub(super) fn area(text: &str) -> TextArea<'static> {
+pub fn area(text: &str) -> TextArea<'static> {
     let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
     area.set_cursor_line_style(ratatui::style::Style::default());
     area.move_cursor(CursorMove::Bottom);

@@ -26,7 +26,7 @@ pub(super) fn looks_like(text: &str) -> bool {
 }
 
 /// Lines of `text` for a region of `width` cells.
-pub(super) fn lines(text: &str, width: u16, look: &Look) -> Vec<Vec<Span>> {
+pub fn lines(text: &str, width: u16, look: &Look) -> Vec<Vec<Span>> {
     let mut page = Page {
         look,
         width: usize::from(width.max(8)),
