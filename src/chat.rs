@@ -2,8 +2,8 @@
 //! limits and recordings hold for it as for every other caller.
 //!
 //! `llm` is what a model is, `provider` reaches one over HTTP, `embedded` is one without; `agent`
-//! runs a turn: model, calls, results, model again; `session` and `socket` are the chat of
-//! `serve --chat`. Must not know a terminal.
+//! runs a turn: model, calls, results, model again; `session`, `store` and `socket` are the chat of
+//! `serve --chat` and of the dashboard; `replay` reads a recorded one. Must not know a terminal.
 
 pub mod agent;
 pub mod catalog;
@@ -12,12 +12,16 @@ pub mod draft;
 pub mod embedded;
 pub mod event;
 pub mod fence;
+pub mod files;
 pub mod llm;
 pub mod prompt;
 pub mod provider;
+pub mod replay;
 pub mod session;
+pub mod settings;
 #[cfg(feature = "gateway")]
 pub mod socket;
+pub mod store;
 
 pub use agent::{Agent, Conversation, TurnLimits};
 pub use draft::ModelDrafter;
@@ -25,3 +29,4 @@ pub use embedded::Embedded;
 pub use event::{ChatEvent, DoneReason, StatusKind};
 pub use llm::{LlmError, LlmErrorKind, Message, Model};
 pub use provider::{Provider, Remote, RemoteConfig};
+pub use settings::ChatSettings;

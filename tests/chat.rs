@@ -8,6 +8,8 @@
 mod fake;
 #[path = "support/provider.rs"]
 mod provider;
+#[path = "chat/storms.rs"]
+mod storms;
 #[path = "support/helpers.rs"]
 mod support;
 
@@ -555,15 +557,18 @@ async fn a_model_drafts_the_answer_to_a_sampling_request_and_sends_nothing() {
 
 /// A bench with a server that greets, and the program talking to a provider.
 fn chat(provider: &Provider, args: &[&str]) -> support::Finished {
-    let bench = support::Bench::new();
+    chat_in(&support::Bench::new(), &["--base-url", &provider.url], args)
+}
+
+/// The same in a folder that stays.
+fn chat_in(bench: &support::Bench, before: &[&str], args: &[&str]) -> support::Finished {
     let script: Value = json!({
         "tools": [{"name": "greet", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}],
         "calls": {"greet": {"text": "Hello ${arguments.name}!"}},
     });
     let greeter = bench.mock("greeter", &script, &json!({}));
     bench.servers(&json!({"greeter": greeter}));
-    let mut all = vec!["chat", "--base-url", &provider.url];
-    all.extend(args);
+    let all = [&["chat"][..], before, args].concat();
     let mut command = bench.command(&all);
     command
         .env("OPENAI_API_KEY", KEY)
@@ -595,4 +600,101 @@ fn one_question_is_one_event_a_line_and_the_exit_code_says_whether_the_turn_ende
 
     let done = chat(&Provider::new(vec![text("Just \u{1b}[31mtext.")]), &["-p", "hi"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Just \u{241b}[31mtext.\n"));
+}
+
+#[test]
+fn a_recorded_chat_is_asked_again_of_another_model_with_the_recorded_tools() {
+    let bench = support::Bench::new();
+    let first = Provider::new(vec![
+        call("greeter__greet", r#"{"name": "Ada"}"#),
+        call("greeter__greet", r#"{"name": "Bob"}"#),
+        text("Both were greeted."),
+    ]);
+    let recording = bench.path().join("chat.jsonl");
+    let file = recording.to_str().unwrap();
+    let done = chat_in(
+        &bench,
+        &["--base-url", &first.url],
+        &["-p", "greet Ada and Bob", "--record", file],
+    );
+    assert_eq!(done.code, Some(0), "{done:#?}");
+    // Nothing but the recording is needed.
+    let again = |answers: Vec<Answer>, args: &[&str]| {
+        let other = Provider::new(answers);
+        let arguments = ["--base-url", &other.url, "--model", "other", "--replay", file];
+        let done = chat_in(&support::Bench::new(), &arguments, args);
+        (done, other.requests())
+    };
+    let (done, requests) = again(
+        vec![
+            Answer::Stream(vec![
+                Piece::Call("greeter__greet", r#"{"name": "Ada"}"#),
+                Piece::Call("greeter__greet", r#"{"name": "Bob"}"#),
+            ]),
+            text("Done."),
+        ],
+        &["--json"],
+    );
+    assert_eq!(done.code, Some(0), "{done:#?}");
+    let report: Value = serde_json::from_str(&done.stdout).unwrap();
+    let turn = &report["turns"][0];
+    assert_eq!((&report["model"], &report["differing"]), (&json!("other"), &json!(0)));
+    assert_eq!((&turn["sameTools"], &turn["sameArguments"]), (&json!(true), &json!(true)));
+    let said = requests[1].body["messages"].to_string();
+    assert!(said.contains("Hello Ada!") && said.contains("Hello Bob!"), "{said}");
+
+    // What was not recorded is not answered, and other tools are told.
+    let (done, _) =
+        again(vec![call("greeter__greet", r#"{"name": "Eve"}"#), text("She is new.")], &[]);
+    assert_eq!(done.code, Some(1), "{done:#?}");
+    for part in ["OTHER TOOLS", "greeter.greet, greeter.greet", "1 calls failed", "1 messages, 1 "]
+    {
+        assert!(done.stdout.contains(part), "{part}\n{}", done.stdout);
+    }
+    let nothing = bench.write("empty.jsonl", "");
+    let arguments = ["--provider", "embedded", "--replay", nothing.to_str().unwrap()];
+    let done = chat_in(&bench, &arguments, &[]);
+    assert_eq!(done.code, Some(2), "{done:#?}");
+}
+
+#[test]
+fn the_settings_name_the_model_and_where_its_key_is() {
+    let bench = support::Bench::new();
+    let provider = Provider::new(vec![text("Hello.")]);
+    let settings = |chat: Value| {
+        let folder = bench.path().join(".config/mcpdeck");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("settings.json"), json!({"chat": chat}).to_string()).unwrap();
+    };
+    let ask = |args: &[&str]| {
+        let mut command = bench.command(&[&["chat", "-p", "hi"][..], args].concat());
+        command.env("MY_KEY", KEY);
+        for name in ["OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY"] {
+            command.env_remove(name);
+        }
+        support::finish(command, Duration::from_secs(60))
+    };
+    let idle = bench.mock("idle", &json!({"tools": []}), &json!({}));
+    bench.servers(&json!({"idle": idle}));
+    let mut chat = json!({
+        "provider": "openai", "baseUrl": provider.url, "model": "mine",
+        "keys": {"openai": "${env:MY_KEY}"},
+    });
+    settings(chat.clone());
+    let done = ask(&[]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Hello.\n"), "{done:#?}");
+    let request = provider.requests().pop().unwrap();
+    assert_eq!(request.body["model"], "mine");
+    assert!(request.headers.iter().any(|line| line.contains(KEY)));
+    assert_eq!(ask(&["--model", "yours"]).code, Some(0));
+    assert_eq!(provider.requests().pop().unwrap().body["model"], "yours");
+    // A key is not written there, and never printed.
+    chat["keys"]["openai"] = json!(KEY);
+    settings(chat.clone());
+    let done = ask(&[]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("${secret:openai}") && !done.stderr.contains(KEY), "{done:#?}");
+    chat["keys"]["openai"] = json!("${secret:absent}");
+    settings(chat);
+    assert!(ask(&[]).stderr.contains("absent"));
 }

@@ -16,6 +16,7 @@ use axum::serve::ListenerExt as _;
 use futures::{SinkExt as _, StreamExt as _};
 use mcpdeck::chat::session::{SessionLimits, Sessions};
 use mcpdeck::chat::socket::{SocketLimits, routes};
+use mcpdeck::chat::store::Store;
 use mcpdeck::chat::{Provider as Format, Remote, RemoteConfig};
 use mcpdeck::host::policy::Principal;
 use mcpdeck::host::{Host, Origin};
@@ -46,11 +47,12 @@ struct Options {
     socket: SocketLimits,
     context: u64,
     fenced: bool,
+    store: Option<Arc<Store>>,
 }
 
 fn usual(answers: Vec<Answer>) -> Options {
     let (sessions, socket) = (SessionLimits::default(), SocketLimits::default());
-    Options { answers, sessions, socket, context: 100_000, fenced: false }
+    Options { answers, sessions, socket, context: 100_000, fenced: false, store: None }
 }
 
 impl Service {
@@ -69,7 +71,7 @@ impl Service {
         model.backoff = Duration::from_millis(1);
         (model.context, model.fenced) = (options.context, options.fenced);
         let model = Arc::new(Remote::new(model).unwrap());
-        let sessions = Sessions::new(host.clone(), model, options.sessions);
+        let sessions = Sessions::new(host.clone(), model, options.sessions, options.store);
         let who = Arc::new(|token: &str| {
             matches!(token, "token-1" | "token-2")
                 .then(|| Principal::new(Origin::Cli).with_profile(token))
@@ -299,6 +301,54 @@ async fn a_client_that_comes_back_gets_what_it_missed() {
 }
 
 #[tokio::test]
+async fn a_session_goes_on_after_the_program_was_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chats.sqlite");
+    let with_file =
+        |answers| Options { store: Some(Store::open(&file).unwrap()), ..usual(answers) };
+    let service = Service::new(with_file(vec![
+        call("a__read"),
+        text("It is 42."),
+        Answer::Stalled(vec![Piece::Text("Half an")]),
+    ]))
+    .await;
+    let mut client = service.connect().await;
+    client.ask("how warm?").await;
+    let (id, seen) = (client.id.clone(), client.seen);
+    client.send(json!({"type": "message", "text": "and outside?"})).await;
+    client.until("text").await;
+    let later = client.seen;
+    // Another program with the same file; the first does not end in an orderly way.
+    let again = Service::new(with_file(vec![text("Still 42.")])).await;
+    let mut back = again.connect().await;
+    back.resume(&id, later).await;
+    let truncated = back.next().await.unwrap();
+    assert_eq!(
+        truncated["type"], "truncated",
+        "what was seen of the turn that was cut off is void"
+    );
+    let messages = truncated["snapshot"]["messages"].as_array().unwrap();
+    let roles: Vec<_> = messages.iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user"]);
+    assert_eq!(said(&back.ask("hello?").await), "Still 42.");
+    let sent = again.provider.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("42 degrees") && sent.contains("and outside?"), "{sent}");
+    assert!(back.seen > seen, "numbers go on");
+
+    let mut other = again.open().await;
+    other.send(json!({"type": "auth", "token": "token-2"})).await;
+    other.next().await.unwrap();
+    other.send(json!({"type": "resume", "session": id, "lastSeq": 0})).await;
+    assert_eq!(other.until("error").await[0]["code"], "noSession", "it is another's");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_longer_kept_is_told_with_a_snapshot() {
     let mut options = usual(vec![text("One two three four five six seven eight.")]);
     options.sessions.log = 600;
@@ -424,70 +474,4 @@ async fn a_connection_needs_a_token_and_its_messages_are_checked() {
     let large = Frame::Text("x".repeat(300 << 10).into());
     let _ = client.socket.send(large).await;
     client.next().await.expect_err("too large");
-}
-
-/// Kilobytes this process holds in memory; 0 where the system does not say.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
-/// Prints what a session costs and what the way through us adds to the first token:
-/// `cargo test --test chat_socket figures -- --ignored --nocapture`
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "prints figures, asserts nothing about time"]
-async fn figures() {
-    use std::io::Write as _;
-    let mut options = usual(vec![text("Hello there.")]);
-    options.sessions.sessions = 2_000;
-    let service = Service::new(options).await;
-    let mut client = service.connect().await;
-    client.ask("warm up").await;
-    let mut through = Vec::new();
-    let mut direct = Vec::new();
-    let http = reqwest::Client::new();
-    for n in 0..200 {
-        let begun = std::time::Instant::now();
-        client.send(json!({"type": "message", "text": "hi", "at": 0})).await;
-        client.until("text").await;
-        through.push(begun.elapsed());
-        client.until("done").await;
-        if n % 100 == 99 {
-            client = service.connect().await;
-            client.ask("warm up").await;
-        }
-        // The same body as before, read to the first token.
-        let body = service.provider.requests().pop().unwrap().body;
-        let begun = std::time::Instant::now();
-        let url = format!("{}/chat/completions", service.provider.url);
-        let mut answer = http.post(url).json(&body).send().await.unwrap();
-        let mut so_far = Vec::new();
-        while let Some(chunk) = answer.chunk().await.unwrap() {
-            so_far.extend_from_slice(&chunk);
-            if so_far.windows(5).any(|part| part == b"Hello") {
-                break;
-            }
-        }
-        direct.push(begun.elapsed());
-    }
-    through.sort_unstable();
-    direct.sort_unstable();
-    let of = |times: &[Duration], percent: usize| times[(times.len() - 1) * percent / 100];
-    let before = resident();
-    let mut clients = Vec::new();
-    for _ in 0..1_000 {
-        clients.push(service.connect().await);
-    }
-    let each = resident().saturating_sub(before) as f64 / 1_000.0;
-    writeln!(
-        std::io::stderr(),
-        "first token: through us p50 {:?} p99 {:?}; direct p50 {:?} p99 {:?}\n\
-         1,000 sessions with their connections and clients: {each:.1} kB each",
-        of(&through, 50),
-        of(&through, 99),
-        of(&direct, 50),
-        of(&direct, 99),
-    )
-    .unwrap();
 }

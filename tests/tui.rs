@@ -7,6 +7,8 @@
 mod approvals;
 #[path = "tui/changes.rs"]
 mod changes;
+#[path = "tui/chat.rs"]
+mod chat;
 #[path = "tui/desk.rs"]
 mod desk;
 #[path = "tui/find.rs"]

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ServerName;
 use crate::base::human::Bytes;
 use crate::base::text::SafeText;
 use crate::chat::catalog::{Catalog, Entry};
@@ -51,15 +53,41 @@ impl Default for TurnLimits {
 const RESULT: usize = 200_000;
 
 /// What was said so far.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// Oldest first.
     pub messages: Vec<Message>,
     /// How many turns began.
     pub turns: u64,
+    /// The model that answered last.
+    #[serde(default)]
+    pub model: String,
 }
 
 impl Conversation {
+    /// The beginning of what the person said first.
+    pub fn title(&self) -> String {
+        let first = self.messages.iter().find_map(|message| match message {
+            Message::User { text } => Some(text.as_str()),
+            _ => None,
+        });
+        SafeText::cut(first.unwrap_or_default(), 80).to_string()
+    }
+
+    /// Prepares it for a model: what another one signed is nothing to this one.
+    fn answered_by(&mut self, model: &str) {
+        if self.model == model {
+            return;
+        }
+        for message in &mut self.messages {
+            if let Message::Assistant(reply) = message {
+                reply.carried.clear();
+                reply.calls.iter_mut().for_each(|call| call.signature = None);
+            }
+        }
+        model.clone_into(&mut self.model);
+    }
+
     /// Goes back to before the `at`th message of the person, counted from 0, to ask it differently.
     /// Gives what it said.
     pub fn rewind(&mut self, at: usize) -> Option<String> {
@@ -114,6 +142,19 @@ impl Agent {
         self
     }
 
+    /// The same chat with another model, or under another profile.
+    #[must_use]
+    pub fn like(&self, model: Arc<dyn Model>, who: Principal) -> Self {
+        let unknown = Mutex::new(self.unknown.lock().clone());
+        let base = self.base.clone();
+        Self { base, unknown, ..Self::new(self.host.clone(), who, model).limits(self.limits) }
+    }
+
+    /// For whom it acts.
+    pub const fn who(&self) -> &Principal {
+        &self.who
+    }
+
     /// The model in use.
     pub fn model(&self) -> Arc<dyn Model> {
         Arc::clone(&self.model)
@@ -148,6 +189,7 @@ impl Agent {
         let session = self.who.session.as_deref().unwrap_or_default();
         let run: Arc<str> = format!("chat {session} {}", talk.turns).into();
         let model = self.model();
+        talk.answered_by(model.name());
         let mut turn = Turn {
             agent: self,
             cancel,
@@ -158,6 +200,7 @@ impl Agent {
             calls: 0,
             usage: Usage::default(),
             costs: Vec::new(),
+            results: BTreeMap::new(),
             same: HashMap::new(),
             failures: HashMap::new(),
         };
@@ -186,7 +229,7 @@ impl Agent {
             rounds: turn.rounds,
             tool_calls: turn.calls,
             usage: turn.usage,
-            costs: turn.costs,
+            costs: turn.spent_by_server(),
             unknown_tools,
         });
         self.host.end_budget(&self.who, &run);
@@ -205,6 +248,8 @@ struct Turn<'a> {
     calls: u32,
     usage: Usage,
     costs: Vec<Cost>,
+    /// Calls of each server and the tokens of their results.
+    results: BTreeMap<ServerName, (u32, u64)>,
     /// The last result of a call and how often it came in a row.
     same: HashMap<String, (String, u32)>,
     /// Failures in a row, by tool.
@@ -259,6 +304,16 @@ impl Turn<'_> {
                 return Ok(self.stop(talk, reason));
             }
         }
+    }
+
+    /// What each server took of every prompt, and what its calls of this turn added.
+    fn spent_by_server(&mut self) -> Vec<Cost> {
+        let mut costs = std::mem::take(&mut self.costs);
+        for cost in &mut costs {
+            (cost.calls, cost.results) =
+                self.results.get(&cost.server).copied().unwrap_or_default();
+        }
+        costs
     }
 
     /// Why the model is not asked again.
@@ -422,6 +477,11 @@ impl Turn<'_> {
             let ended = join_all(batch.iter().map(|call| this.call(catalog, call))).await;
             for (call, ended) in batch.iter().zip(ended) {
                 self.calls += 1;
+                if let Some(entry) = catalog.find(&call.name) {
+                    let (calls, tokens) = self.results.entry(entry.server.clone()).or_default();
+                    *calls += 1;
+                    *tokens += context::of_messages(std::slice::from_ref(&ended.message));
+                }
                 let reason = ended.stop.or_else(|| self.count(call, &ended.message));
                 stop = stop.or(reason);
                 talk.messages.push(ended.message);

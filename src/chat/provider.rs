@@ -78,7 +78,7 @@ impl Remote {
         match self.config.provider {
             Provider::Gemini => Box::<gemini::Answer>::default(),
             Provider::Anthropic => Box::<anthropic::Answer>::default(),
-            Provider::OpenAi | Provider::Ollama => Box::<openai::Answer>::default(),
+            _ => Box::<openai::Answer>::default(),
         }
     }
 
@@ -219,7 +219,7 @@ impl Remote {
         let outgoing = match self.config.provider {
             Provider::Gemini => gemini::request(&self.config, sent),
             Provider::Anthropic => anthropic::request(&self.config, sent),
-            Provider::OpenAi | Provider::Ollama => openai::request(&self.config, sent),
+            _ => openai::request(&self.config, sent),
         };
         let most = self.config.attempts.clamp(1, Self::ATTEMPTS);
         let mut attempt = 1;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use crate::base::hash::hex;
 use crate::chat::agent::{Agent, Conversation};
 use crate::chat::event::ChatEvent;
-use crate::chat::llm::Model;
+use crate::chat::llm::{Message, Model};
+use crate::chat::prompt::inner;
+use crate::chat::store::Store;
 use crate::host::Host;
 use crate::host::policy::Principal;
 
@@ -65,7 +67,8 @@ pub struct Session {
     pub epoch: Arc<str>,
     owner: String,
     limits: SessionLimits,
-    agent: Agent,
+    agent: RwLock<Arc<Agent>>,
+    store: Option<Arc<Store>>,
     talk: Mutex<Conversation>,
     log: Mutex<Log>,
     newest: watch::Sender<u64>,
@@ -98,6 +101,19 @@ impl Session {
     /// # Errors
     /// Why it is not taken.
     pub fn begin(self: &Arc<Self>, text: String, at: Option<usize>) -> Result<(), Refusal> {
+        self.begin_with(text.clone(), text, at)
+    }
+
+    /// The same, where the model is given more than is shown: the text of files.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub fn begin_with(
+        self: &Arc<Self>,
+        shown: String,
+        text: String,
+        at: Option<usize>,
+    ) -> Result<(), Refusal> {
         let cancel = CancellationToken::new();
         let mut turn = self.turn.lock();
         if turn.is_some() {
@@ -109,7 +125,7 @@ impl Session {
         }
         *turn = Some(cancel.clone());
         drop(turn);
-        self.push(&json!({"type": "message", "text": text, "at": at}));
+        self.push(&json!({"type": "message", "text": shown, "at": at}));
         let session = Arc::clone(self);
         tokio::spawn(async move {
             let done = Mutex::new(None);
@@ -124,7 +140,15 @@ impl Session {
                 }
                 event => session.push(&event),
             };
-            session.agent.turn(&mut talk, &text, &cancel, &tell).await;
+            let agent = session.agent();
+            if session.store.is_some() {
+                let mut asked = talk.clone();
+                asked.messages.push(Message::User { text: text.clone() });
+                session.keep(&asked, 0).await;
+            }
+            agent.turn(&mut talk, &text, &cancel, &tell).await;
+            // `done` comes after it.
+            session.keep(&talk, 1).await;
             *session.talk.lock() = talk;
             session.turn.lock().take();
             if let Some(done) = done.into_inner() {
@@ -143,9 +167,40 @@ impl Session {
         turn.is_some()
     }
 
+    /// Writes the conversation to the file of the sessions, where there is one; so many events are
+    /// still to come.
+    async fn keep(&self, talk: &Conversation, more: u64) {
+        let Some(store) = self.store.clone() else { return };
+        let (id, owner, talk) = (self.id.clone(), self.owner.clone(), talk.clone());
+        let seq = self.log.lock().last + more;
+        let write = move || store.save(&id, &owner, seq, &talk);
+        if let Err(error) = tokio::task::spawn_blocking(write).await {
+            tracing::error!(target: "mcpdeck::chat", "a session could not be kept: {error}");
+        }
+    }
+
     /// The model and the limits of the chat.
-    pub const fn agent(&self) -> &Agent {
-        &self.agent
+    pub fn agent(&self) -> Arc<Agent> {
+        Arc::clone(&self.agent.read())
+    }
+
+    /// Asks this model for this caller from the next turn on.
+    pub fn change(&self, model: Arc<dyn Model>, mut who: Principal) {
+        who.session = Some(self.id.as_str().into());
+        let mut agent = self.agent.write();
+        *agent = Arc::new(agent.like(model, who));
+    }
+
+    /// Whether a turn is under way.
+    pub fn is_busy(&self) -> bool {
+        self.turn.lock().is_some()
+    }
+
+    /// What was said and done before the turn under way, as events without numbers, and the number
+    /// of the last event they stand for.
+    pub fn so_far(&self) -> (Vec<Value>, u64) {
+        let covered = self.log.lock().covered;
+        (events_of(&self.talk.lock()), covered)
     }
 
     fn push(&self, event: &impl Serialize) {
@@ -177,9 +232,9 @@ impl Session {
     pub fn since(&self, seen: u64) -> Missed {
         let log = self.log.lock();
         let first = log.events.front().map_or(log.last + 1, |(number, _)| *number);
-        let seen = seen.min(log.last);
-        let is_gone = seen + 1 < first;
-        let from = if is_gone { seen.max(log.covered) } else { seen };
+        // What was seen of a turn that the end of the program cut off is gone too.
+        let is_gone = seen + 1 < first || seen > log.last;
+        let from = if is_gone { seen.min(log.last).max(log.covered) } else { seen };
         let later = log.events.iter().filter(|(number, _)| *number > from);
         let events = later.cloned().collect();
         let snapshot = is_gone.then(|| {
@@ -215,15 +270,21 @@ pub struct Sessions {
     model: Arc<dyn Model>,
     epoch: Arc<str>,
     limits: SessionLimits,
+    store: Option<Arc<Store>>,
     all: Mutex<HashMap<String, Arc<Session>>>,
 }
 
 impl Sessions {
     /// Sessions with this model. Must be called within a tokio runtime, whose clock ends those that
     /// nobody comes back to.
-    pub fn new(host: Host, model: Arc<dyn Model>, limits: SessionLimits) -> Arc<Self> {
+    pub fn new(
+        host: Host,
+        model: Arc<dyn Model>,
+        limits: SessionLimits,
+        store: Option<Arc<Store>>,
+    ) -> Arc<Self> {
         let epoch = random().unwrap_or_default().into();
-        let sessions = Arc::new(Self { host, model, epoch, limits, all: Mutex::default() });
+        let sessions = Arc::new(Self { host, model, epoch, limits, store, all: Mutex::default() });
         let weak = Arc::downgrade(&sessions);
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(limits.alone.min(limits.kept) / 4);
@@ -237,8 +298,35 @@ impl Sessions {
     }
 
     /// A new session of a caller; nothing when there are too many, or without random numbers.
-    pub fn open(&self, mut who: Principal) -> Option<Arc<Session>> {
+    pub fn open(&self, who: Principal) -> Option<Arc<Session>> {
+        self.add(random()?, who.to_string(), who, Conversation::default(), 0)
+    }
+
+    /// A copy of a session, up to before its message `at` of the person when one is given.
+    pub fn branch(&self, session: &Session, at: Option<usize>) -> Option<Arc<Session>> {
+        let mut talk = session.talk.lock().clone();
+        if let Some(at) = at {
+            talk.rewind(at);
+        }
+        let (agent, owner) = (session.agent(), session.owner.clone());
+        let copy = self.add(random()?, owner, agent.who().clone(), talk, 1)?;
+        copy.change(agent.model(), agent.who().clone());
+        Some(copy)
+    }
+
+    /// Adds a session whose conversation covers its events up to `seq`.
+    fn add(
+        &self,
+        id: String,
+        owner: String,
+        mut who: Principal,
+        talk: Conversation,
+        seq: u64,
+    ) -> Option<Arc<Session>> {
         let mut all = self.all.lock();
+        if let Some(session) = all.get(&id) {
+            return Some(Arc::clone(session));
+        }
         if all.len() >= self.limits.sessions {
             let oldest = all.values().max_by_key(|session| session.alone())?;
             if oldest.alone() == Duration::ZERO {
@@ -248,18 +336,21 @@ impl Sessions {
             let id = oldest.id.clone();
             all.remove(&id);
         }
-        let id = random()?;
-        let owner = who.to_string();
         who.session = Some(id.as_str().into());
         let session = Arc::new(Session {
-            agent: Agent::new(self.host.clone(), who, Arc::clone(&self.model)),
+            agent: RwLock::new(Arc::new(Agent::new(
+                self.host.clone(),
+                who,
+                Arc::clone(&self.model),
+            ))),
+            store: self.store.clone(),
             id: id.clone(),
             epoch: Arc::clone(&self.epoch),
             owner,
             limits: self.limits,
-            talk: Mutex::default(),
-            log: Mutex::default(),
-            newest: watch::channel(0).0,
+            talk: Mutex::new(talk),
+            log: Mutex::new(Log { last: seq, covered: seq, ..Log::default() }),
+            newest: watch::channel(seq).0,
             turn: Mutex::default(),
             clients: Mutex::new((0, Instant::now())),
         });
@@ -267,10 +358,30 @@ impl Sessions {
         Some(session)
     }
 
-    /// A session of this caller; another's is as if it were not there.
+    /// A session of this caller, from the file when it is not here any more; another's is as if it
+    /// were not there.
     pub fn find(&self, id: &str, who: &Principal) -> Option<Arc<Session>> {
+        let owner = who.to_string();
+        if let Some(session) = self.all.lock().get(id) {
+            return Some(Arc::clone(session)).filter(|session| session.owner == owner);
+        }
+        let stored = self.store.as_ref()?.load(id, &owner)?;
+        self.add(id.to_owned(), owner, who.clone(), stored.talk, stored.seq)
+    }
+
+    /// Ids and titles of the sessions of this caller in which something was said.
+    pub fn list(&self, who: &Principal) -> Vec<(String, String)> {
+        let owner = who.to_string();
         let all = self.all.lock();
-        all.get(id).filter(|session| session.owner == who.to_string()).cloned()
+        let own = all.values().filter(|session| session.owner == owner);
+        let mut own: Vec<_> = own.collect();
+        own.sort_by_key(|session| session.alone());
+        let title = |session: &Arc<Session>| session.talk.lock().title();
+        let mut out: Vec<_> = own.into_iter().map(|s| (s.id.clone(), title(s))).collect();
+        out.retain(|(_, title)| !title.is_empty());
+        let kept = self.store.as_ref().map(|store| store.list(&owner)).unwrap_or_default();
+        out.extend(kept.into_iter().filter(|(id, _)| !all.contains_key(id)));
+        out
     }
 
     /// Forgets a session that nobody used.
@@ -295,6 +406,27 @@ impl Sessions {
             alone < self.limits.kept
         });
     }
+}
+
+/// A conversation as the events that made it, as far as it says.
+fn events_of(talk: &Conversation) -> Vec<Value> {
+    let mut out = Vec::new();
+    for message in &talk.messages {
+        match message {
+            Message::User { text } => out.push(json!({"type": "message", "text": text})),
+            Message::Assistant(reply) => {
+                out.push(json!({"type": "text", "text": reply.text}));
+                out.extend(reply.calls.iter().map(|call| {
+                    let (id, name, arguments) = (&call.id, &call.name, &call.arguments);
+                    json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments})
+                }));
+            }
+            Message::Tool { id, name, text, is_error } => out.push(json!({
+                "type": "toolResult", "id": id, "name": name, "text": inner(text), "isError": is_error,
+            })),
+        }
+    }
+    out
 }
 
 /// 128 random bits.

@@ -1,11 +1,17 @@
 //! `chat`: talks with a language model that calls the tools of the servers, at a terminal, in a pipe
 //! or for one question.
 
+#[cfg(feature = "tui")]
+mod pane;
+mod replay;
+
 use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
 use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::{Mutex, mpsc};
@@ -16,20 +22,21 @@ use super::args::{Common, OneServer};
 use super::deck::{self, Job, Need};
 use super::exit::Exit;
 use super::{load, output};
-use crate::base::secret::Secret;
 use crate::base::text::{SafeText, json as safe};
 #[cfg(feature = "tui")]
-use crate::chat::session::Session;
-#[cfg(any(feature = "tui", feature = "gateway"))]
+use crate::chat::ModelDrafter;
+use crate::chat::files::with_files;
+#[cfg(feature = "gateway")]
 use crate::chat::session::{SessionLimits, Sessions};
 #[cfg(feature = "gateway")]
 use crate::chat::socket::{self, SocketLimits};
-use crate::chat::{
-    Agent, ChatEvent, Conversation, Embedded, Model, Provider, Remote, RemoteConfig, StatusKind,
-    TurnLimits,
-};
+#[cfg(feature = "gateway")]
+use crate::chat::store::Store;
+use crate::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
 use crate::check::answers::Script;
+use crate::config::Environment;
 use crate::deck::policy::PolicyKeeper;
+use crate::error::Error;
 #[cfg(feature = "gateway")]
 use crate::gateway::Service;
 #[cfg(feature = "gateway")]
@@ -42,14 +49,14 @@ use crate::host::{Origin, PendingRequest};
 use crate::mcp::{Answer, RequestKind};
 use crate::telemetry::Telemetry;
 #[cfg(feature = "tui")]
-use crate::tui::chat::port::{Chat, ChatCommand, OpenChat};
+use crate::tui::chat::port::OpenChat;
 
 /// Which model, and how it is reached.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ModelArgs {
-    /// Whose model; by default the first whose key is in the environment.
-    #[arg(long, value_name = "NAME")]
-    pub provider: Option<ProviderName>,
+    /// Whose model; by default that of the settings, or the first whose key is in the environment.
+    #[arg(long, value_name = "NAME", value_parser = providers())]
+    pub provider: Option<Provider>,
     /// Another address of the provider's interface, for example <http://127.0.0.1:8080/v1>.
     #[arg(long, value_name = "URL")]
     pub base_url: Option<Url>,
@@ -64,19 +71,31 @@ pub struct ModelArgs {
     pub context: Option<u64>,
 }
 
-/// Whose model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProviderName {
-    /// Google; key in `GEMINI_API_KEY` or `GOOGLE_API_KEY`.
-    Gemini,
-    /// Anthropic; key in `ANTHROPIC_API_KEY`.
-    Anthropic,
-    /// `OpenAI` and everything compatible; key in `OPENAI_API_KEY`.
-    Openai,
-    /// Ollama on this machine.
-    Ollama,
-    /// A model inside this program that needs no network and only calls what it is told to.
-    Embedded,
+/// The names of the providers.
+fn providers() -> impl TypedValueParser<Value = Provider> {
+    let names = PossibleValuesParser::new(Provider::ALL.map(Provider::as_str));
+    names.try_map(|name| Provider::named(&name).ok_or("there is no such provider"))
+}
+
+impl ModelArgs {
+    /// The person's defaults, but for what is named here.
+    ///
+    /// # Errors
+    /// When the settings cannot be used.
+    pub fn settings(&self, env: &Environment) -> Result<ChatSettings, String> {
+        let mut settings = ChatSettings::read(env)?;
+        if self.provider.is_some() && self.provider != settings.provider {
+            // What is said of the model of one provider holds for no other.
+            let ChatSettings { keys, sessions, .. } = settings;
+            let provider = self.provider;
+            settings = ChatSettings { provider, keys, sessions, ..ChatSettings::default() };
+        }
+        settings.base_url = self.base_url.as_ref().map(Url::to_string).or(settings.base_url);
+        settings.model = self.model.clone().or(settings.model);
+        settings.fenced |= self.fenced;
+        settings.context = self.context.or(settings.context);
+        Ok(settings)
+    }
 }
 
 /// `mcpdeck chat`
@@ -89,6 +108,9 @@ pub struct ChatArgs {
     /// Print one JSON object for every event.
     #[arg(long)]
     json: bool,
+    /// Ask the messages of this recording again, with the recorded servers, and compare the calls.
+    #[arg(long, value_name = "RECORDING", value_hint = ValueHint::FilePath, conflicts_with_all = ["prompt", "profile", "demo"])]
+    replay: Option<PathBuf>,
     /// Act under this profile of the policy instead of as yourself.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -116,46 +138,11 @@ Examples:
   mcpdeck chat --provider ollama --model qwen3
   mcpdeck chat --base-url http://127.0.0.1:8080/v1 --provider openai --model local
   mcpdeck chat -p 'list my notes' --json          one event a line, for scripts
+  mcpdeck chat -p 'list my notes' --record a.jsonl
+  mcpdeck chat --replay a.jsonl --model other     which tools another model calls
 
-Exit codes: 0 the turn ended, 1 it failed or was stopped by a limit, 2 the arguments or the
-configuration cannot be used.";
-
-/// The model that the arguments name.
-///
-/// # Errors
-/// Says what is missing.
-pub fn model(args: &ModelArgs) -> Result<Arc<dyn Model>, String> {
-    let key_of = |provider: Provider| {
-        let key = provider.key_variables().iter().find_map(|name| std::env::var(name).ok());
-        key.map(|key| key.trim().to_owned()).filter(|key| !key.is_empty())
-    };
-    let provider = match args.provider {
-        Some(ProviderName::Embedded) => return Ok(Arc::new(Embedded)),
-        Some(ProviderName::Gemini) => Provider::Gemini,
-        Some(ProviderName::Anthropic) => Provider::Anthropic,
-        Some(ProviderName::Openai) => Provider::OpenAi,
-        Some(ProviderName::Ollama) => Provider::Ollama,
-        None => {
-            let found = Provider::ALL.into_iter().find(|provider| key_of(*provider).is_some());
-            found.ok_or(
-                "no model: set GEMINI_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or name one \
-                 with --provider (ollama and embedded need no key)",
-            )?
-        }
-    };
-    let usual = || Url::parse(provider.base_url()).map_err(|error| error.to_string());
-    let base_url = args.base_url.clone().map_or_else(usual, Ok)?;
-    let key = key_of(provider);
-    if key.is_none() && provider != Provider::Ollama && args.base_url.is_none() {
-        return Err(format!("set {} to your key", provider.key_variables()[0]));
-    }
-    let name = args.model.clone().unwrap_or_else(|| provider.default_model().to_owned());
-    let mut config = RemoteConfig::new(provider, base_url, name);
-    config.key = key.map(Secret::from);
-    config.fenced = args.fenced;
-    config.context = args.context.unwrap_or(config.context);
-    Ok(Arc::new(Remote::new(config)?))
-}
+Exit codes: 0 the turn ended, 1 it failed or was stopped by a limit, or other tools were called than
+recorded, 2 the arguments or the configuration cannot be used.";
 
 /// The chat of `mcpdeck serve`
 #[cfg(feature = "gateway")]
@@ -164,6 +151,9 @@ pub struct ServeChat {
     /// Serve a chat with a model too: a page at `/`, and `/ws`.
     #[arg(long, conflicts_with = "stdio")]
     chat: bool,
+    /// Keep sessions in this file (`SQLite`): they go on after the program was started again.
+    #[arg(long, value_name = "FILE", requires = "chat", value_hint = ValueHint::FilePath)]
+    sessions: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
 }
@@ -177,7 +167,12 @@ pub fn serve(args: &ServeChat, host: Host, service: &mut Service) -> Result<(), 
     if !args.chat {
         return Ok(());
     }
-    let sessions = Sessions::new(host, model(&args.model)?, SessionLimits::default());
+    let mut env = Environment::of_process();
+    env.sources = crate::deck::policy::sources(&env);
+    let settings = args.model.settings(&env)?;
+    let file = args.sessions.as_ref().or(settings.sessions.as_ref());
+    let store = file.map(|file| Store::open(file)).transpose()?;
+    let sessions = Sessions::new(host, settings.model(&env)?, SessionLimits::default(), store);
     let clients = service.clients();
     let who = move |token: &str| {
         let client = clients(token)?;
@@ -187,67 +182,59 @@ pub fn serve(args: &ServeChat, host: Host, service: &mut Service) -> Result<(), 
     Ok(())
 }
 
-/// A chat in the dashboard, when there is a model: the person's own.
+/// What talks with a model in the dashboard.
 #[cfg(feature = "tui")]
-pub fn in_dashboard(is_demo: bool) -> Option<OpenChat> {
-    let demo = is_demo.then_some(ProviderName::Embedded);
-    let model = model(&ModelArgs { provider: demo, ..ModelArgs::default() }).ok()?;
-    Some(Arc::new(move |host, events| {
-        let sessions = Sessions::new(host, Arc::clone(&model), SessionLimits::default());
-        let session = sessions.open(Principal::new(Origin::Dashboard))?;
-        session.attach();
-        let talking = Arc::clone(&session);
-        tokio::spawn(async move {
-            let _sessions = sessions;
-            let (mut newest, mut seen) = (session.newest(), 0);
-            while newest.changed().await.is_ok() {
-                for (number, event) in session.since(seen).events {
-                    seen = number;
-                    let event = serde_json::from_str(&event).unwrap_or_default();
-                    if events.send(event).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Some(Arc::new(Talking(talking)) as Arc<dyn Chat>)
-    }))
-}
+pub type InDashboard = Option<(ModelDrafter, OpenChat)>;
 
-/// The session of the dashboard.
+/// What talks with a model in the dashboard: the person's chat, and what drafts answers to requests of
+/// servers. Nothing where no model is known.
+///
+/// # Errors
+/// When the settings cannot be used.
 #[cfg(feature = "tui")]
-struct Talking(Arc<Session>);
-
-#[cfg(feature = "tui")]
-impl Chat for Talking {
-    fn model(&self) -> SafeText {
-        SafeText::line(self.0.agent().model().name())
-    }
-
-    fn command(&self, command: ChatCommand) {
-        match command {
-            // The screen sends nothing while a turn is under way.
-            ChatCommand::Say(text, at) => _ = self.0.begin(text, at),
-            ChatCommand::Abort => _ = self.0.abort(),
+pub fn in_dashboard(common: &Common, is_demo: bool, is_kept: bool) -> Result<InDashboard, String> {
+    let env = load::environment(common).unwrap_or_default();
+    let provider = is_demo.then_some(Provider::Embedded);
+    let settings = ModelArgs { provider, ..ModelArgs::default() }.settings(&env)?;
+    let model = match settings.model(&env) {
+        Ok(model) => model,
+        Err(why) => {
+            tracing::info!(target: "mcpdeck::chat", "no chat: {why}");
+            return Ok(None);
         }
-    }
+    };
+    let files = if is_demo { Vec::new() } else { load::files(common, &env) };
+    let source = pane::Source { settings, env, files, is_kept };
+    Ok(Some((ModelDrafter::new(Arc::clone(&model)), pane::open(model, source))))
 }
 
 /// `mcpdeck chat`
 pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Exit {
     let mut which = args.model.clone();
     if args.demo && which.provider.is_none() {
-        which.provider = Some(ProviderName::Embedded);
+        which.provider = Some(Provider::Embedded);
     }
-    let model = match model(&which) {
+    let env = load::environment(common).unwrap_or_default();
+    let model = match which.settings(&env).and_then(|settings| settings.model(&env)) {
         Ok(model) => model,
         Err(message) => return output::refuse(&message),
     };
+    let limits =
+        TurnLimits { rounds: args.max_rounds, calls: args.max_calls, ..TurnLimits::default() };
     let need = Need::Servers(Vec::new());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
+    if let Some(file) = &args.replay {
+        let (replay, source) = match replay::read(file) {
+            Ok(read) => read,
+            Err(message) => return output::refuse(&message),
+        };
+        let work = async |scene: &deck::Scene<'_>| {
+            replay::ask(scene, replay, model, limits, args.json).await
+        };
+        return ended(deck::run_over(source, job, work));
+    }
     let work = async |scene: &deck::Scene<'_>| {
         // Who acts as somebody else has the rules of the files.
-        let env = load::environment(common).unwrap_or_default();
         let files = if args.demo { Vec::new() } else { load::files(common, &env) };
         let _keeper = match &args.profile {
             Some(_) => Some(PolicyKeeper::open(scene.host, &files, &env).await),
@@ -259,12 +246,10 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Exit {
             }
             None => Principal::new(Origin::Cli),
         };
-        let limits =
-            TurnLimits { rounds: args.max_rounds, calls: args.max_calls, ..TurnLimits::default() };
         let agent = Agent::new(scene.host.clone(), who.with_session("cli"), model).limits(limits);
         let mut talk = Conversation::default();
         if let Some(prompt) = &args.prompt {
-            return turn(&agent, &mut talk, prompt, args.json).await;
+            return turn(scene, &agent, &mut talk, (prompt, &env), args.json).await;
         }
         let lines = lines();
         if std::io::stdin().is_terminal() {
@@ -280,7 +265,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Exit {
             if line.trim().is_empty() {
                 return exit;
             }
-            exit = turn(&agent, &mut talk, &line, args.json).await;
+            exit = turn(scene, &agent, &mut talk, (&line, &env), args.json).await;
         }
     };
     let source = if args.demo { load::demo() } else { load::usable(common, &args.one) };
@@ -288,6 +273,10 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Exit {
         Ok(source) => deck::run_over(source, job, work),
         Err(problems) => Err(deck::refused(problems)),
     };
+    ended(done)
+}
+
+fn ended(done: Result<Exit, Error>) -> Exit {
     done.unwrap_or_else(|error| {
         deck::complain(&error);
         deck::exit_of(&error)
@@ -295,7 +284,23 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Exit {
 }
 
 /// One turn, printed as it goes.
-async fn turn(agent: &Agent, talk: &mut Conversation, text: &str, as_json: bool) -> Exit {
+async fn turn(
+    scene: &deck::Scene<'_>,
+    agent: &Agent,
+    talk: &mut Conversation,
+    (text, env): (&str, &Environment),
+    as_json: bool,
+) -> Exit {
+    let text = match with_files(text, &env.cwd) {
+        Ok(text) => text,
+        Err(message) => {
+            output::complain(&message);
+            return Exit::Failed;
+        }
+    };
+    if let Some(recorder) = scene.recorder {
+        recorder.said(&text);
+    }
     // Whether a line of the answer is open.
     let open = AtomicBool::new(false);
     let tell = |event: ChatEvent| {
@@ -305,7 +310,7 @@ async fn turn(agent: &Agent, talk: &mut Conversation, text: &str, as_json: bool)
             show(&event, &open);
         }
     };
-    let reason = agent.turn(talk, text, &CancellationToken::new(), &tell).await;
+    let reason = agent.turn(talk, &text, &CancellationToken::new(), &tell).await;
     if reason.is_end() { Exit::Ok } else { Exit::Failed }
 }
 

@@ -21,6 +21,7 @@ use crate::deck::{Deck, DeckBuilder, TrustStore};
 use crate::host::approvals::Drafter;
 use crate::host::{Host, HostBuilder};
 use crate::telemetry::Telemetry;
+use crate::tui::chat::port::OpenChat;
 use crate::tui::{HostLogLevel, Options, Origin, Reveal, Show, Source, Start};
 
 /// Runs the dashboard until the person leaves.
@@ -53,6 +54,7 @@ fn show(
     source: Source,
     clients: Option<Clients>,
 ) -> Result<ExitCode, Exit> {
+    let Models { drafter, chat } = models(cli)?;
     let options = Options {
         source,
         record: cli.common.record.clone(),
@@ -67,10 +69,10 @@ fn show(
         tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
         reveal: if cli.common.reveal { Reveal::Always } else { Reveal::Never },
-        drafter: drafter(cli),
+        drafter,
         clients,
         show: show_of_demo(cli),
-        chat: chat(cli),
+        chat,
     };
     crate::tui::run(options).map_err(|error| {
         output::complain(&error.to_string());
@@ -93,19 +95,35 @@ fn served(_: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, Exi
 
 type Served = (DeckBuilder, HostBuilder, Option<Clients>);
 
-/// What drafts answers to sampling requests, for the person to edit and send: the model whose key is
-/// in the environment; in the demo something that needs none.
-fn drafter(cli: &Cli) -> Option<Arc<dyn Drafter>> {
+/// What has a model.
+#[derive(Default)]
+struct Models {
+    drafter: Option<Arc<dyn Drafter>>,
+    chat: Option<OpenChat>,
+}
+
+/// What drafts answers to sampling requests, for the person to edit and send, and what talks with the
+/// person: the model whose key is known; in the demo something that needs none.
+fn models(cli: &Cli) -> Result<Models, Exit> {
+    let mut out = Models::default();
+    #[cfg(feature = "chat")]
+    {
+        #[cfg(feature = "gateway")]
+        let is_kept = cli.dashboard.serve.is_some();
+        #[cfg(not(feature = "gateway"))]
+        let is_kept = false;
+        let found = super::chat::in_dashboard(&cli.common, cli.dashboard.demo, is_kept);
+        if let Some((drafter, chat)) = found.map_err(|message| output::refuse(&message))? {
+            out.drafter = Some(Arc::new(drafter));
+            out.chat = Some(chat);
+        }
+    }
     #[cfg(feature = "demo")]
     if cli.dashboard.demo {
-        return Some(Arc::new(crate::demo::Purser));
+        out.drafter = Some(Arc::new(crate::demo::Purser));
     }
     let _ = cli;
-    #[cfg(feature = "chat")]
-    if let Ok(model) = super::chat::model(&super::chat::ModelArgs::default()) {
-        return Some(Arc::new(crate::chat::ModelDrafter::new(model)));
-    }
-    None
+    Ok(std::mem::take(&mut out))
 }
 
 /// What the demo does by itself.
@@ -117,17 +135,6 @@ fn show_of_demo(cli: &Cli) -> Option<Show> {
     }
     let _ = cli;
     None
-}
-
-/// The chat with the model whose key is in the environment; in the demo with the embedded one.
-fn chat(cli: &Cli) -> Option<crate::tui::chat::port::OpenChat> {
-    #[cfg(feature = "chat")]
-    return super::chat::in_dashboard(cli.dashboard.demo);
-    #[cfg(not(feature = "chat"))]
-    {
-        let _ = cli;
-        None
-    }
 }
 
 fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {

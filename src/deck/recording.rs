@@ -1,8 +1,8 @@
 //! Recordings: what a host and its servers did, as JSON lines that can be read again elsewhere.
 //!
 //! Every line is an object with a `type`: `header` (once, first), `fact` (what the view is folded
-//! from), `frame` (a message of a server in either direction), `log`, `missed` (what came faster
-//! than it could be kept) and `end`. A cut last line is a program that was killed, not a fault.
+//! from), `frame` (a message of a server in either direction), `log`, `chat` (what the person said
+//! to a model), `missed` (what came faster than it could be kept) and `end`. A cut last line is a program that was killed, not a fault.
 //! Secrets are masked before anything is written, as everywhere else that keeps something.
 //!
 //! A file whose name ends with `.gz` is compressed when the recording ends, in members (RFC 1952)
@@ -71,6 +71,13 @@ pub enum Line {
     Frame(TrafficRecord),
     /// A line of a log.
     Log(LogRecord),
+    /// What the person said to a model.
+    Chat {
+        /// When.
+        at: Timestamp,
+        /// The message.
+        text: String,
+    },
     /// Records that were dropped before they could be written.
     Missed {
         /// Facts.
@@ -89,7 +96,7 @@ pub enum Line {
 
 /// The JSON Schema of a line (`mcpdeck schema recording`), as far as programs rely on it.
 pub fn json_schema() -> Value {
-    let kinds = ["header", "fact", "frame", "log", "missed", "end"];
+    let kinds = ["header", "fact", "frame", "log", "chat", "missed", "end"];
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "One line of a mcpdeck recording",
@@ -124,6 +131,9 @@ pub fn json_schema() -> Value {
                 "text": {"type": "string"},
             }, "required": ["at", "level", "text"]},
             {"properties": {
+                "type": {"const": "chat"}, "at": {"type": "integer"}, "text": {"type": "string"},
+            }, "required": ["at", "text"]},
+            {"properties": {
                 "type": {"const": "missed"}, "facts": {"type": "integer"},
                 "frames": {"type": "integer"}, "logs": {"type": "integer"},
             }},
@@ -139,7 +149,7 @@ impl Line {
             Self::Fact(record) => Some(record.at),
             Self::Frame(record) => Some(record.at),
             Self::Log(record) => Some(record.at),
-            Self::End { at } => Some(*at),
+            Self::Chat { at, .. } | Self::End { at } => Some(*at),
             Self::Header(_) | Self::Missed { .. } => None,
         }
     }
@@ -150,7 +160,7 @@ impl Line {
             Self::Fact(record) => record.fact.server(),
             Self::Frame(record) => Some(&record.server),
             Self::Log(record) => record.server.as_ref(),
-            Self::Header(_) | Self::Missed { .. } | Self::End { .. } => None,
+            Self::Header(_) | Self::Chat { .. } | Self::Missed { .. } | Self::End { .. } => None,
         }
     }
 }

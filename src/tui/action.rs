@@ -43,6 +43,10 @@ actions! {
     ShowConfig = "show-config", "config", "Show the configuration and its problems";
     Clients = "clients", "clients", "Who uses the servers from outside; pause, cut or revoke a client";
     Chat = "chat", "chat", "Talk with a model that calls the tools";
+    ChatModel = "chat-model", "model", "Choose the model of the chat";
+    ChatProfile = "chat-profile", "profile", "Choose for whom the model acts: yourself, or a profile of the policy";
+    ChatContext = "chat-context", "context", "The system prompt, and the tokens that each server costs";
+    Branch = "branch", "branch", "Go on in a copy of the conversation, before the message that is written again";
     NextPane = "next-pane", "next pane", "Go to the next pane";
     PreviousPane = "previous-pane", "previous pane", "Go to the previous pane";
     FocusNext = "focus-next", "focus", "Move the focus: servers, list, detail";

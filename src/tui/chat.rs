@@ -5,6 +5,10 @@
 
 mod draw;
 pub mod port;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
@@ -15,15 +19,17 @@ use serde_json::Value;
 
 use crate::base::text::SafeText;
 use crate::tui::action::Action;
-use crate::tui::chat::port::ChatCommand;
+use crate::tui::chat::port::{ChatCommand, ChatNews, Choose};
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
 use crate::tui::form::input::{area, edit};
+use crate::tui::ink::count;
 use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::overlay::Overlay;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::result::markdown::{self, Span};
 use crate::tui::screen::{Help, Screen, close, keys_of};
-use crate::tui::widget::KeyLine;
+use crate::tui::widget::{KeyLine, TextInput};
 
 type Line = Vec<Span>;
 
@@ -33,15 +39,26 @@ enum Part {
     Person(String),
     /// Finished Markdown of the model.
     Text(String),
-    Call {
-        id: String,
-        name: SafeText,
-        arguments: SafeText,
-        /// Whether it failed, its text, milliseconds.
-        result: Option<(bool, String, u64)>,
-    },
+    Call(Call),
     Note(SafeText),
     Problem(SafeText),
+}
+
+/// A call of the model.
+#[derive(Debug)]
+struct Call {
+    id: String,
+    name: SafeText,
+    arguments: Value,
+    result: Option<Outcome>,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    is_error: bool,
+    text: String,
+    /// Milliseconds, where they are known.
+    took: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -52,52 +69,56 @@ struct Entry {
 }
 
 /// The screen.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ChatScreen {
-    /// The model.
-    pub model: SafeText,
+    /// Model and profile.
+    with: SafeText,
     entries: Vec<Entry>,
     /// The end of the answer that still grows.
     tail: String,
     tail_lines: Vec<Line>,
-    /// For which width and style entries are laid out.
-    laid: (u16, Style),
+    /// For which region and style entries are laid out.
+    laid: (Rect, Style),
     status: SafeText,
+    /// A request of a server or a guarded call that waits for the person.
+    waits: SafeText,
     is_busy: bool,
     input: TextArea<'static>,
+    /// What is searched, while that is typed, and the row that was found last.
+    search: Option<(TextInput, Option<usize>)>,
+    /// The call that is selected, by its entry.
+    selected: Option<usize>,
     /// Rows between the last one shown and the end; zero follows.
     above: usize,
-    /// Rows of text on the screen.
-    page: usize,
     unfolded: bool,
     /// Messages of the person so far.
     said: Vec<String>,
     /// The message that is being written again.
     again: Option<usize>,
+    /// What the last turn cost: the event `done`.
+    pub(super) turn: Value,
 }
 
 impl ChatScreen {
-    /// A chat that begins.
-    pub fn new(model: SafeText) -> Self {
-        Self {
-            model,
-            entries: Vec::new(),
-            tail: String::new(),
-            tail_lines: Vec::new(),
-            laid: (0, Style::new()),
-            status: SafeText::line(""),
-            is_busy: false,
-            input: area(""),
-            above: 0,
-            page: 1,
-            unfolded: false,
-            said: Vec::new(),
-            again: None,
+    /// Something happened.
+    pub fn news(&mut self, news: ChatNews) {
+        match news {
+            ChatNews::Event(event) => self.event(&event),
+            ChatNews::With(with) => self.with = with,
+            ChatNews::Opened { with, events, busy } => {
+                let input = std::mem::take(&mut self.input);
+                *self = Self { with, input, laid: self.laid, ..Self::default() };
+                for event in &events {
+                    self.event(event);
+                }
+                self.end_text();
+                (self.is_busy, self.status) = (busy, SafeText::default());
+            }
+            ChatNews::Choices(..) | ChatNews::Prompt(..) | ChatNews::Failed(_) => {}
         }
     }
 
-    /// Something happened.
-    pub fn event(&mut self, event: &Value) {
+    fn event(&mut self, event: &Value) {
         let text = |key: &str| event[key].as_str().unwrap_or_default();
         match text("type") {
             "message" => {
@@ -114,29 +135,32 @@ impl ChatScreen {
             }
             "toolCall" => {
                 self.end_text();
-                self.push(Part::Call {
+                self.push(Part::Call(Call {
                     id: text("id").to_owned(),
                     name: SafeText::line(text("name")),
-                    arguments: SafeText::cut(&event["arguments"].to_string(), 400),
+                    arguments: event["arguments"].clone(),
                     result: None,
-                });
+                }));
             }
             "toolResult" => {
-                let (failed, took) = (event["isError"] == true, event["durationMs"].as_u64());
-                let outcome = (failed, text("text").to_owned(), took.unwrap_or_default());
-                let of = |entry: &&mut Entry| matches!(&entry.part, Part::Call { id, .. } if id == text("id"));
+                let outcome = Outcome {
+                    is_error: event["isError"] == true,
+                    text: text("text").to_owned(),
+                    took: event["durationMs"].as_u64(),
+                };
+                let of = |e: &&mut Entry| matches!(&e.part, Part::Call(c) if c.id == text("id"));
                 if let Some(entry) = self.entries.iter_mut().rev().find(of) {
                     entry.lines.clear();
-                    if let Part::Call { result, .. } = &mut entry.part {
-                        *result = Some(outcome);
+                    if let Part::Call(call) = &mut entry.part {
+                        call.result = Some(outcome);
                     }
                 }
             }
             "status" => {
-                if text("status") == "retrying" {
-                    self.tail.clear();
-                }
                 let (word, tool) = (text("status"), text("tool"));
+                if word == "retrying" {
+                    self.void_answer();
+                }
                 let message = if word == "reasoning" { "" } else { text("message") };
                 self.status = SafeText::cut(&format!("{word} {tool} {message}"), 200);
             }
@@ -147,22 +171,10 @@ impl ChatScreen {
             "done" => {
                 self.end_text();
                 self.is_busy = false;
-                self.status = SafeText::line("");
-                let about = if event["usage"]["isEstimate"] == true { "about " } else { "" };
-                let costs = event["costs"].as_array().into_iter().flatten().map(|cost| {
-                    let tokens = ["definitions", "guidance"].map(|k| cost[k].as_u64().unwrap_or(0));
-                    let server = cost["server"].as_str().unwrap_or_default();
-                    format!("{server} {}", tokens[0] + tokens[1])
-                });
-                let note = format!(
-                    "{}: {} calls, {about}{} tokens in, {} out; in every prompt about: {}",
-                    text("reason"),
-                    event["toolCalls"],
-                    event["usage"]["input"],
-                    event["usage"]["output"],
-                    costs.collect::<Vec<_>>().join(", "),
-                );
+                self.status = SafeText::default();
+                let note = note(event);
                 self.push(Part::Note(SafeText::cut(&note, 400)));
+                self.turn = event.clone();
             }
             _ => {}
         }
@@ -179,6 +191,15 @@ impl ChatScreen {
         let mut asked = asked.filter(|(_, entry)| matches!(entry.part, Part::Person(_)));
         if let Some((first, _)) = asked.nth(at) {
             self.entries.truncate(first);
+            self.selected.take_if(|at| *at >= first);
+        }
+    }
+
+    /// The model is asked again: what it said since the last call or message is void.
+    fn void_answer(&mut self) {
+        self.tail.clear();
+        while self.entries.last().is_some_and(|entry| matches!(entry.part, Part::Text(_))) {
+            self.entries.pop();
         }
     }
 
@@ -214,19 +235,19 @@ impl ChatScreen {
     fn lay_out(&mut self, look: &Look, area: Rect) {
         let before = self.rows();
         let text = self.text_area(area);
-        self.page = usize::from(text.height).max(1);
-        let width = text.width;
-        if self.laid != (width, look.text) {
-            self.laid = (width, look.text);
-            self.entries.iter_mut().for_each(|entry| entry.lines.clear());
+        if (self.laid.0.width, self.laid.1) != (area.width, look.text) {
+            for entry in &mut self.entries {
+                entry.lines.clear();
+            }
         }
+        self.laid = (area, look.text);
         for entry in self.entries.iter_mut().filter(|entry| entry.lines.is_empty()) {
-            entry.lines = draw::lines(&entry.part, self.unfolded, width, look);
+            entry.lines = draw::lines(&entry.part, self.unfolded, text.width, look);
         }
         self.tail_lines = if self.tail.is_empty() {
             Vec::new()
         } else {
-            markdown::lines(&self.tail, width, look)
+            markdown::lines(&self.tail, text.width, look)
         };
         // Whoever reads further up goes on reading there.
         if self.above > 0 {
@@ -238,41 +259,145 @@ impl ChatScreen {
         self.entries.iter().map(|entry| entry.lines.len()).sum::<usize>() + self.tail_lines.len()
     }
 
-    /// Does an action; gives what it asks for.
-    fn apply(&mut self, action: Action) -> Option<ChatCommand> {
-        match action {
-            Action::Send if !self.is_busy => {
+    fn page(&self) -> usize {
+        usize::from(self.text_area(self.laid.0).height).max(1)
+    }
+
+    /// The row after the last one shown.
+    fn end(&self) -> usize {
+        self.rows().saturating_sub(self.above)
+    }
+
+    /// Does an action.
+    fn apply(&mut self, action: Action, out: &mut Out) {
+        let command = match action {
+            Action::Back if self.search.take().is_some() => return,
+            Action::Back if self.selected.take().is_some() => return,
+            Action::Back => return close(out),
+            Action::Send if self.search.is_some() => return self.find(),
+            Action::Send => {
                 let text = self.input.lines().join("\n");
-                if text.trim().is_empty() {
-                    return None;
+                match self.selected {
+                    Some(at) if text.is_empty() => return self.open(at, out),
+                    _ if text.trim().is_empty() => return,
+                    _ if self.is_busy => {
+                        return out.effect(Effect::Say(
+                            "the answer is not complete: {cancel-call} stops it".to_owned(),
+                        ));
+                    }
+                    _ => {}
                 }
                 self.input = area("");
-                return Some(ChatCommand::Say(text, self.again.take()));
+                ChatCommand::Say(text, self.again.take())
             }
-            Action::CancelCall if self.is_busy => return Some(ChatCommand::Abort),
+            Action::CancelCall => match self.selected.and_then(|at| self.call(at)) {
+                Some(call) if call.result.is_none() => ChatCommand::CancelCall(call.id.clone()),
+                _ if self.is_busy => ChatCommand::Abort,
+                _ => return,
+            },
             Action::EditAgain => {
-                let at = self.again.unwrap_or(self.said.len()).checked_sub(1)?;
+                let Some(at) = self.again.unwrap_or(self.said.len()).checked_sub(1) else { return };
                 self.input = area(&self.said[at]);
                 self.again = Some(at);
+                return;
             }
+            Action::History => ChatCommand::List(Choose::Conversation),
+            Action::ChatModel => ChatCommand::List(Choose::Model),
+            Action::ChatProfile => ChatCommand::List(Choose::Profile),
+            Action::ChatContext => ChatCommand::Prompt,
+            Action::Branch => ChatCommand::Branch(self.again.take()),
             Action::Fold => {
                 self.unfolded = !self.unfolded;
-                let calls = self.entries.iter_mut();
-                calls.filter(|e| matches!(e.part, Part::Call { .. })).for_each(|e| e.lines.clear());
+                for entry in &mut self.entries {
+                    if matches!(entry.part, Part::Call(_)) {
+                        entry.lines.clear();
+                    }
+                }
+                return;
             }
-            action => self.scroll(action.steps(self.page as isize)?),
+            Action::NextBlock => return self.select_call(),
+            Action::Search => return self.search = Some((TextInput::default(), None)),
+            Action::Save => {
+                let content = self.markdown().into_bytes();
+                return out.effect(Effect::Save { name: "chat.md".into(), content });
+            }
+            action => {
+                if let Some(rows) = action.steps(self.page() as isize) {
+                    self.scroll(rows);
+                }
+                return;
+            }
+        };
+        out.effect(Effect::Chat(command));
+    }
+
+    fn call(&self, at: usize) -> Option<&Call> {
+        match &self.entries.get(at)?.part {
+            Part::Call(call) => Some(call),
+            _ => None,
         }
-        None
+    }
+
+    /// Selects the call before the selected one; before the first comes the last.
+    fn select_call(&mut self) {
+        let last = |before: usize| (0..before).rev().find(|at| self.call(*at).is_some());
+        let len = self.entries.len();
+        self.selected = self.selected.and_then(last).or_else(|| last(len));
+        if let Some(at) = self.selected {
+            let row = self.entries[..at].iter().map(|entry| entry.lines.len()).sum();
+            self.reveal(row);
+        }
+    }
+
+    /// Opens arguments and result of a call.
+    fn open(&self, at: usize, out: &mut Out) {
+        if let Some(call) = self.call(at) {
+            out.overlay = Some(Overlay::Reader(draw::viewer(call, self.laid.0)));
+        }
+    }
+
+    /// Goes to the match above the last one; from the first on to the last.
+    fn find(&mut self) {
+        let Some((typed, found)) = &self.search else { return };
+        let typed = typed.text().to_lowercase();
+        let line = |line: &Line| line.iter().map(|(text, _)| text.as_str()).collect::<String>();
+        let all = self.entries.iter().flat_map(|entry| &entry.lines).chain(&self.tail_lines);
+        let rows = all.enumerate().filter(|(_, row)| line(row).to_lowercase().contains(&typed));
+        let rows: Vec<usize> = rows.map(|(at, _)| at).collect();
+        let before = rows.iter().rev().find(|row| found.is_none_or(|found| **row < found));
+        let next = before.or(rows.last()).copied().filter(|_| !typed.is_empty());
+        if let Some((_, found)) = &mut self.search {
+            *found = next;
+        }
+        if let Some(row) = next {
+            self.reveal(row);
+        }
+    }
+
+    /// Scrolls until a row is seen.
+    fn reveal(&mut self, row: usize) {
+        let end = self.end();
+        if row >= end || row < end.saturating_sub(self.page()) {
+            let most = self.rows().saturating_sub(self.page());
+            let below = self.rows().saturating_sub(row + self.page() / 2);
+            self.above = below.min(most);
+        }
     }
 
     /// Moves by so many rows; up is negative.
     fn scroll(&mut self, rows: isize) {
-        let most = self.rows().saturating_sub(self.page);
+        let most = self.rows().saturating_sub(self.page());
         self.above = self.above.saturating_add_signed(rows.saturating_neg()).min(most);
     }
 
     /// Types one key.
     fn type_key(&mut self, key: KeyEvent) {
+        if let Some((typed, found)) = &mut self.search {
+            if typed.key(key) {
+                *found = None;
+            }
+            return;
+        }
         let newline = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
         if key.code == KeyCode::Enter && newline {
             self.input.insert_newline();
@@ -283,6 +408,49 @@ impl ChatScreen {
             self.again = None;
         }
     }
+
+    /// The conversation as Markdown.
+    fn markdown(&self) -> String {
+        let mut out = format!("# Chat with {}\n", self.with);
+        for entry in &self.entries {
+            match &entry.part {
+                Part::Person(text) => _ = write!(out, "\n## You\n\n{text}\n\n## Answer\n"),
+                Part::Text(text) => _ = write!(out, "\n{}\n", text.trim()),
+                Part::Call(call) => {
+                    _ = write!(out, "\n- `{}` `{}`", call.name, call.arguments);
+                    if let Some(outcome) = &call.result {
+                        let how = if outcome.is_error { " failed" } else { "" };
+                        let text = outcome.text.replace('\n', "\n      ");
+                        _ = write!(out, "{how}\n\n      {text}\n");
+                    }
+                }
+                Part::Note(text) | Part::Problem(text) => _ = write!(out, "\n*{text}*\n"),
+            }
+        }
+        out
+    }
+}
+
+/// How a turn ended, and what it cost.
+fn note(done: &Value) -> String {
+    let about = if done["usage"]["isEstimate"] == true { "about " } else { "" };
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let calls = count(number(&done["toolCalls"]) as usize, "call");
+    let mut out = format!(
+        "{}: {calls}, {about}{} tokens in, {} out",
+        done["reason"].as_str().unwrap_or_default(),
+        number(&done["usage"]["input"]),
+        number(&done["usage"]["output"]),
+    );
+    for cost in done["costs"].as_array().into_iter().flatten() {
+        let prompt = number(&cost["definitions"]) + number(&cost["guidance"]);
+        let server = cost["server"].as_str().unwrap_or_default();
+        _ = write!(out, " · {server} {prompt}");
+        if number(&cost["results"]) > 0 {
+            _ = write!(out, "+{}", number(&cost["results"]));
+        }
+    }
+    out
 }
 
 impl Screen for ChatScreen {
@@ -311,24 +479,49 @@ impl Screen for ChatScreen {
     }
 
     fn act(&mut self, action: Action, _: &Cx<'_>, out: &mut Out) {
-        if action == Action::Back {
-            close(out);
-        } else if let Some(command) = self.apply(action) {
-            out.effect(Effect::Chat(command));
-        }
+        self.apply(action, out);
     }
 
     fn paste(&mut self, text: &str, _: &Cx<'_>, _: &mut Out) {
-        self.input.insert_str(text.replace("\r\n", "\n").replace('\r', "\n"));
-    }
-
-    fn mouse(&mut self, gesture: Gesture, _: &Cx<'_>, _: Rect, _: &mut Out) {
-        if let Gesture::Scroll { delta, .. } = gesture {
-            self.scroll(delta);
+        match &mut self.search {
+            Some((typed, _)) => typed.insert(text),
+            None => _ = self.input.insert_str(text.replace("\r\n", "\n").replace('\r', "\n")),
         }
     }
 
+    fn mouse(&mut self, gesture: Gesture, _: &Cx<'_>, area: Rect, out: &mut Out) {
+        let text = self.text_area(area);
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.scroll(delta),
+            Gesture::Click(at) if text.contains(at) => {
+                let first = self.end().saturating_sub(usize::from(text.height));
+                let mut row = first + usize::from(at.y - text.y);
+                let clicked = self.entries.iter().position(|entry| {
+                    let here = row < entry.lines.len();
+                    row = row.saturating_sub(entry.lines.len());
+                    here
+                });
+                if let Some(at) = clicked.filter(|at| self.call(*at).is_some()) {
+                    self.selected = Some(at);
+                    self.open(at, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn unsaved(&self) -> Option<&'static str> {
+        self.is_busy.then_some("the answer of the model is not complete")
+    }
+
     fn prepare(&mut self, cx: &Cx<'_>, area: Rect) {
+        self.waits = SafeText::default();
+        if let Some(request) = cx.model.view.pending.values().next() {
+            let of = request.during.as_ref().map(|call| format!(" {call}")).unwrap_or_default();
+            let key = cx.keymap.spelled(&[Scope::Chat, Scope::Global], " {answer} to answer ");
+            self.waits =
+                SafeText::cut(&format!(" {}{of} waits for you:{key}", request.server), 200);
+        }
         self.lay_out(&cx.look(), area);
     }
 
@@ -338,71 +531,5 @@ impl Screen for ChatScreen {
 
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
         keys_of(keymap, &[Scope::Chat])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn screen(events: &[Value]) -> ChatScreen {
-        let mut screen = ChatScreen::new(SafeText::line("m"));
-        events.iter().for_each(|event| screen.event(event));
-        screen.lay_out(&Look::default(), Rect::new(0, 0, 80, 24));
-        screen
-    }
-
-    fn text(text: &str) -> Value {
-        json!({"type": "text", "text": text})
-    }
-
-    fn shown(screen: &ChatScreen) -> String {
-        let lines = screen.entries.iter().flat_map(|entry| &entry.lines).chain(&screen.tail_lines);
-        let line = |line: &Line| line.iter().map(|(text, _)| text.as_str()).collect::<String>();
-        lines.map(line).collect::<Vec<_>>().join("\n")
-    }
-
-    #[test]
-    fn finished_blocks_are_laid_out_once_and_the_end_grows() {
-        let mut screen = screen(&[text("# One\n\ntwo "), text("three\n\n```\na\n\nb")]);
-        assert_eq!(screen.entries.len(), 2);
-        assert!(screen.tail.starts_with("```"), "{:?}", screen.tail);
-        let first = screen.entries[0].lines.as_ptr();
-        screen.event(&text("\n```\n\nlast"));
-        screen.lay_out(&Look::default(), Rect::new(0, 0, 80, 24));
-        assert_eq!(screen.entries[0].lines.as_ptr(), first, "not laid out again");
-        assert!(shown(&screen).ends_with("last"), "{}", shown(&screen));
-    }
-
-    #[test]
-    fn a_call_is_one_line_with_time_and_unfolds_to_its_result() {
-        let call = json!({"type": "toolCall", "id": "1", "name": "a__b", "arguments": {"n": 1}});
-        let result = json!({"type": "toolResult", "id": "1", "isError": false, "text": "4\u{1b}2", "durationMs": 12});
-        let mut screen = screen(&[call, result]);
-        let line = shown(&screen);
-        assert_eq!(line.lines().count(), 1, "{line}");
-        assert!(line.contains("a__b") && line.contains("12 ms") && line.contains(r#"{"n":1}"#));
-        screen.apply(Action::Fold);
-        screen.lay_out(&Look::default(), Rect::new(0, 0, 80, 24));
-        assert!(shown(&screen).contains("4␛2"), "{}", shown(&screen));
-    }
-
-    #[test]
-    fn a_message_is_written_again_and_replaces_what_followed() {
-        let said = |text: &str, at: Option<u64>| json!({"type": "message", "text": text, "at": at});
-        let done = json!({"type": "done", "reason": "end"});
-        let mut screen =
-            screen(&[said("one", None), text("1"), done.clone(), said("two", None), done]);
-        screen.apply(Action::EditAgain);
-        screen.apply(Action::EditAgain);
-        screen.type_key(KeyEvent::from(KeyCode::Char('!')));
-        let wanted = ChatCommand::Say("one!".to_owned(), Some(0));
-        assert_eq!(screen.apply(Action::Send), Some(wanted));
-        screen.event(&said("one!", Some(0)));
-        assert_eq!((screen.said.len(), screen.entries.len()), (1, 1));
-        assert_eq!(screen.apply(Action::Send), None, "nothing is typed");
-        assert_eq!(screen.apply(Action::CancelCall), Some(ChatCommand::Abort));
     }
 }

@@ -26,6 +26,7 @@ use crate::mcp::Progress;
 use crate::mcp::traffic::TrafficRecord;
 use crate::mcp::{ApprovalId, CallId};
 use crate::tui::call::folder::Looked;
+use crate::tui::chat::port::ChatNews;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
 use crate::tui::model::{FileText, Situation, Usage};
@@ -93,10 +94,8 @@ pub enum Message {
     CallProgress(CallToken, Progress),
     /// The editor was closed; the text, unless it was abandoned.
     Edited(FormToken, Result<String, SafeText>),
-    /// There is a chat with this model.
-    ChatOpened(SafeText),
     /// Something happened in the chat.
-    Chat(serde_json::Value),
+    Chat(ChatNews),
     /// What drafts answers.
     Drafter(Option<SafeText>),
     /// The registered model has drafted an answer, or could not.

@@ -26,7 +26,7 @@ use crate::host::approvals::Drafter;
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::export::Origin;
-use crate::tui::chat::port::{Chat, OpenChat};
+use crate::tui::chat::port::{Chat, ChatCommand, OpenChat};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, EngineEvent};
 use crate::tui::graphics::TerminalReply;
@@ -346,7 +346,7 @@ impl Dashboard {
                     self.record_to(&path).await?;
                 }
                 let drafter = host.drafter_name();
-                self.open_chat(&host).await?;
+                self.open_chat(&host);
                 let clients = self.runner.clients.clone();
                 if let Some(show) = self.show.take() {
                     tokio::spawn(show(host.clone(), self.acted.clone()));
@@ -359,20 +359,18 @@ impl Dashboard {
         }
     }
 
-    async fn open_chat(&mut self, host: &Host) -> io::Result<()> {
-        let Some(open) = self.open_chat.take() else { return Ok(()) };
-        let (sender, mut events) = mpsc::channel(256);
+    fn open_chat(&mut self, host: &Host) {
+        let Some(open) = self.open_chat.take() else { return };
+        let (sender, mut news) = mpsc::channel(256);
         self.chat = open(host.clone(), sender);
-        let Some(chat) = &self.chat else { return Ok(()) };
-        let (model, messages) = (chat.model(), self.messages.clone());
+        let messages = self.messages.clone();
         tokio::spawn(async move {
-            while let Some(event) = events.recv().await {
-                if messages.send(Message::Chat(event)).await.is_err() {
+            while let Some(news) = news.recv().await {
+                if messages.send(Message::Chat(news)).await.is_err() {
                     break;
                 }
             }
         });
-        Box::pin(self.update(Message::ChatOpened(model))).await
     }
 
     async fn deck_event(&mut self, event: DeckEvent) -> io::Result<()> {
@@ -447,6 +445,10 @@ impl Dashboard {
             Effect::Play(command) => self.engine.command(command),
             Effect::ToggleRecording => Box::pin(self.record()).await?,
             Effect::Chat(command) => {
+                if let (ChatCommand::Say(text, _), Some((_, recorder))) = (&command, &self.recorder)
+                {
+                    recorder.said(text);
+                }
                 if let Some(chat) = &self.chat {
                     chat.command(command);
                 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
@@ -9,21 +10,30 @@ use crate::base::secret::Secret;
 use crate::chat::llm::{Delta, LlmErrorKind, Reply};
 
 /// Whose wire format is spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Provider {
-    /// Google, `streamGenerateContent`.
+    /// Google; key in `GEMINI_API_KEY` or `GOOGLE_API_KEY`.
     Gemini,
-    /// Anthropic, Messages.
+    /// Anthropic; key in `ANTHROPIC_API_KEY`.
     Anthropic,
-    /// `OpenAI`, Chat Completions, and everything compatible.
+    /// `OpenAI` and everything compatible; key in `OPENAI_API_KEY`.
     OpenAi,
-    /// Ollama on this machine, by its compatible interface.
+    /// Ollama on this machine.
     Ollama,
+    /// A model inside this program that needs no network and only calls what it is told to.
+    Embedded,
 }
 
 impl Provider {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Gemini, Self::Anthropic, Self::OpenAi, Self::Ollama];
+    pub const ALL: [Self; 5] =
+        [Self::Gemini, Self::Anthropic, Self::OpenAi, Self::Ollama, Self::Embedded];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|provider| provider.as_str() == name)
+    }
 
     /// Its spelling on the command line.
     pub const fn as_str(self) -> &'static str {
@@ -32,6 +42,7 @@ impl Provider {
             Self::Anthropic => "anthropic",
             Self::OpenAi => "openai",
             Self::Ollama => "ollama",
+            Self::Embedded => "embedded",
         }
     }
 
@@ -42,6 +53,7 @@ impl Provider {
             Self::Anthropic => "https://api.anthropic.com/v1",
             Self::OpenAi => "https://api.openai.com/v1",
             Self::Ollama => "http://127.0.0.1:11434/v1",
+            Self::Embedded => "",
         }
     }
 
@@ -52,6 +64,7 @@ impl Provider {
             Self::Anthropic => &["ANTHROPIC_API_KEY"],
             Self::OpenAi => &["OPENAI_API_KEY"],
             Self::Ollama => &["OLLAMA_API_KEY"],
+            Self::Embedded => &[],
         }
     }
 
@@ -62,6 +75,7 @@ impl Provider {
             Self::Anthropic => "claude-sonnet-4-5",
             Self::OpenAi => "gpt-5-mini",
             Self::Ollama => "llama3.2",
+            Self::Embedded => "embedded",
         }
     }
 }

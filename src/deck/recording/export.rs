@@ -129,7 +129,7 @@ fn told(
                 told.facts.push(record);
             }
             Line::Missed { frames, .. } => told.missed += frames,
-            Line::Header(_) | Line::Log(_) | Line::End { .. } => {}
+            Line::Header(_) | Line::Log(_) | Line::Chat { .. } | Line::End { .. } => {}
         }
     }
     Ok(told)

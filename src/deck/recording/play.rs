@@ -127,7 +127,7 @@ impl Scan {
                     self.operations.frame(record);
                 }
                 Line::Log(_) => self.before[1] += 1,
-                Line::Header(_) | Line::Missed { .. } | Line::End { .. } => {}
+                Line::Header(_) | Line::Chat { .. } | Line::Missed { .. } | Line::End { .. } => {}
             }
             if is_error(&line) && self.errors.len() < ERRORS {
                 self.errors.push(self.until);
@@ -201,7 +201,9 @@ impl Entry {
             Line::Fact(record) => Self::Fact(record),
             Line::Frame(record) => Self::Frame(Arc::new(record)),
             Line::Log(record) => Self::Log(Arc::new(record)),
-            Line::Header(_) | Line::Missed { .. } | Line::End { .. } => Self::Other,
+            Line::Header(_) | Line::Chat { .. } | Line::Missed { .. } | Line::End { .. } => {
+                Self::Other
+            }
         }
     }
 
@@ -453,7 +455,7 @@ fn is_error(line: &Line) -> bool {
             _ => false,
         },
         Line::Log(record) => record.level >= LogLevel::Error,
-        Line::Header(_) | Line::Missed { .. } | Line::End { .. } => false,
+        Line::Header(_) | Line::Chat { .. } | Line::Missed { .. } | Line::End { .. } => false,
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::blocks::Blocks;
@@ -25,6 +26,8 @@ const ROTATE: u64 = 1 << 30;
 const FRAME: usize = 4 << 20;
 /// Records of one ring that are taken at once.
 const BATCH: usize = 4_096;
+/// Messages to a model that may wait to be written.
+const SAID: usize = 64;
 /// What is gathered after the first news before it is written: a host under load is not woken for
 /// every message.
 const GATHER: Duration = Duration::from_millis(20);
@@ -33,6 +36,7 @@ const GATHER: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Recorder {
     stop: DropGuard,
+    said: mpsc::Sender<String>,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -45,14 +49,20 @@ impl Recorder {
         let mut output = Output::create(path, servers(host))?;
         let stop = CancellationToken::new();
         let (host, stopped) = (host.clone(), stop.clone());
+        let (said, heard) = mpsc::channel(SAID);
         host.traffic().keep_whole(FRAME);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
-            let done = runtime.block_on(Source::of(&host).record(&mut output, &stopped));
+            let done = runtime.block_on(Source::of(&host, heard).record(&mut output, &stopped));
             host.traffic().keep_whole(0);
             done.and(output.close())
         })?;
-        Ok(Self { stop: stop.drop_guard(), thread })
+        Ok(Self { stop: stop.drop_guard(), said, thread })
+    }
+
+    /// Records what the person said to a model. What comes faster than it can be written is lost.
+    pub fn said(&self, text: &str) {
+        let _ = self.said.try_send(text.to_owned());
     }
 
     /// Whether it cannot write any more; [`Recorder::finish`] tells why.
@@ -84,7 +94,8 @@ struct Source<'a> {
     frame: u64,
     log: u64,
     seq: u64,
-    facts: tokio::sync::mpsc::Receiver<Arc<Record>>,
+    facts: mpsc::Receiver<Arc<Record>>,
+    said: mpsc::Receiver<String>,
     /// When the latest fact happened: a fact that came late keeps its place.
     latest: Timestamp,
 }
@@ -97,14 +108,15 @@ enum Written<'a> {
     Fact(Arc<Record>),
     Frame(Arc<TrafficRecord>),
     Log(Arc<LogRecord>),
+    Chat { at: Timestamp, text: String },
     Missed { facts: u64, frames: u64, logs: u64 },
     End { at: Timestamp },
 }
 
 impl<'a> Source<'a> {
-    fn of(host: &'a Host) -> Self {
+    fn of(host: &'a Host, said: mpsc::Receiver<String>) -> Self {
         let facts = host.subscribe();
-        Self { host, frame: 0, log: 0, seq: 0, facts, latest: Timestamp(0) }
+        Self { host, frame: 0, log: 0, seq: 0, facts, said, latest: Timestamp(0) }
     }
 
     async fn record(mut self, output: &mut Output, stop: &CancellationToken) -> io::Result<()> {
@@ -115,6 +127,9 @@ impl<'a> Source<'a> {
         loop {
             let is_last = stop.is_cancelled();
             missed += self.take_facts(&mut lines);
+            while let Ok(text) = self.said.try_recv() {
+                self.hear(text, &mut lines);
+            }
             let frames = traffic.read(self.frame, BATCH);
             let records = logs.read(self.log, BATCH);
             (self.frame, self.log) = (frames.next, records.next);
@@ -150,6 +165,7 @@ impl<'a> Source<'a> {
                     Some(fact) => missed += self.take(fact, &mut lines),
                     None => missed += self.catch_up(&mut lines),
                 },
+                Some(text) = self.said.recv() => self.hear(text, &mut lines),
                 () = stop.cancelled() => {}
             }
             tokio::select! {
@@ -159,6 +175,12 @@ impl<'a> Source<'a> {
             new_frames.mark_unchanged();
             new_logs.mark_unchanged();
         }
+    }
+
+    /// Takes a message to a model.
+    fn hear(&self, text: String, lines: &mut Vec<(Timestamp, Written<'_>)>) {
+        let at = self.host.clock().now();
+        lines.push((at, Written::Chat { at, text }));
     }
 
     /// Takes the facts that are kept, and subscribes to those that follow: at first, and after

@@ -312,6 +312,7 @@ impl App {
             Pick::Template(number) => self.open_template(number),
             Pick::Input(id) => self.open_input(&id),
             Pick::Approval(pick) => self.approval_pick(pick, effects),
+            Pick::Chat(command) => effects.push(Effect::Chat(command)),
             Pick::Client(None) => {
                 let choices = crate::tui::pane::clients::choices(&self.model);
                 self.push_overlay(Overlay::Palette(Palette::new(ink!("clients"), choices)));

@@ -9,12 +9,13 @@ use crate::base::LogLevel;
 use crate::base::text::SafeText;
 use crate::error::Error;
 use crate::host::HostView;
+use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::message::Message;
 use crate::tui::model::EngineState;
-use crate::tui::overlay::{Overlay, Reader};
+use crate::tui::overlay::{Choice, Overlay, Palette, Pick, Reader};
 use crate::tui::pane::Toast;
 use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
@@ -137,15 +138,7 @@ impl App {
             | Message::KeptAnswers(_)) => self.answer_message(message, effects),
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
             Message::Looked(token, looked) => self.call_looked(token, looked, effects),
-            Message::ChatOpened(model) => {
-                self.chat = Some(crate::tui::chat::ChatScreen::new(model));
-            }
-            Message::Chat(event) => {
-                if let Some(chat) = &mut self.chat {
-                    chat.event(&event);
-                    self.mark(Redraw::Soon);
-                }
-            }
+            Message::Chat(news) => self.chat_news(news),
             Message::Entry(entry) => self.open_entry(*entry),
             Message::Saved(outcome) => self.entry_saved(outcome, effects),
             Message::Situation(situation) => self.situation(situation, effects),
@@ -174,6 +167,31 @@ impl App {
                 self.toast(ink!("a worker failed, the rest goes on: {}", &what), Role::Error);
             }
             _ => {}
+        }
+    }
+
+    fn chat_news(&mut self, news: ChatNews) {
+        match news {
+            ChatNews::Choices(what, choices) => {
+                let choices = choices.into_iter().map(|(words, command)| Choice {
+                    words: Ink::from(&words),
+                    hint: Ink::default(),
+                    pick: Pick::Chat(command),
+                    disabled: None,
+                });
+                let palette = Palette::new(ink!("{}", what.title()), choices.collect());
+                self.push_overlay(Overlay::Palette(palette));
+            }
+            ChatNews::Prompt(text, costs, limit) => {
+                let Some(chat) = &self.chat else { return };
+                let reader = chat.context(&text, &costs, limit, self.size);
+                self.push_overlay(Overlay::Reader(reader));
+            }
+            ChatNews::Failed(text) => self.toast(Ink::from(&text), Role::Error),
+            news => {
+                self.chat.get_or_insert_default().news(news);
+                self.mark(Redraw::Soon);
+            }
         }
     }
 

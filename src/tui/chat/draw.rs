@@ -1,16 +1,24 @@
-//! How the chat screen looks: its parts as lines, and the screen around them. Draws; decides nothing.
+//! How the chat screen looks: its parts as lines, the screen around them, and the texts laid over it.
+//! Draws; decides nothing.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::Widget as _;
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
 
-use super::{ChatScreen, Line, Part};
+use super::{Call, ChatScreen, Line, Part};
 use crate::base::text::SafeText;
 use crate::tui::form::draw::{Look, put};
+use crate::tui::ink::{Ink, ink};
+use crate::tui::overlay::{Reader, reader_width};
 use crate::tui::result::markdown;
+use crate::tui::theme::Role;
+use crate::tui::widget::Doc;
+use crate::tui::widget::doc::foreign;
 
-/// Most lines of one result.
+/// Most lines of one result between the messages.
 const RESULT: usize = 200;
 
 /// The lines of a part; at least one.
@@ -31,33 +39,9 @@ pub(super) fn lines(part: &Part, unfolded: bool, width: u16, look: &Look) -> Vec
             lines.push(Vec::new());
             lines
         }
-        Part::Note(text) => vec![vec![(text.clone(), look.faint)]],
-        Part::Problem(text) => vec![vec![(text.clone(), look.error)]],
-        Part::Call { name, arguments, result, .. } => {
-            let (sign, style) = match result {
-                None => (look.sign("… ", "~ "), look.warning),
-                Some((true, ..)) => (look.sign("✗ ", "x "), look.error),
-                Some((false, ..)) => (look.sign("✓ ", "+ "), look.ok),
-            };
-            let mut line = vec![(SafeText::line(sign), style), (name.clone(), look.label)];
-            let took = result.as_ref().map(|(_, _, ms)| format!("  {ms} ms")).unwrap_or_default();
-            line.push((SafeText::line(&took), look.muted));
-            let used: usize = line.iter().map(|(text, _)| text.chars().count()).sum();
-            let room = usize::from(width).saturating_sub(used + 2);
-            line.push((SafeText::cut(&format!("  {arguments}"), room), look.muted));
-            let mut lines = vec![line];
-            if let Some((_, text, _)) = result.as_ref().filter(|_| unfolded) {
-                let room = usize::from(width).saturating_sub(4);
-                let rows = text.lines().take(RESULT);
-                lines.extend(rows.map(|row| {
-                    vec![
-                        (SafeText::line("  "), look.rule),
-                        (SafeText::cut(row, room), look.foreign),
-                    ]
-                }));
-            }
-            lines
-        }
+        Part::Note(text) => wrapped(text, width, look.faint),
+        Part::Problem(text) => wrapped(text, width, look.error),
+        Part::Call(call) => of_call(call, unfolded, width, look),
     };
     if out.is_empty() {
         out.push(Vec::new());
@@ -65,7 +49,108 @@ pub(super) fn lines(part: &Part, unfolded: bool, width: u16, look: &Look) -> Vec
     out
 }
 
+fn wrapped(text: &SafeText, width: u16, style: Style) -> Vec<Line> {
+    let rows = crate::tui::widget::doc::wrap(text, width);
+    rows.map(|row| vec![(SafeText::line(row), style)]).collect()
+}
+
+fn of_call(call: &Call, unfolded: bool, width: u16, look: &Look) -> Vec<Line> {
+    let (sign, style) = match &call.result {
+        None => (look.sign("… ", "~ "), look.warning),
+        Some(outcome) if outcome.is_error => (look.sign("✗ ", "x "), look.error),
+        Some(_) => (look.sign("✓ ", "+ "), look.ok),
+    };
+    let took = call.result.as_ref().and_then(|outcome| outcome.took);
+    let took = took.map(|ms| format!("  {ms} ms")).unwrap_or_default();
+    let mut line = vec![
+        (SafeText::line(sign), style),
+        (call.name.clone(), look.label),
+        (SafeText::line(&took), look.muted),
+    ];
+    let used: usize = line.iter().map(|(text, _)| text.width()).sum();
+    let room = usize::from(width).saturating_sub(used + 2);
+    line.push((SafeText::cut(&format!("  {}", call.arguments), room), look.muted));
+    let mut lines = vec![line];
+    if let Some(outcome) = call.result.as_ref().filter(|_| unfolded) {
+        let room = usize::from(width).saturating_sub(4);
+        lines.extend(outcome.text.lines().take(RESULT).map(|row| {
+            vec![(SafeText::line("  "), look.rule), (SafeText::cut(row, room), look.foreign)]
+        }));
+    }
+    lines
+}
+
+/// Arguments and result of a call.
+pub(super) fn viewer(call: &Call, area: Rect) -> Reader {
+    let mut doc = Doc::new(reader_width(area));
+    doc.heading("arguments").json(0, &call.arguments);
+    match &call.result {
+        None => _ = doc.heading("result").text(0, &"it is not there yet", Role::Faint),
+        Some(outcome) => {
+            doc.heading(if outcome.is_error { "error" } else { "result" });
+            match serde_json::from_str::<Value>(&outcome.text) {
+                Ok(value) if value.is_object() || value.is_array() => _ = doc.json(0, &value),
+                _ => foreign(&mut doc, 0, &SafeText::block(&outcome.text)),
+            }
+        }
+    }
+    let mut reader = Reader::new(ink!("{}", &call.name), doc);
+    reader.raw = call.result.as_ref().map(|outcome| outcome.text.clone());
+    reader
+}
+
 impl ChatScreen {
+    /// What each server costs: in every prompt, and in the last turn; then the system prompt.
+    pub(in crate::tui) fn context(
+        &self,
+        prompt: &SafeText,
+        costs: &Value,
+        limit: u64,
+        area: Rect,
+    ) -> Reader {
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        let mut doc = Doc::new(reader_width(area));
+        doc.heading("tokens by server, estimated");
+        let row = |doc: &mut Doc, cells: [String; 7], role| {
+            let [server, rest @ ..] = cells;
+            let rest = rest.map(|cell| format!("{cell:>9}")).concat();
+            doc.line(vec![
+                (ink!("{:<16}", SafeText::cut(&server, 15)), role),
+                (Ink::line(&rest), role),
+            ]);
+        };
+        let head = ["server", "tools", "defined", "guidance", "share", "calls", "results"];
+        row(&mut doc, head.map(str::to_owned), Role::Muted);
+        let turn = |server: &Value, key: &str| {
+            let all = self.turn["costs"].as_array().into_iter().flatten();
+            number(
+                &all.into_iter().find(|cost| cost["server"] == *server).unwrap_or(&Value::Null)
+                    [key],
+            )
+        };
+        for cost in costs.as_array().into_iter().flatten() {
+            let [definitions, guidance] = ["definitions", "guidance"].map(|key| number(&cost[key]));
+            let share = (definitions + guidance) as f64 * 100.0 / limit.max(1) as f64;
+            let server = &cost["server"];
+            let cells = [
+                server.as_str().unwrap_or_default().to_owned(),
+                number(&cost["tools"]).to_string(),
+                definitions.to_string(),
+                guidance.to_string(),
+                format!("{share:.1} %"),
+                turn(server, "calls").to_string(),
+                turn(server, "results").to_string(),
+            ];
+            row(&mut doc, cells, Role::Text);
+        }
+        let says =
+            "share: of what the model takes, in every prompt; calls and results: of the last turn";
+        doc.text(0, &says, Role::Faint);
+        doc.heading("system prompt");
+        doc.text(0, prompt, Role::Text);
+        Reader::new(ink!("context: {} tokens", limit), doc)
+    }
+
     /// Draws the screen.
     pub(super) fn draw(&self, look: &Look, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
@@ -74,36 +159,68 @@ impl ChatScreen {
         }
         let room = |x: u16| area.right().saturating_sub(x);
         let x = put(buf, area.x + 1, area.y, room(area.x + 1), "chat", look.accent);
-        let x = put(buf, x + 2, area.y, room(x + 2), &self.model, look.muted);
+        let x = put(buf, x + 2, area.y, room(x + 2), &self.with, look.muted);
         put(buf, x + 2, area.y, room(x + 2), &self.status, look.faint);
         let typed = self.typed_area(area);
         let text = self.text_area(area);
-        let all = self.entries.iter().flat_map(|entry| &entry.lines).chain(&self.tail_lines);
-        let last = self.rows().saturating_sub(self.above);
-        let first = last.saturating_sub(usize::from(text.height));
-        for (row, line) in all.skip(first).take(last - first).enumerate() {
-            let (mut x, y) = (text.x, text.y + row as u16);
-            for (words, style) in line {
-                x = put(buf, x, y, text.right().saturating_sub(x), words, *style);
-            }
-        }
+        self.draw_text(look, text, buf);
         let rule = look.sign("─", "-").repeat(usize::from(area.width));
-        put(buf, area.x, typed.y - 1, area.width, &SafeText::line(&rule), look.rule);
+        put(buf, area.x, typed.y - 1, area.width, &rule, look.rule);
+        let mut x = area.x + 2;
         if self.above > 0 {
-            let more = SafeText::line(&format!(" {} more lines below ", self.above));
-            put(buf, area.x + 2, typed.y - 1, room(area.x + 2), &more, look.muted);
+            let more = format!(" {} more lines below ", self.above);
+            x = put(buf, x, typed.y - 1, room(x), &more, look.muted);
+        }
+        if self.again.is_some() {
+            x = put(buf, x, typed.y - 1, room(x), " replaces what followed ", look.warning);
+        }
+        put(buf, x, typed.y - 1, room(x), &self.waits, look.warning);
+        if let Some((input, found)) = &self.search {
+            let style =
+                if found.is_none() && !input.text().is_empty() { look.muted } else { look.text };
+            let x = put(buf, typed.x, typed.y, typed.width, "search: ", look.accent);
+            let line = Rect { x, width: typed.right().saturating_sub(x), height: 1, ..typed };
+            return input.render(line, buf, style);
+        }
+        if self.input.is_empty() && self.entries.is_empty() {
+            let says = "Write a message. alt-enter begins a line, @FILE adds a file.";
+            put(buf, typed.x + 1, typed.y, typed.width.saturating_sub(1), says, look.faint);
         }
         let mut input = self.input.clone();
         input.set_style(look.text);
         input.set_cursor_line_style(Style::new());
         input.set_cursor_style(Style::new().add_modifier(Modifier::REVERSED));
-        (&input).render(typed, buf);
+        if !(self.input.is_empty() && self.entries.is_empty()) {
+            (&input).render(typed, buf);
+        }
+    }
+
+    fn draw_text(&self, look: &Look, text: Rect, buf: &mut Buffer) {
+        let found = self.search.as_ref().and_then(|(_, found)| *found);
+        let all = self.entries.iter().enumerate().flat_map(|(at, entry)| {
+            let is_selected = self.selected == Some(at);
+            entry.lines.iter().enumerate().map(move |(row, line)| (line, is_selected && row == 0))
+        });
+        let all = all.chain(self.tail_lines.iter().map(|line| (line, false)));
+        let last = self.end();
+        let first = last.saturating_sub(usize::from(text.height));
+        for (row, (line, is_selected)) in all.enumerate().skip(first).take(last - first) {
+            let (mut x, y) = (text.x, text.y + (row - first) as u16);
+            for (words, style) in line {
+                x = put(buf, x, y, text.right().saturating_sub(x), words, *style);
+            }
+            let over = if is_selected { Some(look.selection) } else { None };
+            let over = over.or_else(|| (found == Some(row)).then_some(look.matched));
+            if let Some(style) = over {
+                buf.set_style(Rect { y, height: 1, ..text }, style);
+            }
+        }
     }
 
     /// Where the message is typed: as many lines as it has, at most six.
     fn typed_area(&self, area: Rect) -> Rect {
-        let height =
-            (self.input.lines().len() as u16).clamp(1, 6).min(area.height.saturating_sub(4));
+        let lines = if self.search.is_some() { 1 } else { self.input.lines().len() as u16 };
+        let height = lines.clamp(1, 6).min(area.height.saturating_sub(4));
         let y = area.bottom().saturating_sub(1 + height);
         Rect { x: area.x + 1, y, width: area.width.saturating_sub(1), height }
     }

@@ -1,4 +1,4 @@
-//! What the dashboard asks of whoever talks with the model.
+//! What the dashboard asks of whoever talks with the model, and what it is told.
 
 use std::sync::Arc;
 
@@ -15,16 +15,74 @@ pub enum ChatCommand {
     Say(String, Option<usize>),
     /// Stop the turn.
     Abort,
+    /// Cancel this call; the turn goes on.
+    CancelCall(String),
+    /// Tell what there is to choose from.
+    List(Choose),
+    /// Go on with this conversation; a new one when none is named.
+    Open(Option<String>),
+    /// Go on with a copy of this conversation, before its message of this number when one is given.
+    Branch(Option<usize>),
+    /// Use this model from the next turn on.
+    Model(String),
+    /// Act under this profile of the policy from the next turn on; as the person when none is named.
+    Profile(Option<String>),
+    /// Tell the system prompt and what each server costs.
+    Prompt,
+}
+
+/// What is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choose {
+    /// A conversation.
+    Conversation,
+    /// A model.
+    Model,
+    /// A profile of the policy.
+    Profile,
+}
+
+impl Choose {
+    /// The title of the list.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Conversation => "conversations",
+            Self::Model => "models",
+            Self::Profile => "profiles",
+        }
+    }
+}
+
+/// What the dashboard is told.
+#[derive(Clone, Debug)]
+pub enum ChatNews {
+    /// Something happened: an object of `mcpdeck help chat`.
+    Event(Value),
+    /// This conversation is open now.
+    Opened {
+        /// The model and the profile, to show.
+        with: SafeText,
+        /// What was said and done in it, as events.
+        events: Vec<Value>,
+        /// Whether a turn is under way.
+        busy: bool,
+    },
+    /// The model or the profile is another.
+    With(SafeText),
+    /// What there is to choose from.
+    Choices(Choose, Vec<(SafeText, ChatCommand)>),
+    /// The system prompt; what each server costs, as in the event `done`; tokens the model takes.
+    Prompt(SafeText, Value, u64),
+    /// Something could not be done.
+    Failed(SafeText),
 }
 
 /// Whoever talks with the model.
 pub trait Chat: Send + Sync {
-    /// The model.
-    fn model(&self) -> SafeText;
-    /// Does what the person wants.
+    /// Does what the person wants, without waiting.
     fn command(&self, command: ChatCommand);
 }
 
-/// Opens the chat once the engine runs; events go to the channel, as the JSON objects of
-/// `mcpdeck help chat`.
-pub type OpenChat = Arc<dyn Fn(Host, mpsc::Sender<Value>) -> Option<Arc<dyn Chat>> + Send + Sync>;
+/// Opens the chat once the engine runs.
+pub type OpenChat =
+    Arc<dyn Fn(Host, mpsc::Sender<ChatNews>) -> Option<Arc<dyn Chat>> + Send + Sync>;

@@ -13,6 +13,7 @@ use crate::base::{LogLevel, ServerName};
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::capabilities::ListKind;
 use crate::tui::action::Action;
+use crate::tui::chat::port::ChatCommand;
 use crate::tui::effect::ClientOrder;
 use crate::tui::find::{self, Fields};
 use crate::tui::ink::Ink;
@@ -48,6 +49,8 @@ pub enum Pick {
     LogLevel(Option<ServerName>, LogLevel),
     /// Something about requests of servers.
     Approval(ApprovalPick),
+    /// Ask something of the chat.
+    Chat(ChatCommand),
     /// Do something about a client of the service, or choose what.
     Client(Option<(ClientOrder, String)>),
 }

@@ -1,0 +1,337 @@
+//! What the chat costs, against a model on this machine that answers at once:
+//!
+//! - the first token through `mcpdeck serve --chat` and from the model directly, in turns of one run:
+//!   p50 and p99 of both and of their differences; the goal is less than 2 ms added at p99;
+//! - what a session with its connection costs the service in memory, after two heartbeats;
+//! - the dashboard while a model writes 500 tokens a second: from a key to the screen, the goal is a
+//!   p99 below 50 ms.
+//!
+//! `cargo bench --bench chat`; `-- token`, `-- sessions` and `-- screen` measure one of them, and
+//! `-- quick` less of each.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+
+#[cfg(unix)]
+#[path = "../tests/support/pty.rs"]
+mod pty;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+/// Sessions whose memory is measured.
+const SESSIONS: usize = 1_000;
+/// Turns whose first token is measured.
+const TURNS: usize = 500;
+/// Time between two tokens on the screen.
+const PACE: Duration = Duration::from_millis(2);
+/// Keys measured meanwhile.
+const KEYS: usize = 300;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let quick = words.iter().any(|word| word == "quick");
+    let wanted: Vec<_> = words.iter().filter(|word| *word != "quick").collect();
+    let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|word| *word == name);
+    let less = if quick { 10 } else { 1 };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if wants("token") {
+        runtime.block_on(first_token(TURNS / less));
+    }
+    if wants("sessions") {
+        runtime.block_on(sessions(SESSIONS / less, if quick { 1 } else { 2 }));
+    }
+    #[cfg(unix)]
+    if wants("screen") {
+        screen::measure(KEYS / less);
+    }
+}
+
+/// A model with the interface of `OpenAI`, a token each time so much time has passed; gives its
+/// address.
+fn model(pace: Duration, tokens: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream, pace, tokens));
+        }
+    });
+    url
+}
+
+fn answer(mut stream: TcpStream, pace: Duration, tokens: usize) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            let line = line.trim().to_lowercase();
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse().ok()?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        reader.read_exact(&mut vec![0; length]).ok()?;
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).ok()?;
+        let mut due = Instant::now();
+        for n in 0..tokens {
+            let word = if n % 12 == 11 { "word\n\n" } else { "word " };
+            let choice = json!({"index": 0, "delta": {"content": word}, "finish_reason": null});
+            chunk(&mut stream, &json!({"choices": [choice]}).to_string())?;
+            due += pace;
+            std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
+        }
+        let choice = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+        chunk(&mut stream, &json!({"choices": [choice]}).to_string())?;
+        stream.write_all(b"0\r\n\r\n").ok()?;
+    }
+}
+
+fn chunk(stream: &mut TcpStream, data: &str) -> Option<()> {
+    let event = format!("data: {data}\n\n");
+    stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).ok()
+}
+
+/// The service with a chat, in a scratch folder.
+struct Service {
+    program: Child,
+    _stdout: BufReader<ChildStdout>,
+    address: String,
+    token: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Service {
+    fn start(model: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        let server = json!({
+            "command": env!("CARGO_BIN_EXE_mcpdeck"), "args": ["mock", "--script", "{\"tools\": []}"],
+        });
+        std::fs::write(&file, json!({"servers": {"idle": server}}).to_string()).unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--chat", "--provider", "openai"])
+            .args(["--base-url", model, "--config"])
+            .arg(&file)
+            .env("HOME", folder.path())
+            .env("XDG_STATE_HOME", folder.path())
+            .env("XDG_CONFIG_HOME", folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(program.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let event: Value = serde_json::from_str(&line).unwrap();
+        let token = std::fs::read_to_string(event["tokenFile"].as_str().unwrap()).unwrap();
+        let address = event["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
+        let token = token.trim().to_owned();
+        Self { program, _stdout: stdout, address, token, _folder: folder }
+    }
+
+    async fn connect(&self) -> Client {
+        let stream = tokio::net::TcpStream::connect(&self.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let url = format!("ws://{}/ws", self.address);
+        let small = WebSocketConfig::default().read_buffer_size(4 << 10);
+        let opening = tokio_tungstenite::client_async_with_config(url, stream, Some(small));
+        let mut client = Client(opening.await.unwrap().0);
+        client.send(json!({"type": "auth", "token": self.token})).await;
+        client.until("connection").await;
+        client
+    }
+
+    /// Kilobytes the service holds in memory; 0 where the system does not say.
+    fn resident(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.program.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0.0)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+struct Client(WebSocketStream<tokio::net::TcpStream>);
+
+impl Client {
+    async fn send(&mut self, message: Value) {
+        self.0.send(Frame::Text(message.to_string().into())).await.unwrap();
+    }
+
+    /// Reads up to the first message of a type.
+    async fn until(&mut self, kind: &str) {
+        loop {
+            let Frame::Text(text) = self.0.next().await.unwrap().unwrap() else { continue };
+            let value: Value = serde_json::from_str(&text).unwrap();
+            if value["type"] == kind {
+                return;
+            }
+        }
+    }
+}
+
+/// The time at a share of all, in milliseconds.
+fn at(times: &mut [f64], share: f64) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times[((times.len() - 1) as f64 * share).round() as usize]
+}
+
+fn ms(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+async fn first_token(turns: usize) {
+    let url = model(Duration::ZERO, 8);
+    let service = Service::start(&url);
+    let http = reqwest::Client::new();
+    let body = json!({"model": "m", "stream": true, "messages": [
+        {"role": "system", "content": "word ".repeat(100)}, {"role": "user", "content": "hi"},
+    ]});
+    let mut client = service.connect().await;
+    let (mut direct, mut through, mut added) = (Vec::new(), Vec::new(), Vec::new());
+    for turn in 0..turns + 10 {
+        // A connection may say so much in a minute.
+        if turn % 100 == 99 {
+            client = service.connect().await;
+        }
+        let begun = Instant::now();
+        let request = http.post(format!("{url}/chat/completions")).json(&body);
+        let mut answer = request.send().await.unwrap();
+        answer.chunk().await.unwrap().unwrap();
+        let alone = ms(begun);
+        while answer.chunk().await.unwrap().is_some() {}
+        let begun = Instant::now();
+        client.send(json!({"type": "message", "text": "hi"})).await;
+        client.until("text").await;
+        let with_us = ms(begun);
+        client.until("done").await;
+        // Connections are made and code is read once.
+        if turn >= 10 {
+            direct.push(alone);
+            through.push(with_us);
+            added.push(with_us - alone);
+        }
+    }
+    println!("first token, {turns} turns, p50 and p99 in ms");
+    for (what, times) in [
+        ("the model directly", &mut direct),
+        ("through serve --chat", &mut through),
+        ("added", &mut added),
+    ] {
+        println!("  {what:22} {:7.2} {:7.2}", at(times, 0.5), at(times, 0.99));
+    }
+}
+
+async fn sessions(count: usize, beats: u64) {
+    let service = Service::start(&model(Duration::ZERO, 8));
+    // What the first one brings is not another's.
+    let mut first = service.connect().await;
+    first.send(json!({"type": "message", "text": "hi"})).await;
+    first.until("done").await;
+    let before = service.resident();
+    let mut readers = Vec::new();
+    for _ in 1..count {
+        let mut client = service.connect().await;
+        readers.push(tokio::spawn(async move {
+            let mut pings = 0;
+            while let Some(Ok(frame)) = client.0.next().await {
+                pings += u64::from(frame.is_ping());
+                if pings == beats + 1 {
+                    return Some(client);
+                }
+            }
+            None
+        }));
+    }
+    let opened = service.resident();
+    // The first ping comes with the connection, the others each 15 s.
+    let mut alive = Vec::new();
+    for reader in readers {
+        alive.extend(reader.await.unwrap());
+    }
+    let (each, then) =
+        ((opened - before) / count as f64, (service.resident() - before) / count as f64);
+    println!(
+        "{} of {count} sessions there after {beats} heartbeats; memory of the service: {each:.1} kB \
+         each when opened, {then:.1} kB then (without sessions {before} kB)",
+        alive.len() + 1,
+    );
+}
+
+#[cfg(unix)]
+mod screen {
+    use super::{Duration, Instant, PACE, at, json, model, ms};
+    use crate::pty::{Launch, PATIENCE, Size, own_server};
+
+    /// Letters that neither the model writes nor a sequence of the terminal ends with.
+    const SIGNS: [&str; 6] = ["Q", "W", "Y", "V", "U", "N"];
+
+    /// From a key to the screen, while nothing is written and while a model writes.
+    pub(super) fn measure(keys: usize) {
+        let url = model(PACE, 200_000);
+        let chat = json!({"chat": {"provider": "openai", "baseUrl": url, "model": "fast"}});
+        let file = format!("{{\"servers\": {{{}}}}}", own_server("one", &["demo-server", "atlas"]));
+        let launch = Launch::file(Size::WIDE, &file)
+            .write(".config/mcpdeck/settings.json", &chat.to_string());
+        let mut deck = launch.start();
+        deck.wait("1 ready");
+        deck.keys("C");
+        deck.wait("Write a message");
+        let key = |deck: &mut crate::pty::Deck, n: usize| {
+            let sign = SIGNS[n % SIGNS.len()];
+            let begun = Instant::now();
+            let place = deck.written();
+            deck.bytes(sign);
+            while !deck.raw_since(place).contains(sign) {
+                assert!(begun.elapsed() < PATIENCE, "never: {sign}\n{}", deck.screen());
+                std::thread::park_timeout(Duration::from_micros(200));
+            }
+            let took = ms(begun);
+            std::thread::park_timeout(Duration::from_millis(20));
+            took
+        };
+        let mut idle: Vec<f64> = (0..keys).map(|n| key(&mut deck, n)).collect();
+        deck.keys("\r");
+        deck.wait("word");
+        let (began, place) = (Instant::now(), deck.written());
+        let mut busy: Vec<f64> = (0..keys).map(|n| key(&mut deck, n)).collect();
+        let raw = deck.raw_since(place);
+        let frames = raw.matches("\x1b[?2026l").count() as f64 / began.elapsed().as_secs_f64();
+        println!("from a key to the screen of 120x40, {keys} keys, p50 and p99 in ms");
+        println!(
+            "  nothing is written      {:7.2} {:7.2}",
+            at(&mut idle, 0.5),
+            at(&mut idle, 0.99)
+        );
+        println!(
+            "  500 tokens a second     {:7.2} {:7.2}",
+            at(&mut busy, 0.5),
+            at(&mut busy, 0.99)
+        );
+        println!("  {frames:.0} frames a second");
+        deck.kill_and_keep();
+    }
+}

@@ -1,0 +1,113 @@
+//! A recorded chat asked again of another model: what the person said and which tools were called
+//! then, and how the calls of now differ. The recorded servers answer (`mcpdeck mock RECORDING`).
+
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::base::ServerName;
+use crate::deck::recording::{Line, Recording};
+use crate::mcp::traffic::{Direction, MessageKind};
+
+/// A call that a model chose.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// `server.tool`
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+}
+
+/// What the person said, and what was called for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// What the person said.
+    pub message: String,
+    /// The calls in their order.
+    pub calls: Vec<Choice>,
+}
+
+/// The chat of a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// The servers that were recorded.
+    pub servers: Vec<ServerName>,
+    /// The turns, oldest first.
+    pub turns: Vec<Turn>,
+}
+
+impl Replay {
+    /// Reads a recording.
+    ///
+    /// # Errors
+    /// When it cannot be read, or no chat was recorded.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut out = Self::default();
+        for line in Recording::open(path)? {
+            let frame = match line? {
+                Line::Chat { text, .. } => {
+                    out.turns.push(Turn { message: text, calls: Vec::new() });
+                    continue;
+                }
+                Line::Frame(frame) => frame,
+                _ => continue,
+            };
+            if !out.servers.contains(&frame.server) {
+                out.servers.push(frame.server.clone());
+            }
+            let is_call = frame.direction == Direction::Out
+                && frame.kind == MessageKind::Request
+                && frame.method.as_deref() == Some("tools/call");
+            let Some(turn) = out.turns.last_mut().filter(|_| is_call) else { continue };
+            let message: Value = serde_json::from_str(&frame.body).unwrap_or_default();
+            let name = message["params"]["name"].as_str().unwrap_or_default();
+            turn.calls.push(Choice {
+                tool: format!("{}.{name}", frame.server),
+                arguments: message["params"]["arguments"].clone(),
+            });
+        }
+        if out.turns.is_empty() {
+            let message = "no chat was recorded: make one with `mcpdeck chat --record FILE`";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Ok(out)
+    }
+}
+
+/// What two models chose for one message.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compared {
+    /// What the person said.
+    pub message: String,
+    /// The calls of then.
+    pub recorded: Vec<Choice>,
+    /// The calls of now.
+    pub now: Vec<Choice>,
+    /// Whether the same tools were called, in the same order.
+    pub same_tools: bool,
+    /// Whether their arguments were the same too.
+    pub same_arguments: bool,
+    /// Calls of now that were not recorded, or failed.
+    pub failed: usize,
+    /// Why the turn of now was over.
+    pub reason: String,
+}
+
+impl Compared {
+    /// Compares what a turn called now with what it called then.
+    pub fn new(turn: Turn, now: Vec<Choice>, failed: usize, reason: String) -> Self {
+        let tools = |calls: &[Choice]| calls.iter().map(|c| c.tool.clone()).collect::<Vec<_>>();
+        Self {
+            same_tools: tools(&turn.calls) == tools(&now),
+            same_arguments: turn.calls == now,
+            message: turn.message,
+            recorded: turn.calls,
+            now,
+            failed,
+            reason,
+        }
+    }
+}

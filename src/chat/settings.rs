@@ -1,0 +1,138 @@
+//! The person's defaults for the chat: `chat` in `settings.json` of the configuration folder. A key
+//! stands there as a reference to a secret, never as itself.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use url::Url;
+
+use crate::base::file::read_text;
+use crate::base::secret::Secret;
+use crate::base::text::path::spelled;
+use crate::chat::{Embedded, Model, Provider, Remote, RemoteConfig};
+use crate::config::Environment;
+
+/// Name of the file in the user's configuration folder.
+pub const SETTINGS: &str = "settings.json";
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    chat: ChatSettings,
+}
+
+/// Which model, and how it is reached.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChatSettings {
+    /// Whose model; the first whose key is known when left out.
+    pub provider: Option<Provider>,
+    /// Another address of the provider's interface.
+    pub base_url: Option<String>,
+    /// The model; the provider's usual one when left out.
+    pub model: Option<String>,
+    /// Further models of the provider to choose from.
+    pub models: Vec<String>,
+    /// Call tools by fenced blocks in the text.
+    pub fenced: bool,
+    /// Tokens of prompt and answer together.
+    pub context: Option<u64>,
+    /// Keys by provider: `${secret:NAME}`, `${keyring:NAME}`, `${cmd:HELPER:ARGUMENT}`, `${env:NAME}`.
+    pub keys: BTreeMap<Provider, String>,
+    /// The file that keeps sessions over the end of the program.
+    pub sessions: Option<PathBuf>,
+}
+
+impl ChatSettings {
+    /// Reads the defaults; none when there is no file.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn read(env: &Environment) -> Result<Self, String> {
+        let Some(folder) = &env.config_dir else { return Ok(Self::default()) };
+        let path = folder.join("mcpdeck").join(SETTINGS);
+        let wrong = |what: String| format!("{}: {what}", spelled(&path));
+        let text = read_text(&path, LARGEST).map_err(|error| wrong(error.to_string()))?;
+        let Some(text) = text else { return Ok(Self::default()) };
+        let file: File = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let mut settings = file.chat;
+        if let Some((provider, _)) = settings.keys.iter().find(|(_, key)| reference(key).is_none())
+        {
+            let name = provider.as_str();
+            return Err(wrong(format!(
+                "`chat.keys.{name}` must name where the key is, such as ${{secret:{name}}} or \
+                 ${{env:NAME}}, and not be the key; `mcpdeck secret set {name}` keeps it"
+            )));
+        }
+        settings.sessions = settings.sessions.map(|file| path.with_file_name(file));
+        Ok(settings)
+    }
+
+    /// Whose model is used.
+    ///
+    /// # Errors
+    /// When no key is known and none is named.
+    pub fn provider(&self, env: &Environment) -> Result<Provider, String> {
+        let is_known = |provider: &Provider| {
+            self.keys.contains_key(provider) || variable(env, *provider).is_some()
+        };
+        self.provider.or_else(|| Provider::ALL.into_iter().find(is_known)).ok_or_else(|| {
+            "no model: set GEMINI_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or name one with \
+             --provider (ollama and embedded need no key)"
+                .to_owned()
+        })
+    }
+
+    /// The model. May wait for a keyring or a helper program.
+    ///
+    /// # Errors
+    /// Says what is missing or wrong; never the key.
+    pub fn model(&self, env: &Environment) -> Result<Arc<dyn Model>, String> {
+        let provider = self.provider(env)?;
+        if provider == Provider::Embedded {
+            return Ok(Arc::new(Embedded));
+        }
+        let base_url = self.base_url.as_deref().unwrap_or(provider.base_url());
+        let base_url = Url::parse(base_url).map_err(|error| format!("`{base_url}`: {error}"))?;
+        let key = match self.keys.get(&provider).and_then(|key| reference(key)) {
+            Some(("env", name)) => env.var(name).map(Secret::new),
+            Some((scheme, name)) => Some(env.sources.get(scheme, name)?),
+            None => variable(env, provider),
+        };
+        if key.is_none() && provider != Provider::Ollama && self.base_url.is_none() {
+            return Err(format!("set {} to your key", provider.key_variables()[0]));
+        }
+        let name = self.model.as_deref().unwrap_or(provider.default_model());
+        let mut config = RemoteConfig::new(provider, base_url, name);
+        config.key = key;
+        config.fenced = self.fenced;
+        config.context = self.context.unwrap_or(config.context);
+        Ok(Arc::new(Remote::new(config)?))
+    }
+
+    /// The models to choose from: the one that is used first.
+    pub fn choices(&self, env: &Environment) -> Vec<String> {
+        let Ok(provider) = self.provider(env) else { return Vec::new() };
+        let first = self.model.clone().unwrap_or_else(|| provider.default_model().to_owned());
+        let more = self.models.iter().filter(|name| **name != first).cloned();
+        std::iter::once(first.clone()).chain(more).collect()
+    }
+}
+
+/// The key in the provider's usual variables.
+fn variable(env: &Environment, provider: Provider) -> Option<Secret> {
+    let keys = provider.key_variables().iter().filter_map(|name| env.var(name));
+    keys.map(str::trim).find(|key| !key.is_empty()).map(Secret::new)
+}
+
+/// Scheme and name of a reference to a secret.
+fn reference(text: &str) -> Option<(&str, &str)> {
+    let (scheme, name) = text.strip_prefix("${")?.strip_suffix('}')?.split_once(':')?;
+    (["secret", "keyring", "cmd", "env"].contains(&scheme) && !name.is_empty())
+        .then_some((scheme, name))
+}

@@ -1,0 +1,222 @@
+//! The chat of the dashboard: a session of the person's own, told to the screen as it goes on.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+
+use crate::base::text::SafeText;
+use crate::chat::files::with_files;
+use crate::chat::session::{Refusal, Session, SessionLimits, Sessions};
+use crate::chat::store::Store;
+use crate::chat::{ChatSettings, Model};
+use crate::config::Environment;
+use crate::deck::policy::{self, PolicyKeeper};
+use crate::host::policy::Principal;
+use crate::host::{Host, Origin};
+use crate::tui::chat::port::{Chat, ChatCommand, ChatNews, Choose, OpenChat};
+
+/// What the chat is made from.
+pub struct Source {
+    /// The person's defaults.
+    pub settings: ChatSettings,
+    /// Where keys and files are.
+    pub env: Environment,
+    /// The files of the configuration, whose policy has the profiles.
+    pub files: Vec<std::path::PathBuf>,
+    /// Whether the service beside the dashboard keeps the policy already.
+    pub is_kept: bool,
+}
+
+/// A chat with this model.
+pub fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
+    let source = Arc::new(source);
+    Arc::new(move |host, news| {
+        let store = source.settings.sessions.as_deref().map(Store::open).transpose();
+        let store = store.unwrap_or_else(|problem| {
+            tracing::error!(target: "mcpdeck::chat", "{problem}");
+            None
+        });
+        let sessions =
+            Sessions::new(host.clone(), Arc::clone(&model), SessionLimits::default(), store);
+        let session = sessions.open(Principal::new(Origin::Dashboard))?;
+        let (commands, queue) = mpsc::channel(16);
+        let talking = Talking {
+            newest: session.newest(),
+            seen: 0,
+            source: Arc::clone(&source),
+            host,
+            sessions,
+            session,
+            news,
+            keeper: None,
+        };
+        tokio::spawn(talking.run(queue));
+        Some(Arc::new(Port(commands)) as Arc<dyn Chat>)
+    })
+}
+
+struct Port(mpsc::Sender<ChatCommand>);
+
+impl Chat for Port {
+    fn command(&self, command: ChatCommand) {
+        // A person does not fill the queue; whoever does loses keys.
+        let _ = self.0.try_send(command);
+    }
+}
+
+/// The session on the screen.
+struct Talking {
+    source: Arc<Source>,
+    host: Host,
+    sessions: Arc<Sessions>,
+    session: Arc<Session>,
+    newest: watch::Receiver<u64>,
+    /// The last event that was told.
+    seen: u64,
+    news: mpsc::Sender<ChatNews>,
+    keeper: Option<PolicyKeeper>,
+}
+
+impl Talking {
+    async fn run(mut self, mut commands: mpsc::Receiver<ChatCommand>) {
+        let first = Arc::clone(&self.session);
+        self.show(first).await;
+        loop {
+            tokio::select! {
+                command = commands.recv() => {
+                    let Some(command) = command else { return };
+                    if let Err(problem) = self.act(command).await {
+                        self.tell(ChatNews::Failed(SafeText::cut(&problem, 300))).await;
+                    }
+                }
+                _ = self.newest.changed() => self.catch_up().await,
+            }
+        }
+    }
+
+    async fn tell(&self, news: ChatNews) {
+        // The dashboard is leaving when it does not listen.
+        let _ = self.news.send(news).await;
+    }
+
+    async fn catch_up(&mut self) {
+        for (number, event) in self.session.since(self.seen).events {
+            self.seen = number;
+            self.tell(ChatNews::Event(serde_json::from_str(&event).unwrap_or_default())).await;
+        }
+    }
+
+    /// Shows a session from its beginning.
+    async fn show(&mut self, session: Arc<Session>) {
+        session.attach();
+        self.session.detach();
+        self.sessions.close_unused(&self.session);
+        self.session = session;
+        self.newest = self.session.newest();
+        let (events, seen) = self.session.so_far();
+        self.seen = seen;
+        let (with, busy) = (self.with(), self.session.is_busy());
+        self.tell(ChatNews::Opened { with, events, busy }).await;
+        self.catch_up().await;
+    }
+
+    /// Model and profile, in words.
+    fn with(&self) -> SafeText {
+        let agent = self.session.agent();
+        let who = agent.who();
+        let profile =
+            if who.is_person() { String::new() } else { format!(", profile {}", who.profile) };
+        SafeText::cut(&format!("{}{profile}", agent.model().name()), 80)
+    }
+
+    async fn act(&mut self, command: ChatCommand) -> Result<(), String> {
+        let me = Principal::new(Origin::Dashboard);
+        match command {
+            ChatCommand::Say(text, at) => {
+                let (said, folder) = (text.clone(), self.source.env.cwd.clone());
+                let reading = move || with_files(&said, &folder);
+                let sent = tokio::task::spawn_blocking(reading).await;
+                let sent = sent.map_err(|error| error.to_string())??;
+                self.session.begin_with(text, sent, at).map_err(|refusal| match refusal {
+                    Refusal::Busy => "the answer is not complete",
+                    Refusal::NoSuchMessage => "there is no such message",
+                })?;
+            }
+            ChatCommand::Abort => _ = self.session.abort(),
+            ChatCommand::CancelCall(id) => _ = self.session.agent().cancel_call(&id),
+            ChatCommand::List(what) => {
+                let choices = self.choices(what, &me)?;
+                self.tell(ChatNews::Choices(what, choices)).await;
+            }
+            ChatCommand::Open(id) => {
+                let session = match id {
+                    Some(id) => self.sessions.find(&id, &me),
+                    None => self.sessions.open(me),
+                };
+                self.show(session.ok_or("there is no such conversation any more")?).await;
+            }
+            ChatCommand::Branch(at) => {
+                let copy = self.sessions.branch(&self.session, at);
+                self.show(copy.ok_or("there are too many conversations")?).await;
+            }
+            ChatCommand::Model(name) => {
+                let settings = ChatSettings { model: Some(name), ..self.source.settings.clone() };
+                let source = Arc::clone(&self.source);
+                // A keyring or a helper program may be asked for the key.
+                let making = tokio::task::spawn_blocking(move || settings.model(&source.env)).await;
+                let model = making.map_err(|error| error.to_string())??;
+                self.session.change(model, self.session.agent().who().clone());
+                self.tell(ChatNews::With(self.with())).await;
+            }
+            ChatCommand::Profile(name) => {
+                let who = match name {
+                    Some(name) => {
+                        if self.keeper.is_none() && !self.source.is_kept {
+                            let (files, env) = (&self.source.files, &self.source.env);
+                            self.keeper = Some(PolicyKeeper::open(&self.host, files, env).await);
+                        }
+                        Principal::new(Origin::Chat("dashboard".to_owned())).with_profile(name)
+                    }
+                    None => me,
+                };
+                self.session.change(self.session.agent().model(), who);
+                self.tell(ChatNews::With(self.with())).await;
+            }
+            ChatCommand::Prompt => {
+                let agent = self.session.agent();
+                let prompt = agent.system_prompt().await;
+                let (text, limit) = (SafeText::block(&prompt.text), agent.model().context());
+                self.tell(ChatNews::Prompt(text, json!(prompt.costs), limit)).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn choices(
+        &self,
+        what: Choose,
+        me: &Principal,
+    ) -> Result<Vec<(SafeText, ChatCommand)>, String> {
+        let line = |text: &str| SafeText::cut(text, 80);
+        Ok(match what {
+            Choose::Conversation => {
+                let new = (line("a new conversation"), ChatCommand::Open(None));
+                let old = self.sessions.list(me).into_iter();
+                let old = old.map(|(id, title)| (line(&title), ChatCommand::Open(Some(id))));
+                std::iter::once(new).chain(old).collect()
+            }
+            Choose::Model => {
+                let models = self.source.settings.choices(&self.source.env).into_iter();
+                models.map(|name| (line(&name), ChatCommand::Model(name))).collect()
+            }
+            Choose::Profile => {
+                let policy = policy::load(&self.source.files).map_err(|p| p.join("; "))?;
+                let names = policy.config.profiles.into_keys();
+                let own = (line("yourself: what you may do"), ChatCommand::Profile(None));
+                let named = names.map(|name| (line(&name), ChatCommand::Profile(Some(name))));
+                std::iter::once(own).chain(named).collect()
+            }
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! `chat --replay`: what a person said in a recorded chat, asked again of a model, with the recorded
+//! servers; which tools it chooses now, and whether they are those of then.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::text::{SafeText, json as safe};
+use crate::chat::replay::{Choice, Compared, Replay};
+use crate::chat::{Agent, ChatEvent, Conversation, Model, TurnLimits};
+use crate::cli::exit::Exit;
+use crate::cli::load::Source;
+use crate::cli::{deck, output};
+use crate::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
+use crate::host::Origin;
+use crate::host::policy::Principal;
+
+/// The recorded servers, each played by this program.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(super) fn read(file: &Path) -> Result<(Replay, Source), String> {
+    let shown = crate::base::text::path::spelled(file);
+    let replay = Replay::read(file).map_err(|error| format!("{shown}: {error}"))?;
+    let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+    let path = std::path::absolute(file).map_err(|error| error.to_string())?;
+    let mut config = McpConfig::default();
+    for name in &replay.servers {
+        let words = ["mock", &path.to_string_lossy(), "--server", name.as_str()];
+        let child = StdioConfig {
+            command: exe.to_string_lossy().into_owned(),
+            args: words.map(str::to_owned).to_vec(),
+            env: indexmap::IndexMap::new(),
+            cwd: None,
+            inherit_env: false,
+            limits: ProcessLimits::default(),
+        };
+        let server = ServerConfig::new(name.clone(), TransportConfig::Stdio(child));
+        config.servers.insert(name.clone(), server);
+    }
+    let source = Source { config, diagnostics: Vec::new(), left_out: Vec::new(), path: None };
+    Ok((replay, source))
+}
+
+/// Asks everything again and prints how the calls differ: 1 when other tools were called.
+pub(super) async fn ask(
+    scene: &deck::Scene<'_>,
+    replay: Replay,
+    model: Arc<dyn Model>,
+    limits: TurnLimits,
+    as_json: bool,
+) -> Exit {
+    let who = Principal::new(Origin::Cli).with_session("replay");
+    let agent = Agent::new(scene.host.clone(), who, model).limits(limits);
+    let mut talk = Conversation::default();
+    let mut rows = Vec::new();
+    for turn in replay.turns {
+        let seen = Mutex::new((Vec::new(), 0));
+        let tell = |event: ChatEvent| match event {
+            ChatEvent::ToolCall { name, server, tool, arguments, .. } => {
+                let full = server.zip(tool).map(|(server, tool)| format!("{server}.{tool}"));
+                seen.lock().0.push(Choice { tool: full.unwrap_or(name), arguments });
+            }
+            ChatEvent::ToolResult { is_error: true, .. } => seen.lock().1 += 1,
+            _ => {}
+        };
+        let reason = agent.turn(&mut talk, &turn.message, &CancellationToken::new(), &tell).await;
+        let (now, failed) = seen.into_inner();
+        let reason = serde_json::to_value(reason).unwrap_or_default();
+        let reason = reason.as_str().unwrap_or_default().to_owned();
+        rows.push(Compared::new(turn, now, failed, reason));
+    }
+    let differing = rows.iter().filter(|row| !row.same_tools).count();
+    let exit = if differing == 0 { Exit::Ok } else { Exit::Failed };
+    if as_json {
+        let model = agent.model();
+        let whole = json!({"model": model.name(), "differing": differing, "turns": rows});
+        return output::print(&(safe::pretty(&whole) + "\n"), exit);
+    }
+    output::print(&table(&rows, differing), exit)
+}
+
+fn table(rows: &[Compared], differing: usize) -> String {
+    let names = |calls: &[Choice]| {
+        let names: Vec<_> = calls.iter().map(|call| call.tool.as_str()).collect();
+        if names.is_empty() { "no call".to_owned() } else { names.join(", ") }
+    };
+    let mut out = String::new();
+    for row in rows {
+        let how = match (row.same_tools, row.same_arguments) {
+            (true, true) => "same",
+            (true, false) => "other arguments",
+            _ => "OTHER TOOLS",
+        };
+        let _ = writeln!(out, "{how:16}{}", SafeText::cut(&row.message, 60));
+        let _ = writeln!(out, "  recorded      {}", SafeText::cut(&names(&row.recorded), 200));
+        if !row.same_tools {
+            let _ = writeln!(out, "  now           {}", SafeText::cut(&names(&row.now), 200));
+        }
+        if row.failed > 0 || row.reason != "end" {
+            let _ = writeln!(out, "  now           {}, {} calls failed", row.reason, row.failed);
+        }
+    }
+    let _ = writeln!(out, "{} messages, {differing} with other tools", rows.len());
+    out
+}

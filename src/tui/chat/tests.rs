@@ -1,0 +1,142 @@
+//! The chat screen by itself: events in, lines and commands out.
+
+use serde_json::json;
+
+use super::*;
+
+const AREA: Rect = Rect::new(0, 0, 80, 24);
+
+fn screen(events: &[Value]) -> ChatScreen {
+    let mut screen = ChatScreen::default();
+    for event in events {
+        screen.event(event);
+    }
+    screen.lay_out(&Look::default(), AREA);
+    screen
+}
+
+/// Does an action; gives what it wants of the chat.
+fn act(screen: &mut ChatScreen, action: Action) -> Option<ChatCommand> {
+    let mut out = Out::default();
+    screen.apply(action, &mut out);
+    screen.lay_out(&Look::default(), AREA);
+    out.effects.into_iter().find_map(|effect| match effect {
+        Effect::Chat(command) => Some(command),
+        _ => None,
+    })
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn said(text: &str, at: Option<u64>) -> Value {
+    json!({"type": "message", "text": text, "at": at})
+}
+
+fn call(id: &str) -> [Value; 2] {
+    [
+        json!({"type": "toolCall", "id": id, "name": "a__b", "arguments": {"n": 1}}),
+        json!({"type": "toolResult", "id": id, "isError": false, "text": "4\u{1b}2", "durationMs": 12}),
+    ]
+}
+
+fn shown(screen: &ChatScreen) -> String {
+    let lines = screen.entries.iter().flat_map(|entry| &entry.lines).chain(&screen.tail_lines);
+    let line = |line: &Line| line.iter().map(|(text, _)| text.as_str()).collect::<String>();
+    lines.map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn finished_blocks_are_laid_out_once_and_the_end_grows() {
+    let mut screen = screen(&[text("# One\n\ntwo "), text("three\n\n```\na\n\nb")]);
+    assert_eq!(screen.entries.len(), 2);
+    assert!(screen.tail.starts_with("```"), "{:?}", screen.tail);
+    let first = screen.entries[0].lines.as_ptr();
+    screen.event(&text("\n```\n\nlast"));
+    screen.lay_out(&Look::default(), AREA);
+    assert_eq!(screen.entries[0].lines.as_ptr(), first, "not laid out again");
+    assert!(shown(&screen).ends_with("last"), "{}", shown(&screen));
+    screen.event(&json!({"type": "status", "status": "retrying", "message": "again"}));
+    assert_eq!((screen.entries.len(), screen.tail.as_str()), (0, ""), "it is void");
+}
+
+#[test]
+fn a_call_is_one_line_unfolds_to_its_result_and_opens() {
+    let mut screen = screen(&call("1"));
+    let line = shown(&screen);
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.contains("a__b") && line.contains("12 ms") && line.contains(r#"{"n":1}"#));
+    act(&mut screen, Action::Fold);
+    assert!(shown(&screen).contains("4␛2"), "{}", shown(&screen));
+    let mut out = Out::default();
+    screen.apply(Action::NextBlock, &mut out);
+    screen.apply(Action::Send, &mut out);
+    let Some(Overlay::Reader(reader)) = out.overlay else { panic!("nothing is open") };
+    assert!(reader.doc.to_text().contains("4␛2"), "{}", reader.doc.to_text());
+    // A running one is cancelled alone.
+    screen.event(&call("2")[0]);
+    act(&mut screen, Action::Back);
+    act(&mut screen, Action::NextBlock);
+    let wanted = ChatCommand::CancelCall("2".to_owned());
+    assert_eq!(act(&mut screen, Action::CancelCall), Some(wanted));
+}
+
+#[test]
+fn a_message_is_written_again_and_replaces_what_followed() {
+    let done = json!({"type": "done", "reason": "end"});
+    let mut screen = screen(&[said("one", None), text("1"), done.clone(), said("two", None), done]);
+    act(&mut screen, Action::EditAgain);
+    act(&mut screen, Action::EditAgain);
+    screen.type_key(KeyEvent::from(KeyCode::Char('!')));
+    let wanted = ChatCommand::Say("one!".to_owned(), Some(0));
+    assert_eq!(act(&mut screen, Action::Send), Some(wanted));
+    screen.event(&said("one!", Some(0)));
+    assert_eq!((screen.said.len(), screen.entries.len()), (1, 1));
+    assert_eq!(act(&mut screen, Action::Send), None, "nothing is typed");
+    assert_eq!(act(&mut screen, Action::CancelCall), Some(ChatCommand::Abort));
+    act(&mut screen, Action::EditAgain);
+    assert_eq!(act(&mut screen, Action::Branch), Some(ChatCommand::Branch(Some(0))));
+}
+
+#[test]
+fn a_search_goes_up_from_match_to_match_and_shows_each() {
+    let long: Vec<Value> = (0..60).map(|n| text(&format!("line {n}\n\n"))).collect();
+    let mut screen = screen(&long);
+    act(&mut screen, Action::Search);
+    for c in "line 5".chars() {
+        screen.type_key(KeyEvent::from(KeyCode::Char(c)));
+    }
+    let mut found = Vec::new();
+    for _ in 0..12 {
+        act(&mut screen, Action::Send);
+        let row = screen.search.as_ref().unwrap().1.unwrap();
+        let end = screen.end();
+        assert!(row < end && row + screen.page() >= end, "row {row} is not seen");
+        found.push(row);
+    }
+    assert!(found[..11].is_sorted_by(|a, b| a > b), "{found:?}");
+    assert_eq!(found[11], found[0], "and again from the end");
+    act(&mut screen, Action::Back);
+    assert!(screen.search.is_none());
+}
+
+#[test]
+fn the_export_is_markdown() {
+    let mut events = vec![said("how warm?", None)];
+    events.extend(call("1"));
+    events.push(text("It is **42**."));
+    events.push(
+        json!({"type": "done", "reason": "end", "toolCalls": 1, "usage": {"input": 3, "output": 2},
+        "costs": [{"server": "a", "definitions": 10, "guidance": 2, "results": 5}]}),
+    );
+    let text = screen(&events).markdown();
+    for part in [
+        "## You\n\nhow warm?",
+        "- `a__b` `{\"n\":1}`",
+        "It is **42**.",
+        "1 call, 3 tokens in, 2 out · a 12+5",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}

@@ -1,0 +1,115 @@
+//! The chat as it reads at three sizes, and what the dashboard does around it.
+
+use mcpdeck::tui::chat::port::{ChatCommand, ChatNews, Choose};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn told(app: &mut App, event: Value) {
+    app.update(Message::Chat(ChatNews::Event(event)));
+}
+
+fn opened() -> App {
+    let mut app = app("typical");
+    let with = SafeText::line("test-model");
+    app.update(Message::Chat(ChatNews::Opened { with, events: Vec::new(), busy: false }));
+    press(&mut app, KeyCode::Char('C'), KeyModifiers::NONE);
+    app
+}
+
+fn talked() -> App {
+    let mut app = opened();
+    told(
+        &mut app,
+        json!({"type": "message", "text": "how warm is it in the **hall**?", "at": null}),
+    );
+    told(&mut app, json!({"type": "text", "text": "# Two places\n\nLet me look at *both*:\n\n"}));
+    let calls = [
+        ("1", "filesystem__read_file", json!({"path": "hall.txt"}), false, "21 degrees", 12),
+        ("2", "memory__ask", json!({"about": "the hall"}), true, "no such\u{1b}[2J sensor", 340),
+    ];
+    for (id, name, arguments, is_error, text, took) in calls {
+        told(&mut app, json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}));
+        told(
+            &mut app,
+            json!({
+                "type": "toolResult", "id": id, "name": name, "isError": is_error, "text": text,
+                "durationMs": took, "humanMs": 0,
+            }),
+        );
+    }
+    told(
+        &mut app,
+        json!({"type": "text", "text": "It is **21** degrees:\n\n- hall: 21\n- cellar: "}),
+    );
+    told(&mut app, json!({"type": "text", "text": "unknown\n\n```\n21 C\n```\n"}));
+    let costs = json!([
+        {"server": "filesystem", "tools": 11, "definitions": 1500, "guidance": 40, "calls": 1, "results": 7},
+        {"server": "memory", "tools": 9, "definitions": 900, "guidance": 0, "calls": 1, "results": 9},
+    ]);
+    told(
+        &mut app,
+        json!({
+            "type": "done", "reason": "end", "rounds": 2, "toolCalls": 2, "costs": costs,
+            "usage": {"input": 5120, "output": 64, "isEstimate": false},
+        }),
+    );
+    app
+}
+
+/// What an action asks of the chat.
+fn asked(effects: Vec<Effect>) -> Option<ChatCommand> {
+    effects.into_iter().find_map(|effect| match effect {
+        Effect::Chat(command) => Some(command),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_chat_reads_well_at_every_size() {
+    for (name, mut app) in [("empty", opened()), ("talked", talked())] {
+        for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+            let screen = draw(&mut app, width, height);
+            insta::assert_snapshot!(format!("chat_{name}_{width}x{height}"), screen);
+        }
+    }
+}
+
+#[test]
+fn what_was_typed_is_sent_and_lists_lead_to_commands() {
+    let mut app = talked();
+    draw(&mut app, 120, 40);
+    for c in "thanks q?".chars() {
+        press(&mut app, KeyCode::Char(c), KeyModifiers::NONE);
+    }
+    press(&mut app, KeyCode::Enter, KeyModifiers::ALT);
+    press(&mut app, KeyCode::Char('!'), KeyModifiers::NONE);
+    let said = asked(press(&mut app, KeyCode::Enter, KeyModifiers::NONE));
+    assert_eq!(said, Some(ChatCommand::Say("thanks q?\n!".to_owned(), None)));
+    for (code, modifiers, wanted) in [
+        (KeyCode::F(2), KeyModifiers::NONE, ChatCommand::List(Choose::Model)),
+        (KeyCode::F(3), KeyModifiers::NONE, ChatCommand::List(Choose::Profile)),
+        (KeyCode::F(4), KeyModifiers::NONE, ChatCommand::Prompt),
+        (KeyCode::F(6), KeyModifiers::NONE, ChatCommand::Branch(None)),
+        (KeyCode::Char('t'), KeyModifiers::CONTROL, ChatCommand::List(Choose::Conversation)),
+    ] {
+        assert_eq!(asked(press(&mut app, code, modifiers)), Some(wanted));
+    }
+    let other = ChatCommand::Model("other".to_owned());
+    let choices = vec![(SafeText::line("other"), other.clone())];
+    app.update(Message::Chat(ChatNews::Choices(Choose::Model, choices)));
+    assert!(draw(&mut app, 120, 40).contains("models"));
+    assert_eq!(asked(press(&mut app, KeyCode::Enter, KeyModifiers::NONE)), Some(other));
+}
+
+#[test]
+fn the_context_shows_the_prompt_and_what_each_server_costs() {
+    let mut app = talked();
+    let costs = json!([{"server": "filesystem", "tools": 11, "definitions": 1500, "guidance": 40}]);
+    let text = SafeText::block("You are the assistant.\nRules for tools:");
+    app.update(Message::Chat(ChatNews::Prompt(text, costs, 100_000)));
+    let screen = draw(&mut app, 80, 24);
+    for part in ["100000 tokens", "filesystem", "1500", "1.5 %", "Rules for tools:"] {
+        assert!(screen.contains(part), "{part}\n{screen}");
+    }
+}
