@@ -3,8 +3,8 @@
 //! median of the ratios of the turns; the goal is a p99 within 1.1.
 //!
 //! `cargo bench --bench record`; `-- open [MEGABYTES]` writes a recording of that size (1,000 when
-//! left out) and prints how long it takes to be opened, how long it takes to go to a moment of it,
-//! and what the memory is after; `-- waterfall` prints what a frame of the waterfall takes over 1,000
+//! left out) and prints how long it takes to the first screen, to read it whole and to go to a moment
+//! of it, and what the memory is after; `-- waterfall` prints what a frame of the waterfall takes over 1,000
 //! and over 100,000 operations, when one more has come and when none has.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
@@ -17,9 +17,11 @@ use std::time::{Duration, Instant};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::ring::Batch;
+use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::recording::{Recorder, Scan};
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::message::Message;
+use mcpdeck::tui::player::play;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::json;
@@ -141,6 +143,7 @@ fn open() {
     file.flush().unwrap();
     drop(file);
     let before = resident();
+    first_screen(&path);
     let began = Instant::now();
     let mut scan = Scan::open(&path).unwrap();
     while scan.advance().unwrap() {}
@@ -153,6 +156,26 @@ fn open() {
         println!("at {share}: {count} messages shown after {:.1?}", began.elapsed());
     }
     println!("memory: {:.1} MB more than before", resident() - before);
+}
+
+/// How long it takes until the dashboard shows something of a recording, while it is being read.
+fn first_screen(path: &std::path::Path) {
+    let began = Instant::now();
+    let scan = Scan::open(path).unwrap();
+    let (_commands, asked) = std::sync::mpsc::channel();
+    let (told, news) = std::sync::mpsc::sync_channel(1);
+    let player = std::thread::spawn(move || {
+        play(SafeText::line("large.jsonl"), scan, &asked, &|event| told.send(event).is_ok());
+    });
+    let mut app = App::new(Setup::default(), Timestamp(1));
+    app.update(Message::Resize(120, 40));
+    app.update(Message::Played(news.recv().unwrap().unwrap()));
+    app.prepare();
+    let area = Rect::new(0, 0, 120, 40);
+    app.render(area, &mut Buffer::empty(area));
+    println!("first screen after {:.1?}", began.elapsed());
+    drop(news);
+    player.join().unwrap();
 }
 
 fn waterfall() {

@@ -12,6 +12,7 @@ mod handle;
 pub mod history;
 mod inputs;
 pub mod keyring;
+pub mod lock;
 pub mod policy;
 pub mod recording;
 pub mod saved;

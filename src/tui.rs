@@ -38,6 +38,7 @@ pub mod overlay;
 mod pacer;
 pub mod pane;
 pub mod player;
+pub mod policy;
 pub mod prefs;
 mod pump;
 pub mod result;

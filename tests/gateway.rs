@@ -514,6 +514,26 @@ fn what_a_rule_hides_is_not_there_and_what_it_asks_is_refused_when_nobody_can_be
 }
 
 #[test]
+fn what_one_session_of_a_token_has_read_is_held_against_no_other_session() {
+    let service = Service::under(&json!({
+        "trifecta": {"private": ["vendor.odd"], "untrusted": ["vendor.odd"], "outbound": ["vendor.fail"]},
+        "profiles": {"reader": {"allow": ["*"]}},
+    }));
+    let reader = service.client("reader");
+    reader.tools().unwrap();
+    let call = |session: &str, tool: &str| {
+        let call = request(1, "tools/call", &json!({"name": tool, "arguments": {}}));
+        service.mcp(&reader.token, &[("Mcp-Session-Id", session)], &call).message()
+    };
+    let [reads, sends] = [(); 2].map(|()| service.session(&reader.token));
+    call(&reads, "vendor__odd");
+    let raised = call(&reads, "vendor__fail").to_string();
+    assert!(raised.contains("ERR_PERMISSION_DENIED"), "{raised}");
+    let other = call(&sends, "vendor__fail");
+    assert_eq!(other["result"]["isError"], true, "the server itself answers: {other}");
+}
+
+#[test]
 fn an_mcp_client_gets_definitions_and_results_as_the_server_sent_them() {
     let service = Service::start();
     let token = service.token.clone();
@@ -747,7 +767,10 @@ async fn the_operator_sees_a_client_and_pauses_cuts_and_revokes_it() {
     window.world.server("a").answers(|_, _| async { Ok(json!({"content": []})) });
     assert_eq!(window.ask("POST", "/tools/echo/call").await.unwrap().status, 200, "it came again");
 
+    window.clients.pause(&origin);
     window.clients.revoke(&origin).unwrap();
+    let now = window.clients.list().remove(0);
+    assert!(now.is_revoked && !now.is_paused, "{now:?}");
     assert_eq!(window.ask("GET", "/tools").await.unwrap().status, 401);
     assert!(window.clients.revoke(&origin).is_err(), "there is no token any more");
 }

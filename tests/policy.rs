@@ -206,6 +206,14 @@ fn a_rule_that_is_about_nothing_says_what_was_meant() {
             ("policy/deny/3 (sl.*)", None),
         ]
     );
+    // What is asked about in a profile and not allowed there is denied: nobody is ever asked.
+    let profile = json!({"allow": ["files.read"], "ask": ["files.*", "files.write"]});
+    let config: PolicyConfig =
+        serde_json::from_value(json!({"profiles": {"p": profile}})).expect("a policy");
+    let found = Rules::compile(&config).expect("globs").unmatched([("files", &all)]);
+    let words: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(words.len(), 1, "{words:?}");
+    assert!(words[0].starts_with("policy/profiles/p/ask/1 (files.write) never asks"), "{words:?}");
     let wrong: PolicyConfig = serde_json::from_value(json!({"deny": ["a[", {}]})).expect("read");
     let problems = Rules::compile(&wrong).expect_err("no globs");
     assert_eq!(problems.len(), 2, "{problems:?}");
@@ -270,7 +278,7 @@ fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
     assert_eq!(names, [Some("a"), Some("c")]);
     assert_eq!(review[0].changes.len(), 1);
     assert_eq!(review[0].changes[0].pointer, "/description");
-    let risks = review[0].risks.join("\n");
+    let risks = format!("{:?}", review[0].changes[0].risks());
     assert!(risks.contains("http://evil.test") && risks.contains("disregard"), "{risks}");
 
     pins.accept("s", &evil);

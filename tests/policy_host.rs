@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mcpdeck::base::ServerName;
 use mcpdeck::config::Environment;
-use mcpdeck::deck::policy::{GrantStore, PolicyKeeper};
+use mcpdeck::deck::policy::{GrantStore, Offline, PolicyKeeper};
 use mcpdeck::host::call::AnswerSource;
 use mcpdeck::host::policy::*;
 use mcpdeck::host::{CallOptions, CallOutcome, Host, Origin};
@@ -253,14 +253,32 @@ async fn a_tool_that_changes_is_held_alone_until_it_is_reviewed_also_over_a_rest
     scene.host.call_tool("a.read", json!({})).await.expect("the person decides for herself");
     let held = keeper.held();
     assert_eq!((held.len(), held[0].tool.as_deref()), (1, Some("read")));
-    assert!(held[0].risks.iter().any(|risk| risk.contains("disregard")), "{:?}", held[0].risks);
+    let risks = format!("{:?}", held[0].changes[0].risks());
+    assert!(risks.contains("disregard"), "{risks}");
     drop(keeper);
+
+    // Also without a host, of what was seen last.
+    let policy = scene.config().with_file_name("mcpdeck.policy.json");
+    std::fs::write(&policy, r#"{"profiles": {"default": {"allow": ["*"]}}}"#).unwrap();
+    let now = scene.host.clock().now();
+    let servers = config(&[("a", &[])]);
+    let offline = Offline::open(&[scene.config()], &scene.env, servers, now).unwrap();
+    let decide = |tool: &str| {
+        offline.decide(&client().principal(), Action::Call, TargetKind::Tool, tool).reason
+    };
+    assert_eq!(decide("a.read"), Reason::Held(Held::Changed));
+    assert_eq!(decide("a.fetch"), Reason::Rule);
+    std::fs::write(&policy, "{}").unwrap();
 
     let keeper = scene.keeper().await;
     keeper.grant(all(SESSION)).unwrap();
     assert_eq!(scene.code("a.read").await, "ERR_TOOL_NOT_FOUND");
     assert!(keeper.accept(&name("a"), Some("read"), Digest::default()).is_err(), "another one");
-    keeper.accept(&name("a"), Some("read"), keeper.held()[0].digest).unwrap();
+    let digest = keeper.held()[0].digest;
+    keeper.refuse(&name("a"), Some("read"), digest).unwrap();
+    assert_eq!(scene.code("a.read").await, "ERR_TOOL_NOT_FOUND");
+    assert_eq!(keeper.view().held[0].held, Held::Refused, "not asked about again");
+    keeper.accept(&name("a"), Some("read"), digest).unwrap();
     assert_eq!(scene.code("a.read").await, "ok");
     assert_eq!(keeper.held(), []);
 }
@@ -373,7 +391,7 @@ async fn a_file_of_grants_that_cannot_be_trusted_grants_nothing_and_is_not_merge
             std::fs::rename(file, &aside).unwrap();
             symlink(aside, file).unwrap();
         }),
-        ("written by others", |file| {
+        ("others may write", |file| {
             std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o666)).unwrap();
         }),
     ];

@@ -17,6 +17,8 @@ mod find;
 mod keys;
 #[path = "tui/mouse.rs"]
 mod mouse;
+#[path = "tui/policy.rs"]
+mod policy;
 #[path = "tui/races.rs"]
 mod races;
 #[path = "tui/typing.rs"]

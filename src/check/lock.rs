@@ -1,228 +1,159 @@
-//! The lock file (`mcp.lock.json`): every definition as it was reviewed, and what changed since.
-//!
-//! Owns the file's shape and its stability under reordering. Written only when asked for: a run that
+//! The lock file in a check: what changed since it was written, each difference weighed. A run that
 //! finds drift never learns it.
 
-mod drift;
-
-use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::base::text::json;
 use crate::check::Finding;
 use crate::check::jsonc::Written;
 use crate::check::rule::finding;
-use crate::check::subject::{Entry, Subject, brief};
-use crate::mcp::capabilities::ListKind;
+use crate::check::subject::{Subject, brief};
+use crate::deck::lock::{Drift, Lock, Place};
+use crate::mcp::capabilities::{FieldChange, Risk};
 
-/// Name of the file beside the configuration.
-pub const FILE: &str = "mcp.lock.json";
-/// Version of the file's shape.
-pub const VERSION: u32 = 1;
+/// Findings about one entry that are listed; a rewritten schema would fill the report.
+const MOST: usize = 20;
 
-/// The file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(title = "Lock file of mcpdeck --check")]
-pub struct Lock {
-    /// Version of this shape: 1.
-    pub lock_version: u32,
-    /// Servers by name.
-    pub servers: BTreeMap<String, LockedServer>,
+/// Reads a file; complaints name the line.
+///
+/// # Errors
+/// Says what cannot be read or is not understood.
+pub fn load(path: &Path) -> Result<Lock, String> {
+    let lock: Lock = Written::load(path)?.decode()?;
+    lock.known().map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
-/// What one server offered when it was reviewed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct LockedServer {
-    /// `serverInfo`
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub server_info: Value,
-    /// `instructions`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<String>,
-    /// Tools by name, each as it was sent.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tools: BTreeMap<String, Value>,
-    /// Prompts by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub prompts: BTreeMap<String, Value>,
-    /// Resources by URI.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resources: BTreeMap<String, Value>,
-    /// Resource templates by URI template.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resource_templates: BTreeMap<String, Value>,
+/// This lock with what `subjects` offer now. A server that did not become ready, or whose lists are
+/// not complete, keeps its entry: nothing was learned of it. Servers that `is_known` does not know
+/// are dropped.
+#[must_use]
+pub fn renewed(mut lock: Lock, subjects: &[Subject], is_known: impl Fn(&str) -> bool) -> Lock {
+    lock.servers.retain(|name, _| is_known(name));
+    for subject in subjects.iter().filter(|s| s.was_ready() && s.partial.is_empty()) {
+        lock.servers.insert(subject.name.clone(), subject.locked());
+    }
+    lock
 }
 
-impl Lock {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// Says what cannot be read or is not understood.
-    pub fn load(path: &Path) -> Result<Self, String> {
-        let lock: Self = Written::load(path)?.decode()?;
-        if lock.lock_version == VERSION {
-            Ok(lock)
-        } else {
-            let found = lock.lock_version;
-            Err(format!(
-                "{}: lockVersion {found} is not known; this is version {VERSION}",
-                path.display()
-            ))
+/// What differs: findings by subject, in their order.
+pub fn compare(lock: &Lock, subjects: &[Subject]) -> Vec<Vec<Finding>> {
+    let judge = |subject: &Subject| {
+        if !subject.was_ready() {
+            return Vec::new();
         }
-    }
-
-    /// The text to write: keys sorted, so that reordering on the server's side changes nothing.
-    pub fn to_text(&self) -> String {
-        json::pretty(self) + "\n"
-    }
-
-    /// This lock with what `subjects` offer now. A server that did not become ready, or whose lists
-    /// are not complete, keeps its entry: nothing was learned of it. Servers that `is_known` does
-    /// not know are dropped.
-    #[must_use]
-    pub fn renewed(&self, subjects: &[Subject], is_known: impl Fn(&str) -> bool) -> Self {
-        let mut servers = self.servers.clone();
-        servers.retain(|name, _| is_known(name));
-        for subject in subjects.iter().filter(|s| s.was_ready() && s.partial.is_empty()) {
-            servers.insert(subject.name.clone(), LockedServer::of(subject));
-        }
-        Self { lock_version: VERSION, servers }
-    }
-
-    /// What differs: findings by subject, in their order.
-    pub fn compare(&self, subjects: &[Subject]) -> Vec<Vec<Finding>> {
-        let judge = |subject: &Subject| {
-            if !subject.was_ready() {
-                return Vec::new();
-            }
-            let Some(locked) = self.servers.get(&subject.name) else {
-                return vec![finding(
-                    "lock/unlocked",
-                    "",
-                    "the lock file does not have this server",
-                )];
-            };
-            locked.compare(subject)
+        let Some(locked) = lock.servers.get(&subject.name) else {
+            let message = "the lock file does not have this server";
+            return vec![finding("lock/unlocked", "", message)];
         };
-        subjects.iter().map(judge).collect()
-    }
-
-    /// Entries of servers that `is_known` does not know.
-    pub fn stale(&self, is_known: impl Fn(&str) -> bool) -> Vec<Finding> {
-        let gone = self.servers.keys().filter(|name| !is_known(name));
-        gone.map(|name| {
-            let message = format!("server `{}` is locked but not configured", brief(name, 60));
-            finding("lock/stale", "", message)
-        })
-        .collect()
-    }
+        let partial: Vec<_> = subject.partial.iter().map(|(list, _)| *list).collect();
+        let drift = locked.drift(&subject.locked(), &partial);
+        drift.iter().flat_map(|(place, drift)| findings(place, drift)).collect()
+    };
+    subjects.iter().map(judge).collect()
 }
 
-impl LockedServer {
-    /// What a server offers now.
-    pub fn of(subject: &Subject) -> Self {
-        let mut locked = Self {
-            server_info: subject.server_info.as_deref().map(canonical).unwrap_or_default(),
-            instructions: subject.instructions.clone(),
-            ..Self::default()
+/// Entries of servers that `is_known` does not know.
+pub fn stale(lock: &Lock, is_known: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let gone = lock.servers.keys().filter(|name| !is_known(name));
+    gone.map(|name| {
+        let message = format!("server `{}` is locked but not configured", brief(name, 60));
+        finding("lock/stale", "", message)
+    })
+    .collect()
+}
+
+fn findings(place: &Place, drift: &Drift) -> Vec<Finding> {
+    let (what, at) = match place {
+        Place::Instructions => ("instructions".to_owned(), "instructions".to_owned()),
+        Place::ServerInfo => ("serverInfo".to_owned(), "serverInfo".to_owned()),
+        Place::Entry(kind, id) => {
+            let what = format!("{} `{}`", kind.noun(), brief(id, 80));
+            (what, format!("{}/{}", kind.key(), brief(id, 80)))
+        }
+    };
+    let changes = match drift {
+        Drift::Added => return vec![finding("lock/added", at, format!("{what} is new"))],
+        Drift::Removed => return vec![finding("lock/removed", at, format!("{what} is gone"))],
+        Drift::Changed(changes) => changes,
+    };
+    let mut found: Vec<Finding> = changes.iter().flat_map(|change| weigh(&at, change)).collect();
+    found.sort_by(Finding::order);
+    let more = found.len().saturating_sub(MOST);
+    found.truncate(MOST);
+    if more > 0
+        && let Some(last) = found.last_mut()
+    {
+        let _ = write!(last.message, " (and {more} more changes)");
+    }
+    found
+}
+
+/// What a change is, once for every reason to look at it: a rule that is allowed or lowered must
+/// not hide another.
+fn weigh(place: &str, change: &FieldChange) -> Vec<Finding> {
+    let at = if change.pointer.is_empty() {
+        place.to_owned()
+    } else {
+        format!("{place}#{}", brief(&change.pointer, 160))
+    };
+    let described = describe(change);
+    let mut found: Vec<Finding> = Vec::new();
+    for risk in change.risks() {
+        let rule = match risk {
+            Risk::HiddenCharacters => "lock/hidden-characters",
+            Risk::Instruction(..) => "lock/instruction",
+            Risk::NewUrl(_) => "lock/new-url",
+            Risk::HintFlipped => "lock/hint-flipped",
+            Risk::SchemaLoosened(_) => "lock/schema-loosened",
         };
-        for entry in subject.entries() {
-            let list = locked.list_mut(entry.list);
-            let mut key = entry.id().to_owned();
-            // A server may list a name twice; both are kept, told apart in the order sent.
-            while list.contains_key(&key) {
-                key.push('#');
-            }
-            list.insert(key, canonical(entry.raw));
-        }
-        locked
-    }
-
-    fn list_mut(&mut self, kind: ListKind) -> &mut BTreeMap<String, Value> {
-        match kind {
-            ListKind::Tools => &mut self.tools,
-            ListKind::Prompts => &mut self.prompts,
-            ListKind::Resources => &mut self.resources,
-            ListKind::ResourceTemplates => &mut self.resource_templates,
+        if found.iter().all(|finding| finding.rule != rule) {
+            found.push(finding(rule, at.clone(), format!("{described}; {risk}")));
         }
     }
-
-    const fn list(&self, kind: ListKind) -> &BTreeMap<String, Value> {
-        match kind {
-            ListKind::Tools => &self.tools,
-            ListKind::Prompts => &self.prompts,
-            ListKind::Resources => &self.resources,
-            ListKind::ResourceTemplates => &self.resource_templates,
-        }
+    if found.is_empty() {
+        found.push(finding("lock/changed", at, described));
     }
+    found
+}
 
-    fn compare(&self, subject: &Subject) -> Vec<Finding> {
-        let now = Self::of(subject);
-        let mut findings = Vec::new();
-        let text = |t: &Option<String>| t.clone().map_or(Value::Null, Value::String);
-        drift::compare(
-            "instructions",
-            &text(&self.instructions),
-            &text(&now.instructions),
-            &mut findings,
-        );
-        drift::compare(
-            "serverInfo",
-            &canonical(&self.server_info),
-            &now.server_info,
-            &mut findings,
-        );
-        for kind in ListKind::ALL {
-            let (before, after) = (self.list(kind), now.list(kind));
-            let incomplete = subject.partial.iter().any(|(list, _)| *list == kind);
-            for (id, old) in before {
-                let raw = old;
-                let entry = Entry { list: kind, raw };
-                match after.get(id) {
-                    Some(new) => {
-                        drift::compare(&entry.place(), &canonical(old), new, &mut findings);
-                    }
-                    None if incomplete => {}
-                    None => {
-                        let message = format!("{} `{}` is gone", entry.noun(), brief(id, 80));
-                        findings.push(finding("lock/removed", entry.place(), message));
-                    }
-                }
-            }
-            for (id, raw) in after.iter().filter(|(id, _)| !before.contains_key(*id)) {
-                let entry = Entry { list: kind, raw };
-                let message = format!("{} `{}` is new", entry.noun(), brief(id, 80));
-                findings.push(finding("lock/added", entry.place(), message));
-            }
+fn describe(change: &FieldChange) -> String {
+    let field = change.pointer.rsplit('/').next().filter(|f| !f.is_empty()).unwrap_or("value");
+    let field = brief(&field.replace("~1", "/").replace("~0", "~"), 60);
+    match (&change.before, &change.after) {
+        (Some(Value::String(old)), Some(Value::String(new))) => {
+            let (old, new) = differing_part(old, new);
+            format!("`{field}` changed from “{old}” to “{new}”")
         }
-        findings
+        (Some(old), Some(new)) => {
+            format!("`{field}` changed from {} to {}", show(old), show(new))
+        }
+        (None, Some(new)) => format!("`{field}` is new: {}", show(new)),
+        (Some(old), None) => format!("`{field}` is gone; it was {}", show(old)),
+        (None, None) => format!("`{field}` changed"),
     }
 }
 
-/// A value with sorted keys, and with lists that mean sets sorted too.
-pub fn canonical(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort();
-            let sorted = keys.into_iter().map(|key| {
-                let mut value = canonical(&map[key]);
-                if matches!(key.as_str(), "required" | "enum" | "type")
-                    && let Value::Array(items) = &mut value
-                {
-                    items.sort_by_key(ToString::to_string);
-                }
-                (key.clone(), value)
-            });
-            Value::Object(sorted.collect())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
-        other => other.clone(),
-    }
+fn show(value: &Value) -> String {
+    brief(&value.to_string(), 120)
+}
+
+/// The parts in which two texts differ, with a little of what stands around them.
+fn differing_part(old: &str, new: &str) -> (String, String) {
+    const AROUND: usize = 24;
+    const LONGEST: usize = 160;
+    let (a, b): (Vec<char>, Vec<char>) = (old.chars().collect(), new.chars().collect());
+    let same = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
+    let tail =
+        a[same..].iter().rev().zip(b[same..].iter().rev()).take_while(|(x, y)| x == y).count();
+    let cut = |text: &[char]| {
+        let start = same.saturating_sub(AROUND);
+        let end = (text.len() - tail + AROUND).min(text.len());
+        let shown: String = text[start..end.max(start)].iter().collect();
+        let head = if start > 0 { "…" } else { "" };
+        let foot = if end < text.len() { "…" } else { "" };
+        format!("{head}{}{foot}", brief(&shown, LONGEST))
+    };
+    (cut(&a), cut(&b))
 }

@@ -12,9 +12,10 @@ pub use crate::base::text::inspect::{hidden, instructions, urls};
 
 use crate::check::Finding;
 use crate::check::expect::Expectations;
-use crate::check::lock::Lock;
+use crate::check::lock;
 use crate::check::settings::Settings;
 use crate::check::subject::Subject;
+use crate::deck::lock::Lock;
 
 /// What the rules say: findings by server name, and those that concern several servers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,7 +42,7 @@ pub struct Measure<'a> {
 /// Runs every rule over every subject and weighs the findings. `extra` are findings by subject that
 /// the run itself made: sample calls, denied requests.
 pub fn assess(subjects: &[Subject], measure: Measure<'_>, extra: Vec<Vec<Finding>>) -> Assessment {
-    let Measure { settings, expectations, lock, known } = measure;
+    let Measure { settings, expectations, lock: locked, known } = measure;
     let is_known = |name: &str| known.iter().any(|k| k == name);
     let mut across = across::check(subjects);
     across.overall.extend(context::total(subjects, &settings.budgets));
@@ -55,9 +56,9 @@ pub fn assess(subjects: &[Subject], measure: Measure<'_>, extra: Vec<Vec<Finding
         add(expectations.compare(subjects));
         across.overall.extend(expectations.missing_servers(is_known));
     }
-    if let Some(lock) = lock {
-        add(lock.compare(subjects));
-        across.overall.extend(lock.stale(is_known));
+    if let Some(locked) = locked {
+        add(lock::compare(locked, subjects));
+        across.overall.extend(lock::stale(locked, is_known));
     }
     add(subjects.iter().map(|subject| alone(subject, settings)).collect());
     let weigh = |server: Option<&str>, findings: Vec<Finding>| -> Vec<Finding> {

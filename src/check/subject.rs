@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::base::text::SafeText;
 use crate::config::ContentLimits;
+use crate::deck::lock::LockedServer;
 use crate::host::view::{StartStep, StepStatus};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::Era;
@@ -94,27 +95,12 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// Its name on the wire: `name`, `uri` or `uriTemplate`.
     pub fn id(&self) -> &'a str {
-        let key = match self.list {
-            ListKind::Tools | ListKind::Prompts => "name",
-            ListKind::Resources => "uri",
-            ListKind::ResourceTemplates => "uriTemplate",
-        };
-        self.text(key).unwrap_or_default()
+        self.text(self.list.id_key()).unwrap_or_default()
     }
 
     /// A text field.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.raw.get(key).and_then(Value::as_str)
-    }
-
-    /// What it is, in the singular.
-    pub const fn noun(&self) -> &'static str {
-        match self.list {
-            ListKind::Tools => "tool",
-            ListKind::Prompts => "prompt",
-            ListKind::Resources => "resource",
-            ListKind::ResourceTemplates => "resource template",
-        }
     }
 
     /// Where it stands: `tools/NAME`, safe to print and cut to a bearable length.
@@ -157,6 +143,12 @@ impl Subject {
         lists
             .into_iter()
             .flat_map(|(list, all)| all.iter().map(move |raw| Entry { list, raw: raw.as_ref() }))
+    }
+
+    /// What it offers, as the lock file has it.
+    pub fn locked(&self) -> LockedServer {
+        let entries = self.entries().map(|entry| (entry.list, entry.raw));
+        LockedServer::new(self.server_info.as_deref(), self.instructions.as_deref(), entries)
     }
 
     /// The tools.

@@ -13,7 +13,7 @@ use crate::base::text::json;
 use crate::check::answers::Script;
 use crate::check::calls::{self, PlannedCalls, Saved, Which};
 use crate::check::expect::{self, Expectations};
-use crate::check::lock::{self, Lock};
+use crate::check::lock;
 use crate::check::model::ConfigReport;
 use crate::check::report::{Colour, Detail, Format, Output, Style, github_summary};
 use crate::check::rule::finding;
@@ -22,6 +22,7 @@ use crate::check::{Finding, Report, Severity, Verdict};
 use crate::config::Environment;
 use crate::config::discover::{self, Scope};
 use crate::deck::SavedCalls;
+use crate::deck::lock::{FILE, Lock};
 use crate::host::HostView;
 use crate::telemetry::Telemetry;
 
@@ -121,7 +122,7 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Files), Refusal> {
     let lock = match (&args.lock_file, files.lock.exists()) {
         (_, false) if args.lock || args.lock_file.is_none() => None,
         (None, true) if files.foreign => None,
-        _ => Some(Lock::load(&files.lock)?),
+        _ => Some(lock::load(&files.lock)?),
     };
     let answers = args.answers.as_deref().map(Script::load).transpose()?.unwrap_or_default();
     let calls = calls(args, &source, expectations.as_ref(), &known)?;
@@ -195,7 +196,7 @@ fn files(request: &Request<'_>, source: &Source) -> Files {
     };
     Files {
         expect: args.expect.clone().unwrap_or_else(|| beside.join(expect::FILE)),
-        lock: args.lock_file.clone().unwrap_or_else(|| beside.join(lock::FILE)),
+        lock: args.lock_file.clone().unwrap_or_else(|| beside.join(FILE)),
         foreign: source.path.is_none() && (*demo || here()),
     }
 }
@@ -269,8 +270,8 @@ fn learn(
 ) -> Result<(), String> {
     if args.lock {
         let is_known = |name: &str| known.iter().any(|k| k == name);
-        let new = old.unwrap_or_default().renewed(&outcome.subjects, is_known);
-        write_file(&files.lock, &new.to_text())?;
+        let new = lock::renewed(old.unwrap_or_default(), &outcome.subjects, is_known);
+        new.write(&files.lock).map_err(|error| format!("{}: {error}", files.lock.display()))?;
         output::complain(&format!("wrote {}", files.lock.display()));
     }
     if args.init {

@@ -158,7 +158,7 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {
     // What a file names runs when its user has said so: here, once for each command.
     let gate =
         if cli.dashboard.trust { Gate::Open } else { Gate::Guarded(TrustStore::or_session(&env)) };
-    Ok(Deck::builder().files(files).environment(env).trust(gate))
+    Ok(Deck::builder().files(files).environment(env).trust(gate).keep_policy())
 }
 
 /// How the dashboard was started, for command lines that are copied there.

@@ -14,10 +14,9 @@ use super::exit::Exit;
 use super::output;
 use crate::base::text::SafeText;
 use crate::check::answers::Script;
-use crate::deck::recording::{
-    Format, Line, Part, Recorder, Recording, Scrubber, differences, export,
-};
+use crate::deck::recording::{Format, Line, Part, Recorder, Recording, Scrubber, export};
 use crate::host::{CallOptions, Host, Origin};
+use crate::mcp::capabilities::diff::every_difference;
 use crate::mcp::traffic::{Direction, MessageKind};
 use crate::telemetry::Telemetry;
 
@@ -302,11 +301,13 @@ async fn compared(host: &Host, server: &crate::base::ServerName, operation: &Rec
     };
     let found = match (&operation.result, &now) {
         (Err(before), Err(now)) if before["code"] == now["code"] => Vec::new(),
-        (Ok(before) | Err(before), Ok(now) | Err(now)) => differences(before, now),
+        (Ok(before) | Err(before), Ok(now) | Err(now)) => every_difference(before, now),
     };
     let found: Vec<Value> = found
         .into_iter()
-        .map(|f| json!({"pointer": f.pointer, "recorded": f.recorded, "now": f.other}))
+        // What a server says of a run is another in each.
+        .filter(|f| !f.pointer.split('/').any(|step| step == "_meta"))
+        .map(|f| json!({"pointer": f.pointer, "recorded": f.before, "now": f.after}))
         .collect();
     json!({
         "method": operation.method, "params": params, "same": found.is_empty(),

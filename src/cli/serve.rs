@@ -337,11 +337,8 @@ pub fn beside(
     clients.served_at(&format!("{}/mcp, token in {}", door.url, door.token_file.display()));
     let bridge = Bridge::default();
     let callback = bridge.clone();
-    let files = deck.followed().to_vec();
-    let deck = deck.alongside(move |host| {
+    let deck = deck.keep_policy().alongside(move |host| {
         Box::pin(async move {
-            let env = Environment::of_process();
-            let _keeper = PolicyKeeper::open(&host, &files, &env).await;
             let served = match door.service(host, callback) {
                 Ok(service) => {
                     service.run(CancellationToken::new()).await.map_err(|e| e.to_string())

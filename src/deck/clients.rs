@@ -45,6 +45,8 @@ pub struct ClientView {
     pub human: Duration,
     /// Whether its calls wait until the operator lets them go on.
     pub is_paused: bool,
+    /// Whether its token was ended.
+    pub is_revoked: bool,
 }
 
 struct Known {
@@ -103,6 +105,7 @@ impl Clients {
                 busy: Duration::ZERO,
                 human: Duration::ZERO,
                 is_paused: false,
+                is_revoked: false,
             },
             active: BTreeMap::new(),
             paused: watch::Sender::default(),
@@ -184,7 +187,12 @@ impl Clients {
         let Some(revoke) = self.inner.revoke.get() else {
             return Err("there is no service".into());
         };
-        revoke(origin.split_once(':').map_or(origin, |(_, id)| id))
+        revoke(origin.split_once(':').map_or(origin, |(_, id)| id))?;
+        if let Some(one) = self.inner.known.lock().1.get_mut(origin) {
+            one.view.is_revoked = true;
+            one.paused.send_replace(false);
+        }
+        Ok(())
     }
 
     /// Where they come in, said once, by the service.

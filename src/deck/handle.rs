@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::ConfigCommand;
 use super::gate::Gate;
+use super::policy::PolicyKeeper;
 use super::situation::{FileText, Situation};
 use super::task;
 use crate::base::ServerName;
@@ -81,6 +82,7 @@ pub struct DeckBuilder {
     pub(super) notebook: Option<Notebook>,
     pub(super) keep_watching: bool,
     pub(super) alongside: Option<Alongside>,
+    pub(super) keeps_policy: bool,
 }
 
 /// Work that is done as long as a deck is open.
@@ -156,6 +158,14 @@ impl DeckBuilder {
         self
     }
 
+    /// Decides about callers that are not the person by the files of the policy, and keeps what was
+    /// approved of the servers ([`Deck::policy`]).
+    #[must_use]
+    pub fn keep_policy(mut self) -> Self {
+        self.keeps_policy = true;
+        self
+    }
+
     /// The files that are followed.
     pub fn followed(&self) -> &[PathBuf] {
         match &self.source {
@@ -174,14 +184,19 @@ impl DeckBuilder {
         let (commands, asked) = mpsc::channel(COMMANDS);
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
-        let alongside = self.alongside.take();
+        let (alongside, keeps_policy) = (self.alongside.take(), self.keeps_policy);
         let work = task::Work::open(self, events).await?;
         let host = work.host.clone();
+        let policy = if keeps_policy {
+            Some(PolicyKeeper::open(&host, &work.files, &work.environment).await)
+        } else {
+            None
+        };
         if let Some(alongside) = alongside {
             tokio::spawn(stop.clone().run_until_cancelled_owned(alongside(host.clone())));
         }
         let task = tokio::spawn(work.run(asked, stop));
-        Ok(Deck { host, commands, events: receiver, task, guard })
+        Ok(Deck { host, policy, commands, events: receiver, task, guard })
     }
 }
 
@@ -201,6 +216,7 @@ impl DeckBuilder {
 /// ```
 pub struct Deck {
     host: Host,
+    policy: Option<PolicyKeeper>,
     commands: mpsc::Sender<ConfigCommand>,
     events: broadcast::Receiver<DeckEvent>,
     task: JoinHandle<ShutdownReport>,
@@ -228,12 +244,18 @@ impl Deck {
             notebook: None,
             keep_watching: false,
             alongside: None,
+            keeps_policy: false,
         }
     }
 
     /// The engine: calls, lists and the view of every server. The same one through every reload.
     pub const fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// What decides about callers that are not the person ([`DeckBuilder::keep_policy`]).
+    pub const fn policy(&self) -> Option<&PolicyKeeper> {
+        self.policy.as_ref()
     }
 
     /// The next event; `None` after the end. Cancel-safe. Overflow policy: the oldest events are

@@ -8,8 +8,7 @@ mod offline;
 mod secrets;
 mod sources;
 
-pub use file::StateFile;
-pub use keeper::PolicyKeeper;
+pub use keeper::{PolicyKeeper, PolicyView};
 pub use load::{POLICY_FILE, PolicyFile, load, policy_schema};
 pub use offline::Offline;
 pub use secrets::{KEY_FILE, NEW_PASSPHRASE, PASSPHRASE, SecretStore};
@@ -20,6 +19,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use self::file::TrustedFile;
 use crate::base::Timestamp;
 use crate::base::hash::file_key;
 use crate::config::Environment;
@@ -45,13 +45,13 @@ pub(crate) struct PinFile {
 /// The grants for one configuration file. A file that cannot be trusted gives none, and takes none.
 #[derive(Clone, Debug)]
 pub struct GrantStore {
-    file: StateFile,
+    file: TrustedFile,
 }
 
 impl GrantStore {
     /// The store for a configuration file. `None` when there is no folder to keep it in.
     pub fn of(config: &Path, env: &Environment) -> Option<Self> {
-        Some(Self { file: StateFile::new(state_path(config, env, "grants")?) })
+        Some(Self { file: TrustedFile::new(state_path(config, env, "grants")?) })
     }
 
     /// The file.

@@ -9,7 +9,6 @@
 //! of about 1 MiB, so that a reader can begin at any of them.
 
 mod blocks;
-mod compare;
 mod export;
 mod operations;
 mod play;
@@ -29,7 +28,6 @@ use crate::base::{ServerName, Timestamp};
 use crate::host::Record;
 use crate::mcp::traffic::TrafficRecord;
 
-pub use compare::{Difference, differences};
 pub use export::{Format, Part, export};
 pub use operations::{Operation, Operations, Outcome};
 pub use play::{News, Player, Scan};

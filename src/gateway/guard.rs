@@ -55,6 +55,7 @@ pub(crate) async fn guard(
         if is_mcp && gateway.owners().get(session) != Some(&client.id) {
             return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
         }
+        client.session = Some(session.as_str().into()).filter(|_| is_mcp);
     } else if is_mcp && gateway.sessions.sessions.read().await.len() >= SESSIONS {
         let message = "too many sessions are open; close one with DELETE";
         let refused =

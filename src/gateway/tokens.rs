@@ -40,6 +40,8 @@ pub struct Client {
     /// Whether it is the operator's own token, which carries every scope.
     pub is_owner: bool,
     scopes: Vec<Scope>,
+    /// The MCP session it calls in, when it has one.
+    pub(crate) session: Option<Arc<str>>,
     /// Ends its streams and calls.
     pub(crate) cut: CancellationToken,
 }
@@ -48,7 +50,8 @@ impl Client {
     /// The operator.
     pub fn owner(profile: Arc<str>) -> Self {
         let cut = CancellationToken::new();
-        Self { id: Origin::OWNER.into(), profile, is_owner: true, scopes: Vec::new(), cut }
+        let (id, scopes) = (Origin::OWNER.into(), Vec::new());
+        Self { id, profile, is_owner: true, scopes, session: None, cut }
     }
 
     /// Who calls, for the engine.
@@ -58,13 +61,15 @@ impl Client {
 
     /// Who calls, for decisions.
     pub fn principal(&self) -> Principal {
-        Principal::new(self.origin()).with_profile(Arc::clone(&self.profile))
+        let principal = Principal::new(self.origin()).with_profile(Arc::clone(&self.profile));
+        Principal { session: self.session.clone(), ..principal }
     }
 
     /// Options of a call it makes.
     pub(crate) fn options(&self) -> CallOptions {
         let (origin, profile) = (self.origin(), Some(Arc::clone(&self.profile)));
-        CallOptions { origin, profile, cancel: self.cut.child_token(), ..CallOptions::default() }
+        let (session, cancel) = (self.session.clone(), self.cut.child_token());
+        CallOptions { cancel, origin, profile, session, ..CallOptions::default() }
     }
 
     /// Refuses what its token does not carry.
@@ -291,6 +296,7 @@ impl TokenStore {
             profile: found.profile.into(),
             is_owner: false,
             scopes: found.scopes,
+            session: None,
             cut: CancellationToken::new(),
         })
     }

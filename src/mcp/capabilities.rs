@@ -3,9 +3,11 @@
 
 pub mod decode;
 pub mod diff;
+mod risk;
 
 use std::sync::Arc;
 
+pub use risk::Risk;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,14 +33,23 @@ pub struct Capabilities {
 impl Capabilities {
     /// Roughly how many bytes the lists hold.
     pub fn weight(&self) -> usize {
-        let tools = self.tools.iter().map(|entry| &entry.raw);
-        let prompts = self.prompts.iter().map(|entry| &entry.raw);
-        let resources = self.resources.iter().map(|entry| &entry.raw);
-        let templates = self.templates.iter().map(|entry| &entry.raw);
+        let lists = ListKind::ALL.iter().flat_map(|kind| self.entries(*kind));
         let rejected = self.rejected.iter().map(|entry| &entry.raw);
-        let all = tools.chain(prompts).chain(resources).chain(templates).chain(rejected);
+        let all = lists.map(|(_, raw)| raw).chain(rejected);
         // As text twice: once as sent, once in the fields that are drawn; a value takes more.
         all.map(|raw| 4 * crate::base::text::json::weigh(&**raw)).sum()
+    }
+
+    /// The entries of a list: the name or URI of each, and the entry as sent.
+    pub fn entries(&self, kind: ListKind) -> Vec<(&Arc<str>, &Arc<Value>)> {
+        match kind {
+            ListKind::Tools => self.tools.iter().map(|t| (&t.name, &t.raw)).collect(),
+            ListKind::Prompts => self.prompts.iter().map(|p| (&p.name, &p.raw)).collect(),
+            ListKind::Resources => self.resources.iter().map(|r| (&r.uri, &r.raw)).collect(),
+            ListKind::ResourceTemplates => {
+                self.templates.iter().map(|t| (&t.uri_template, &t.raw)).collect()
+            }
+        }
     }
 }
 
@@ -78,6 +89,25 @@ impl ListKind {
             Self::Prompts => "prompts",
             Self::Resources => "resources",
             Self::ResourceTemplates => "resourceTemplates",
+        }
+    }
+
+    /// The key of an entry that names it on the wire.
+    pub const fn id_key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::ResourceTemplates => "uriTemplate",
+        }
+    }
+
+    /// What an entry is, in the singular.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Prompts => "prompt",
+            Self::Resources => "resource",
+            Self::ResourceTemplates => "resource template",
         }
     }
 }

@@ -41,12 +41,12 @@ actions! {
     ShowCache = "show-cache", "cache", "Show what is cached";
     ShowApprovals = "show-approvals", "approvals", "Show what servers ask for";
     ShowConfig = "show-config", "config", "Show the configuration and its problems";
-    Clients = "clients", "clients", "Who uses the servers from outside; pause, cut or revoke a client";
     Chat = "chat", "chat", "Talk with a model that calls the tools";
     ChatModel = "chat-model", "model", "Choose the model of the chat";
     ChatProfile = "chat-profile", "profile", "Choose for whom the model acts: yourself, or a profile of the policy";
     ChatContext = "chat-context", "context", "The system prompt, and the tokens that each server costs";
     Branch = "branch", "branch", "Go on in a copy of the conversation, before the message that is written again";
+    Policy = "policy", "policy", "Policy: changed definitions, clients, grants, limits, what was blocked";
     NextPane = "next-pane", "next pane", "Go to the next pane";
     PreviousPane = "previous-pane", "previous pane", "Go to the previous pane";
     FocusNext = "focus-next", "focus", "Move the focus: servers, list, detail";
@@ -106,6 +106,11 @@ actions! {
     DropAll = "drop-all", "drop all", "Clear the cache";
     Effective = "effective", "view", "Switch between file, effective values and reload plan";
     NextProblem = "next-problem", "next problem", "Go to the next problem";
+    Accept = "accept", "accept", "Accept the definition as it is now";
+    Refuse = "refuse", "refuse", "Refuse the definition as it is now: callers do not get it";
+    Against = "against", "against", "Compare with what was approved, the lock file, or a recording";
+    WriteLock = "write-lock", "write lock", "Write every definition as it is now to mcp.lock.json";
+    Revoke = "revoke", "revoke", "Take back a grant; pause, cut or revoke a client";
     Approvals = "approvals", "approvals", "Go to the requests that wait for you";
     Answer = "answer", "answer", "Answer the oldest request of a server";
     DenyAll = "deny-all", "deny all", "Deny everything the server of this request has open";

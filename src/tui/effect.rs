@@ -12,9 +12,11 @@ use crate::base::{LogLevel, ServerName};
 use crate::config::RootConfig;
 use crate::deck::answers::ScriptedAnswer;
 use crate::deck::history::HistoryRecord;
+use crate::deck::lock::{Lock, LockedServer, Place};
 use crate::deck::saved::SavedCall;
 pub use crate::deck::{Change, ConfigCommand, Keep, Saving};
 use crate::host::cache::CacheKey;
+use crate::host::policy::{Digest, GrantId};
 use crate::host::{RuleKind, SessionRule, Validation};
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::{Answer, ApprovalId};
@@ -56,6 +58,12 @@ pub enum Effect {
     Client(ClientOrder, String),
     /// Say something to the model, or stop it.
     Chat(ChatCommand),
+    /// Decide something of the policy.
+    Policy(PolicyOrder),
+    /// Read definitions to compare with; they come back.
+    Baseline(Baseline),
+    /// Change the lock file; it comes back as it is then.
+    Lock(LockChange),
     /// Drop a cache entry, or all.
     CacheDrop(Option<CacheKey>),
     /// Fetch the content of a cache entry.
@@ -189,6 +197,42 @@ pub enum CallTarget {
     Resource(String),
     /// `completion/complete`: its parameters.
     Complete(Value),
+}
+
+/// What is decided of the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyOrder {
+    /// A definition as it was shown is accepted, or refused.
+    Review {
+        /// Its server.
+        server: ServerName,
+        /// The tool; `None` for the instructions.
+        tool: Option<String>,
+        /// What was shown.
+        digest: Digest,
+        /// Whether it is accepted.
+        accept: bool,
+    },
+    /// A grant is taken back.
+    Revoke(GrantId),
+}
+
+/// Definitions to compare with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Baseline {
+    /// The lock file beside the configuration.
+    Lock,
+    /// A recording.
+    Recording(PathBuf),
+}
+
+/// A change of the lock file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LockChange {
+    /// What is at a place of a server now is accepted.
+    Accept(String, Place, Box<LockedServer>),
+    /// All of this is; entries of other servers stay.
+    All(Box<Lock>),
 }
 
 /// What is done about a client of the service.

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::text::SafeText;
+use crate::deck::policy::PolicyKeeper;
 use crate::deck::recording::Scan;
 use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent};
 use crate::error::Error;
@@ -14,8 +15,8 @@ use crate::tui::player::{PlayCommand, Played};
 
 /// What the thread reports.
 pub enum EngineEvent {
-    /// The deck is open.
-    Ready(Host),
+    /// The deck is open; with what decides about others, where that is kept.
+    Ready(Host, Option<PolicyKeeper>),
     /// It cannot be opened.
     Failed(Error),
     /// What happened to the configuration.
@@ -128,7 +129,7 @@ async fn run(
             return stop.cancelled().await;
         }
     };
-    let _ = events.send(EngineEvent::Ready(deck.host().clone())).await;
+    let _ = events.send(EngineEvent::Ready(deck.host().clone(), deck.policy().cloned())).await;
     loop {
         tokio::select! {
             () = stop.cancelled() => break,

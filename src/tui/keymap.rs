@@ -82,6 +82,8 @@ pub enum Scope {
     Entry,
     /// The chat; letters are typed there.
     Chat,
+    /// The policy screen.
+    Policy,
 }
 
 impl Scope {
@@ -120,6 +122,7 @@ impl Scope {
         Self::Roots,
         Self::Entry,
         Self::Chat,
+        Self::Policy,
     ];
 
     /// Its name in keymap files and help.
@@ -158,6 +161,7 @@ impl Scope {
             Self::Roots => "roots",
             Self::Entry => "entry",
             Self::Chat => "chat",
+            Self::Policy => "policy",
         }
     }
 

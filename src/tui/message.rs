@@ -14,6 +14,8 @@ use crate::config::McpConfig;
 use crate::config::edit::entry::ShownEntry;
 use crate::deck::answers::Answers;
 use crate::deck::clients::ClientView;
+use crate::deck::lock::Lock;
+use crate::deck::policy::PolicyView;
 use crate::error::Error;
 use crate::host::approvals::Drafted;
 use crate::host::cache::{CacheKey, CacheView};
@@ -27,6 +29,7 @@ use crate::mcp::traffic::TrafficRecord;
 use crate::mcp::{ApprovalId, CallId};
 use crate::tui::call::folder::Looked;
 use crate::tui::chat::port::ChatNews;
+use crate::tui::effect::Baseline;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
 use crate::tui::model::{FileText, Situation, Usage};
@@ -64,6 +67,10 @@ pub enum Message {
     Calls(Vec<CallView>),
     /// Clients of the service, and what was denied lately.
     Clients(Vec<ClientView>, Vec<Blocked>),
+    /// Who may do what.
+    Policy(PolicyView),
+    /// Definitions to compare with, or why they cannot be read.
+    Baseline(Baseline, Result<Lock, SafeText>),
     /// The cache.
     Cache(CacheView),
     /// The content of a cache entry.

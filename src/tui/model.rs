@@ -12,6 +12,7 @@ use crate::base::logs::LogRecord;
 use crate::base::text::SafeText;
 use crate::config::{Diagnostic, McpConfig};
 use crate::deck::clients::ClientView;
+use crate::deck::policy::PolicyView;
 use crate::deck::recording::Operations;
 use crate::host::approvals::PendingRequest;
 use crate::host::cache::CacheView;
@@ -111,6 +112,8 @@ pub struct Model {
     pub clients: Vec<ClientView>,
     /// What was denied lately, oldest first.
     pub blocked: Vec<Blocked>,
+    /// Who may do what.
+    pub policy: Arc<PolicyView>,
     /// The cache.
     pub cache: CacheView,
     /// Use of memory and processor by server.

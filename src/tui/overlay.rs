@@ -63,8 +63,6 @@ pub enum Subject {
     Fixed,
     /// Keys.
     Help,
-    /// Clients of the service.
-    Clients,
     /// A server's diagnostics.
     BlackBox(crate::base::ServerName),
     /// What a server says of itself.
@@ -310,9 +308,6 @@ impl Reader {
             }
             Action::Left if matches!(self.subject, Subject::Tour(_)) => {
                 return Verdict::Pick(Pick::TourPage(-1));
-            }
-            Action::Open if self.subject == Subject::Clients => {
-                return Verdict::Pick(Pick::Client(None));
             }
             Action::Back if self.narrow.is_some() => {
                 if let Some((_, whole)) = self.narrow.take() {

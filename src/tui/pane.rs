@@ -386,7 +386,6 @@ pub trait Pane {
 pub mod approvals;
 pub mod cache;
 pub mod catalog;
-pub mod clients;
 pub mod config;
 pub mod logs;
 pub mod metrics;

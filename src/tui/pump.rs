@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::base::ServerName;
 use crate::base::ring::{Ring, Weighed};
 use crate::deck::clients::Clients;
+use crate::deck::policy::PolicyKeeper;
 use crate::host::{Host, HostView};
 use crate::tui::message::Message;
 use crate::tui::model::Usage;
@@ -27,7 +28,15 @@ const BATCH: usize = 16_384;
 
 /// Runs until the screen is gone. Overflow policy: it waits while `messages` is full; the rings
 /// drop their oldest meanwhile and the screen learns how many it missed.
-pub async fn run(host: Host, clients: Option<Clients>, messages: mpsc::Sender<Message>) {
+pub async fn run(
+    host: Host,
+    clients: Option<Clients>,
+    policy: Option<PolicyKeeper>,
+    messages: mpsc::Sender<Message>,
+) {
+    let mut policy_changed = host.follow_policy();
+    policy_changed.mark_changed();
+    let mut decides = None;
     let mut view = host.view();
     let (traffic, logs) = (host.traffic(), host.logs());
     let (mut traffic_changed, mut logs_changed) = (traffic.changed(), logs.changed());
@@ -42,6 +51,7 @@ pub async fn run(host: Host, clients: Option<Clients>, messages: mpsc::Sender<Me
                 changed = view.changed() => if changed.is_err() { return },
                 _ = traffic_changed.changed() => {}
                 _ = logs_changed.changed() => {}
+                _ = policy_changed.changed(), if policy.is_some() => policy_changed.mark_changed(),
                 () = sleep_until(snapshot_at.unwrap_or(usage_at)), if snapshot_at.is_some() => {}
                 () = sleep_until(usage_at) => {}
                 () = sleep(CLIENTS), if clients.is_some() => {}
@@ -63,6 +73,20 @@ pub async fn run(host: Host, clients: Option<Clients>, messages: mpsc::Sender<Me
             if served.as_ref() != Some(&now) {
                 news.push(Message::Clients(now.0.clone(), now.1.clone()));
                 served = Some(now);
+            }
+        }
+        if let Some(policy) =
+            policy.as_ref().filter(|_| policy_changed.has_changed().is_ok_and(|is| is))
+        {
+            policy_changed.mark_unchanged();
+            let policy = policy.clone();
+            // Compares definitions: not on the screen's thread.
+            let now = tokio::task::spawn_blocking(move || policy.view()).await.ok();
+            if decides != now
+                && let Some(now) = now
+            {
+                news.push(Message::Policy(now.clone()));
+                decides = Some(now);
             }
         }
         let newest = view.borrow_and_update().clone();

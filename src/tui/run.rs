@@ -177,6 +177,8 @@ impl Dashboard {
         let history_file = prefs_file.as_ref().map(|file| file.with_extension("history.jsonl"));
         let calls_file = project.as_deref().map(SavedCalls::path_beside);
         let answers_file = project.as_deref().map(Answers::path_beside);
+        let lock_file = if is_live { project.clone() } else { Some(PathBuf::from("mcp.json")) };
+        let lock_file = lock_file.map(|config| config.with_file_name(crate::deck::lock::FILE));
         let kept = answers_file.as_deref().map(Answers::load).transpose();
         let history = history_file.as_deref().map(History::load).unwrap_or_default();
         let saved = calls_file.as_deref().map(SavedCalls::load).transpose();
@@ -211,6 +213,7 @@ impl Dashboard {
             runner: Runner::new(messages.clone(), prefs_file)
                 .remembering(history_file, calls_file)
                 .keeping_answers(answers_file)
+                .locking(lock_file)
                 .revealing(options.reveal),
             engine: match options.source {
                 Source::Deck(deck) => Engine::spawn(*deck, engine_sender)?,
@@ -336,9 +339,10 @@ impl Dashboard {
     async fn engine_event(&mut self, event: EngineEvent) -> io::Result<()> {
         match event {
             EngineEvent::Failed(error) => self.update(Message::EngineFailed(error)).await,
-            EngineEvent::Ready(host) => {
+            EngineEvent::Ready(host, policy) => {
                 self.engine.attach(host.clone());
                 self.runner.host = Some(host.clone());
+                self.runner.policy.clone_from(&policy);
                 if let Some(drafter) = self.drafter.take() {
                     host.set_drafter(drafter);
                 }
@@ -351,7 +355,7 @@ impl Dashboard {
                 if let Some(show) = self.show.take() {
                     tokio::spawn(show(host.clone(), self.acted.clone()));
                 }
-                tokio::spawn(crate::tui::pump::run(host, clients, self.messages.clone()));
+                tokio::spawn(crate::tui::pump::run(host, clients, policy, self.messages.clone()));
                 self.update(Message::Drafter(drafter)).await
             }
             EngineEvent::Deck(event) => self.deck_event(event).await,

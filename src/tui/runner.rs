@@ -11,9 +11,12 @@ use crate::base::ServerName;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::deck::clients::Clients;
+use crate::deck::policy::PolicyKeeper;
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin};
-use crate::tui::effect::{CallRequest, CallTarget, ClientOrder, Effect, ServerCommand};
+use crate::tui::effect::{
+    CallRequest, CallTarget, ClientOrder, Effect, PolicyOrder, ServerCommand,
+};
 use crate::tui::message::{CallToken, Message, ViewToken};
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, PictureJob};
@@ -28,6 +31,8 @@ pub struct Runner {
     pub host: Option<Host>,
     /// Clients of the service, when there is one.
     pub clients: Option<Clients>,
+    /// What decides about callers that are not the person, where that is kept.
+    pub policy: Option<PolicyKeeper>,
     messages: mpsc::Sender<Message>,
     prefs_file: Option<PathBuf>,
     /// Preferences as they were read or written last.
@@ -35,6 +40,7 @@ pub struct Runner {
     history_file: Option<PathBuf>,
     calls_file: Option<PathBuf>,
     answers_file: Option<PathBuf>,
+    lock_file: Option<PathBuf>,
     calls: HashMap<CallToken, CancellationToken>,
     reveal: Reveal,
     /// What was said not to be kept.
@@ -47,12 +53,14 @@ impl Runner {
         Self {
             host: None,
             clients: None,
+            policy: None,
             messages,
             prefs: crate::tui::state::read_prefs(prefs_file.as_deref()),
             prefs_file,
             history_file: None,
             calls_file: None,
             answers_file: None,
+            lock_file: None,
             calls: HashMap::new(),
             reveal: Reveal::default(),
             not_kept: HashSet::new(),
@@ -71,6 +79,13 @@ impl Runner {
     #[must_use]
     pub fn keeping_answers(mut self, file: Option<PathBuf>) -> Self {
         self.answers_file = file;
+        self
+    }
+
+    /// Compares with definitions in this file.
+    #[must_use]
+    pub fn locking(mut self, file: Option<PathBuf>) -> Self {
+        self.lock_file = file;
         self
     }
 
@@ -99,6 +114,7 @@ impl Runner {
             | Effect::KeepAnswer(_)
             | Effect::OpenUrl(..) => self.about_requests(effect),
             Effect::Client(order, origin) => self.client(order, origin),
+            Effect::Policy(order) => self.policy(order),
             Effect::CacheDrop(key) => {
                 if let Ok(host) = self.host() {
                     host.cache_drop(key.as_ref());
@@ -139,6 +155,30 @@ impl Runner {
                 },
             };
             Message::Done(SafeText::line(&format!("{origin}: {said}")))
+        });
+    }
+
+    fn policy(&self, order: PolicyOrder) {
+        let Some(policy) = self.policy.clone() else { return };
+        self.beside(move || {
+            let done = match order {
+                PolicyOrder::Review { server, tool, digest, accept } => {
+                    let name = tool.as_deref().unwrap_or("instructions");
+                    let word = if accept { "accepted" } else { "refused" };
+                    let said = format!("{server} {name}: {word}");
+                    let tool = tool.as_deref();
+                    if accept {
+                        policy.accept(&server, tool, digest).map(|()| said)
+                    } else {
+                        policy.refuse(&server, tool, digest).map(|()| said)
+                    }
+                }
+                PolicyOrder::Revoke(id) => policy.revoke(id).map(|_| format!("grant {id} revoked")),
+            };
+            match done {
+                Ok(said) => Message::Done(SafeText::line(&said)),
+                Err(reason) => Message::Failed(Error::new(ErrorCode::Configuration, reason)),
+            }
         });
     }
 

@@ -8,6 +8,7 @@ use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
 
 pub mod browser;
+mod change;
 pub mod doc;
 pub mod key_line;
 pub mod list;
@@ -16,6 +17,7 @@ pub mod stream;
 pub mod text_input;
 
 pub use browser::{Browser, Part, Regions};
+pub use change::changed;
 pub use doc::Doc;
 pub use key_line::KeyLine;
 pub use list::ListState;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use mcpdeck::check::expect::Expectations;
 use mcpdeck::check::expect::sample::Target;
-use mcpdeck::check::lock::Lock;
 use mcpdeck::check::rules::{Measure, assess};
 use mcpdeck::check::subject::Subject;
 use mcpdeck::check::{Finding, rule};
+use mcpdeck::deck::lock::Lock;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use mcpdeck::deck::lock::Lock;
 use mcpdeck::deck::recording::Scan;
 use mcpdeck::mcp::CallId;
 use mcpdeck::tui::player::{PlayCommand, play};
+use ratatui::style::Color;
 
 use super::*;
 
@@ -54,7 +56,10 @@ fn traffic() -> Vec<Arc<TrafficRecord>> {
 }
 
 fn waterfall() -> App {
-    let mut app = app("empty");
+    shown_in(app("empty"))
+}
+
+fn shown_in(mut app: App) -> App {
     let items = traffic();
     let next = items.len() as u64;
     app.update(Message::Now(Timestamp(BEGAN + 1_000_000)));
@@ -77,16 +82,81 @@ fn the_waterfall_reads_as_recorded() {
     }
 }
 
+/// A screen as an SVG picture: the cells of a row that look alike are one text.
+fn picture(app: &mut App, width: u16, height: u16) -> String {
+    use std::fmt::Write as _;
+    let colour = |colour: Color, other: &str| match colour {
+        Color::Rgb(r, g, b) => format!("#{r:02x}{g:02x}{b:02x}"),
+        _ => other.to_owned(),
+    };
+    draw(app, width, height);
+    let area = Rect::new(0, 0, width, height);
+    let mut buffer = Buffer::empty(area);
+    app.render(area, &mut buffer);
+    let (w, h) = (u32::from(width) * 8, u32::from(height) * 18);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" font-family=\"monospace\" \
+         font-size=\"13\" xml:space=\"preserve\"><rect width=\"{w}\" height=\"{h}\" fill=\"#1e1e2e\"/>\n"
+    );
+    for y in 0..height {
+        let style = |x: u16| (buffer[(x, y)].fg, buffer[(x, y)].bg);
+        let mut from = 0;
+        while from < width {
+            let to = (from..width).find(|x| style(*x) != style(from)).unwrap_or(width);
+            let text: String = (from..to).map(|x| buffer[(x, y)].symbol()).collect();
+            let (fg, bg) = style(from);
+            let (x, cells, top) = (from * 8, (to - from) * 8, y * 18);
+            if let Color::Rgb(..) = bg {
+                let bg = colour(bg, "");
+                let _ = writeln!(
+                    svg,
+                    "<rect x=\"{x}\" y=\"{top}\" width=\"{cells}\" height=\"18\" fill=\"{bg}\"/>"
+                );
+            }
+            if !text.trim().is_empty() {
+                let text = text.replace('&', "&amp;").replace('<', "&lt;");
+                let (fg, base) = (colour(fg, "#cdd6f4"), top + 13);
+                let _ = writeln!(
+                    svg,
+                    "<text x=\"{x}\" y=\"{base}\" textLength=\"{cells}\" fill=\"{fg}\">{text}</text>"
+                );
+            }
+            from = to;
+        }
+    }
+    svg + "</svg>\n"
+}
+
+/// Drawn anew with `INSTA_UPDATE=always`.
+#[test]
+fn the_picture_of_the_readme_is_what_the_program_draws() {
+    let setup = Setup { theme: Some("catppuccin".to_owned()), ..Setup::default() };
+    let mut app = shown_in(App::new(setup, Timestamp(BEGAN)));
+    draw(&mut app, 104, 18);
+    for key in ['\\', 'g', 'j'] {
+        press(&mut app, KeyCode::Char(key), KeyModifiers::NONE);
+        draw(&mut app, 104, 18);
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/waterfall.svg");
+    let drawn = picture(&mut app, 104, 18);
+    if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+        std::fs::write(file, &drawn).unwrap();
+    }
+    assert!(drawn.contains("critical path"), "{drawn}");
+    let shown = std::fs::read_to_string(file).unwrap().replace("\r\n", "\n");
+    assert!(shown == drawn, "docs/waterfall.svg shows another screen");
+}
+
 #[test]
 fn what_an_operation_caused_folds_and_short_ones_are_left_out() {
     let mut app = waterfall();
     draw(&mut app, 120, 40);
     press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
     press(&mut app, KeyCode::Char('j'), KeyModifiers::NONE);
-    assert!(draw(&mut app, 120, 40).contains("sampling/createMessage"));
+    assert!(draw(&mut app, 120, 40).contains("← sampling/createMessage"));
     press(&mut app, KeyCode::Char('z'), KeyModifiers::NONE);
     let folded = draw(&mut app, 120, 40);
-    assert!(!folded.contains("sampling/createMessage"), "{folded}");
+    assert!(!folded.contains("← sampling/createMessage"), "{folded}");
     for _ in 0..2 {
         press(&mut app, KeyCode::Char('d'), KeyModifiers::NONE);
     }
@@ -95,6 +165,19 @@ fn what_an_operation_caused_folds_and_short_ones_are_left_out() {
     press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
     let message = draw(&mut app, 120, 40);
     assert!(message.contains("tools/call ask_person #1"), "{message}");
+}
+
+#[test]
+fn the_critical_path_is_what_the_end_of_a_call_waited_for() {
+    let mut app = waterfall();
+    draw(&mut app, 120, 40);
+    for key in ['g', 'j', 'j'] {
+        press(&mut app, KeyCode::Char(key), KeyModifiers::NONE);
+    }
+    let screen = draw(&mut app, 120, 40);
+    // The list that was fetched meanwhile held nothing up.
+    let path = "critical path  ask_person 200 ms  sampling/createMessage 415 ms";
+    assert!(screen.contains(path), "{screen}");
 }
 
 #[test]
@@ -133,6 +216,10 @@ fn a_recording_is_shown_at_any_moment_without_an_engine() {
     }
     let text = lines.iter().fold(String::new(), |text, line| text + &line.to_string() + "\n");
     std::fs::write(&path, text).unwrap();
+
+    let offered = Lock::of_recording(&path).unwrap();
+    let servers: Vec<&String> = offered.servers.keys().collect();
+    assert_eq!(servers, ["filesystem", "memory"], "what was connected is what can be compared");
 
     let (commands, asked) = std::sync::mpsc::channel();
     let (told, news) = std::sync::mpsc::channel();

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::check::answers::Answers;
 use crate::check::expect::Expectations;
-use crate::check::lock::Lock;
 use crate::check::model::Report;
+use crate::deck::lock::Lock;
 
 /// Of the JSON report.
 pub fn report_schema() -> Value {

@@ -127,7 +127,7 @@ fn descriptions(entry: &Entry<'_>, longest: u64, findings: &mut Vec<Finding>) {
     let text = entry.text("description").map(str::trim).unwrap_or_default();
     if matches!(entry.list, ListKind::Tools | ListKind::Prompts) {
         if text.is_empty() {
-            let message = format!("the {} has no description", entry.noun());
+            let message = format!("the {} has no description", entry.list.noun());
             findings.push(finding("describe/missing", entry.place(), message));
         } else if text.split_whitespace().nth(1).is_none() && text.is_ascii() {
             let message = format!("the description is the single word “{}”", brief(text, 40));

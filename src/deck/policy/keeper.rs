@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::base::ServerName;
 use crate::base::watch::Fingerprint;
 use crate::config::Environment;
-use crate::deck::policy::file::StateFile;
+use crate::deck::policy::file::TrustedFile;
 use crate::deck::policy::load::{PolicyFile, load};
 use crate::deck::policy::{GrantStore, PinFile, granted, of_session, state_path};
 use crate::host::policy::{
-    Digest, Grant, GrantId, Grants, HeldTool, NewGrant, Pins, Policy, PolicyConfig,
+    DEFAULT_PROFILE, Digest, Grant, GrantId, Grants, HeldTool, Limits, NewGrant, Pins, Policy,
+    PolicyConfig,
 };
 use crate::host::{Fact, Host};
 
@@ -25,17 +26,31 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Numbers of grants that live in a running host alone begin here.
 const SESSION: u64 = 1 << 40;
 
-/// Follows the files of a host's policy until it is dropped.
+/// Follows the files of a host's policy until the last clone of it is dropped.
+#[derive(Clone)]
 pub struct PolicyKeeper {
     inner: Arc<Inner>,
-    task: AbortHandle,
+    _task: Arc<AbortOnDropHandle<()>>,
+}
+
+/// Who may do what, as a screen shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicyView {
+    /// All grants that hold now.
+    pub grants: Vec<Grant>,
+    /// What is held until it is reviewed.
+    pub held: Vec<HeldTool>,
+    /// The limits of callers that are not the person: of all profiles but those named after.
+    pub limits: Vec<(String, Limits)>,
+    /// What is wrong with the files, and rules that are about nothing.
+    pub warnings: Vec<String>,
 }
 
 struct Inner {
     host: Host,
     configs: Vec<PathBuf>,
     grants: Option<GrantStore>,
-    pins: Option<StateFile>,
+    pins: Option<TrustedFile>,
     state: Mutex<State>,
 }
 
@@ -49,12 +64,6 @@ struct State {
     notices: Vec<String>,
 }
 
-impl Drop for PolicyKeeper {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 impl PolicyKeeper {
     /// Gives `host` what decides, from the files of its configuration, and follows them. Callers
     /// that are not the person are decided by it from when this returns.
@@ -64,7 +73,7 @@ impl PolicyKeeper {
             host: host.clone(),
             configs: configs.to_vec(),
             grants: GrantStore::of(&main, env),
-            pins: state_path(&main, env, "pins").map(StateFile::new),
+            pins: state_path(&main, env, "pins").map(TrustedFile::new),
             state: Mutex::default(),
         });
         let mut facts = host.subscribe();
@@ -89,7 +98,7 @@ impl PolicyKeeper {
                 }
             }
         });
-        Self { inner, task: task.abort_handle() }
+        Self { inner, _task: Arc::new(AbortOnDropHandle::new(task)) }
     }
 
     /// What is wrong with the files, a sentence each; nothing but what the person may do is
@@ -161,6 +170,20 @@ impl PolicyKeeper {
         gone
     }
 
+    /// Who may do what, as a screen shows it.
+    pub fn view(&self) -> PolicyView {
+        let in_force = self.inner.host.follow_policy().borrow().clone();
+        let profiles = in_force.config.profiles.keys().map(String::as_str);
+        let profiles = profiles.filter(|profile| *profile != DEFAULT_PROFILE);
+        let limits = std::iter::once(DEFAULT_PROFILE).chain(profiles);
+        PolicyView {
+            grants: self.grants(),
+            held: self.held(),
+            limits: limits.map(|p| (p.to_owned(), in_force.config.limits_of(p))).collect(),
+            warnings: self.warnings(),
+        }
+    }
+
     /// All grants that hold now.
     pub fn grants(&self) -> Vec<Grant> {
         let now = self.inner.host.clock().now();
@@ -203,6 +226,19 @@ impl PolicyKeeper {
                 self.inner.review(|pins| pins.accept(server.as_str(), now))
             }
         }
+    }
+    /// Refuses a tool of a server as it was shown, or its instructions when `tool` is `None`: it
+    /// stays held.
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    pub fn refuse(
+        &self,
+        server: &ServerName,
+        tool: Option<&str>,
+        shown: Digest,
+    ) -> Result<(), String> {
+        self.inner.review(|pins| pins.refuse(server.as_str(), tool, shown))
     }
 }
 

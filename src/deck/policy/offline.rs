@@ -1,12 +1,12 @@
 //! What would be decided, without a running host: by the rules and grants as they are, about tools as
-//! they were when they were reviewed.
+//! they were seen last.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::Timestamp;
 use crate::config::{Environment, McpConfig};
-use crate::deck::policy::file::StateFile;
+use crate::deck::policy::file::TrustedFile;
 use crate::deck::policy::load::{PolicyFile, load};
 use crate::deck::policy::{GrantStore, PinFile, state_path};
 use crate::host::policy::{
@@ -37,7 +37,7 @@ impl Offline {
         let main = configs.last().map_or(Path::new("mcp.json"), PathBuf::as_path);
         let one = |problem| vec![problem];
         let grants = GrantStore::of(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));
-        let pins = state_path(main, env, "pins").map(StateFile::new);
+        let pins = state_path(main, env, "pins").map(TrustedFile::new);
         let pins: Option<PinFile> = match pins {
             Some(file) => file.read().map_err(one)?,
             None => None,
@@ -85,7 +85,8 @@ impl Offline {
                 idempotent: hint("idempotentHint"),
                 open_world: hint("openWorldHint"),
             },
-            definition: tool.map(|tool| &tool.digest),
+            // As it was seen last, which may be another than was reviewed.
+            definition: tool.map(|tool| tool.seen.last().unwrap_or(&tool.digest)),
             about: about.as_ref(),
             ..Target::tool(server, name)
         };

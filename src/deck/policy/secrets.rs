@@ -16,7 +16,7 @@ use crate::base::file::read_text;
 use crate::base::hash::hex;
 use crate::base::secret::Secret;
 use crate::config::Environment;
-use crate::deck::policy::file::StateFile;
+use crate::deck::policy::file::TrustedFile;
 
 /// Holds the passphrase.
 pub const PASSPHRASE: &str = "MCPDECK_SECRETS_PASSPHRASE";
@@ -53,7 +53,7 @@ struct Sealed {
 
 /// The secrets of the user.
 pub struct SecretStore {
-    file: StateFile,
+    file: TrustedFile,
     passphrase: Option<Secret>,
     key_file: PathBuf,
 }
@@ -66,7 +66,7 @@ impl SecretStore {
         let own = env.config_dir.as_ref().map_or_else(|| folder.clone(), |dir| dir.join("mcpdeck"));
         let named = env.var(KEY_FILE).filter(|name| !name.is_empty());
         Some(Self {
-            file: StateFile::new(folder.join("secrets.json")),
+            file: TrustedFile::new(folder.join("secrets.json")),
             passphrase: env.var(PASSPHRASE).filter(|text| !text.is_empty()).map(Secret::new),
             key_file: named
                 .map_or_else(|| own.join("secrets.key"), |name| env.absolute(name.as_ref())),

@@ -1,7 +1,7 @@
 //! Operations, folded from messages: what was asked of whom, when it was sent and answered, what it
 //! caused, and how long a person was waited for. The same live and from a recording. Pure.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -116,6 +116,7 @@ pub struct Operations {
     /// The call during which a server said that its lists changed.
     changed: HashMap<ServerName, u64>,
     names: HashMap<SafeText, SafeText>,
+    servers: BTreeSet<ServerName>,
     latest: Timestamp,
     version: u64,
 }
@@ -144,6 +145,7 @@ impl Operations {
             calls: HashMap::new(),
             changed: HashMap::new(),
             names: HashMap::new(),
+            servers: BTreeSet::new(),
             latest: Timestamp(0),
             version: 0,
         }
@@ -177,6 +179,37 @@ impl Operations {
     /// All of them with their numbers, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Operation)> {
         self.items.iter().enumerate().map(|(at, item)| (self.first + at as u64, item))
+    }
+
+    /// What the end of an operation depended on, in the order asked, each with its own share of the
+    /// time: from the end backwards, always the last that ended of what was caused. Lists that were
+    /// fetched meanwhile held nothing up.
+    pub fn critical_path(&self, number: u64) -> Vec<(u64, Duration)> {
+        let mut path = Vec::new();
+        if let Some(operation) = self.get(number) {
+            self.depended(number, operation.ended.unwrap_or(self.latest), &mut path);
+        }
+        path.sort_by_key(|(number, _)| *number);
+        path
+    }
+
+    fn depended(&self, number: u64, mut until: Timestamp, path: &mut Vec<(u64, Duration)>) {
+        let Some(operation) = self.get(number) else { return };
+        let end = |of: &Operation| of.ended.unwrap_or(self.latest);
+        let children = operation.children.iter().filter(|_| operation.depth < Self::DEPTH);
+        let children = children.filter_map(|child| Some((*child, self.get(*child)?)));
+        let mut children: Vec<_> =
+            children.filter(|(_, child)| !child.method.ends_with("/list")).collect();
+        children.sort_by_key(|(_, child)| std::cmp::Reverse(end(child)));
+        let mut own = Duration::ZERO;
+        for (number, child) in children {
+            if end(child) <= until {
+                own += until.since(end(child));
+                self.depended(number, end(child), path);
+                until = child.asked;
+            }
+        }
+        path.push((number, own + until.since(operation.asked)));
     }
 
     fn get_mut(&mut self, number: u64) -> Option<&mut Operation> {
@@ -226,8 +259,13 @@ impl Operations {
         let parent = of_call.or_else(|| self.cause(record)).filter(|number| *number >= self.first);
         let depth = parent.and_then(|parent| self.get(parent)).map_or(0, |of| of.depth + 1);
         let target = record.target.clone().map(|target| self.shared(target));
+        // Of a recording every line has a name of its own.
+        let server = self.servers.get(&record.server).cloned().unwrap_or_else(|| {
+            self.servers.insert(record.server.clone());
+            record.server.clone()
+        });
         let operation = Operation {
-            server: record.server.clone(),
+            server,
             method: self.shared(record.method.clone().unwrap_or_default()),
             target,
             direction: record.direction,

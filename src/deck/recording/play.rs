@@ -27,7 +27,7 @@ const WINDOW_BYTES: usize = 16 << 20;
 /// Blocks between two views that are kept, so that going back need not begin at the first line.
 const VIEW_EVERY: usize = 64;
 /// Most operations that are kept.
-const OPERATIONS: usize = 500_000;
+const OPERATIONS: usize = 250_000;
 /// Most errors that can be jumped to.
 const ERRORS: usize = 100_000;
 /// What callers ask for.

@@ -11,11 +11,10 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::base::hash::hex;
-use crate::base::text::inspect;
 use crate::config::{ServerConfig, TransportConfig};
 use crate::host::policy::principal::{ServerDigests, Target, TargetKind};
 use crate::mcp::capabilities::FieldChange;
-use crate::mcp::capabilities::diff::differences;
+use crate::mcp::capabilities::diff::every_difference;
 
 /// SHA-256 of a definition in canonical JSON, of a command line, or of a text.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,6 +130,8 @@ pub enum Held {
     Changed,
     /// Its definition changes to and fro.
     Unstable,
+    /// A person has refused it as it is.
+    Refused,
 }
 
 impl Held {
@@ -142,6 +143,7 @@ impl Held {
             Self::New => "the tool is new and was not reviewed",
             Self::Changed => "its definition changed and was not reviewed",
             Self::Unstable => "definitions unstable: it changes to and fro",
+            Self::Refused => "a person has refused it as it is now",
         }
     }
 }
@@ -165,6 +167,9 @@ pub struct PinnedServer {
     digest: OnceLock<Digest>,
     /// Its tools.
     pub tools: BTreeMap<String, PinnedTool>,
+    /// What was refused: tools by name, instructions under the empty one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    refused: BTreeMap<String, Digest>,
 }
 
 /// What was reviewed of one tool.
@@ -197,8 +202,6 @@ pub struct HeldTool {
     pub digest: Digest,
     /// What differs from what was reviewed, field by field.
     pub changes: Vec<FieldChange>,
-    /// What makes it risky, in words.
-    pub risks: Vec<String>,
     /// The tool that vanished and says nearly the same.
     pub renamed_from: Option<String>,
 }
@@ -283,31 +286,33 @@ impl Pins {
     /// What of a server is held now.
     pub fn review(&self, server: &str, instructions: &str, tools: &[Definition]) -> Vec<HeldTool> {
         let Some(pinned) = self.servers.get(server) else { return Vec::new() };
+        let held = |tool: Option<&str>, held, digest, changes, renamed_from| {
+            let refused = pinned.refused.get(tool.unwrap_or_default()) == Some(&digest);
+            HeldTool {
+                server: server.to_owned(),
+                tool: tool.map(str::to_owned),
+                held: if refused { Held::Refused } else { held },
+                digest,
+                changes,
+                renamed_from,
+            }
+        };
         let mut out = Vec::new();
         if pinned.instructions != instructions {
-            let (before, after) = (
-                Value::String(pinned.instructions.clone()),
-                Value::String(instructions.to_owned()),
-            );
-            let changes = differences(&before, &after);
-            out.push(HeldTool {
-                server: server.to_owned(),
-                tool: None,
-                held: Held::Instructions,
-                digest: Digest::of_text(instructions),
-                risks: risks(&changes),
-                changes,
-                renamed_from: None,
-            });
+            let [before, after] =
+                [&pinned.instructions[..], instructions].map(|text| Value::String(text.to_owned()));
+            let changes = every_difference(&before, &after);
+            let digest = Digest::of_text(instructions);
+            out.push(held(None, Held::Instructions, digest, changes, None));
         }
         let there = |name: &str| tools.iter().any(|tool| tool.name == name);
         for tool in tools {
             let known = pinned.tools.get(&tool.name);
-            let held = match known {
+            let why = match known {
                 Some(known) => known.held(Some(&tool.digest)),
                 None => Some(Held::New),
             };
-            let Some(held) = held else { continue };
+            let Some(why) = why else { continue };
             let gone = || {
                 let gone = pinned.tools.iter().filter(|(name, _)| !there(name));
                 let alike = gone.map(|(name, was)| (alike(&was.definition, &tool.value), name));
@@ -317,16 +322,8 @@ impl Pins {
                 if known.is_none() { gone().map(|(_, name)| name.clone()) } else { None };
             let before = known.or_else(|| pinned.tools.get(renamed_from.as_ref()?));
             let before = before.map_or(&Value::Null, |was| &*was.definition);
-            let changes = differences(before, &tool.value);
-            out.push(HeldTool {
-                server: server.to_owned(),
-                tool: Some(tool.name.clone()),
-                held,
-                digest: tool.digest,
-                risks: risks(&changes),
-                changes,
-                renamed_from,
-            });
+            let changes = every_difference(before, &tool.value);
+            out.push(held(Some(&tool.name), why, tool.digest, changes, renamed_from));
         }
         out
     }
@@ -335,6 +332,7 @@ impl Pins {
     pub fn accept(&mut self, server: &str, tool: &Definition) {
         let pinned = self.servers.entry(server.to_owned()).or_default();
         pinned.tools.insert(tool.name.clone(), PinnedTool::new(tool));
+        pinned.refused.remove(&tool.name);
     }
 
     /// Accepts the instructions of a server as they were shown.
@@ -342,6 +340,14 @@ impl Pins {
         let pinned = self.servers.entry(server.to_owned()).or_default();
         instructions.clone_into(&mut pinned.instructions);
         pinned.digest = OnceLock::new();
+        pinned.refused.remove("");
+    }
+
+    /// Refuses a tool of a server as it was shown, or its instructions when `tool` is `None`: it
+    /// stays held and is not asked about again until it changes.
+    pub fn refuse(&mut self, server: &str, tool: Option<&str>, shown: Digest) {
+        let pinned = self.servers.entry(server.to_owned()).or_default();
+        pinned.refused.insert(tool.unwrap_or_default().to_owned(), shown);
     }
 }
 
@@ -365,43 +371,4 @@ fn alike(before: &Value, after: &Value) -> f32 {
         fields.concat()
     };
     similar::TextDiff::from_words(text(before), text(after)).ratio()
-}
-
-/// What makes changed fields risky.
-fn risks(changes: &[FieldChange]) -> Vec<String> {
-    let mut out = Vec::new();
-    for change in changes {
-        let at = if change.pointer.is_empty() { "it" } else { &change.pointer };
-        let text = |value: &Option<Value>| value.as_ref().map(ToString::to_string);
-        let (before, after) = (text(&change.before), text(&change.after));
-        let after_text = match &change.after {
-            Some(Value::String(text)) => text.clone(),
-            _ => after.clone().unwrap_or_default(),
-        };
-        for url in
-            inspect::urls(&after_text).difference(&inspect::urls(&before.unwrap_or_default()))
-        {
-            out.push(format!("{at} names a new address: {url}"));
-        }
-        for (words, why) in inspect::instructions(&after_text) {
-            out.push(format!("{at} {why}: \"{words}\""));
-        }
-        let hidden = inspect::hidden(&after_text);
-        if !hidden.control.is_empty() || !hidden.invisible.is_empty() || hidden.buried {
-            out.push(format!("{at} holds text that is not seen"));
-        }
-        if change.pointer.starts_with("/annotations/") {
-            out.push(format!("{at} was a hint and says something else now"));
-        }
-        let loosens =
-            ["required", "enum", "pattern", "additionalProperties", "maxLength", "maximum"];
-        let key = change.pointer.rsplit('/').next().unwrap_or_default();
-        if change.pointer.starts_with("/inputSchema")
-            && (change.before.is_some() && change.after.is_none() && loosens.contains(&key)
-                || key == "additionalProperties" && change.after == Some(Value::Bool(true)))
-        {
-            out.push(format!("{at} limits arguments no more"));
-        }
-    }
-    out
 }

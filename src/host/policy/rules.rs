@@ -74,17 +74,23 @@ struct Hints {
     open_world: Option<bool>,
 }
 
-/// A rule that is about nothing there is.
+/// A rule that never applies to anything there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmatched {
     /// The rule, as [`crate::host::policy::Decision::rule`] names it.
     pub rule: Arc<str>,
     /// What was meant perhaps.
     pub meant: Option<String>,
+    /// It asks about what the `allow` beside it leaves out, which is denied.
+    pub is_left_out: bool,
 }
 
 impl fmt::Display for Unmatched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_left_out {
+            let rule = &self.rule;
+            return write!(f, "{rule} never asks: the `allow` beside it has to name the same");
+        }
         write!(f, "{} is about nothing that the servers offer now", self.rule)?;
         match &self.meant {
             Some(meant) => write!(f, "; did you mean `{meant}`?"),
@@ -117,7 +123,8 @@ impl Rules {
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
-    /// The rules that are about nothing of this catalogue: misspelt, or out of date.
+    /// The rules that are about nothing of this catalogue: misspelt, or out of date; and those that
+    /// ask about what is denied.
     pub fn unmatched<'c>(
         &self,
         catalogue: impl IntoIterator<Item = (&'c str, &'c Capabilities)>,
@@ -133,15 +140,29 @@ impl Rules {
         let tools = of(|all| all.tools.iter().map(|tool| &*tool.name).collect());
         let prompts = of(|all| all.prompts.iter().map(|prompt| &*prompt.name).collect());
         let servers: Vec<String> = catalogue.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut out = Vec::new();
         let mut matched: HashMap<Arc<str>, (bool, String)> = HashMap::new();
         for layer in std::iter::once(&self.all).chain(self.profiles.values()) {
-            for list in [&layer.allow, &layer.ask, &layer.deny] {
-                let kinds =
-                    [(&list.tools, &tools), (&list.prompts, &prompts), (&list.servers, &servers)];
-                for (globs, names) in kinds {
+            for (asks, list) in [(false, &layer.allow), (true, &layer.ask), (false, &layer.deny)] {
+                let allow = &layer.allow;
+                let kinds = [
+                    (&list.tools, &tools, &allow.tools),
+                    (&list.prompts, &prompts, &allow.prompts),
+                    (&list.servers, &servers, &allow.servers),
+                ];
+                for (globs, names, allowed) in kinds {
                     for entry in &globs.rules {
                         let glob = entry.glob.compile_matcher();
-                        let found = names.iter().any(|name| glob.is_match(name));
+                        let mut about = names.iter().filter(|name| glob.is_match(name)).peekable();
+                        let found = about.peek().is_some();
+                        if asks
+                            && found
+                            && !allowed.rules.is_empty()
+                            && !about.any(|name| allowed.set.is_match(name))
+                        {
+                            let rule = Arc::clone(&entry.rule);
+                            out.push(Unmatched { rule, meant: None, is_left_out: true });
+                        }
                         let known = matched.entry(Arc::clone(&entry.rule)).or_default();
                         known.0 |= found;
                         if known.1.is_empty() {
@@ -155,21 +176,18 @@ impl Rules {
                 }
             }
         }
-        let mut out: Vec<Unmatched> = matched
-            .into_iter()
-            .filter(|(_, (found, _))| !found)
-            .map(|(rule, (_, glob))| {
-                let bare = tools
-                    .iter()
-                    .chain(&prompts)
-                    .find(|name| name.split_once('.').is_some_and(|(_, tool)| tool == glob));
-                let names = tools.iter().chain(&prompts).chain(&servers);
-                let score = |name: &&String| (strsim::jaro_winkler(name, &glob) * 1e6) as u64;
-                let near = names.filter(|name| score(name) > 800_000).max_by_key(score);
-                let meant = bare.or(near).cloned();
-                Unmatched { rule, meant }
-            })
-            .collect();
+        let unmatched = matched.into_iter().filter(|(_, (found, _))| !found);
+        out.extend(unmatched.map(|(rule, (_, glob))| {
+            let bare = tools
+                .iter()
+                .chain(&prompts)
+                .find(|name| name.split_once('.').is_some_and(|(_, tool)| tool == glob));
+            let names = tools.iter().chain(&prompts).chain(&servers);
+            let score = |name: &&String| (strsim::jaro_winkler(name, &glob) * 1e6) as u64;
+            let near = names.filter(|name| score(name) > 800_000).max_by_key(score);
+            let meant = bare.or(near).cloned();
+            Unmatched { rule, meant, is_left_out: false }
+        }));
         out.sort_by(|a, b| a.rule.cmp(&b.rule));
         out
     }

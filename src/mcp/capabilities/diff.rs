@@ -17,7 +17,7 @@ impl ListChanges {
     pub fn between(before: &Capabilities, after: &Capabilities) -> Option<Self> {
         let mut changes = Self::default();
         for kind in ListKind::ALL {
-            changes.compare(kind, &entries(before, kind), &entries(after, kind));
+            changes.compare(kind, &before.entries(kind), &after.entries(kind));
         }
         (!changes.is_empty()).then_some(changes)
     }
@@ -77,51 +77,30 @@ impl ListChanges {
         self.changed.retain(|(k, n, _)| other(k, n));
     }
 
-    fn compare(&mut self, kind: ListKind, before: &[Entry<'_>], after: &[Entry<'_>]) {
-        let old: HashMap<&str, &Entry<'_>> = before.iter().map(|e| (e.key, e)).collect();
-        let new: HashMap<&str, &Entry<'_>> = after.iter().map(|e| (e.key, e)).collect();
-        for entry in after {
-            match old.get(entry.key) {
-                None => self.added.push((kind, SafeText::line(entry.key))),
-                Some(was) if Arc::ptr_eq(was.raw, entry.raw) || was.raw == entry.raw => {}
+    fn compare(&mut self, kind: ListKind, before: &Entries<'_>, after: &Entries<'_>) {
+        let old: HashMap<_, _> = before.iter().copied().collect();
+        let new: HashMap<_, _> = after.iter().copied().collect();
+        for (key, raw) in after {
+            match old.get(key) {
+                None => self.added.push((kind, SafeText::line(key))),
+                Some(was) if Arc::ptr_eq(was, raw) || was == raw => {}
                 Some(was) => {
-                    let fields = differences(was.raw, entry.raw);
-                    self.changed.push((kind, SafeText::line(entry.key), fields));
+                    self.changed.push((kind, SafeText::line(key), differences(was, raw)));
                 }
             }
         }
-        for entry in before.iter().filter(|entry| !new.contains_key(entry.key)) {
-            self.removed.push((kind, SafeText::line(entry.key)));
+        for (key, _) in before.iter().filter(|(key, _)| !new.contains_key(key)) {
+            self.removed.push((kind, SafeText::line(key)));
         }
     }
 }
 
-struct Entry<'a> {
-    key: &'a str,
-    raw: &'a Arc<Value>,
-}
-
-fn entries(all: &Capabilities, kind: ListKind) -> Vec<Entry<'_>> {
-    match kind {
-        ListKind::Tools => all.tools.iter().map(|t| Entry { key: &t.name, raw: &t.raw }).collect(),
-        ListKind::Prompts => {
-            all.prompts.iter().map(|p| Entry { key: &p.name, raw: &p.raw }).collect()
-        }
-        ListKind::Resources => {
-            all.resources.iter().map(|r| Entry { key: &r.uri, raw: &r.raw }).collect()
-        }
-        ListKind::ResourceTemplates => {
-            all.templates.iter().map(|t| Entry { key: &t.uri_template, raw: &t.raw }).collect()
-        }
-    }
-}
+type Entries<'a> = [(&'a Arc<str>, &'a Arc<Value>)];
 
 /// The fields in which two JSON values differ, by JSON pointer (RFC 6901), at most
-/// [`MAX_FIELDS`]. Objects are compared by key, arrays of equal length by index, everything else
-/// as a whole.
+/// [`MAX_FIELDS`] of them.
 pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
-    let mut fields = Vec::new();
-    walk(&mut String::new(), before, after, &mut fields);
+    let mut fields = every_difference(before, after);
     if fields.len() > MAX_FIELDS {
         let rest = fields.len() - MAX_FIELDS;
         fields.truncate(MAX_FIELDS);
@@ -134,7 +113,26 @@ pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
     fields
 }
 
+/// All fields in which two JSON values differ; `null` as a whole is no value. Objects are compared by
+/// key, arrays of equal length by index, everything else as a whole. The order of `required`, `enum`
+/// and `type` means nothing.
+pub fn every_difference(before: &Value, after: &Value) -> Vec<FieldChange> {
+    let mut fields = Vec::new();
+    walk(&mut String::new(), before, after, &mut fields);
+    for field in fields.iter_mut().filter(|field| field.pointer.is_empty()) {
+        field.before.take_if(|value| value.is_null());
+        field.after.take_if(|value| value.is_null());
+    }
+    fields
+}
+
+/// Whether a list under this key of a JSON Schema is a set.
+pub fn is_set(key: &str) -> bool {
+    matches!(key, "required" | "enum" | "type")
+}
+
 fn walk(pointer: &mut String, before: &Value, after: &Value, fields: &mut Vec<FieldChange>) {
+    let in_set = is_set(pointer.rsplit('/').next().unwrap_or_default());
     let mut child = |key: &str, old: Option<&Value>, new: Option<&Value>| {
         let length = pointer.len();
         pointer.push('/');
@@ -160,13 +158,17 @@ fn walk(pointer: &mut String, before: &Value, after: &Value, fields: &mut Vec<Fi
                 child(key, None, Some(value));
             }
         }
-        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+        (Value::Array(old), Value::Array(new)) if !in_set && old.len() == new.len() => {
             for (index, (old, new)) in old.iter().zip(new).enumerate() {
                 if old != new {
                     child(&index.to_string(), Some(old), Some(new));
                 }
             }
         }
+        (Value::Array(old), Value::Array(new))
+            if in_set
+                && old.iter().all(|item| new.contains(item))
+                && new.iter().all(|item| old.contains(item)) => {}
         _ if before == after => {}
         _ => fields.push(FieldChange {
             pointer: pointer.clone(),

@@ -43,10 +43,6 @@ impl App {
             {
                 Availability::Ready
             }
-            Action::Clients => Availability::when(
-                self.model.served.is_some(),
-                "nobody is served: start the dashboard with --serve",
-            ),
             Action::Restart
             | Action::StartStop
             | Action::Refresh
@@ -165,7 +161,6 @@ impl App {
     /// but for the line's own.
     fn rows_here(&self, scopes: &[Scope]) -> Vec<Row> {
         let mut rows = self.keymap.rows(scopes);
-        rows.retain(|row| row.action != Action::Clients || self.model.served.is_some());
         if self.is_typing() {
             rows.retain_mut(|row| {
                 let own = scopes.first() == Some(&row.scope);
@@ -208,7 +203,6 @@ impl App {
                     !matches!(action, Action::Palette | Action::Confirm | Action::Open)
                 })
                 .filter(|action| self.is_of_panes(**action) && !self.is_of_screen(**action))
-                .filter(|action| **action != Action::Clients || self.model.served.is_some())
                 .map(|action| self.action_choice(*action, &scopes)),
         );
         choices.extend(self.model.view.servers.keys().map(|name| Choice {
@@ -314,16 +308,14 @@ impl App {
     pub(super) fn open_reader_of(&mut self, subject: Subject) {
         // One is enough: esc leads out of it at once.
         self.overlays.retain(|overlay| match overlay {
-            Overlay::Reader(reader) => !matches!(
-                reader.subject,
-                Subject::BlackBox(_) | Subject::Info(_) | Subject::Clients
-            ),
+            Overlay::Reader(reader) => {
+                !matches!(reader.subject, Subject::BlackBox(_) | Subject::Info(_))
+            }
             _ => true,
         });
         let title = match &subject {
             Subject::BlackBox(server) => ink!("diagnostics: {}", Model::name(server)),
             Subject::Info(server) => ink!("info: {}", Model::name(server)),
-            Subject::Clients => ink!("clients; enter: pause, cut or revoke one"),
             _ => return,
         };
         let mut reader = Reader::new(title, Doc::default());
@@ -364,9 +356,6 @@ impl App {
                 }
                 Subject::Info(name) => {
                     reader.doc = crate::tui::pane::servers::info(ui, name);
-                }
-                Subject::Clients => {
-                    reader.doc = crate::tui::pane::clients::doc(&self.model, width);
                 }
                 Subject::Tour(page) => {
                     reader.doc = crate::tui::pane::servers::tour::page(*page, ui);

@@ -6,12 +6,13 @@ use super::{App, Focus, Redraw};
 use crate::base::ServerName;
 use crate::host::ServerState;
 use crate::tui::action::Action;
-use crate::tui::effect::{Effect, ServerCommand};
+use crate::tui::effect::{Baseline, Effect, ServerCommand};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Palette, Pick, Subject, Verdict};
 use crate::tui::pane::logs::level_word;
 use crate::tui::pane::{Availability, Out, PaneId, Ui};
+use crate::tui::policy::PolicyScreen;
 use crate::tui::theme::{Role, SHIPPED};
 use crate::tui::widget::Keep;
 
@@ -128,7 +129,7 @@ impl App {
             Action::Inputs => self.open_inputs(),
             Action::Rules => self.choose_rules(),
             Action::Roots => self.choose_roots(),
-            Action::Clients => self.open_reader_of(Subject::Clients),
+            Action::Policy => self.open_policy(effects),
             Action::AddServer
             | Action::EditServer
             | Action::EditFile
@@ -313,16 +314,21 @@ impl App {
             Pick::Input(id) => self.open_input(&id),
             Pick::Approval(pick) => self.approval_pick(pick, effects),
             Pick::Chat(command) => effects.push(Effect::Chat(command)),
-            Pick::Client(None) => {
-                let choices = crate::tui::pane::clients::choices(&self.model);
-                self.push_overlay(Overlay::Palette(Palette::new(ink!("clients"), choices)));
-            }
-            Pick::Client(Some((order, origin))) => {
-                effects.push(Effect::Client(order, origin));
-                self.open_reader_of(Subject::Clients);
-            }
+            Pick::Client(order, origin) => effects.push(Effect::Client(order, origin)),
             Pick::TourPage(_) => {}
         }
+    }
+
+    /// Opens the policy. Of a recording nothing was approved here: it is compared with the lock file.
+    fn open_policy(&mut self, effects: &mut Vec<Effect>) {
+        let mut screen = PolicyScreen::default();
+        if self.model.playback.is_some() {
+            screen = PolicyScreen::against(Baseline::Lock);
+            effects.push(Effect::Baseline(Baseline::Lock));
+        }
+        self.overlays.clear();
+        self.toast = None;
+        self.push_screen(Open::Own(Box::new(screen)));
     }
 
     fn open_palette(&mut self) {

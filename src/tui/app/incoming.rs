@@ -7,11 +7,13 @@ use ratatui::layout::Rect;
 use super::{App, Redraw};
 use crate::base::LogLevel;
 use crate::base::text::SafeText;
+use crate::deck::policy::PolicyView;
 use crate::error::Error;
 use crate::host::HostView;
+use crate::host::policy::Held;
 use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::message::Message;
 use crate::tui::model::EngineState;
@@ -82,6 +84,7 @@ impl App {
                 (self.model.clients, self.model.blocked) = (clients, blocked);
                 self.mark(Redraw::Soon);
             }
+            Message::Policy(policy) => self.policy(policy),
             Message::Cache(cache) => {
                 if self.model.cache != cache {
                     self.model.cache = cache;
@@ -136,6 +139,7 @@ impl App {
             | Message::Drafted(..)
             | Message::Opened(..)
             | Message::KeptAnswers(_)) => self.answer_message(message, effects),
+            message @ Message::Baseline(..) => _ = self.screen_hears(&message, effects),
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
             Message::Looked(token, looked) => self.call_looked(token, looked, effects),
             Message::Chat(news) => self.chat_news(news),
@@ -207,6 +211,21 @@ impl App {
             self.toast = None;
             self.mark(Redraw::Soon);
         }
+    }
+
+    /// Definitions that nobody has decided about yet are told once.
+    fn policy(&mut self, policy: PolicyView) {
+        let open = |policy: &PolicyView| {
+            policy.held.iter().filter(|tool| tool.held != Held::Refused).count()
+        };
+        let (before, now) = (open(&self.model.policy), open(&policy));
+        self.model.policy = Arc::new(policy);
+        if now > before {
+            let mut text = ink!("{} not as approved: ", count(now, "definition"));
+            text.push(self.spelled("{policy} reviews"));
+            self.toast(text, Role::Warning);
+        }
+        self.mark(Redraw::Soon);
     }
 
     fn engine(&mut self, state: EngineState) {

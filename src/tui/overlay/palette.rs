@@ -51,8 +51,8 @@ pub enum Pick {
     Approval(ApprovalPick),
     /// Ask something of the chat.
     Chat(ChatCommand),
-    /// Do something about a client of the service, or choose what.
-    Client(Option<(ClientOrder, String)>),
+    /// Do something about a client of the service.
+    Client(ClientOrder, String),
 }
 
 impl Pick {

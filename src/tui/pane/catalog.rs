@@ -20,7 +20,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::servers::unstable;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Browser, Doc, FilterLine, Part, Pen, width};
+use crate::tui::widget::{Browser, Doc, FilterLine, Part, Pen, changed, width};
 
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,7 +308,7 @@ impl Pane for CatalogPane {
             && let Some(server) = ui.model.server(&entry.server)
         {
             detail(entry, server, ui.model, &mut doc);
-            changes(entry, server, ui.model, &mut doc);
+            changes(entry, server, ui, &mut doc);
         }
         self.browser.set_doc(doc, ui.area);
     }
@@ -482,22 +482,15 @@ fn change_of(changes: &ListChanges, entry: &Entry) -> Option<Change> {
     }
 }
 
-fn changes(entry: &Entry, server: &ServerView, model: &Model, doc: &mut Doc) {
+fn changes(entry: &Entry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     let Some((at, changes)) = &server.changes else { return };
     let found =
         changes.changed.iter().find(|(l, label, _)| *l == entry.list && *label == entry.label);
     let Some((_, _, fields)) = found else { return };
-    doc.heading(ink!("changed {}", model.when(*at)));
-    unstable(server, model, doc);
+    doc.heading(ink!("changed {}", ui.model.when(*at)));
+    unstable(server, ui.model, doc);
     for field in fields {
-        doc.line(vec![(ink!("  {}", Ink::line(&field.pointer)), Role::Changed)]);
-        for (value, sign, role) in
-            [(&field.before, "-", Role::Removed), (&field.after, "+", Role::Added)]
-        {
-            if let Some(value) = value {
-                doc.text(4, &ink!("{} {}", sign, Ink::line(&value.to_string())), role);
-            }
-        }
+        changed(field, &field.risks(), ui.glyphs, doc);
     }
 }
 

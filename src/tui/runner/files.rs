@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 use super::Runner;
 use crate::base::text::SafeText;
 use crate::deck::history::History;
+use crate::deck::lock::Lock;
 use crate::deck::saved::{SavedCall, SavedCalls};
 use crate::error::{Error, ErrorCode};
 use crate::tui::call::folder;
-use crate::tui::effect::{Effect, Existing};
+use crate::tui::effect::{Baseline, Effect, Existing, LockChange};
 use crate::tui::message::Message;
 use crate::tui::result::Content;
 use crate::tui::state;
+
+/// There is no lock file beside nothing.
+const NO_LOCK: &str = "there is no configuration file, so no lock file beside it";
 
 impl Runner {
     /// Does one of these effects; others are not its business.
@@ -44,6 +48,27 @@ impl Runner {
             }
             Effect::Look(token, path) => {
                 self.beside(move || Message::Looked(token, folder::look(path)));
+            }
+            Effect::Baseline(baseline) => {
+                let file = self.lock_file.clone();
+                self.beside(move || {
+                    let known = match &baseline {
+                        Baseline::Lock => {
+                            file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| Lock::read(&f))
+                        }
+                        Baseline::Recording(path) => Lock::of_recording(path),
+                    };
+                    Message::Baseline(baseline, known.map_err(|problem| SafeText::line(&problem)))
+                });
+            }
+            Effect::Lock(change) => {
+                let file = self.lock_file.clone();
+                self.beside(move || {
+                    match file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| lock(&f, change)) {
+                        Ok(known) => Message::Baseline(Baseline::Lock, Ok(known)),
+                        Err(problem) => failed(&problem),
+                    }
+                });
             }
             _ => {}
         }
@@ -97,4 +122,17 @@ fn failed(text: &str) -> Message {
 /// A path as it is found again from anywhere.
 fn whole(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
+}
+
+/// Changes the lock file; gives it as it is then.
+fn lock(file: &Path, change: LockChange) -> Result<Lock, String> {
+    let mut lock = Lock::read(file)?;
+    match change {
+        LockChange::Accept(server, place, now) => {
+            lock.servers.entry(server).or_default().accept(&place, &now);
+        }
+        LockChange::All(now) => lock.servers.extend(now.servers),
+    }
+    lock.write(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(lock)
 }

@@ -52,7 +52,7 @@ struct Lines {
 
 impl Lines {
     fn of(area: Rect) -> Self {
-        let detail = if area.height >= 10 { 2 } else { 0 };
+        let detail = if area.height >= 10 { 3 } else { 0 };
         let line = |y: u16, height: u16| Rect { y: area.y + y, height, ..area };
         let list = area.height.saturating_sub(2 + detail);
         Self {
@@ -205,6 +205,7 @@ impl Waterfall {
             .collect();
         let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
         let axis = Axis::of(&shown, now, lines.list);
+        let path = self.critical_path(operations);
         axis.render(cx, lines.axis, buf);
         for (row, (number, operation)) in shown.iter().enumerate() {
             let line = Rect { y: lines.list.y + row as u16, height: 1, ..lines.list };
@@ -212,7 +213,9 @@ impl Waterfall {
             let folded = self.folded.contains(number);
             let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
             pen.put(if is_selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
-            name(operation, folded, cx, axis.left.saturating_sub(2), &mut pen);
+            let is_critical = path.len() > 1 && path.iter().any(|(on, _)| on == number);
+            let role = if is_critical { Role::Heading } else { Role::Text };
+            name(operation, (folded, role), cx, axis.left.saturating_sub(2), &mut pen);
             pen.column(line.width.saturating_sub(TOOK + 1));
             let role = if operation.outcome.is_bad() { Role::Error } else { Role::Muted };
             pen.right(ink!("{}", Dur(operation.took(now))), TOOK, cx.style(role));
@@ -226,7 +229,25 @@ impl Waterfall {
             Pen::new(buf, lines.detail).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
             let mut pen = Pen::new(buf, lines.detail).ellipsis(cx.glyphs.ellipsis);
             pen.at(1, 1).put(exact(operation, cx.model), cx.style(Role::Text));
+            pen.at(1, 2).put("critical path", cx.style(Role::Heading));
+            for (number, took) in &path {
+                let Some(on) = operations.get(*number) else { continue };
+                let what = on.target.as_ref().unwrap_or(&on.method);
+                pen.skip(2).put(what, cx.style(Role::Text)).skip(1);
+                pen.put(ink!("{}", Dur(*took)), cx.style(Role::Muted));
+            }
         }
+    }
+
+    /// What the end of the operation depended on below which the selected one stands.
+    fn critical_path(&self, operations: &Operations) -> Vec<(u64, Duration)> {
+        let Some(mut root) = self.list.selected().copied() else { return Vec::new() };
+        while let Some(above) = operations.get(root).and_then(|operation| operation.parent)
+            && operations.get(above).is_some()
+        {
+            root = above;
+        }
+        operations.critical_path(root)
     }
 
     fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -254,7 +275,13 @@ impl Waterfall {
 const ROLES: [Role; 4] = [Role::Faint, Role::Accent, Role::Ok, Role::Attention];
 
 /// What stands at the left: depth, fold, server, what was asked.
-fn name(operation: &Operation, folded: bool, cx: &Cx<'_>, room: u16, pen: &mut Pen<'_>) {
+fn name(
+    operation: &Operation,
+    (folded, role): (bool, Role),
+    cx: &Cx<'_>,
+    room: u16,
+    pen: &mut Pen<'_>,
+) {
     let end = pen.position() + room;
     let left = |pen: &Pen<'_>| end.saturating_sub(pen.position());
     pen.skip(u16::from(operation.depth) * 2);
@@ -273,10 +300,10 @@ fn name(operation: &Operation, folded: bool, cx: &Cx<'_>, room: u16, pen: &mut P
     }
     let is_call = operation.method.as_str() == "tools/call";
     if !is_call || operation.target.is_none() {
-        pen.clip(&operation.method, left(pen), cx.style(Role::Text)).skip(1);
+        pen.clip(&operation.method, left(pen), cx.style(role)).skip(1);
     }
     if let Some(target) = &operation.target {
-        pen.clip(target, left(pen), cx.style(Role::Text));
+        pen.clip(target, left(pen), cx.style(role));
     }
 }
 

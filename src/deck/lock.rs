@@ -1,0 +1,277 @@
+//! The lock file (`mcp.lock.json`): every definition as it was reviewed. Owns its shape, its stability
+//! under reordering, and how definitions differ from it. Written only when asked for.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::base::atomic::{Readers, replace};
+use crate::base::file::read_text;
+use crate::base::text::json;
+use crate::deck::recording::Scan;
+use crate::host::{HostView, ServerView};
+use crate::mcp::capabilities::diff::{every_difference, is_set};
+use crate::mcp::capabilities::{FieldChange, ListKind};
+
+/// Name of the file beside the configuration.
+pub const FILE: &str = "mcp.lock.json";
+/// Version of the file's shape.
+pub const VERSION: u32 = 1;
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// The file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(title = "Lock file of mcpdeck --check")]
+pub struct Lock {
+    /// Version of this shape: 1.
+    pub lock_version: u32,
+    /// Servers by name.
+    pub servers: BTreeMap<String, LockedServer>,
+}
+
+/// What one server offered when it was reviewed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct LockedServer {
+    /// `serverInfo`
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub server_info: Value,
+    /// `instructions`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// Tools by name, each as it was sent.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, Value>,
+    /// Prompts by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompts: BTreeMap<String, Value>,
+    /// Resources by URI.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, Value>,
+    /// Resource templates by URI template.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resource_templates: BTreeMap<String, Value>,
+}
+
+/// What of a server a difference is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `instructions`
+    Instructions,
+    /// `serverInfo`
+    ServerInfo,
+    /// An entry of a list, by its name or URI.
+    Entry(ListKind, String),
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Drift {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// These fields differ.
+    Changed(Vec<FieldChange>),
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self { lock_version: VERSION, servers: BTreeMap::new() }
+    }
+}
+
+impl Lock {
+    /// Reads a file; nothing is locked where there is none.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let fail = |error: String| format!("{}: {error}", crate::base::text::path::spelled(path));
+        let text = read_text(path, LARGEST).map_err(|error| fail(error.to_string()))?;
+        let Some(text) = text else { return Ok(Self::default()) };
+        let lock: Self = serde_json::from_str(&text).map_err(|error| fail(error.to_string()))?;
+        lock.known().map_err(fail)
+    }
+
+    /// The lock, when this program knows its version.
+    ///
+    /// # Errors
+    /// Says which version it has.
+    pub fn known(self) -> Result<Self, String> {
+        match self.lock_version {
+            VERSION => Ok(self),
+            found => Err(format!("lockVersion {found} is not known; this is version {VERSION}")),
+        }
+    }
+
+    /// Writes it, whole or not at all: keys sorted, so that reordering on a server's side changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        replace(path, (json::pretty(self) + "\n").as_bytes(), Readers::Default)
+    }
+
+    /// What the servers of a recording offered at its end.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of_recording(path: &Path) -> Result<Self, String> {
+        let fail =
+            |error: io::Error| format!("{}: {error}", crate::base::text::path::spelled(path));
+        let mut scan = Scan::open(path).map_err(fail)?;
+        while scan.advance().map_err(fail)? {}
+        Ok(Self::of(scan.so_far().1))
+    }
+
+    /// What the servers of a view offer. One whose lists are not all known is left out.
+    pub fn of(view: &HostView) -> Self {
+        let whole = view
+            .servers
+            .values()
+            .filter(|server| server.session.is_some() && server.capabilities.partial.is_empty());
+        let servers = whole.map(|server| (server.name.to_string(), LockedServer::of(server)));
+        Self { servers: servers.collect(), ..Self::default() }
+    }
+}
+
+impl LockedServer {
+    /// What a server offers: its `serverInfo`, its instructions, and the entries of its lists as
+    /// sent.
+    pub fn new<'a>(
+        server_info: Option<&Value>,
+        instructions: Option<&str>,
+        entries: impl Iterator<Item = (ListKind, &'a Value)>,
+    ) -> Self {
+        let mut locked = Self {
+            server_info: server_info.map(canonical).unwrap_or_default(),
+            instructions: instructions.map(str::to_owned),
+            ..Self::default()
+        };
+        for (kind, raw) in entries {
+            let list = locked.list_mut(kind);
+            let mut id = raw.get(kind.id_key()).and_then(Value::as_str).unwrap_or("").to_owned();
+            // A server may list a name twice; both are kept, told apart in the order sent.
+            while list.contains_key(&id) {
+                id.push('#');
+            }
+            list.insert(id, canonical(raw));
+        }
+        locked
+    }
+
+    /// What a server of a view offers.
+    pub fn of(server: &ServerView) -> Self {
+        let session = server.session.as_deref();
+        let entries = ListKind::ALL.into_iter().flat_map(|kind| {
+            server.capabilities.entries(kind).into_iter().map(move |(_, raw)| (kind, &**raw))
+        });
+        let instructions = session.and_then(|session| session.instructions.as_deref());
+        Self::new(session.map(|session| &*session.server_info), instructions, entries)
+    }
+
+    fn list_mut(&mut self, kind: ListKind) -> &mut BTreeMap<String, Value> {
+        match kind {
+            ListKind::Tools => &mut self.tools,
+            ListKind::Prompts => &mut self.prompts,
+            ListKind::Resources => &mut self.resources,
+            ListKind::ResourceTemplates => &mut self.resource_templates,
+        }
+    }
+
+    const fn list(&self, kind: ListKind) -> &BTreeMap<String, Value> {
+        match kind {
+            ListKind::Tools => &self.tools,
+            ListKind::Prompts => &self.prompts,
+            ListKind::Resources => &self.resources,
+            ListKind::ResourceTemplates => &self.resource_templates,
+        }
+    }
+
+    /// How `now` differs from this. Of the lists in `partial` not everything is known now: nothing
+    /// is gone from them.
+    pub fn drift(&self, now: &Self, partial: &[ListKind]) -> Vec<(Place, Drift)> {
+        let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::String);
+        let mut found = Vec::new();
+        let mut compare = |place: Place, before: &Value, after: &Value| {
+            let changes = every_difference(before, after);
+            if !changes.is_empty() {
+                found.push((place, Drift::Changed(changes)));
+            }
+        };
+        compare(Place::Instructions, &text(&self.instructions), &text(&now.instructions));
+        compare(Place::ServerInfo, &self.server_info, &now.server_info);
+        for kind in ListKind::ALL {
+            for (id, new) in now.list(kind) {
+                if let Some(old) = self.list(kind).get(id) {
+                    compare(Place::Entry(kind, id.clone()), old, new);
+                }
+            }
+        }
+        for kind in ListKind::ALL {
+            let (before, after) = (self.list(kind), now.list(kind));
+            let place = |id: &String| Place::Entry(kind, id.clone());
+            let gone = before.keys().filter(|id| !after.contains_key(*id));
+            if !partial.contains(&kind) {
+                found.extend(gone.map(|id| (place(id), Drift::Removed)));
+            }
+            let new = after.keys().filter(|id| !before.contains_key(*id));
+            found.extend(new.map(|id| (place(id), Drift::Added)));
+        }
+        found
+    }
+
+    /// The definition at a place.
+    pub fn get(&self, place: &Place) -> Option<Value> {
+        match place {
+            Place::Instructions => self.instructions.clone().map(Value::String),
+            Place::ServerInfo => Some(self.server_info.clone()).filter(|info| !info.is_null()),
+            Place::Entry(kind, id) => self.list(*kind).get(id).cloned(),
+        }
+    }
+
+    /// Accepts what is at a place now.
+    pub fn accept(&mut self, place: &Place, now: &Self) {
+        match place {
+            Place::Instructions => self.instructions.clone_from(&now.instructions),
+            Place::ServerInfo => self.server_info.clone_from(&now.server_info),
+            Place::Entry(kind, id) => {
+                let list = self.list_mut(*kind);
+                match now.get(place) {
+                    Some(new) => _ = list.insert(id.clone(), new),
+                    None => _ = list.remove(id),
+                }
+            }
+        }
+    }
+}
+
+/// A value with sorted keys, and with lists that mean sets sorted too.
+pub fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort();
+            let sorted = keys.into_iter().map(|key| {
+                let mut value = canonical(&map[key]);
+                if is_set(key)
+                    && let Value::Array(items) = &mut value
+                {
+                    items.sort_by_key(ToString::to_string);
+                }
+                (key.clone(), value)
+            });
+            Value::Object(sorted.collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        other => other.clone(),
+    }
+}

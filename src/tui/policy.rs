@@ -1,0 +1,456 @@
+//! The policy screen: definitions that are not as they were approved, locked or recorded, with what
+//! makes each change risky; clients, grants, limits, and what was blocked. Owns its rows and what the
+//! definitions are compared with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
+use crate::deck::clients::ClientView;
+use crate::deck::lock::{Drift, Lock, LockedServer, Place};
+use crate::host::policy::{Digest, GrantId, Held};
+use crate::host::{ServerState, ServerView};
+use crate::mcp::capabilities::{FieldChange, ListKind, Risk};
+use crate::tui::action::Action;
+use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, PolicyOrder};
+use crate::tui::ink::{Ink, count, ink};
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::message::Message;
+use crate::tui::model::Model;
+use crate::tui::overlay::{Choice, Confirm, Overlay, Palette, Pick};
+use crate::tui::pane::{Cx, Gesture, Out, PaneId};
+use crate::tui::screen::{Help, Screen, close, keys_of};
+use crate::tui::theme::Role;
+use crate::tui::widget::{Browser, Doc, KeyLine, Pen, TextInput};
+
+mod detail;
+
+/// Most of what was blocked that is listed.
+const BLOCKED: usize = 50;
+
+/// A row; equal when it is about the same thing.
+#[derive(Clone, Debug, PartialEq)]
+enum Row {
+    Title(Section),
+    Warning(usize),
+    Drift(String, Place),
+    Client(String),
+    Grant(GrantId),
+    Limits(usize),
+    Blocked(Timestamp, SafeText),
+}
+
+/// A part of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Section {
+    Definitions,
+    Clients,
+    Grants,
+    Limits,
+    Blocked,
+}
+
+/// A definition that differs.
+struct Differs {
+    server: String,
+    place: Place,
+    /// Why callers do not get it, and the digest of what is decided about.
+    held: Option<(Held, Digest)>,
+    changes: Vec<(FieldChange, Vec<Risk>)>,
+    renamed_from: Option<String>,
+}
+
+/// The screen.
+#[derive(Default)]
+pub struct PolicyScreen {
+    browser: Browser<Row>,
+    /// What the definitions are compared with; with what was approved when there is none.
+    against: Option<Baseline>,
+    /// The definitions there, once they are read.
+    known: Option<Result<Lock, SafeText>>,
+    /// The name of a recording that is being typed.
+    naming: Option<TextInput>,
+    differs: Vec<Differs>,
+    /// What the differences were found for.
+    found_for: Option<Vec<usize>>,
+    area: Rect,
+}
+
+impl PolicyScreen {
+    /// A screen that compares with this, which has to be read ([`Effect::Baseline`]).
+    pub fn against(baseline: Baseline) -> Self {
+        Self { against: Some(baseline), ..Self::default() }
+    }
+
+    /// Brings the differences up to date, when what is compared is another.
+    fn compare(&mut self, model: &Model) {
+        let servers = || model.view.servers.values().filter(|server| shows(server, model));
+        let of = |server: &Arc<ServerView>| Arc::as_ptr(&server.capabilities) as usize;
+        let mut key = vec![Arc::as_ptr(&model.policy) as usize];
+        key.extend(servers().map(of));
+        if self.found_for.as_ref() == Some(&key) {
+            return;
+        }
+        self.found_for = Some(key);
+        self.differs = match (&self.against, &self.known) {
+            (None, _) => model.policy.held.iter().map(Differs::held).collect(),
+            (Some(_), Some(Ok(known))) => {
+                let all = servers().flat_map(|server| {
+                    let now = LockedServer::of(server);
+                    let partial = server.capabilities.partial.iter().map(|(list, _)| *list);
+                    let partial: Vec<ListKind> = partial.collect();
+                    let before = known.servers.get(server.name.as_str());
+                    let before = before.cloned().unwrap_or_default();
+                    let found = before.drift(&now, &partial).into_iter();
+                    let differs = found.map(|(place, drift)| {
+                        let changes = match drift {
+                            Drift::Changed(changes) => changes,
+                            Drift::Added | Drift::Removed => vec![FieldChange {
+                                pointer: String::new(),
+                                before: before.get(&place),
+                                after: now.get(&place),
+                            }],
+                        };
+                        Differs::new(server.name.to_string(), place, changes)
+                    });
+                    differs.collect::<Vec<_>>()
+                });
+                all.collect()
+            }
+            _ => Vec::new(),
+        };
+    }
+
+    fn rows(&self, model: &Model) -> Vec<Row> {
+        let mut rows: Vec<Row> = (0..model.policy.warnings.len()).map(Row::Warning).collect();
+        let mut section = |section: Section, all: Vec<Row>| {
+            rows.push(Row::Title(section));
+            rows.extend(all);
+        };
+        let differs = self.differs.iter();
+        let differs = differs.map(|one| Row::Drift(one.server.clone(), one.place.clone()));
+        section(Section::Definitions, differs.collect());
+        if model.served.is_some() {
+            let clients = model.clients.iter();
+            let clients = clients.map(|client| Row::Client(client.principal.origin.to_string()));
+            section(Section::Clients, clients.collect());
+        }
+        let grants = model.policy.grants.iter().map(|grant| Row::Grant(grant.id));
+        section(Section::Grants, grants.collect());
+        section(Section::Limits, (0..model.policy.limits.len()).map(Row::Limits).collect());
+        let blocked = model.blocked.iter().rev().take(BLOCKED);
+        let blocked = blocked.map(|blocked| Row::Blocked(blocked.at, blocked.target.clone()));
+        section(Section::Blocked, blocked.collect());
+        rows
+    }
+
+    fn selected(&self) -> Option<&Differs> {
+        let Row::Drift(server, place) = self.browser.selected()? else { return None };
+        self.differs.iter().find(|one| one.server == *server && one.place == *place)
+    }
+
+    fn body(area: Rect) -> Rect {
+        Rect { height: area.height.saturating_sub(1), ..area }
+    }
+
+    /// Compares with the next: what was approved, the lock file, an earlier recording.
+    fn turn(&mut self, out: &mut Out) {
+        (self.known, self.found_for) = (None, None);
+        match self.against.take() {
+            None => self.read(Baseline::Lock, out),
+            Some(Baseline::Lock) => self.naming = Some(TextInput::default()),
+            Some(Baseline::Recording(_)) => {}
+        }
+    }
+
+    fn read(&mut self, baseline: Baseline, out: &mut Out) {
+        (self.known, self.found_for) = (None, None);
+        out.effect(Effect::Baseline(baseline.clone()));
+        self.against = Some(baseline);
+    }
+
+    /// Accepts or refuses what is selected.
+    fn decide(&self, accept: bool, model: &Model, out: &mut Out) {
+        let Some(one) = self.selected() else {
+            return out.warn(ink!("select a definition first"));
+        };
+        if model.playback.is_some() {
+            return out.warn(ink!("nothing is accepted from a recording"));
+        }
+        match (&self.against, one.held) {
+            (None, Some((_, digest))) => {
+                let tool = match &one.place {
+                    Place::Entry(_, tool) => Some(tool.clone()),
+                    _ => None,
+                };
+                let server = one.server.as_str().into();
+                out.effect(Effect::Policy(PolicyOrder::Review { server, tool, digest, accept }));
+            }
+            (Some(Baseline::Lock), _) if accept => {
+                let server = model.view.servers.get(one.server.as_str());
+                let now =
+                    Box::new(server.map(|server| LockedServer::of(server)).unwrap_or_default());
+                out.say(ink!("{} accepted in mcp.lock.json", one.name()));
+                let change = LockChange::Accept(one.server.clone(), one.place.clone(), now);
+                out.effect(Effect::Lock(change));
+            }
+            (Some(Baseline::Lock), _) => {
+                out.say(ink!("the lock file stays as it is: --check reports the difference"));
+            }
+            _ => out.tell("{against} first: what was approved, or the lock file", Role::Warning),
+        }
+    }
+
+    /// Takes back a grant, or chooses what to do about a client.
+    fn revoke(&self, model: &Model, out: &mut Out) {
+        match self.browser.selected() {
+            Some(Row::Grant(id)) => {
+                let grant = model.policy.grants.iter().find(|grant| grant.id == *id);
+                let Some(grant) = grant else { return };
+                let (who, what) = detail::grant_words(grant);
+                let lines = vec![who, what, ink!("It counts no more at once.")];
+                let yes = vec![Effect::Policy(PolicyOrder::Revoke(*id))];
+                let title = ink!("revoke grant {}?", id.0);
+                out.overlay = Some(Overlay::Confirm(Confirm::new(title, lines, yes)));
+            }
+            Some(Row::Client(origin)) => {
+                let clients = model.clients.iter();
+                let mut one = clients.filter(|one| one.principal.origin.to_string() == *origin);
+                let Some(client) = one.next() else { return };
+                let palette = Palette::new(ink!("clients"), choices(client));
+                out.overlay = Some(Overlay::Palette(palette));
+            }
+            _ => out.warn(ink!("select a grant or a client first")),
+        }
+    }
+
+    /// What the definitions are compared with, in words.
+    fn basis(&self) -> Ink {
+        match &self.against {
+            None => ink!("what was approved"),
+            Some(Baseline::Lock) => ink!("mcp.lock.json"),
+            Some(Baseline::Recording(file)) => Ink::line(&file.display().to_string()),
+        }
+    }
+}
+
+/// Asks before everything that is offered now is locked.
+fn write_lock(model: &Model, out: &mut Out) {
+    if model.playback.is_some() {
+        return out.warn(ink!("a recording writes no lock file"));
+    }
+    let now = Lock::of(&model.view);
+    let servers = count(now.servers.len(), "server");
+    let lines = vec![
+        ink!("Everything that {} offer now is accepted.", servers),
+        ink!("Entries of other servers stay as they are."),
+    ];
+    let yes = vec![Effect::Lock(LockChange::All(Box::new(now)))];
+    let confirm = Confirm::new(ink!("write mcp.lock.json?"), lines, yes);
+    out.overlay = Some(Overlay::Confirm(confirm));
+}
+
+/// Whether the definitions of a server are compared: they are all known.
+fn shows(server: &ServerView, model: &Model) -> bool {
+    let is_known = server.state == ServerState::Ready || model.playback.is_some();
+    is_known && server.session.is_some() && model.in_scope(&server.name)
+}
+
+impl Differs {
+    fn new(server: String, place: Place, changes: Vec<FieldChange>) -> Self {
+        let weigh = |change: FieldChange| {
+            let risks = change.risks();
+            (change, risks)
+        };
+        let changes = changes.into_iter().map(weigh).collect();
+        Self { server, place, held: None, changes, renamed_from: None }
+    }
+
+    fn held(tool: &crate::host::policy::HeldTool) -> Self {
+        let place = match &tool.tool {
+            Some(name) => Place::Entry(ListKind::Tools, name.clone()),
+            None => Place::Instructions,
+        };
+        Self {
+            held: Some((tool.held, tool.digest)),
+            renamed_from: tool.renamed_from.clone(),
+            ..Self::new(tool.server.clone(), place, tool.changes.clone())
+        }
+    }
+
+    fn risks(&self) -> usize {
+        self.changes.iter().map(|(_, risks)| risks.len()).sum()
+    }
+
+    fn name(&self) -> Ink {
+        let name = match &self.place {
+            Place::Instructions => format!("{} instructions", self.server),
+            Place::ServerInfo => format!("{} serverInfo", self.server),
+            Place::Entry(_, id) => format!("{}.{id}", self.server),
+        };
+        Ink::line(&name)
+    }
+
+    /// A sign and how it looks: new, gone, changed.
+    fn sign(&self) -> (&'static str, Role) {
+        match self.changes.first() {
+            Some((FieldChange { pointer, before: None, .. }, _)) if pointer.is_empty() => {
+                ("+", Role::Added)
+            }
+            Some((FieldChange { pointer, after: None, .. }, _)) if pointer.is_empty() => {
+                ("-", Role::Removed)
+            }
+            _ => ("~", Role::Changed),
+        }
+    }
+}
+
+impl Section {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Definitions => "definitions that differ",
+            Self::Clients => "clients",
+            Self::Grants => "grants",
+            Self::Limits => "limits",
+            Self::Blocked => "blocked lately",
+        }
+    }
+}
+
+/// What can be done about a client.
+fn choices(client: &ClientView) -> Vec<Choice> {
+    let origin = client.principal.origin.to_string();
+    let is_person = client.principal.is_person();
+    let name = || detail::client_name(client);
+    let choice = |order: ClientOrder| Choice {
+        words: match order {
+            ClientOrder::Pause if client.is_paused => ink!("let {} go on", name()),
+            ClientOrder::Pause => ink!("pause {}: its calls wait", name()),
+            ClientOrder::Cut => {
+                ink!("cut {}: its calls and streams end, it may come again", name())
+            }
+            ClientOrder::Revoke => ink!("revoke {}: its token ends for good", name()),
+        },
+        hint: ink!("{} now", count(client.active.len(), "call")),
+        pick: Pick::Client(order, origin.clone()),
+        disabled: if client.is_revoked {
+            Some(ink!("its token has ended"))
+        } else {
+            (is_person && order == ClientOrder::Revoke)
+                .then(|| ink!("your own token: delete its file and start again"))
+        },
+    };
+    [ClientOrder::Pause, ClientOrder::Cut, ClientOrder::Revoke].map(choice).into()
+}
+
+impl Screen for PolicyScreen {
+    fn scopes(&self) -> Vec<Scope> {
+        match self.naming {
+            Some(_) => vec![Scope::Text],
+            None => vec![Scope::Policy, Scope::List],
+        }
+    }
+
+    fn help(&self) -> Help {
+        ("keys: policy", &[(Scope::Policy, "policy"), (Scope::List, "in the list")])
+    }
+
+    fn takes_letters(&self) -> bool {
+        self.naming.is_some()
+    }
+
+    fn lets_through(&self, action: Action) -> bool {
+        matches!(action, Action::Answer | Action::Quit | Action::Theme)
+            || PaneId::ALL.into_iter().any(|pane| pane.action() == action)
+    }
+
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, _cx: &Cx<'_>, _out: &mut Out) -> bool {
+        let Some(typed) = self.naming.as_mut().filter(|_| bound.is_none()) else { return false };
+        typed.key(key);
+        true
+    }
+
+    fn act(&mut self, action: Action, cx: &Cx<'_>, out: &mut Out) {
+        if let Some(typed) = self.naming.take() {
+            match action {
+                Action::Open if !typed.text().trim().is_empty() => {
+                    self.read(Baseline::Recording(PathBuf::from(typed.text().trim())), out);
+                }
+                Action::Back => {}
+                _ => self.naming = Some(typed),
+            }
+            return;
+        }
+        match action {
+            Action::Accept => self.decide(true, cx.model, out),
+            Action::Refuse => self.decide(false, cx.model, out),
+            Action::Revoke => self.revoke(cx.model, out),
+            Action::Against => self.turn(out),
+            Action::WriteLock => write_lock(cx.model, out),
+            Action::Copy => out.copy(self.browser.doc.to_text()),
+            Action::Filter | Action::ClearFilter => {}
+            Action::Back if !self.browser.act(action, Self::body(self.area)) => close(out),
+            action => _ = self.browser.act(action, Self::body(self.area)),
+        }
+    }
+
+    fn paste(&mut self, text: &str, _cx: &Cx<'_>, _out: &mut Out) {
+        if let Some(typed) = &mut self.naming {
+            typed.insert(text);
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, _cx: &Cx<'_>, area: Rect, _out: &mut Out) {
+        if self.browser.mouse(gesture, Self::body(area)) {
+            self.browser.open_detail(Self::body(area));
+        }
+        self.browser.filter.editing = false;
+    }
+
+    fn hear(&mut self, message: &Message, _out: &mut Out) -> bool {
+        let Message::Baseline(of, known) = message else { return false };
+        if self.against.as_ref() == Some(of) {
+            (self.known, self.found_for) = (Some(known.clone()), None);
+        }
+        true
+    }
+
+    fn prepare(&mut self, cx: &Cx<'_>, area: Rect) {
+        self.area = area;
+        let body = Self::body(area);
+        self.compare(cx.model);
+        self.browser.set_rows(self.rows(cx.model), body);
+        let width = self.browser.detail_width(body);
+        if width > 0 {
+            let mut doc = Doc::new(width);
+            self.detail(cx, &mut doc);
+            self.browser.set_doc(doc, body);
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let body = Self::body(area).intersection(buf.area);
+        let summary = ink!("policy   definitions against {}", self.basis());
+        self.browser.render_frame(cx, &summary, 0, body, buf);
+        let regions = self.browser.regions(body);
+        if let Some(typed) = &self.naming {
+            let mut pen = Pen::new(buf, regions.columns);
+            pen.put("recording to compare with: ", cx.style(Role::Accent));
+            let x = pen.position();
+            let room = regions.columns.width.saturating_sub(x);
+            let line = Rect { x: regions.columns.x + x, width: room, ..regions.columns };
+            typed.render(line, buf, cx.style(Role::Input));
+        }
+        let room = regions.list.width;
+        self.browser.render_rows(cx, body, buf, |pen, row| self.row(cx, row, room, pen));
+    }
+
+    fn key_line(&self, keymap: &Keymap) -> KeyLine {
+        keys_of(keymap, &self.scopes()[..1])
+    }
+}

@@ -1,0 +1,287 @@
+//! What the rows of the policy screen say, and what is told of each beside the list.
+
+use super::{Differs, PolicyScreen, Row, Section};
+use crate::deck::clients::ClientView;
+use crate::deck::lock::Place;
+use crate::host::policy::{Grant, GrantKind, Held, Limits};
+use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::pane::Cx;
+use crate::tui::theme::Role;
+use crate::tui::widget::{Doc, Pen, changed, width};
+
+impl PolicyScreen {
+    /// Draws a row.
+    pub(super) fn row(&self, cx: &Cx<'_>, row: &Row, room: u16, pen: &mut Pen<'_>) {
+        let style = |role| cx.style(role);
+        let policy = &cx.model.policy;
+        let mut two = |sign: (&'static str, Role), name: Ink, note: Ink, role: Role| {
+            pen.skip(1).put(sign.0, style(sign.1)).skip(1);
+            let note_room = width(&note).min(room / 2);
+            let left = room.saturating_sub(note_room + pen.position() + 2);
+            pen.middle(name, left, style(Role::Text)).skip(1).clip(note, note_room, style(role));
+        };
+        match row {
+            Row::Title(section) => {
+                pen.put(section.title(), style(Role::Heading)).skip(2);
+                pen.put(self.note(*section, cx.model), style(Role::Muted));
+            }
+            Row::Warning(at) => {
+                let text = policy.warnings.get(*at).map(|text| Ink::line(text)).unwrap_or_default();
+                two((cx.glyphs.warning, Role::Warning), text, ink!(""), Role::Muted);
+            }
+            Row::Drift(server, place) => {
+                let one = |one: &&Differs| one.server == *server && one.place == *place;
+                let Some(one) = self.differs.iter().find(one) else { return };
+                let (note, role) = match (one.held, one.risks()) {
+                    (Some((Held::Refused, _)), _) => (ink!("refused"), Role::Muted),
+                    (Some((Held::Unstable, _)), _) => (ink!("unstable"), Role::Warning),
+                    (_, 0) => (ink!(""), Role::Muted),
+                    (_, risks) => (ink!("{}", count(risks, "risk")), Role::Warning),
+                };
+                two(one.sign(), one.name(), note, role);
+            }
+            Row::Client(origin) => {
+                let Some(client) = client(cx.model, origin) else { return };
+                let (note, role) = match (client.is_paused, client.active.len()) {
+                    _ if client.is_revoked => (ink!("revoked"), Role::Error),
+                    (true, _) => (ink!("paused"), Role::Warning),
+                    (_, 0) => (ink!("{}", count(client.calls, "call")), Role::Muted),
+                    (_, now) => (ink!("{} now", count(now, "call")), Role::Busy),
+                };
+                two((" ", Role::Text), client_name(client), note, role);
+            }
+            Row::Grant(id) => {
+                let Some(grant) = policy.grants.iter().find(|grant| grant.id == *id) else {
+                    return;
+                };
+                let (who, what) = grant_words(grant);
+                let role = if grant.effect == GrantKind::Deny { Role::Error } else { Role::Muted };
+                two((" ", Role::Text), who, what, role);
+            }
+            Row::Limits(at) => {
+                let Some((profile, limits)) = policy.limits.get(*at) else { return };
+                let note = ink!("{}/run  {} at once", limits.calls_per_run, limits.calls_at_once);
+                two((" ", Role::Text), Ink::line(profile), note, Role::Muted);
+            }
+            Row::Blocked(at, target) => {
+                let time = Model::time_of_day(*at);
+                two((" ", Role::Text), Ink::from(target), time, Role::Faint);
+            }
+        }
+    }
+
+    /// What stands beside the title of a section.
+    fn note(&self, section: Section, model: &Model) -> Ink {
+        let none = match section {
+            Section::Definitions => match &self.known {
+                _ if !self.differs.is_empty() => return ink!("{}", self.differs.len()),
+                Some(Err(problem)) => return Ink::from(problem),
+                None if self.against.is_some() => return ink!("reading"),
+                _ => true,
+            },
+            Section::Clients => model.clients.is_empty(),
+            Section::Grants => model.policy.grants.is_empty(),
+            Section::Limits => model.policy.limits.is_empty(),
+            Section::Blocked => model.blocked.is_empty(),
+        };
+        if none { ink!("none") } else { ink!("") }
+    }
+
+    /// Tells of the selected row.
+    pub(super) fn detail(&self, cx: &Cx<'_>, doc: &mut Doc) {
+        let model = cx.model;
+        match self.browser.selected() {
+            Some(Row::Title(section)) => about(*section, cx, doc),
+            Some(Row::Warning(at)) => {
+                if let Some(text) = model.policy.warnings.get(*at) {
+                    doc.text(0, &Ink::line(text), Role::Warning);
+                }
+            }
+            Some(Row::Drift(..)) => {
+                if let Some(one) = self.selected() {
+                    one.detail(cx, self.basis(), doc);
+                }
+            }
+            Some(Row::Client(origin)) => {
+                if let Some(client) = client(model, origin) {
+                    client_detail(client, model, doc);
+                }
+            }
+            Some(Row::Grant(id)) => {
+                if let Some(grant) = model.policy.grants.iter().find(|grant| grant.id == *id) {
+                    grant_detail(grant, model, doc);
+                }
+            }
+            Some(Row::Limits(at)) => {
+                if let Some((profile, limits)) = model.policy.limits.get(*at) {
+                    limits_detail(profile, limits, doc);
+                }
+            }
+            Some(Row::Blocked(at, target)) => {
+                let mut all = model.blocked.iter();
+                if let Some(one) = all.find(|one| one.at == *at && one.target == *target) {
+                    doc.line(vec![(Ink::from(&one.target), Role::Heading)]);
+                    doc.gap();
+                    doc.field("asked by", Ink::line(&one.principal.to_string()), Role::Text);
+                    doc.field("when", Model::time_of_day(one.at), Role::Text);
+                    doc.field("why not", Ink::from(&one.why), Role::Warning);
+                    doc.gap();
+                    doc.text(0, &"`mcpdeck grants add` permits it; rules stand in the policy of the configuration.", Role::Muted);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// What a section is about.
+fn about(section: Section, cx: &Cx<'_>, doc: &mut Doc) {
+    doc.heading(section.title());
+    doc.gap();
+    let text = match section {
+        Section::Definitions => {
+            "Tools, prompts, resources and instructions that differ. Against what was approved, \
+             callers other than you do not get them until you accept them; the others go on. \
+             {accept} accepts one, {refuse} refuses it as it is now, {against} compares with \
+             mcp.lock.json or with an earlier recording, {write-lock} writes the lock file."
+        }
+        Section::Clients => {
+            "Who uses the servers through this dashboard. {revoke} pauses a client, cuts it, or \
+             ends its token."
+        }
+        Section::Grants => {
+            "What clients, pages and chats may do. You may do everything; they may do nothing \
+             until it is granted: `mcpdeck grants add`, or an `allow` of their profile. \
+             {revoke} takes a grant back."
+        }
+        Section::Limits => {
+            "Limits of callers other than you, by profile; `limits` in the policy changes them."
+        }
+        Section::Blocked => "What callers asked for and did not get, newest first.",
+    };
+    doc.text(0, &cx.spelled(&[Scope::Policy], text), Role::Text);
+    if section == Section::Clients
+        && let Some(place) = &cx.model.served
+    {
+        doc.gap();
+        doc.field("serving", Ink::from(place), Role::Text);
+    }
+}
+
+impl Differs {
+    fn detail(&self, cx: &Cx<'_>, basis: Ink, doc: &mut Doc) {
+        doc.line(vec![(self.name(), Role::Heading)]);
+        let what = match &self.place {
+            Place::Instructions => "instructions",
+            Place::ServerInfo => "serverInfo",
+            Place::Entry(kind, _) => kind.noun(),
+        };
+        let how = match self.sign().0 {
+            "+" => "is new",
+            "-" => "is gone",
+            _ => "differs",
+        };
+        doc.line(vec![(ink!("{} {}, against {}", what, how, basis), Role::Muted)]);
+        if let Some((held, _)) = self.held {
+            doc.text(0, &ink!("held: {}", held.words()), Role::Warning);
+        }
+        if let Some(from) = &self.renamed_from {
+            doc.text(0, &ink!("reads like {}, which is gone", Ink::line(from)), Role::Warning);
+        }
+        for (change, risks) in &self.changes {
+            changed(change, risks, cx.glyphs, doc);
+        }
+    }
+}
+
+fn client<'a>(model: &'a Model, origin: &str) -> Option<&'a ClientView> {
+    model.clients.iter().find(|client| client.principal.origin.to_string() == origin)
+}
+
+/// A client by its origin and profile.
+pub(super) fn client_name(client: &ClientView) -> Ink {
+    Ink::line(&client.principal.to_string())
+}
+
+fn client_detail(client: &ClientView, model: &Model, doc: &mut Doc) {
+    let mut title = vec![(client_name(client), Role::Heading)];
+    if client.is_revoked {
+        title.push((ink!("   revoked: its token has ended"), Role::Error));
+    } else if client.is_paused {
+        title.push((ink!("   paused: its calls wait"), Role::Warning));
+    }
+    doc.line(title);
+    doc.gap();
+    if let Some(own) = &client.name {
+        let speaks = client.protocol.as_ref().map(Ink::from).unwrap_or_default();
+        doc.field("program", ink!("{}   {}", Ink::from(own), speaks), Role::Text);
+    }
+    let seen = ink!("{}   since {}", model.ago(client.seen), Model::time_of_day(client.since));
+    doc.field("seen", seen, Role::Text);
+    let failed = if client.failed == 0 { Role::Text } else { Role::Warning };
+    doc.field("calls", ink!("{}   {} failed", client.calls, client.failed), failed);
+    let times = ink!("servers {}   people {}", Dur(client.busy), Dur(client.human));
+    doc.field("time", times, Role::Text);
+    for call in &client.active {
+        doc.field("now", Ink::from(call), Role::Busy);
+    }
+}
+
+/// Who holds a grant, and what it says.
+pub(super) fn grant_words(grant: &Grant) -> (Ink, Ink) {
+    let tools = match grant.allowed_tools.as_slice() {
+        [] => "everything".to_owned(),
+        tools => tools.join(" "),
+    };
+    let word = match grant.effect {
+        GrantKind::Once { .. } => "once",
+        GrantKind::Always => "always",
+        GrantKind::Deny => "denied",
+    };
+    let who = format!("{} ({})", grant.origin, grant.profile);
+    (Ink::line(&who), Ink::line(&format!("{word}  {tools}")))
+}
+
+fn grant_detail(grant: &Grant, model: &Model, doc: &mut Doc) {
+    doc.line(vec![(Ink::line(&grant.rule()), Role::Heading)]);
+    doc.gap();
+    doc.field("to", grant_words(grant).0, Role::Text);
+    let scopes: Vec<&str> = grant.scopes.iter().map(|scope| scope.as_str()).collect();
+    let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join("  ") };
+    doc.field("scopes", Ink::line(&scopes), Role::Text);
+    let tools = if grant.allowed_tools.is_empty() {
+        "all".to_owned()
+    } else {
+        grant.allowed_tools.join("  ")
+    };
+    doc.field("tools", Ink::line(&tools), Role::Text);
+    doc.field("given", model.ago(grant.given), Role::Text);
+    match &grant.effect {
+        GrantKind::Once { until: Some(until), .. } => {
+            doc.field("ends", Model::time_of_day(*until), Role::Text);
+        }
+        GrantKind::Once { session: Some(session), .. } => {
+            doc.field("ends", ink!("with session {}", Ink::line(session)), Role::Text);
+        }
+        GrantKind::Once { .. } => _ = doc.field("ends", "with this program", Role::Text),
+        GrantKind::Always => {
+            let servers: Vec<&str> = grant.covers.keys().map(String::as_str).collect();
+            let text = Ink::line(&servers.join("  "));
+            doc.field("bound to", text, Role::Text);
+            doc.text(0, &"Holds for the commands and definitions it was given for.", Role::Muted);
+        }
+        GrantKind::Deny => _ = doc.text(0, &"Wins over every grant and rule.", Role::Muted),
+    }
+}
+
+fn limits_detail(profile: &str, limits: &Limits, doc: &mut Doc) {
+    doc.line(vec![(ink!("profile {}", Ink::line(profile)), Role::Heading)]);
+    doc.gap();
+    doc.field("a run", ink!("{}", count(limits.calls_per_run as usize, "call")), Role::Text);
+    doc.field("at once", ink!("{}", count(limits.calls_at_once as usize, "call")), Role::Text);
+    doc.field("a minute", ink!("{} of one tool", limits.calls_per_minute.get()), Role::Text);
+    doc.field("one call", ink!("{}", Dur(limits.call_timeout)), Role::Text);
+    doc.field("arguments", ink!("{}", Bytes(limits.argument_bytes as u64)), Role::Text);
+}
