@@ -3,8 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+#[path = "auth/inbox.rs"]
+mod inbox;
 #[path = "auth/mock.rs"]
 mod mock;
+#[path = "auth/moved.rs"]
+mod moved;
 #[path = "auth/program.rs"]
 mod program;
 
@@ -19,7 +23,8 @@ use mcpdeck::config::HttpConfig;
 use mcpdeck::deck::tokens::TokenFiles;
 use mcpdeck::host::Startup;
 use mcpdeck::mcp::auth::{
-    Accounts, AuthFailure, Authorizer, SignIn, SignInPrompt, StepKind, StoredToken, TokenStore,
+    Accounts, AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StepKind, StoredToken,
+    TokenStore,
 };
 use mock::Mock;
 use serde_json::json;
@@ -137,7 +142,7 @@ async fn a_host_without_a_person_says_how_to_sign_in() {
 async fn signing_in_again_registers_no_other_client() {
     let rig = Rig::new().await;
     for _ in 0..3 {
-        rig.authorizer(&rig.accounts()).sign_in(Vec::new()).await.unwrap();
+        rig.authorizer(&rig.nobody()).sign_in(&rig.person, Vec::new()).await.unwrap();
     }
     assert_eq!((rig.person.asked(), rig.mock.count("POST /register")), (3, 1));
 }
@@ -147,10 +152,14 @@ async fn every_step_is_told_without_a_secret() {
     let rig = Rig::new().await;
     let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
     let told = Arc::clone(&steps);
-    let accounts = rig.accounts().watch(move |_, step| told.lock().unwrap().push(step.clone()));
-    let token = rig.authorizer(&accounts).sign_in(Vec::new()).await.unwrap();
+    let accounts = rig.nobody().watch(move |_, event| {
+        if let AuthEvent::Step { step, sent, answered } = event {
+            told.lock().unwrap().push((step.clone(), sent.to_owned(), answered.to_owned()));
+        }
+    });
+    let token = rig.authorizer(&accounts).sign_in(&rig.person, Vec::new()).await.unwrap();
     let steps = steps.lock().unwrap();
-    let has = |kind| steps.iter().any(|step| step.kind == kind);
+    let has = |kind| steps.iter().any(|(step, ..)| step.kind == kind);
     for kind in [
         StepKind::ResourceMetadata,
         StepKind::ServerMetadata,
@@ -219,8 +228,8 @@ async fn a_configured_port_that_is_taken_is_an_error_that_names_who_has_it() {
     let port = taken.local_addr().unwrap().port();
     let mut config = HttpConfig::new(rig.mock.url().parse().unwrap());
     config.oauth.callback_port = Some(port);
-    let auth = rig.accounts().authorizer(&"guarded".into(), &config).unwrap().unwrap();
-    let error = auth.sign_in(Vec::new()).await.unwrap_err().to_string();
+    let auth = rig.nobody().authorizer(&"guarded".into(), &config).unwrap().unwrap();
+    let error = auth.sign_in(&rig.person, Vec::new()).await.unwrap_err().to_string();
     assert!(error.contains(&format!("port {port}")) && error.contains("in use"), "{error}");
     if cfg!(target_os = "linux") {
         assert!(error.contains(&format!("(pid {})", std::process::id())), "{error}");
@@ -306,8 +315,8 @@ async fn an_answer_of_another_issuer_is_refused_and_its_words_are_not_shown() {
             let key = "authorization_response_iss_parameter_supported";
             world.metadata.insert(key, json!(advertised));
         }
-        let auth = rig.authorizer(&rig.accounts());
-        let error = auth.sign_in(Vec::new()).await.err().unwrap();
+        let auth = rig.authorizer(&rig.nobody());
+        let error = auth.sign_in(&rig.person, Vec::new()).await.err().unwrap();
         assert!(matches!(error, AuthFailure::Refused(_)), "{iss}: {error}");
         assert!(
             error.to_string().contains("iss") && !error.to_string().contains("evil"),

@@ -1,6 +1,8 @@
 //! The acceptance tests on published servers: seven of them from one `mcp.json`, two depending on
 //! others, one through `npx`. Skipped, and said to be, where they are not installed.
 
+#[path = "real_servers/sign_in.rs"]
+mod sign_in;
 #[path = "support/helpers.rs"]
 mod support;
 

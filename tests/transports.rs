@@ -82,8 +82,13 @@ async fn a_server_that_is_killed_in_the_middle_fails_the_call_alike() {
     let deadly = program(&["sh", "-c", DEADLY]);
     let (sse, socket) =
         (bridge::sse(deadly.clone()).await, bridge::websocket(deadly.clone()).await);
+    let script = r#"{"tools": [{"name": "t", "inputSchema": {"type": "object"}}],
+        "calls": {"t": {"exit": 9}}}"#;
+    let mock = [env!("CARGO_BIN_EXE_mcpdeck"), "mock", "--listen", "0", "--script", script];
+    let (_mock, http) = serving(&mock).await;
     for mut entry in [
         child(&deadly),
+        json!({"type": "http", "url": format!("http://127.0.0.1:{http}/mcp")}),
         json!({"type": "sse", "url": format!("http://127.0.0.1:{sse}/sse")}),
         json!({"type": "websocket", "url": format!("ws://127.0.0.1:{socket}/")}),
     ] {
@@ -93,6 +98,12 @@ async fn a_server_that_is_killed_in_the_middle_fails_the_call_alike() {
             tokio::time::timeout(Duration::from_secs(20), host.call_tool("one.t", json!({})));
         let error = calling.await.expect("no hang").unwrap_err();
         assert_eq!(error.code, ErrorCode::ServerUnavailable, "{entry}: {error}");
+        let whose = error.server.as_ref().map(ToString::to_string);
+        assert_eq!(
+            (whose.as_deref(), error.help.is_some()),
+            (Some("one"), true),
+            "{entry}: {error}"
+        );
         host.shutdown().await;
     }
 }
@@ -129,20 +140,27 @@ fn everything() -> Option<PathBuf> {
     Some(root.join(entry)).filter(|path| path.is_file())
 }
 
-/// Starts it as an HTTP server; gives its port once it listens.
-async fn serving(path: &std::path::Path, mode: &str) -> (tokio::process::Child, u16) {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut command = tokio::process::Command::new("node");
-    command.arg(path).arg(mode).env("PORT", port.to_string()).kill_on_drop(true);
-    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+/// Starts a server on loopback; gives its port, which it prints.
+async fn serving(words: &[&str]) -> (tokio::process::Child, u16) {
+    let mut command = tokio::process::Command::new(words[0]);
+    command.args(&words[1..]).kill_on_drop(true).stderr(std::process::Stdio::null());
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if line.contains(&port.to_string()) {
+        // `LISTENING PORT`, or an address.
+        let port = line.rsplit([' ', ':', '/']).find_map(|word| word.parse().ok());
+        if let Some(port) = port {
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return (child, port);
         }
     }
     panic!("it does not listen");
+}
+
+/// `server-everything` over one of its transports.
+async fn everything_at(path: &std::path::Path, mode: &str) -> (tokio::process::Child, u16) {
+    let loopback = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/servers/loopback.cjs");
+    serving(&["node", "--require", loopback, &path.display().to_string(), mode]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -159,13 +177,28 @@ async fn a_published_server_answers_seven_calls_alike_on_all_its_transports() {
     ];
     let stdio = program(&["node", &path.display().to_string(), "stdio"]);
     let pipes = answers(child(&stdio), &calls).await;
-    let (_sse, port) = serving(&path, "sse").await;
+    let (_sse, port) = everything_at(&path, "sse").await;
     let url = format!("http://127.0.0.1:{port}/sse");
     assert_eq!(answers(json!({"type": "sse", "url": url}), &calls).await, pipes);
-    let (_http, port) = serving(&path, "streamableHttp").await;
+    let (_http, port) = everything_at(&path, "streamableHttp").await;
     let url = format!("http://127.0.0.1:{port}/mcp");
     assert_eq!(answers(json!({"type": "http", "url": url}), &calls).await, pipes);
     let socket = bridge::websocket(stdio).await;
     let url = format!("ws://127.0.0.1:{socket}/");
     assert_eq!(answers(json!({"type": "websocket", "url": url}), &calls).await, pipes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_the_python_sdk_answers_over_events() {
+    let Some(root) = std::env::var_os("MCPDECK_REAL_SERVERS").map(PathBuf::from) else { return };
+    let python = root.join("venv/bin/python").display().to_string();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/real-servers/sse.py");
+    let (_server, port) = serving(&[&python, script]).await;
+    let url = format!("http://127.0.0.1:{port}/sse");
+    let calls = [("add", json!({"a": 2, "b": 40})), ("add", json!({"a": "x", "b": 1}))];
+    for kind in ["sse", "http"] {
+        let said = answers(json!({"type": kind, "url": url}), &calls).await;
+        let [.., sum, refused] = said.as_slice() else { panic!("{said:?}") };
+        assert!(sum == "42" && refused.contains("/a"), "{kind}: {said:?}");
+    }
 }

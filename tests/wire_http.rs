@@ -534,3 +534,22 @@ async fn forty_slow_calls_run_at_once() {
         answer.await.unwrap().unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_server_that_delays_what_follows_its_heads_is_given_a_connection_for_each_message() {
+    let rig = rig();
+    let web = Web::serve(|request| match request.method() {
+        "tools/call" => {
+            Reply::Delayed(Duration::from_millis(40), answer(&request.message, &text("x")))
+        }
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    for number in 1..6 {
+        connected.session.request(echo("a"), call(number).context).await.unwrap();
+    }
+    let seen = web.seen();
+    let closes = |asked: &web::Asked| asked.header("connection") == Some("close");
+    assert!(!closes(&seen[0]) && seen.last().is_some_and(closes));
+}

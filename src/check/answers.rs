@@ -89,7 +89,10 @@ impl Line {
             RequestKind::Elicitation => Some(AskedKind::Elicitation),
             RequestKind::UrlElicitation => Some(AskedKind::UrlElicitation),
             RequestKind::Roots => Some(AskedKind::Roots),
-            RequestKind::Guard | RequestKind::Permission | RequestKind::Other(_) => None,
+            RequestKind::Guard
+            | RequestKind::Permission
+            | RequestKind::SignIn
+            | RequestKind::Other(_) => None,
         };
         let entry = &self.entry;
         entry.server.as_deref().is_none_or(|s| s == server)

@@ -68,6 +68,7 @@ fn findings(place: &Place, drift: &Drift) -> Vec<Finding> {
     let (what, at) = match place {
         Place::Instructions => ("instructions".to_owned(), "instructions".to_owned()),
         Place::ServerInfo => ("serverInfo".to_owned(), "serverInfo".to_owned()),
+        Place::Authorization => ("signing in".to_owned(), "authorization".to_owned()),
         Place::Entry(kind, id) => {
             let what = format!("{} `{}`", kind.noun(), brief(id, 80));
             (what, format!("{}/{}", kind.key(), brief(id, 80)))
@@ -77,6 +78,10 @@ fn findings(place: &Place, drift: &Drift) -> Vec<Finding> {
         Drift::Added => return vec![finding("lock/added", at, format!("{what} is new"))],
         Drift::Removed => return vec![finding("lock/removed", at, format!("{what} is gone"))],
         Drift::Changed(changes) => changes,
+    };
+    let weigh = match place {
+        Place::Authorization => moved,
+        _ => weigh,
     };
     let mut found: Vec<Finding> = changes.iter().flat_map(|change| weigh(&at, change)).collect();
     found.sort_by(Finding::order);
@@ -116,6 +121,11 @@ fn weigh(place: &str, change: &FieldChange) -> Vec<Finding> {
         found.push(finding("lock/changed", at, described));
     }
     found
+}
+
+/// Where signing in leads now: every change of it is one.
+fn moved(place: &str, change: &FieldChange) -> Vec<Finding> {
+    vec![finding("lock/authorization", format!("{place}#{}", change.pointer), describe(change))]
 }
 
 fn describe(change: &FieldChange) -> String {

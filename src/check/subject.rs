@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::base::text::SafeText;
 use crate::config::ContentLimits;
-use crate::deck::lock::LockedServer;
+use crate::deck::lock::{LockedServer, canonical};
 use crate::host::view::{StartStep, StepStatus};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::Era;
@@ -45,6 +45,8 @@ pub struct Subject {
     pub capabilities: Option<Arc<Value>>,
     /// `instructions` as sent.
     pub instructions: Option<String>,
+    /// Where it sends those who sign in; null where nobody has, or where that is not known.
+    pub authorization: Value,
     /// Entries of `tools/list` as sent.
     pub tools: Vec<Arc<Value>>,
     /// Entries of `prompts/list` as sent.
@@ -148,7 +150,10 @@ impl Subject {
     /// What it offers, as the lock file has it.
     pub fn locked(&self) -> LockedServer {
         let entries = self.entries().map(|entry| (entry.list, entry.raw));
-        LockedServer::new(self.server_info.as_deref(), self.instructions.as_deref(), entries)
+        let info = self.server_info.as_deref();
+        let mut locked = LockedServer::new(info, self.instructions.as_deref(), entries);
+        locked.authorization = canonical(&self.authorization);
+        locked
     }
 
     /// The tools.
@@ -181,6 +186,7 @@ impl Subject {
             server_info: session.map(|s| Arc::clone(&s.server_info)),
             capabilities: session.map(|s| Arc::clone(&s.capabilities)),
             instructions: session.and_then(|s| s.instructions.as_ref()).map(ToString::to_string),
+            authorization: Value::Null,
             tools: lists.tools.iter().map(|t| Arc::clone(&t.raw)).collect(),
             prompts: lists.prompts.iter().map(|p| Arc::clone(&p.raw)).collect(),
             resources: lists.resources.iter().map(|r| Arc::clone(&r.raw)).collect(),

@@ -15,7 +15,7 @@ use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::{Environment, HttpConfig, McpConfig, TransportConfig};
 use crate::deck::{browser, tokens};
-use crate::mcp::auth::{Accounts, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken};
+use crate::mcp::auth::{AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken};
 
 /// `mcpdeck login`
 pub fn login(common: &Common, args: &LoginArgs) -> Exit {
@@ -23,9 +23,8 @@ pub fn login(common: &Common, args: &LoginArgs) -> Exit {
     if !browser && !std::io::stdin().is_terminal() {
         output::complain("the address the browser ends at is read from stdin");
     }
-    let accounts = |accounts: Accounts| accounts.prompt(Arc::new(Terminal { browser }));
-    with(common, &args.server, accounts, async |server, auth| {
-        match auth.sign_in(args.scope.clone()).await {
+    with(common, &args.server, async |server, auth| {
+        match auth.sign_in(&Terminal { browser }, args.scope.clone()).await {
             Ok(token) => {
                 let text = format!("{server}: signed in\n{}", details(&token, "  "));
                 output::print(&text, Exit::Ok)
@@ -37,27 +36,22 @@ pub fn login(common: &Common, args: &LoginArgs) -> Exit {
 
 /// `mcpdeck logout`
 pub fn logout(common: &Common, server: &str) -> Exit {
-    with(
-        common,
-        server,
-        |accounts| accounts,
-        async |server, auth| match auth.sign_out().await {
-            Ok(None) => output::print(&format!("{server}: was not signed in\n"), Exit::Ok),
-            Ok(Some((token, revoked))) => {
-                let issuer = SafeText::line(&token.issuer);
-                let text = match (&token.revocation_endpoint, revoked) {
-                    (None, _) => format!("{issuer} revokes no tokens; it was forgotten here"),
-                    (_, Ok(())) => format!("the token was revoked at {issuer} and forgotten"),
-                    (_, Err(why)) => {
-                        output::complain(&format!("the token was not revoked: {why}"));
-                        "the token was forgotten here".to_owned()
-                    }
-                };
-                output::print(&format!("{server}: signed out; {text}\n"), Exit::Ok)
-            }
-            Err(failure) => refused(server, &failure),
-        },
-    )
+    with(common, server, async |server, auth| match auth.sign_out().await {
+        Ok(None) => output::print(&format!("{server}: was not signed in\n"), Exit::Ok),
+        Ok(Some((token, revoked))) => {
+            let issuer = SafeText::line(&token.issuer);
+            let text = match (&token.revocation_endpoint, revoked) {
+                (None, _) => format!("{issuer} revokes no tokens; it was forgotten here"),
+                (_, Ok(())) => format!("the token was revoked at {issuer} and forgotten"),
+                (_, Err(why)) => {
+                    output::complain(&format!("the token was not revoked: {why}"));
+                    "the token was forgotten here".to_owned()
+                }
+            };
+            output::print(&format!("{server}: signed out; {text}\n"), Exit::Ok)
+        }
+        Err(failure) => refused(server, &failure),
+    })
 }
 
 fn refused(server: &SafeText, failure: &AuthFailure) -> Exit {
@@ -72,7 +66,6 @@ fn refused(server: &SafeText, failure: &AuthFailure) -> Exit {
 fn with(
     common: &Common,
     named: &str,
-    prepare: impl FnOnce(Accounts) -> Accounts,
     work: impl AsyncFnOnce(&SafeText, &Arc<Authorizer>) -> Exit,
 ) -> Exit {
     let url = named.contains("://").then(|| named.to_owned());
@@ -88,8 +81,12 @@ fn with(
     let Some(accounts) = tokens::accounts(&Environment::of_process()) else {
         return output::refuse("there is no folder in which tokens could be kept");
     };
-    let accounts = accounts.watch(|_, step| output::complain(&step.to_string()));
-    let auth = match prepare(accounts).authorizer(name, http) {
+    let accounts = accounts.watch(|_, event| {
+        if let AuthEvent::Step { step, .. } = event {
+            output::complain(&step.to_string());
+        }
+    });
+    let auth = match accounts.authorizer(name, http) {
         Ok(Some(auth)) => auth,
         Ok(None) => {
             let why = "its entry brings its own `Authorization` header, or says `\"oauth\": false`";

@@ -45,6 +45,9 @@ pub struct LockedServer {
     /// `instructions`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
+    /// Where it sends those who sign in: issuer and endpoints.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub authorization: Value,
     /// Tools by name, each as it was sent.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Value>,
@@ -66,6 +69,8 @@ pub enum Place {
     Instructions,
     /// `serverInfo`
     ServerInfo,
+    /// Where signing in leads.
+    Authorization,
     /// An entry of a list, by its name or URI.
     Entry(ListKind, String),
 }
@@ -209,6 +214,10 @@ impl LockedServer {
         };
         compare(Place::Instructions, &text(&self.instructions), &text(&now.instructions));
         compare(Place::ServerInfo, &self.server_info, &now.server_info);
+        // Nothing is known where nobody has signed in, or its metadata could not be had.
+        if !now.authorization.is_null() {
+            compare(Place::Authorization, &self.authorization, &now.authorization);
+        }
         for kind in ListKind::ALL {
             for (id, new) in now.list(kind) {
                 if let Some(old) = self.list(kind).get(id) {
@@ -234,6 +243,7 @@ impl LockedServer {
         match place {
             Place::Instructions => self.instructions.clone().map(Value::String),
             Place::ServerInfo => Some(self.server_info.clone()).filter(|info| !info.is_null()),
+            Place::Authorization => Some(self.authorization.clone()).filter(|it| !it.is_null()),
             Place::Entry(kind, id) => self.list(*kind).get(id).cloned(),
         }
     }
@@ -243,6 +253,7 @@ impl LockedServer {
         match place {
             Place::Instructions => self.instructions.clone_from(&now.instructions),
             Place::ServerInfo => self.server_info.clone_from(&now.server_info),
+            Place::Authorization => self.authorization.clone_from(&now.authorization),
             Place::Entry(kind, id) => {
                 let list = self.list_mut(*kind);
                 match now.get(place) {

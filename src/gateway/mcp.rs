@@ -345,6 +345,7 @@ fn can_answer(capabilities: Option<&ClientCapabilities>, kind: &RequestKind) -> 
         RequestKind::Roots
         | RequestKind::Guard
         | RequestKind::Permission
+        | RequestKind::SignIn
         | RequestKind::Other(_) => false,
     }
 }

@@ -152,6 +152,7 @@ impl RuleKind {
             RequestKind::Roots
             | RequestKind::Guard
             | RequestKind::Permission
+            | RequestKind::SignIn
             | RequestKind::Other(_) => None,
         }
     }

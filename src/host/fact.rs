@@ -14,10 +14,11 @@ use crate::config::{ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
 use crate::host::dev::view::BuildEnd;
-use crate::host::view::{ServerState, StartStep, StepStatus};
+use crate::host::view::{AccountView, ServerState, StartStep, StepStatus};
 use crate::mcp::ApprovalId;
 use crate::mcp::Finding;
 use crate::mcp::SessionView;
+use crate::mcp::auth::AuthStep;
 use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::process::ExitView;
 
@@ -118,6 +119,20 @@ pub enum Fact {
         took: Option<Duration>,
         /// What was found: a path, a pid, a version, a count, a cause.
         detail: Option<SafeText>,
+    },
+    /// A step of signing in at the server was made.
+    AuthStepped {
+        /// Its name.
+        server: ServerName,
+        /// The step.
+        step: AuthStep,
+    },
+    /// Another token is in use at the server.
+    AccountChanged {
+        /// Its name.
+        server: ServerName,
+        /// What is known of it; `None` when there is none any more.
+        account: Option<AccountView>,
     },
     /// The process exists.
     Spawned {
@@ -320,6 +335,8 @@ impl Fact {
             | Self::StateChanged { server, .. }
             | Self::Advised { server, .. }
             | Self::StepChanged { server, .. }
+            | Self::AuthStepped { server, .. }
+            | Self::AccountChanged { server, .. }
             | Self::Spawned { server, .. }
             | Self::Connected { server, .. }
             | Self::Listed { server, .. }
@@ -388,6 +405,8 @@ impl Fact {
             Self::StateChanged { .. } => "stateChanged",
             Self::Advised { .. } => "advised",
             Self::StepChanged { .. } => "stepChanged",
+            Self::AuthStepped { .. } => "authStepped",
+            Self::AccountChanged { .. } => "accountChanged",
             Self::Spawned { .. } => "spawned",
             Self::Connected { .. } => "connected",
             Self::Listed { .. } => "listed",

@@ -407,6 +407,16 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             let calls: Vec<&str> = calls.iter().map(SafeText::as_str).collect();
             (LogLevel::Warning, format!("cancelled {}: {reason}", calls.join(", ")))
         }
+        Fact::AuthStepped { step, .. } => {
+            let level = if step.refused.is_some() { LogLevel::Warning } else { LogLevel::Info };
+            (level, format!("sign-in: {step}"))
+        }
+        Fact::AccountChanged { account: Some(account), .. } => {
+            (LogLevel::Info, format!("uses a token of {}", account.issuer))
+        }
+        Fact::AccountChanged { account: None, .. } => {
+            (LogLevel::Info, "uses no token any more".to_owned())
+        }
         fact => return crate::host::dev::view::describe(fact),
     })
 }

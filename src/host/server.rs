@@ -1,5 +1,6 @@
 //! One server: its process, its session and the task that owns both.
 
+pub mod account;
 pub mod actor;
 pub mod command;
 pub mod connect;

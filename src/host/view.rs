@@ -23,6 +23,7 @@ use crate::host::dev::view::DevView;
 use crate::host::{Fact, Record};
 use crate::mcp::ApprovalId;
 use crate::mcp::SessionView;
+use crate::mcp::auth::AuthStep;
 use crate::mcp::capabilities::{Capabilities, ListChanges};
 use crate::mcp::{Finding, FindingKind};
 use crate::process::ExitView;
@@ -113,6 +114,31 @@ pub struct StepView {
     pub detail: Option<SafeText>,
 }
 
+/// The token that is in use at a server, without the token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccountView {
+    /// Who issued it.
+    pub issuer: SafeText,
+    /// What it allows.
+    pub scopes: Vec<SafeText>,
+    /// When it ends, when that is known.
+    pub expires: Option<Timestamp>,
+    /// Whether the host gets the next one by itself.
+    pub is_refreshed: bool,
+}
+
+impl AccountView {
+    /// How long before its end people are warned of a token that is not refreshed.
+    const WARNING: Duration = Duration::from_secs(10 * 60);
+
+    /// When people are warned, where somebody will have to sign in again.
+    pub fn warn_at(&self) -> Option<Timestamp> {
+        let end = self.expires.filter(|_| !self.is_refreshed)?;
+        Some(Timestamp(end.0.saturating_sub(Self::WARNING.as_micros() as u64)))
+    }
+}
+
 /// Everything about one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerView {
@@ -153,6 +179,12 @@ pub struct ServerView {
     pub session: Option<Arc<SessionView>>,
     /// Steps of the current or last start.
     pub steps: Vec<StepView>,
+    /// Steps of signing in since the start began, the newest [`ServerView::AUTH_STEPS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub auth_steps: Vec<AuthStep>,
+    /// The token in use, where somebody signed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<AccountView>,
     /// Its lists; kept when the server dies.
     pub capabilities: Arc<Capabilities>,
     /// What changed in the lists and nobody has looked at ([`Fact::ChangesSeen`]), and when it did
@@ -199,6 +231,8 @@ impl ServerView {
 
     /// Most findings kept.
     pub const FINDINGS: usize = 64;
+    /// Most steps of signing in kept.
+    pub const AUTH_STEPS: usize = 64;
 
     fn new(name: ServerName, at: Timestamp) -> Self {
         Self {
@@ -219,6 +253,8 @@ impl ServerView {
             pid: None,
             session: None,
             steps: Vec::new(),
+            auth_steps: Vec::new(),
+            account: None,
             capabilities: Arc::default(),
             changes: None,
             unstable: None,

@@ -22,11 +22,21 @@ pub enum RequestKind {
     /// Asked by the host itself: may a caller that is not the person do this? `params` holds `tool`,
     /// `method`, `arguments`, `caller` and `why`; answered like [`RequestKind::Guard`].
     Permission,
+    /// Asked by the host itself: a person has to sign in at the server. `params` holds `message`,
+    /// `issuer`, `scopes`, `url` and `redirectUri`. Settles by itself when the browser comes back to
+    /// `redirectUri`; is answered by `{"action": "accept", "content": {"address": ADDRESS}}` with the
+    /// address the browser ended at, and anything else means "not now".
+    SignIn,
     /// Any other method.
     Other(String),
 }
 
 impl RequestKind {
+    /// Whether the host itself asks, and not the server.
+    pub const fn is_own(&self) -> bool {
+        matches!(self, Self::Guard | Self::Permission | Self::SignIn)
+    }
+
     /// The method of the specification.
     pub fn method(&self) -> &str {
         match self {
@@ -35,6 +45,7 @@ impl RequestKind {
             Self::Roots => "roots/list",
             Self::Guard => "mcpdeck/guard",
             Self::Permission => "mcpdeck/permission",
+            Self::SignIn => "mcpdeck/signIn",
             Self::Other(method) => method,
         }
     }

@@ -83,6 +83,9 @@ actions! {
     Restart = "restart", "restart", "Restart the server";
     StartStop = "start-stop", "start/stop", "Start or stop the server";
     Refresh = "refresh", "refresh", "Fetch the server's lists again";
+    SignIn = "sign-in", "sign in", "Sign in at the server, or again";
+    RefreshToken = "refresh-token", "refresh token", "Get another token for the server now";
+    SignOut = "sign-out", "sign out", "Revoke and forget the token of the server";
     ResetBreaker = "reset-breaker", "reset breaker", "Close the circuit breaker";
     Rerun = "rerun", "re-run", "Repeat the last call when sources change, or not";
     BlackBox = "black-box", "diagnostics", "Diagnostics: exit, recent output, start steps and messages of the server";

@@ -161,6 +161,12 @@ pub enum ServerCommand {
     ChangesSeen(Vec<(ListKind, SafeText)>),
     /// Close its breaker, or that of one of its tools.
     ResetBreaker(Option<String>),
+    /// Ask the person to sign in.
+    SignIn,
+    /// Get another token.
+    RefreshToken,
+    /// Revoke and forget its token.
+    SignOut,
     /// Ask for another log level.
     LogLevel(LogLevel),
     /// Share these roots.

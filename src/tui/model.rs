@@ -230,6 +230,28 @@ impl Model {
         }
     }
 
+    /// Whether a moment has come; the screen is drawn again when it does.
+    pub fn is_past(&self, at: Timestamp) -> bool {
+        let past = self.now >= at;
+        if !past {
+            self.wake_at(at);
+        }
+        past
+    }
+
+    /// How long there is until something, roughly: `4m`, `3h`, `2d`.
+    pub fn left(&self, at: Timestamp) -> Ink {
+        let seconds = at.since(self.now).as_secs();
+        let (unit, word) = match seconds {
+            0..3_600 => (60, "m"),
+            3_600..86_400 => (3_600, "h"),
+            _ => (86_400, "d"),
+        };
+        let units = seconds / unit;
+        self.wake_at(Timestamp(at.0.saturating_sub(units * unit * 1_000_000)));
+        ink!("{}{}", units, word)
+    }
+
     /// How long ago something settled was: `now`, `4m`, `3h`, `2d`. Changes at most once a minute.
     pub fn ago(&self, at: Timestamp) -> Ink {
         let seconds = self.now.since(at).as_secs();

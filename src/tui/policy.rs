@@ -291,6 +291,7 @@ impl Differs {
         let name = match &self.place {
             Place::Instructions => format!("{} instructions", self.server),
             Place::ServerInfo => format!("{} serverInfo", self.server),
+            Place::Authorization => format!("{} signing in", self.server),
             Place::Entry(_, id) => format!("{}.{id}", self.server),
         };
         Ink::line(&name)

@@ -338,6 +338,14 @@ async fn run_command(
             }
         }
         ServerCommand::ResetBreaker(tool) => host.reset_breaker(server, tool.as_deref())?,
+        ServerCommand::SignIn => host.sign_in(server)?,
+        ServerCommand::RefreshToken => host.refresh_token(server).await?,
+        ServerCommand::SignOut => {
+            if let Some(why) = host.sign_out(server).await? {
+                let text = format!("the token of {server} is forgotten, but not revoked: {why}");
+                return Ok(Some(SafeText::line(&text)));
+            }
+        }
         ServerCommand::LogLevel(level) => {
             host.set_log_level(server, level).await?;
             return Ok(Some(SafeText::line(&format!("{server} logs from {level:?} on"))));

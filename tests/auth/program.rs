@@ -25,7 +25,7 @@ fn mcpdeck(rig: &Rig, args: &[&str]) -> Command {
 }
 
 /// What a program said on both streams, and its exit code.
-async fn run(rig: &Rig, args: &[&str]) -> (String, Option<i32>) {
+pub async fn run(rig: &Rig, args: &[&str]) -> (String, Option<i32>) {
     let done = mcpdeck(rig, args).output().await.unwrap();
     let text = [done.stdout, done.stderr].concat();
     (String::from_utf8_lossy(&text).into_owned(), done.status.code())
@@ -59,7 +59,7 @@ async fn login(rig: &Rig) -> (Child, String) {
 }
 
 /// Where the browser of another machine ends: at an address it cannot show.
-async fn ends_at(url: &str) -> String {
+pub async fn ends_at(url: &str) -> String {
     let none = reqwest::redirect::Policy::none();
     let client = reqwest::Client::builder().redirect(none).build().unwrap();
     let answer = client.get(url).send().await.unwrap();
@@ -77,10 +77,15 @@ async fn login_takes_a_pasted_address_status_shows_it_and_logout_revokes_it() {
     let rig = Rig::new().await;
     let (text, code) = run(&rig, &["--check"]).await;
     assert_eq!(code, Some(3), "{text}");
-    assert!(
-        text.contains("start/unauthorized") && text.contains("mcpdeck login guarded"),
-        "{text}"
-    );
+    for said in [
+        "start/unauthorized",
+        "mcpdeck login guarded",
+        "sign-in: challenge",
+        "/.well-known/oauth-protected-resource/mcp HTTP 200",
+        "sign-in: server metadata",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
 
     let (child, url) = login(&rig).await;
     let other = ends_at(&url).await.replace("state=", "state=x");

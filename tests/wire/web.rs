@@ -34,6 +34,8 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// This JSON, after a while.
     Slow(Duration, String),
+    /// This JSON, its body a while after its head.
+    Delayed(Duration, String),
     /// None, with the connection open.
     Park,
     /// Events without end, this text in pieces, as often as said; then the connection stays open.
@@ -175,6 +177,13 @@ async fn reply(mut stream: BufReader<TcpStream>, reply: Reply, keeps_open: bool)
             tokio::time::sleep(pause).await;
             let Reply::Bytes(bytes) = Reply::json(&body) else { return };
             bytes
+        }
+        Reply::Delayed(pause, body) => {
+            let Reply::Bytes(bytes) = Reply::json(&body) else { return };
+            let (head, body) = bytes.split_at(bytes.len() - body.len());
+            let _ = stream.write_all(head).await;
+            tokio::time::sleep(pause).await;
+            body.to_vec()
         }
         Reply::Park => return std::future::pending().await,
         Reply::Flood(piece, times) => {

@@ -61,6 +61,13 @@ pub(super) const RULES: &[Rule] = &[
         fix: "review it, then run `mcpdeck --check --lock`",
     },
     Rule {
+        id: "lock/authorization",
+        severity: Severity::Error,
+        summary: "signing in leads to another place than was reviewed",
+        why: "The server names another authorization server, or that one other endpoints, than when the lock file was written. Who signs in there hands over their consent.",
+        fix: "make sure that the move is the server's own, then run `mcpdeck --check --lock`",
+    },
+    Rule {
         id: "lock/changed",
         severity: Severity::Warning,
         summary: "a definition differs from the lock file",

@@ -10,6 +10,7 @@ use crate::config::TransportKind;
 use crate::host::view::{StartStep, StepStatus as Seen, StepView};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::FindingKind;
+use crate::mcp::auth::{AuthStep, StepKind};
 
 /// Steps of the engine under the names of the report, in order.
 const ENGINE: [(StartStep, &str); 9] = [
@@ -39,8 +40,10 @@ pub(super) fn steps(
         let seen = settled.steps.iter().find(|s| s.step == which);
         steps.push(engine_step(name, seen, settled, failed, subject));
         failed |= steps.last().is_some_and(|s| s.status == StepStatus::Failed);
-        if which == StartStep::FirstByte {
-            steps.push(junk(subject, failed));
+        match which {
+            StartStep::FirstByte => steps.push(junk(subject, failed)),
+            StartStep::Authorize => steps.extend(settled.auth_steps.iter().map(auth_step)),
+            _ => {}
         }
     }
     steps.push(shutdown(settled, last, moments));
@@ -107,6 +110,23 @@ fn engine_step(
 
 fn died(subject: &Subject) -> bool {
     !subject.was_ready() && subject.exit.as_ref().is_some_and(|exit| !exit.expected)
+}
+
+/// A step of signing in: where, and how it ended. That the server asks, and that metadata is not at
+/// every place where it is looked for, is no failure.
+fn auth_step(step: &AuthStep) -> Step {
+    let expected = match step.kind {
+        StepKind::Challenge => StepStatus::Ok,
+        StepKind::ResourceMetadata | StepKind::ServerMetadata => StepStatus::Skipped,
+        _ => StepStatus::Failed,
+    };
+    let status = match step.status {
+        _ if step.refused.is_some() => StepStatus::Failed,
+        Some(400..) => expected,
+        _ => StepStatus::Ok,
+    };
+    let name = format!("sign-in: {}", step.kind.as_str()).into();
+    Step { name, status, took: Some(step.took), detail: brief(&step.outcome(), 400) }
 }
 
 /// Lines on stdout that are no protocol.

@@ -81,6 +81,7 @@ impl Seen {
         subject.help = settled.help.as_ref().map(ToString::to_string);
         subject.reason = settled.reason.as_ref().map(ToString::to_string);
         subject.instructions = instructions_as_sent(host, name).or(subject.instructions);
+        subject.authorization = self.authorizations.get(name).cloned().unwrap_or_default();
         subject.interrupted = self.cut.get(name).cloned();
         let mut report = report(host, settled, last, &subject, &moments);
         if subject.interrupted.is_some() {

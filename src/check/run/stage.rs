@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value;
 
 use super::call::{Called, make};
 use super::doctor::name_of;
@@ -25,6 +26,8 @@ pub(super) struct Seen {
     pub(super) settled: BTreeMap<ServerName, Arc<ServerView>>,
     /// Sample calls that were made, in their order.
     pub(super) calls: BTreeMap<ServerName, Vec<Called>>,
+    /// Where servers send those who sign in.
+    pub(super) authorizations: BTreeMap<ServerName, Value>,
     /// What a server was at when the run was cut short.
     pub(super) cut: BTreeMap<ServerName, String>,
     /// The view after everything was stopped.
@@ -33,7 +36,7 @@ pub(super) struct Seen {
 
 enum Done {
     Called(ServerName, Called),
-    Stopped(ServerName),
+    Stopped(ServerName, Value),
 }
 
 /// Which servers are where.
@@ -80,7 +83,8 @@ pub(super) async fn play(
                     board.calling.remove(&name);
                     seen.calls.entry(name).or_default().push(called);
                 }
-                Done::Stopped(name) => {
+                Done::Stopped(name, authorization) => {
+                    seen.authorizations.insert(name.clone(), authorization);
                     board.stopped.insert(name);
                 }
             },
@@ -218,7 +222,13 @@ async fn call_one(host: Host, name: ServerName, call: PlannedCall) -> Done {
 }
 
 async fn stop(host: Host, name: ServerName) -> Done {
+    // Asked also where the token is good: a server that moved would tell nobody until it ends.
+    let signed_in = host.view().borrow().servers.get(&name).is_some_and(|s| s.account.is_some());
+    let mut authorization = Value::Null;
+    if signed_in && let Ok(found) = host.authorization(&name).await {
+        authorization = serde_json::to_value(found).unwrap_or_default();
+    }
     // What went wrong with the stop is in the view: exit, findings, leftovers.
     let _ = host.stop(&name).await;
-    Done::Stopped(name)
+    Done::Stopped(name, authorization)
 }

@@ -161,8 +161,9 @@ impl HostBuilder {
                 );
             }
         };
+        let asks = self.person == Person::Present;
         let connector =
-            self.connector.unwrap_or_else(|| Arc::new(Reach { accounts: self.accounts }));
+            self.connector.unwrap_or_else(|| Arc::new(Reach { accounts: self.accounts, asks }));
         let logs: Ring<LogRecord> = Ring::new(LOGS.0, LOGS.1);
         let projection = projector::start(Clock::system(), logs.clone());
         let facts = projection.facts.clone();

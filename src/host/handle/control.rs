@@ -22,6 +22,7 @@ use crate::host::server::slot::Slot;
 use crate::host::supervisor::{Order, ReloadPlan};
 use crate::mcp::Answer;
 use crate::mcp::ApprovalId;
+use crate::mcp::auth::{AuthFailure, Authorization, Authorizer};
 use crate::mcp::capabilities::ListKind;
 
 /// A configuration that is in use while servers it has no more are still ending. Dropping it waits
@@ -98,6 +99,59 @@ impl Host {
             self.inner.deck.facts.record(fact).await;
         }
         self.ready(&slot).await
+    }
+
+    /// Asks a person to sign in at a server ([`crate::mcp::RequestKind::SignIn`]), also when they
+    /// said "not now" before. Returns at once; the server is started when somebody has signed in.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] where nobody signs in.
+    pub fn sign_in(&self, server: &ServerName) -> Result<(), Error> {
+        let (slot, _) = self.account(server)?;
+        slot.account.ask_again(server);
+        Ok(())
+    }
+
+    /// Revokes and forgets the token of a server, and restarts the server without one. Nobody is
+    /// asked to sign in until [`Host::sign_in`]. What the issuer said against the revocation.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] where nobody signs in; the token is still kept.
+    pub async fn sign_out(&self, server: &ServerName) -> Result<Option<AuthFailure>, Error> {
+        let (slot, auth) = self.account(server)?;
+        slot.account.decline();
+        let done = auth.sign_out().await.map_err(|failure| refused(&failure, server))?;
+        self.control(server, Input::Restart).await?;
+        Ok(done.and_then(|(_, revoked)| revoked.err()))
+    }
+
+    /// Gets another token for a server, without a person.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] where nobody signs in, or why there is none.
+    pub async fn refresh_token(&self, server: &ServerName) -> Result<(), Error> {
+        let (_, auth) = self.account(server)?;
+        auth.refresh_now().await.map(drop).map_err(|failure| refused(&failure, server))
+    }
+
+    /// Looks where a server sends those who sign in.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] where nobody signs in, or why its metadata cannot be used.
+    pub async fn authorization(&self, server: &ServerName) -> Result<Authorization, Error> {
+        let (_, auth) = self.account(server)?;
+        auth.authorization().await.map_err(|failure| refused(&failure, server))
+    }
+
+    fn account(&self, server: &ServerName) -> Result<(Arc<Slot>, Arc<Authorizer>), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let auth = slot.account.authorizer().ok_or_else(|| {
+            let message = format!("nobody signs in to `{server}`");
+            Error::new(ErrorCode::Configuration, message)
+                .server(server)
+                .help("it is no server behind an address, or its entry authorises it")
+        })?;
+        Ok((slot, auth))
     }
 
     /// Closes a breaker manually: the server's, or a tool's.
@@ -263,6 +317,10 @@ impl Host {
         Err(Error::new(ErrorCode::ServerStartup, format!("did not start: {reason}"))
             .server(&slot.name))
     }
+}
+
+fn refused(failure: &AuthFailure, server: &ServerName) -> Error {
+    Error::new(ErrorCode::ServerUnavailable, failure.to_string()).server(server)
 }
 
 fn send(slot: &Slot, command: Command) -> Result<(), Error> {

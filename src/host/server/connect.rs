@@ -16,6 +16,7 @@ use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::host::Fact;
 use crate::host::projector::Facts;
+use crate::host::server::account::Account;
 use crate::host::view::{StartStep, StepStatus};
 use crate::mcp::Era;
 use crate::mcp::session::{SessionContext, SessionHandle};
@@ -53,6 +54,8 @@ pub struct OpenRequest {
     pub force: CancellationToken,
     /// Where the steps of the start are told.
     pub steps: Steps,
+    /// Its account, where somebody signs in.
+    pub account: Arc<Account>,
 }
 
 /// An open server.
@@ -154,6 +157,11 @@ impl Steps {
     /// Steps of this server.
     pub fn new(server: ServerName, facts: Facts) -> Self {
         Self { server, facts }
+    }
+
+    /// Where facts go.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// A step begins.

@@ -30,6 +30,8 @@ use crate::process::{self, Grace, Launch, ProcessContext, ServerProcess, Spawned
 pub struct Reach {
     /// What signs in; nobody does without.
     pub accounts: Option<Accounts>,
+    /// A person can be asked to, through the approval queue.
+    pub asks: bool,
 }
 
 /// Lines of stderr that are kept of a process that ended.
@@ -44,12 +46,12 @@ impl Connector for Reach {
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
-        let accounts = self.accounts.clone();
+        let (accounts, asks) = (self.accounts.clone(), self.asks);
         Box::pin(async move {
             match request.config.transport.clone() {
                 TransportConfig::Stdio(stdio) => open_process(&request, &stdio).await,
                 TransportConfig::Http(http) => {
-                    let request = signing_in(request, accounts.as_ref(), &http)?;
+                    let request = signing_in(request, accounts.as_ref(), &http, asks)?;
                     let opened = open_url(&request, || Endpoint::Http(http.clone())).await;
                     match opened {
                         Err(failure) if request.context.seen.refused_post() => {
@@ -59,11 +61,11 @@ impl Connector for Reach {
                     }
                 }
                 TransportConfig::Sse(http) => {
-                    let request = signing_in(request, accounts.as_ref(), &http)?;
+                    let request = signing_in(request, accounts.as_ref(), &http, asks)?;
                     open_url(&request, || Endpoint::Sse(http.clone())).await
                 }
                 TransportConfig::WebSocket(http) => {
-                    let request = signing_in(request, accounts.as_ref(), &http)?;
+                    let request = signing_in(request, accounts.as_ref(), &http, asks)?;
                     open_url(&request, || Endpoint::WebSocket(http.clone())).await
                 }
             }
@@ -201,10 +203,10 @@ fn signing_in(
     mut request: OpenRequest,
     accounts: Option<&Accounts>,
     http: &HttpConfig,
+    asks: bool,
 ) -> Result<OpenRequest, OpenError> {
     if let Some(accounts) = accounts {
-        let accounts = accounts.clone().masked_by(&request.context.redactor);
-        let auth = accounts.authorizer(&request.config.name, http).map_err(|failure| {
+        let auth = request.account.open(accounts, &request, http, asks).map_err(|failure| {
             let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
             OpenError::lasting(error.server(&request.config.name))
         })?;
@@ -269,14 +271,6 @@ async fn handshake(
             closed: false,
         }),
     };
-    // Signing in is part of the handshake; each of its steps is told.
-    for done in request.context.auth.iter().flat_map(|auth| auth.take_steps()) {
-        let failed = done.refused.as_deref();
-        request
-            .steps
-            .passed(StartStep::Authorize, done.took, failed.or(Some(&done.to_string())))
-            .await;
-    }
     match &result {
         Ok(connected) => {
             let view = &connected.view;

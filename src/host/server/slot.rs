@@ -24,6 +24,7 @@ use crate::error::{Error, ErrorCode};
 use crate::host::breaker::{Breaker, BreakerView};
 use crate::host::call::CallView;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
+use crate::host::server::account::Account;
 use crate::host::server::command::Command;
 use crate::host::server::connect::{Opened, Process};
 use crate::host::{Fact, ServerState};
@@ -46,6 +47,8 @@ pub struct Slot {
     pub black_box: Ring<TrafficRecord>,
     /// Masks its secrets: those of its entry, and the tokens it was signed in with.
     pub redactor: Redactor,
+    /// Its account, where somebody signs in.
+    pub account: Arc<Account>,
     /// Bytes of all its messages, all sessions together.
     pub bytes: Arc<ByteCount>,
     desired: Mutex<Desired>,
@@ -156,6 +159,7 @@ impl Slot {
         };
         Self {
             name: config.name.clone(),
+            account: Arc::new(Account::new(commands.downgrade())),
             commands,
             black_box: Ring::new(Self::BLACK_BOX, 1 << 20),
             redactor: Redactor::default(),

@@ -7,6 +7,7 @@ use super::{ServerState, ServerView, StepView};
 use crate::base::Timestamp;
 use crate::host::Fact;
 use crate::host::dev::DevView;
+use crate::mcp::auth::AuthStep;
 use crate::mcp::capabilities::ListChanges;
 
 impl ServerView {
@@ -21,6 +22,7 @@ impl ServerView {
             Fact::StateChanged { state, reason, attempt, retry_at, .. } => {
                 if *state == ServerState::Starting {
                     self.steps.clear();
+                    self.auth_steps.clear();
                 }
                 if *state != ServerState::Unavailable {
                     self.help = None;
@@ -58,6 +60,8 @@ impl ServerView {
                     }),
                 }
             }
+            Fact::AuthStepped { step, .. } => self.keep_auth_step(step),
+            Fact::AccountChanged { account, .. } => self.account.clone_from(account),
             Fact::Spawned { pid, .. } => self.pid = Some(*pid),
             Fact::Connected { session, .. } => self.session = Some(Arc::clone(session)),
             Fact::Listed { capabilities, changes, .. } => {
@@ -93,13 +97,11 @@ impl ServerView {
                 }
                 self.findings.push_back(finding.clone());
             }
-            Fact::ApprovalRuleSet { kind, rule: Some(rule), .. } => {
-                self.approval_rules.insert(*kind, rule.clone());
-            }
             Fact::RootsShared { roots, .. } => self.roots.clone_from(roots),
-            Fact::ApprovalRuleSet { kind, rule: None, .. } => {
-                self.approval_rules.remove(kind);
-            }
+            Fact::ApprovalRuleSet { kind, rule, .. } => match rule {
+                Some(rule) => _ = self.approval_rules.insert(*kind, rule.clone()),
+                None => _ = self.approval_rules.remove(kind),
+            },
             Fact::BreakerChanged { tool: None, breaker, .. } => self.breaker = breaker.clone(),
             Fact::BreakerChanged { tool: Some(tool), breaker, .. } => {
                 if breaker.is_closed() {
@@ -110,6 +112,13 @@ impl ServerView {
             }
             fact => DevView::apply(&mut self.dev, at, fact),
         }
+    }
+
+    fn keep_auth_step(&mut self, step: &AuthStep) {
+        if self.auth_steps.len() == Self::AUTH_STEPS {
+            self.auth_steps.remove(0);
+        }
+        self.auth_steps.push(step.clone());
     }
 
     /// What changed stays until it is looked at, item by item, whatever changes after it. Items that

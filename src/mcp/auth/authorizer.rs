@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
@@ -11,8 +12,8 @@ use url::Url;
 
 use super::exchange::Exchange;
 use super::grant::{self, Caller, NotGranted};
-use super::sign_in::{PATIENCE, SignInPrompt, Wanted, parameter};
-use super::step::{AuthFailure, AuthStep, StepKind, Steps, Watch};
+use super::sign_in::{Authorization, PATIENCE, SignInPrompt, Wanted, parameter};
+use super::step::{AuthEvent, AuthFailure, Events, StepKind, Watch, Went};
 use super::token::{StoredToken, TokenStore};
 use crate::base::ServerName;
 use crate::base::secret::{Redactor, Secret};
@@ -23,7 +24,7 @@ use crate::config::{HttpConfig, OAuthConfig};
 pub struct Accounts {
     store: Arc<dyn TokenStore>,
     prompt: Option<Arc<dyn SignInPrompt>>,
-    watch: Option<Watch>,
+    watches: Vec<Watch>,
     redactor: Redactor,
 }
 
@@ -37,7 +38,7 @@ impl Accounts {
     /// Accounts that are kept in `store`. Nobody is asked: a server that wants a person to sign in
     /// fails with [`AuthFailure::SignInNeeded`].
     pub fn new(store: Arc<dyn TokenStore>) -> Self {
-        Self { store, prompt: None, watch: None, redactor: Redactor::default() }
+        Self { store, prompt: None, watches: Vec::new(), redactor: Redactor::default() }
     }
 
     /// Asks with `prompt` when a person has to sign in.
@@ -47,10 +48,13 @@ impl Accounts {
         self
     }
 
-    /// Tells `watch` of every step as it happens.
+    /// Tells `watch` too of everything as it happens; it must not block.
     #[must_use]
-    pub fn watch(mut self, watch: impl Fn(&ServerName, &AuthStep) + Send + Sync + 'static) -> Self {
-        self.watch = Some(Arc::new(watch));
+    pub fn watch(
+        mut self,
+        watch: impl Fn(&ServerName, AuthEvent<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.watches.push(Arc::new(watch));
         self
     }
 
@@ -74,8 +78,8 @@ impl Accounts {
             return Ok(None);
         }
         let resource = resource_of(&config.url);
-        let steps = Steps::new(server.clone(), self.watch.clone());
-        let exchange = Exchange::new(&resource, &config.tls, steps)?;
+        let events = Events { server: server.clone(), watches: self.watches.clone() };
+        let exchange = Exchange::new(&resource, &config.tls, events)?;
         Ok(Some(Arc::new(Authorizer {
             server: server.clone(),
             resource,
@@ -85,6 +89,7 @@ impl Accounts {
             held: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             step_ups: Mutex::default(),
+            refused: Mutex::default(),
         })))
     }
 }
@@ -109,6 +114,8 @@ pub struct Authorizer {
     turn: tokio::sync::Mutex<()>,
     /// How often each scope was asked for in vain.
     step_ups: Mutex<HashMap<String, u32>>,
+    /// What the last refusal wanted: its challenge, and the scopes to ask for.
+    refused: Mutex<Option<(Option<String>, Vec<String>)>>,
 }
 
 impl std::fmt::Debug for Authorizer {
@@ -159,7 +166,12 @@ impl Authorizer {
             if let Some(token) = &token {
                 attempt = attempt.bearer_auth(token.expose());
             }
+            let began = Instant::now();
             let response = attempt.send().await?;
+            if tries.renewals > 0 {
+                let (status, took) = (Some(response.status().as_u16()), began.elapsed());
+                self.step(StepKind::Retry, Went { status, took, ..Went::default() });
+            }
             let challenge = response.headers().get("www-authenticate");
             let challenge = challenge.and_then(|value| value.to_str().ok()).map(str::to_owned);
             let refusal = Refusal { status: response.status(), challenge, used: token };
@@ -228,9 +240,10 @@ impl Authorizer {
             return Ok(true);
         }
         tries.renewals += 1;
+        let header = serde_json::json!({ "www-authenticate": challenge }).to_string();
+        let answered = if challenge.is_some() { header.as_bytes() } else { &[] };
         let status = Some(status.as_u16());
-        let steps = &self.exchange.steps;
-        steps.note(StepKind::Challenge, &self.resource, status, std::time::Duration::ZERO, None);
+        self.step(StepKind::Challenge, Went { status, answered, ..Went::default() });
         if tries.renewals > Tries::MOST {
             let most = Tries::MOST;
             let why = format!("the server refused {most} new tokens for one request");
@@ -276,23 +289,63 @@ impl Authorizer {
             self.own_token(challenge.as_deref(), scopes).await?;
             return Ok(true);
         }
-        let Some(prompt) = self.accounts.prompt.clone() else { return Err(self.needed(why)) };
+        let Some(prompt) = self.accounts.prompt.clone() else {
+            let wanted = (challenge.clone(), scopes.clone());
+            let first = self.refused.lock().replace(wanted).is_none();
+            // Where one signs in is looked up once: the steps show it, and what is not safe is told
+            // here, whether or not a person is there.
+            if first
+                && let Err(AuthFailure::Refused(why)) =
+                    self.wanted(challenge.as_deref(), scopes).look().await
+            {
+                return Err(AuthFailure::Refused(why));
+            }
+            self.tell(AuthEvent::Needed);
+            return Err(self.needed(why));
+        };
         self.ask(&*prompt, challenge.as_deref(), scopes).await?;
         Ok(true)
     }
 
-    /// Signs in now, whatever there is.
+    /// Signs in now, whatever there is: as the last refusal wants it, or with these scopes. Requests
+    /// go on meanwhile with the token there is.
     ///
     /// # Errors
-    /// Nobody is there to be asked, or what went wrong.
-    pub async fn sign_in(&self, scopes: Vec<String>) -> Result<StoredToken, AuthFailure> {
+    /// What went wrong, or that the person does not want to.
+    pub async fn sign_in(
+        &self,
+        prompt: &dyn SignInPrompt,
+        scopes: Vec<String>,
+    ) -> Result<StoredToken, AuthFailure> {
+        let (challenge, wanted) = self.refused.lock().clone().unwrap_or_default();
+        let scopes = if scopes.is_empty() { wanted } else { scopes };
+        if self.config.machine {
+            return self.own_token(challenge.as_deref(), scopes).await;
+        }
+        self.ask(prompt, challenge.as_deref(), scopes).await
+    }
+
+    /// Gets another token for the one there is, without a person.
+    ///
+    /// # Errors
+    /// There is none that can be refreshed, or what went wrong.
+    pub async fn refresh_now(self: &Arc<Self>) -> Result<StoredToken, AuthFailure> {
         let _turn = self.turn.lock().await;
         if self.config.machine {
-            return self.own_token(None, scopes).await;
+            return self.own_token(None, Vec::new()).await;
         }
-        let prompt = self.accounts.prompt.clone();
-        let prompt = prompt.ok_or_else(|| self.needed(String::new()))?;
-        self.ask(&*prompt, None, scopes).await
+        match self.load()?.filter(|known| known.refresh_token.is_some()) {
+            Some(known) => self.refresh(known).await,
+            None => Err(self.needed(" again, there is no refresh token".to_owned())),
+        }
+    }
+
+    /// Looks where the server sends those who sign in. Asks nobody, keeps nothing.
+    ///
+    /// # Errors
+    /// Its metadata cannot be had, or is not safe.
+    pub async fn authorization(&self) -> Result<Authorization, AuthFailure> {
+        self.wanted(None, Vec::new()).look().await
     }
 
     /// Revokes and forgets the token and the client the host registered. What was forgotten, and
@@ -324,9 +377,12 @@ impl Authorizer {
         self.load()
     }
 
-    /// The steps since they were taken last.
-    pub fn take_steps(&self) -> Vec<AuthStep> {
-        self.exchange.steps.take()
+    fn tell(&self, event: AuthEvent<'_>) {
+        self.exchange.events.tell(event);
+    }
+
+    fn step(&self, kind: StepKind, went: Went<'_>) {
+        self.exchange.events.step(kind, &self.resource, went);
     }
 
     fn needed(&self, why: String) -> AuthFailure {
@@ -340,7 +396,10 @@ impl Authorizer {
     fn hold(&self, token: Option<StoredToken>) {
         let secrets = token.iter().flat_map(|t| [Some(&t.access_token), t.refresh_token.as_ref()]);
         self.accounts.redactor.learn(secrets.flatten().map(|secret| secret.as_str().into()));
-        *self.held.lock() = token;
+        let before = std::mem::replace(&mut *self.held.lock(), token.clone());
+        if before != token {
+            self.tell(AuthEvent::Token(token.as_ref()));
+        }
     }
 
     fn load(&self) -> Result<Option<StoredToken>, AuthFailure> {

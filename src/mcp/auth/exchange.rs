@@ -10,7 +10,7 @@ use rmcp::transport::auth::{
 use url::Url;
 
 use super::address::AddressPolicy;
-use super::step::{AuthFailure, StepKind, Steps};
+use super::step::{AuthFailure, Events, StepKind, Went};
 use crate::config::TlsConfig;
 use crate::mcp::transport::connection;
 
@@ -19,7 +19,7 @@ use crate::mcp::transport::connection;
 pub(super) struct Exchange {
     http: reqwest::Client,
     pub(super) policy: AddressPolicy,
-    pub(super) steps: Steps,
+    pub(super) events: Events,
 }
 
 /// Why a request was not answered.
@@ -35,7 +35,7 @@ impl Exchange {
     const BYTES: usize = 256 << 10;
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    pub(super) fn new(server: &Url, tls: &TlsConfig, steps: Steps) -> Result<Self, AuthFailure> {
+    pub(super) fn new(server: &Url, tls: &TlsConfig, events: Events) -> Result<Self, AuthFailure> {
         let policy = AddressPolicy::new(server);
         let http = connection::builder(server, tls).map_err(AuthFailure::Refused)?;
         let http = http
@@ -45,7 +45,7 @@ impl Exchange {
             .timeout(Self::PATIENCE)
             .build()
             .map_err(AuthFailure::failed)?;
-        Ok(Self { http, policy, steps })
+        Ok(Self { http, policy, events })
     }
 
     /// Sends one request and reads its answer.
@@ -59,6 +59,7 @@ impl Exchange {
             url: request.uri().to_string(),
             why: error.to_string(),
         })?;
+        let sent = request.body().clone();
         let began = Instant::now();
         let done = match self.policy.check(&url) {
             Ok(()) => self.answer(request).await,
@@ -70,11 +71,18 @@ impl Exchange {
                 let status = response.status();
                 let refused = status.is_client_error() || status.is_server_error();
                 let why = refused.then(|| error_code(response.body())).flatten();
-                self.steps.note(kind, &url, Some(status.as_u16()), took, why.as_deref());
+                let (status, refused) = (Some(status.as_u16()), why.as_deref());
+                let answered = response.body().as_slice();
+                self.events.step(kind, &url, Went { status, took, refused, sent: &sent, answered });
                 Ok(response)
             }
             Err(why) => {
-                self.steps.note(kind, &url, None, took, Some(&why));
+                let refused = Some(why.as_str());
+                self.events.step(
+                    kind,
+                    &url,
+                    Went { took, refused, sent: &sent, ..Went::default() },
+                );
                 let mut shown = url;
                 shown.set_query(None);
                 Err(NotAnswered { url: shown.into(), why })

@@ -9,13 +9,14 @@ use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
     OAuthClientConfig,
 };
+use serde::Serialize;
 use serde_json::Value;
 use url::Url;
 
 use super::exchange::{Exchange, error_code};
 use super::grant::{self, Caller, Granted};
 use super::loopback::Loopback;
-use super::step::{AuthFailure, StepKind};
+use super::step::{AuthFailure, StepKind, Went};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore};
 use crate::base::ServerName;
 use crate::base::text::SafeText;
@@ -59,6 +60,24 @@ pub(super) struct Wanted<'a> {
     pub(super) scopes: Vec<String>,
 }
 
+/// Where a server sends those who sign in, as its metadata says now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Authorization {
+    /// Who issues tokens.
+    pub issuer: String,
+    /// Where a person signs in.
+    pub authorization_endpoint: String,
+    /// Where codes and refresh tokens are exchanged.
+    pub token_endpoint: String,
+    /// Where clients are registered, when that is possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registration_endpoint: Option<String>,
+    /// Where tokens are revoked, when that is possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revocation_endpoint: Option<String>,
+}
+
 /// An authorization server, found and checked.
 struct Found {
     manager: AuthorizationManager,
@@ -89,6 +108,29 @@ pub(super) fn parameter(challenge: &str, name: &str) -> Option<String> {
 }
 
 impl Wanted<'_> {
+    /// Looks where one signs in, and asks nobody.
+    pub(super) async fn look(&self) -> Result<Authorization, AuthFailure> {
+        let found = self.find().await?;
+        if !self.config.machine {
+            found.has_pkce()?;
+        }
+        let revocation_endpoint = found.revocation_endpoint();
+        let AuthorizationMetadata {
+            authorization_endpoint,
+            token_endpoint,
+            registration_endpoint,
+            ..
+        } = found.metadata;
+        let issuer = found.issuer;
+        Ok(Authorization {
+            issuer,
+            authorization_endpoint,
+            token_endpoint,
+            registration_endpoint,
+            revocation_endpoint,
+        })
+    }
+
     async fn find(&self) -> Result<Found, AuthFailure> {
         let check = |what: &str, url: &str| {
             let parsed = Url::parse(url).map_err(|error| error.to_string());
@@ -136,14 +178,7 @@ impl Wanted<'_> {
     /// Asks a person.
     pub(super) async fn ask(&self, prompt: &dyn SignInPrompt) -> Result<StoredToken, AuthFailure> {
         let mut found = self.find().await?;
-        let methods = found.metadata.code_challenge_methods_supported.as_deref();
-        if found.published && !methods.is_some_and(|all| all.iter().any(|method| method == "S256"))
-        {
-            return Err(AuthFailure::refused(format!(
-                "the metadata of {} does not offer PKCE with S256, which protects the code",
-                found.issuer
-            )));
-        }
+        found.has_pkce()?;
         let known = self.store.client(&found.issuer).map_err(AuthFailure::failed)?;
         let remembered = known.as_ref().and_then(|client| Url::parse(&client.redirect_uri).ok());
         let remembered = remembered.and_then(|url| url.port());
@@ -165,10 +200,18 @@ impl Wanted<'_> {
         };
         let began = Instant::now();
         let back = shown(prompt, request, &loopback, &state).await;
+        let answered = back.as_ref().ok().and_then(|back| Some(back.split_once('?')?.1.to_owned()));
+        let answered = answered.unwrap_or_default();
         let done = back.and_then(|back| code_of(&back, &state, &found.metadata));
         let why = done.as_ref().err().map(ToString::to_string);
-        let steps = &self.exchange.steps;
-        steps.note(StepKind::Authorize, &url, None, began.elapsed(), why.as_deref());
+        let went = Went {
+            took: began.elapsed(),
+            refused: why.as_deref(),
+            sent: url.query().unwrap_or_default().as_bytes(),
+            answered: answered.as_bytes(),
+            status: None,
+        };
+        self.exchange.events.step(StepKind::Authorize, &url, went);
         let (code, issuer) = done?;
         let answer =
             found.manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref());
@@ -253,14 +296,31 @@ impl Wanted<'_> {
 }
 
 impl Found {
+    /// Whether codes are protected (RFC 7636); guessed endpoints cannot say.
+    fn has_pkce(&self) -> Result<(), AuthFailure> {
+        let methods = self.metadata.code_challenge_methods_supported.as_deref();
+        let has = methods.is_some_and(|all| all.iter().any(|method| method == "S256"));
+        if has || !self.published {
+            return Ok(());
+        }
+        Err(AuthFailure::refused(format!(
+            "the metadata of {} does not offer PKCE with S256, which protects the code",
+            self.issuer
+        )))
+    }
+
+    fn revocation_endpoint(&self) -> Option<String> {
+        let named = self.metadata.additional_fields.get("revocation_endpoint");
+        named.and_then(Value::as_str).map(str::to_owned)
+    }
+
     fn token(&self, resource: String, client: StoredClient, granted: Granted) -> StoredToken {
-        let revocation = self.metadata.additional_fields.get("revocation_endpoint");
         StoredToken {
             issuer: self.issuer.clone(),
             resource,
             client,
             token_endpoint: self.metadata.token_endpoint.clone(),
-            revocation_endpoint: revocation.and_then(Value::as_str).map(str::to_owned),
+            revocation_endpoint: self.revocation_endpoint(),
             access_token: granted.access_token,
             refresh_token: granted.refresh_token,
             obtained_at: grant::now(),

@@ -1,18 +1,21 @@
-//! What happens while signing in, step by step, and how it fails. Secrets never get this far: of an
-//! address its query is left out, of an answer its status is told.
+//! What happens while signing in, step by step, and how it fails. A step holds no secret: the query of
+//! its address is left out, and in what was sent and answered secrets are masked.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use url::Url;
 
+use super::token::StoredToken;
 use crate::base::ServerName;
+use crate::base::secret::MASK;
 use crate::base::text::SafeText;
+use crate::config::mask::is_secret;
 
 /// One step, as the doctor, the log and `mcpdeck login` show it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthStep {
     /// What was done.
     pub kind: StepKind,
@@ -27,7 +30,8 @@ pub struct AuthStep {
 }
 
 /// What a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum StepKind {
     /// The server refused a request with 401 or 403.
     Challenge,
@@ -45,6 +49,8 @@ pub enum StepKind {
     Refresh,
     /// A token was revoked (RFC 7009).
     Revoke,
+    /// The refused request was sent again with another token.
+    Retry,
 }
 
 impl StepKind {
@@ -59,67 +65,117 @@ impl StepKind {
             Self::Token => "token",
             Self::Refresh => "refresh",
             Self::Revoke => "revoke",
+            Self::Retry => "retry",
         }
+    }
+}
+
+impl AuthStep {
+    /// Where, with which status, and why it failed.
+    pub fn outcome(&self) -> String {
+        let status = self.status.map(|status| format!(" HTTP {status}")).unwrap_or_default();
+        let why = self.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        format!("{}{status}{why}", self.url)
     }
 }
 
 impl std::fmt::Display for AuthStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.kind.as_str(), self.url)?;
-        if let Some(status) = self.status {
-            write!(f, " HTTP {status}")?;
-        }
-        write!(f, " {} ms", self.took.as_millis())?;
-        self.refused.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
+        write!(f, "{} ({} ms) {}", self.kind.as_str(), self.took.as_millis(), self.outcome())
     }
 }
 
-/// Who hears of each step as it happens.
-pub(super) type Watch = Arc<dyn Fn(&ServerName, &AuthStep) + Send + Sync>;
+/// What happens at the account of a server.
+#[derive(Clone, Copy, Debug)]
+pub enum AuthEvent<'a> {
+    /// A step was made. What was sent and answered is JSON in which secrets are masked.
+    Step {
+        /// The step.
+        step: &'a AuthStep,
+        /// What was sent; empty when nothing was.
+        sent: &'a str,
+        /// What was answered; empty when nothing was.
+        answered: &'a str,
+    },
+    /// Another token is in use; `None`: there is none any more.
+    Token(Option<&'a StoredToken>),
+    /// The server wants a person to sign in, and there is no [`super::SignInPrompt`].
+    Needed,
+}
 
-/// The newest steps of one server.
+/// Who hears of it.
+pub(super) type Watch = Arc<dyn Fn(&ServerName, AuthEvent<'_>) + Send + Sync>;
+
+/// Tells the events of one server.
 #[derive(Clone)]
-pub(super) struct Steps {
-    server: ServerName,
-    kept: Arc<Mutex<VecDeque<AuthStep>>>,
-    watch: Option<Watch>,
+pub(super) struct Events {
+    pub(super) server: ServerName,
+    pub(super) watches: Vec<Watch>,
 }
 
-impl Steps {
-    /// Steps that are kept; the oldest go first.
-    const MOST: usize = 64;
+/// How a step went.
+#[derive(Default)]
+pub(super) struct Went<'a> {
+    pub(super) status: Option<u16>,
+    pub(super) took: Duration,
+    pub(super) refused: Option<&'a str>,
+    pub(super) sent: &'a [u8],
+    pub(super) answered: &'a [u8],
+}
 
-    pub(super) fn new(server: ServerName, watch: Option<Watch>) -> Self {
-        Self { server, kept: Arc::default(), watch }
+impl Events {
+    pub(super) fn tell(&self, event: AuthEvent<'_>) {
+        for watch in &self.watches {
+            watch(&self.server, event);
+        }
     }
 
-    pub(super) fn note(
-        &self,
-        kind: StepKind,
-        url: &Url,
-        status: Option<u16>,
-        took: Duration,
-        refused: Option<&str>,
-    ) {
+    pub(super) fn step(&self, kind: StepKind, url: &Url, went: Went<'_>) {
         let mut shown = url.clone();
         shown.set_query(None);
         shown.set_fragment(None);
         let _ = (shown.set_password(None), shown.set_username(""));
+        let Went { status, took, refused, sent, answered } = went;
         let refused = refused.map(SafeText::line);
         let step = AuthStep { kind, url: SafeText::line(shown.as_str()), status, took, refused };
         tracing::info!(server = %self.server, %step, "sign-in");
-        if let Some(watch) = &self.watch {
-            watch(&self.server, &step);
-        }
-        let mut kept = self.kept.lock();
-        if kept.len() == Self::MOST {
-            kept.pop_front();
-        }
-        kept.push_back(step);
+        let (sent, answered) = (readable(kind, sent, true), readable(kind, answered, false));
+        self.tell(AuthEvent::Step { step: &step, sent: &sent, answered: &answered });
     }
+}
 
-    pub(super) fn take(&self) -> Vec<AuthStep> {
-        self.kept.lock().drain(..).collect()
+/// A body as JSON in which secrets are masked. What is sent may be a form, and a browser is sent and
+/// comes back with a query; any other text is only counted. Metadata is public.
+fn readable(kind: StepKind, body: &[u8], is_sent: bool) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
+    let json = serde_json::from_slice(body).ok().filter(Value::is_object);
+    let mut value = match json {
+        Some(json) => json,
+        None if is_sent || kind == StepKind::Authorize => {
+            let pairs = url::form_urlencoded::parse(body).into_owned();
+            pairs.map(|(key, value)| (key, Value::String(value))).collect::<Value>()
+        }
+        None => return format!("{} bytes that are no JSON object", body.len()),
+    };
+    if !matches!(kind, StepKind::ResourceMetadata | StepKind::ServerMetadata) {
+        mask("", &mut value);
+    }
+    value.to_string()
+}
+
+fn mask(name: &str, value: &mut Value) {
+    const SECRET: [&str; 3] = ["code", "code_verifier", "state"];
+    match value {
+        Value::String(text)
+            if SECRET.contains(&name) || name.contains("assertion") || is_secret(name, text) =>
+        {
+            MASK.clone_into(text);
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(name, item)),
+        Value::Object(map) => map.iter_mut().for_each(|(name, value)| mask(name, value)),
+        _ => {}
     }
 }
 
@@ -149,5 +205,28 @@ impl AuthFailure {
     /// A failure that quotes what a server or the system said.
     pub(super) fn failed(text: impl std::fmt::Display) -> Self {
         Self::Failed(SafeText::line(&text.to_string()).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_a_form_and_of_an_answer_are_masked_and_the_rest_is_readable() {
+        let form = b"grant_type=authorization_code&code=good&code_verifier=v&client_assertion=a.b";
+        assert_eq!(
+            readable(StepKind::Token, form, true),
+            r#"{"grant_type":"authorization_code","code":"***","code_verifier":"***","client_assertion":"***"}"#
+        );
+        let answer = br#"{"access_token":"a","refresh_token":"r","id_token":"i","token_type":"Bearer","expires_in":5,"scope":"read","nested":[{"client_secret":"s"}]}"#;
+        let shown = readable(StepKind::Token, answer, false);
+        assert_eq!(shown.matches(MASK).count(), 4, "{shown}");
+        assert!(
+            shown.contains(r#""token_type":"Bearer","expires_in":5,"scope":"read""#),
+            "{shown}"
+        );
+        let page = readable(StepKind::Token, b"<p>the token abc</p>", false);
+        assert_eq!(page, "20 bytes that are no JSON object");
     }
 }

@@ -1,8 +1,9 @@
 //! How a server is connected to over HTTP: TLS with rustls and ring, its certificates, proxies of
-//! the environment (`HTTPS_PROXY`, `NO_PROXY`), no pool for servers of this machine.
+//! the environment (`HTTPS_PROXY`, `NO_PROXY`).
 
 use std::path::Path;
 use std::sync::Once;
+use std::time::Duration;
 
 use reqwest::{Certificate, ClientBuilder, Identity};
 use url::{Host, Url};
@@ -22,8 +23,8 @@ pub(crate) fn builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, Strin
         .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true);
     if is_local(url) {
-        // Servers without TCP_NODELAY cost 40 ms on a kept connection; a new one is cheap here.
-        builder = builder.pool_max_idle_per_host(0).no_proxy();
+        // Servers of node and Python close what is idle for 5 s.
+        builder = builder.pool_idle_timeout(Duration::from_secs(4)).no_proxy();
     }
     if let Some(path) = &tls.ca {
         let found = Certificate::from_pem_bundle(&read(path)?);

@@ -8,18 +8,19 @@ mod response;
 pub(super) mod setup;
 pub(super) mod tls;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::unasked::Unasked;
-use super::{Outgoing, SendError, Transport};
+use super::{Outgoing, SendError, Transport, connection};
 use crate::base::allowance::Allowance;
 use crate::base::text::SafeText;
 use crate::config::HttpConfig;
@@ -41,6 +42,8 @@ pub struct Http {
     tap: Arc<Tap>,
     pace: Mutex<Pace>,
     state: Mutex<State>,
+    /// Answers in a row that took [`Http::DELAY`] after their head.
+    delayed: AtomicU32,
     /// Messages for which nobody waits, and a place to say that all are sent.
     queue: mpsc::Sender<Queued>,
     _posting: AbortOnDropHandle<()>,
@@ -77,6 +80,12 @@ impl Http {
     const QUEUED: usize = 2048;
     /// First and longest pause before a broken stream is opened again.
     const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+    /// A server of this machine without `TCP_NODELAY` that sends an answer in two pieces waits for the
+    /// acknowledgement of the first, which the system of the host puts off for 40 ms on a connection
+    /// that is kept, and not on a new one. After so many answers in a row that took this long a
+    /// connection serves one message; where the time went elsewhere, that is not noticed.
+    const DELAY: Duration = Duration::from_millis(35);
+    const DELAYS: u32 = 3;
     /// How often a stream that was broken off is asked for in vain.
     const ATTEMPTS: u32 = 5;
 
@@ -96,6 +105,7 @@ impl Http {
             tap: Arc::clone(tap),
             pace: Mutex::new(Pace { unasked: Unasked::default(), streams }),
             state: Mutex::default(),
+            delayed: AtomicU32::new(if connection::is_local(&config.url) { 0 } else { u32::MAX }),
             queue,
             _posting: AbortOnDropHandle::new(tokio::spawn(Self::post_queued(me.clone(), queued))),
         }))
@@ -134,8 +144,13 @@ impl Http {
         if starts {
             *self.state() = State::default();
         }
+        let delayed = self.delayed.load(Ordering::Relaxed);
+        if (Self::DELAYS..u32::MAX).contains(&delayed) {
+            request = request.header(CONNECTION, "close");
+        }
         let (request, session) = self.in_session(request);
         let response = self.run(request).await?;
+        let head = Instant::now();
         let status = response.status();
         if session && status == StatusCode::NOT_FOUND {
             return Err(SendError::Expired);
@@ -158,9 +173,15 @@ impl Http {
             return Err(SendError::Refused(text));
         }
         if status.is_success() && kind.starts_with("text/event-stream") {
-            return self.follow(response, id).await;
+            self.follow(response, id).await?;
+        } else {
+            self.body(response, id, &kind, session, method).await?;
         }
-        self.body(response, id, &kind, session, method).await
+        if delayed < Self::DELAYS {
+            let delayed = if head.elapsed() < Self::DELAY { 0 } else { delayed + 1 };
+            self.delayed.store(delayed, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Reads the stream of an answer, and asks for the rest of it when it breaks off (2025-11-25,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ratatui::layout::Rect;
 
 use super::{App, Redraw};
-use crate::host::ServerState;
+use crate::host::{ServerState, ServerView};
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
@@ -28,6 +28,23 @@ const MOUSE: &[(&str, &str)] = &[
 ];
 
 impl App {
+    /// Whether the account of a server can be used so.
+    fn can_sign(&self, action: Action, server: Option<&ServerView>) -> Availability {
+        match (action, server) {
+            _ if self.model.playback.is_some() => {
+                Availability::Disabled("this is a recording: nothing runs")
+            }
+            (_, None) => Availability::Disabled("select a server first"),
+            (Action::SignIn, Some(server)) => Availability::when(
+                server.account.is_some() || !server.auth_steps.is_empty(),
+                "the server does not ask for it",
+            ),
+            (_, Some(server)) => {
+                Availability::when(server.account.is_some(), "nobody is signed in there")
+            }
+        }
+    }
+
     /// Whether an action can be used now, and why not.
     pub fn availability(&self, action: Action) -> Availability {
         let target = || self.target_server().and_then(|name| self.model.server(&name).cloned());
@@ -42,6 +59,9 @@ impl App {
                 if on_top =>
             {
                 Availability::Ready
+            }
+            Action::SignIn | Action::RefreshToken | Action::SignOut => {
+                self.can_sign(action, target().as_deref())
             }
             Action::Restart
             | Action::StartStop

@@ -137,7 +137,13 @@ impl App {
             | Action::ToggleServer
             | Action::RemoveServer
             | Action::UndoEdit => self.edit_action(action, effects),
-            Action::Restart | Action::StartStop | Action::Refresh | Action::ResetBreaker => {
+            Action::Restart
+            | Action::StartStop
+            | Action::Refresh
+            | Action::SignIn
+            | Action::RefreshToken
+            | Action::SignOut
+            | Action::ResetBreaker => {
                 self.command_server(action, effects);
             }
             Action::Rerun => self.switch_rerun(),
@@ -213,6 +219,9 @@ impl App {
         let (command, word) = match (action, state) {
             (Action::Restart, _) => (ServerCommand::Restart, "restarting"),
             (Action::Refresh, _) => (ServerCommand::Refresh, "fetching the lists of"),
+            (Action::SignIn, _) => (ServerCommand::SignIn, "asks you to sign in:"),
+            (Action::RefreshToken, _) => (ServerCommand::RefreshToken, "fetching a token for"),
+            (Action::SignOut, _) => (ServerCommand::SignOut, "signing out of"),
             (Action::ResetBreaker, _) => {
                 let tool =
                     (self.pane == PaneId::Tools).then(|| self.panes.tools.wire_name()).flatten();
@@ -226,6 +235,7 @@ impl App {
         let title = match command {
             ServerCommand::Restart => Self::end_title("restart", &name),
             ServerCommand::Stop => Self::end_title("stop", &name),
+            ServerCommand::SignOut => Self::end_title("sign out of", &name),
             _ => {
                 self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
                 return effects.push(Effect::Server(name, command));

@@ -438,7 +438,7 @@ fn read(kind: &RequestKind, params: &Arc<Value>) -> (Says, Draft) {
         RequestKind::Sampling => {
             (Says::Sampling(sampling::read(params)), Draft::Text(Box::default()))
         }
-        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+        RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::SignIn => {
             let reading = elicitation::read(params);
             let draft = match &reading.asks {
                 Asks::Url(_) => Draft::Consent,

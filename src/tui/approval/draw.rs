@@ -278,6 +278,7 @@ pub fn asks_for(kind: &RequestKind) -> Ink {
         RequestKind::UrlElicitation => ink!("asks you to open a page"),
         RequestKind::Roots => ink!("asks for the roots"),
         RequestKind::Guard => ink!("would be called with suspicious arguments"),
+        RequestKind::SignIn => ink!("wants you to sign in"),
         RequestKind::Permission => ink!("is wanted by a caller that needs your permission"),
         RequestKind::Other(method) => ink!("asks for {}", Ink::line(method)),
     }

@@ -69,6 +69,7 @@ pub fn kind_word(kind: &RequestKind) -> Ink {
         RequestKind::Roots => ink!("roots"),
         RequestKind::Guard => ink!("your consent"),
         RequestKind::Permission => ink!("permission"),
+        RequestKind::SignIn => ink!("sign in"),
         RequestKind::Other(method) => Ink::line(method),
     }
 }

@@ -176,6 +176,7 @@ impl Differs {
         let what = match &self.place {
             Place::Instructions => "instructions",
             Place::ServerInfo => "serverInfo",
+            Place::Authorization => "signing in",
             Place::Entry(kind, _) => kind.noun(),
         };
         let how = match self.sign().0 {

@@ -81,6 +81,7 @@ fn rule(rules: &ApprovalRules, kind: &RequestKind) -> Option<(Answer, Decider)> 
         RequestKind::Roots
         | RequestKind::Guard
         | RequestKind::Permission
+        | RequestKind::SignIn
         | RequestKind::Other(_) => return None,
     };
     apply(rule, kind, "`approvals` of the entry")
@@ -175,7 +176,9 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
             Answer::Result(json!({"action": "decline"}))
         }
         RequestKind::Sampling => refuse(REJECTED, &format!("sampling request rejected: {why}")),
-        RequestKind::Roots | RequestKind::Guard | RequestKind::Permission => refuse(REJECTED, why),
+        RequestKind::Roots | RequestKind::Guard | RequestKind::Permission | RequestKind::SignIn => {
+            refuse(REJECTED, why)
+        }
         RequestKind::Other(method) => {
             refuse(METHOD_NOT_FOUND, &format!("`{method}` is not available here"))
         }
@@ -202,7 +205,8 @@ fn describe(kind: &RequestKind, answer: &Answer) -> String {
             RequestKind::Elicitation
             | RequestKind::UrlElicitation
             | RequestKind::Guard
-            | RequestKind::Permission,
+            | RequestKind::Permission
+            | RequestKind::SignIn,
             Answer::Result(result),
         ) => match result.get("action").and_then(Value::as_str) {
             Some(action @ ("accept" | "decline" | "cancel")) => action.to_owned(),

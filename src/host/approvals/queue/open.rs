@@ -107,7 +107,10 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.approvals.leave(self.request.id, &self.request.server);
         if !self.settled {
-            self.withdraw("the call that asked is over");
+            self.withdraw(match self.request.kind {
+                RequestKind::SignIn => "the sign-in is over",
+                _ => "the call that asked is over",
+            });
         }
     }
 }
@@ -119,9 +122,7 @@ impl ApprovalQueue {
         let rules = inner.servers.entry(asked.server.clone()).or_default();
         let full = if rules.open >= rules.max_open {
             Some(Full::Open(rules.max_open))
-        } else if !matches!(asked.kind, RequestKind::Guard | RequestKind::Permission)
-            && !rules.rate.admit(now)
-        {
+        } else if !asked.kind.is_own() && !rules.rate.admit(now) {
             Some(Full::Minute(rules.rate.most))
         } else {
             None

@@ -12,6 +12,7 @@ use crate::config::ServerConfig;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::approvals::queue::QueueHandle;
+use crate::host::server::account::Account;
 use crate::host::server::actor::{Actor, EVENTS, Happened, lists};
 use crate::host::server::connect::{OpenError, OpenRequest, Opened, Steps, StopPlan};
 use crate::host::server::lifecycle::{Input, Phase};
@@ -33,6 +34,7 @@ struct Attempt {
     context: SessionContext,
     cancel: CancellationToken,
     steps: Steps,
+    account: Arc<Account>,
 }
 
 impl Actor {
@@ -52,6 +54,7 @@ impl Actor {
             steps: Steps::new(self.slot.name.clone(), self.deck.facts.clone()),
             deck: Arc::clone(&self.deck),
             config: Arc::clone(&self.config),
+            account: Arc::clone(&self.slot.account),
             cancel,
         };
         self.work.push(attempt.run().map(|done| Happened::Opened(Box::new(done))).boxed());
@@ -136,6 +139,7 @@ impl Attempt {
             cancel: self.cancel.clone(),
             force: self.deck.force.clone(),
             steps: self.steps.clone(),
+            account: Arc::clone(&self.account),
         };
         let opened = self.deck.connector.open(request).await?;
         let session = opened.session.view();

@@ -58,6 +58,9 @@ impl Actor {
         let attempt = self.machine.attempt();
         let fact = Fact::StateChanged { server, state, reason: reason.clone(), attempt, retry_at };
         self.deck.facts.record(fact).await;
+        if matches!(state, ServerState::Shutdown | ServerState::Disabled) {
+            self.slot.account.withdraw();
+        }
         self.slot.publish(|live| {
             live.state = state;
             live.reason = reason;

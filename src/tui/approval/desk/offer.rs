@@ -27,7 +27,10 @@ pub const fn asked_kind(kind: &RequestKind) -> Option<AskedKind> {
         RequestKind::Elicitation => Some(AskedKind::Elicitation),
         RequestKind::UrlElicitation => Some(AskedKind::UrlElicitation),
         RequestKind::Roots => Some(AskedKind::Roots),
-        RequestKind::Guard | RequestKind::Permission | RequestKind::Other(_) => None,
+        RequestKind::Guard
+        | RequestKind::Permission
+        | RequestKind::SignIn
+        | RequestKind::Other(_) => None,
     }
 }
 

@@ -95,7 +95,7 @@ fn preview(kind: &RequestKind, params: &Value, doc: &mut Doc) {
                 }
             }
         }
-        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+        RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::SignIn => {
             say(text("message").unwrap_or_default());
             if let Some(url) = text("url") {
                 say(url);

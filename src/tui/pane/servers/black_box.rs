@@ -1,7 +1,7 @@
 //! Diagnostics of a server: its last exit, recent output and messages, start steps, what it said
 //! about itself. One page, everything that is known.
 
-use super::card::{Density, breaker_line, draw as draw_card, step_word};
+use super::card::{Density, breaker_line, draw as draw_card, expires, step_word};
 use crate::base::ServerName;
 use crate::host::ServerView;
 use crate::host::view::StepStatus;
@@ -42,7 +42,7 @@ pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
     messages(server, model, glyphs, &mut doc);
     findings(server, model, &mut doc);
     changes(server, model, &mut doc);
-    session(server, &mut doc);
+    session(server, model, &mut doc);
     doc
 }
 
@@ -50,7 +50,7 @@ pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
 pub fn info(ui: Ui<'_>, name: &ServerName) -> Doc {
     let mut doc = Doc::new(ui.area.width);
     let Some(server) = ui.model.server(name) else { return doc };
-    session(server, &mut doc);
+    session(server, ui.model, &mut doc);
     let Some(session) = &server.session else {
         doc.gap().text(0, &"not connected: the rest is known once it is ready", Role::Muted);
         return doc;
@@ -130,6 +130,17 @@ fn steps(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
             (detail, Role::Muted),
         ]);
     }
+    for step in &server.auth_steps {
+        let failed = step.refused.is_some();
+        let (sign, role) =
+            if failed { (glyphs.down, Role::Error) } else { (glyphs.check, Role::Muted) };
+        doc.line(vec![
+            (ink!("  {} ", sign), role),
+            (ink!("sign-in: {:<18}", step.kind.as_str()), Role::Text),
+            (ink!("{:>8}  ", Dur(step.took)), Role::Muted),
+            (Ink::line(&step.outcome()), Role::Muted),
+        ]);
+    }
 }
 
 fn messages(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
@@ -190,10 +201,20 @@ fn findings(server: &ServerView, model: &Model, doc: &mut Doc) {
     }
 }
 
-fn session(server: &ServerView, doc: &mut Doc) {
+fn session(server: &ServerView, model: &Model, doc: &mut Doc) {
     doc.heading("connection");
     doc.field("transport", server.transport.as_str(), Role::Text);
     doc.field("target", &server.target, Role::Text);
+    if let Some(account) = &server.account {
+        let mut scopes = Ink::default();
+        for (n, scope) in account.scopes.iter().enumerate() {
+            scopes.push(if n > 0 { " " } else { "" });
+            scopes.push(scope);
+        }
+        doc.field("signed in at", &account.issuer, Role::Text);
+        doc.field("for", scopes, Role::Text);
+        doc.field("token", expires(account, model), Role::Text);
+    }
     let Some(session) = &server.session else { return };
     let era: &'static str = match session.era {
         Era::Legacy => "initialize",

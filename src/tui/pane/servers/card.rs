@@ -7,7 +7,7 @@ use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::config::Hold;
 use crate::host::breaker::BreakerView;
-use crate::host::view::{StartStep, StepStatus};
+use crate::host::view::{AccountView, StartStep, StepStatus};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::Era;
 use crate::tui::app::text::state_role;
@@ -46,6 +46,14 @@ pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
         }
     }
     held(server, ui, doc);
+    if let Some(account) = &server.account
+        && account.warn_at().is_some_and(|at| model.is_past(at))
+    {
+        doc.line(vec![
+            (ink!("  {} sign in again: ", glyphs.warning), Role::Warning),
+            (expires(account, model), Role::Warning),
+        ]);
+    }
     if !server.breaker.is_closed() {
         breaker_line(&server.breaker, model, doc);
     }
@@ -362,6 +370,20 @@ fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
 pub fn advice(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     if let Some(help) = &server.help {
         doc.text(2, &ink!("{} {}", glyphs.arrow, help), Role::Attention);
+    }
+}
+
+/// When a token ends, and what happens then.
+pub fn expires(account: &AccountView, model: &Model) -> Ink {
+    let then: &'static str =
+        if account.is_refreshed { "then refreshed by itself" } else { "then sign in again" };
+    match account.expires {
+        None => ink!("its end is not known"),
+        Some(at) if model.now >= at => ink!("the token has ended"),
+        Some(at) if account.warn_at().is_some_and(|warn| model.now >= warn) => {
+            ink!("the token ends in {}, {}", model.until(at), then)
+        }
+        Some(at) => ink!("the token ends in {}, {}", model.left(at), then),
     }
 }
 

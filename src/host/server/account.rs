@@ -1,0 +1,239 @@
+//! The account of one server: what signs in there, what is told of it, and the one request to a
+//! person that may be open for it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::ServerName;
+use crate::base::Timestamp;
+use crate::base::text::SafeText;
+use crate::config::HttpConfig;
+use crate::host::Fact;
+use crate::host::projector::Facts;
+use crate::host::server::command::Command;
+use crate::host::server::connect::OpenRequest;
+use crate::host::view::AccountView;
+use crate::mcp::auth::{
+    Accounts, AuthEvent, AuthFailure, AuthStep, Authorizer, SignIn, SignInPrompt, StoredToken,
+};
+use crate::mcp::session::{Responder, ServerRequest, SessionContext};
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::mcp::{Answer, RequestKind};
+
+/// The account of one server; outlives its sessions.
+pub struct Account {
+    commands: mpsc::WeakSender<Command>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    auth: Option<(Arc<Authorizer>, Arc<dyn Responder>, Facts)>,
+    asking: Option<JoinHandle<()>>,
+    /// The person does not want to be asked, or was asked in vain.
+    is_declined: bool,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(asking) = &self.asking {
+            asking.abort();
+        }
+    }
+}
+
+impl Account {
+    /// An account whose server is started by `commands` once somebody has signed in.
+    pub fn new(commands: mpsc::WeakSender<Command>) -> Self {
+        Self { commands, state: Mutex::default() }
+    }
+
+    /// What signs in, when the server was opened and somebody may sign in there.
+    pub fn authorizer(&self) -> Option<Arc<Authorizer>> {
+        self.state.lock().auth.as_ref().map(|(auth, ..)| Arc::clone(auth))
+    }
+
+    /// Makes what signs in at the server that is opened. Where `asks` is set, a person is asked
+    /// through the approval queue as soon as the server wants it.
+    ///
+    /// # Errors
+    /// A certificate of the entry that cannot be used.
+    pub fn open(
+        self: &Arc<Self>,
+        accounts: &Accounts,
+        request: &OpenRequest,
+        http: &HttpConfig,
+        asks: bool,
+    ) -> Result<Option<Arc<Authorizer>>, AuthFailure> {
+        let (context, facts) = (request.context.clone(), request.steps.facts().clone());
+        let approvals = Arc::clone(&context.approvals);
+        let (me, sink) = (Arc::downgrade(self), facts.clone());
+        let accounts = accounts.clone().masked_by(&context.redactor);
+        let accounts = accounts.watch(move |server, event| {
+            let server = server.clone();
+            match event {
+                AuthEvent::Step { step, sent, answered } => {
+                    show(&context, step, sent, answered);
+                    sink.post(Fact::AuthStepped { server, step: step.clone() });
+                }
+                AuthEvent::Token(token) => {
+                    sink.post(Fact::AccountChanged { server, account: token.map(view) });
+                }
+                AuthEvent::Needed if asks => {
+                    if let Some(me) = me.upgrade() {
+                        me.ask(&server);
+                    }
+                }
+                AuthEvent::Needed => {}
+            }
+        });
+        let auth = accounts.authorizer(&request.config.name, http)?;
+        self.state.lock().auth = auth.clone().map(|auth| (auth, approvals, facts));
+        Ok(auth)
+    }
+
+    /// Nobody is asked any more until [`Account::ask_again`].
+    pub fn decline(&self) {
+        self.withdraw();
+        self.state.lock().is_declined = true;
+    }
+
+    /// Takes back a request that is open: the server is not wanted any more.
+    pub fn withdraw(&self) {
+        if let Some(asking) = self.state.lock().asking.take() {
+            asking.abort();
+        }
+    }
+
+    /// Puts a request to sign in before a person, also when they said "not now" before.
+    pub fn ask_again(self: &Arc<Self>, server: &ServerName) {
+        self.state.lock().is_declined = false;
+        self.ask(server);
+    }
+
+    /// Puts a request to sign in before a person, unless one is open or was declined.
+    fn ask(self: &Arc<Self>, server: &ServerName) {
+        let mut state = self.state.lock();
+        let is_open = state.asking.as_ref().is_some_and(|asking| !asking.is_finished());
+        let Some((auth, approvals, facts)) = state.auth.clone() else { return };
+        if is_open || state.is_declined {
+            return;
+        }
+        let (me, server) = (Arc::downgrade(self), server.clone());
+        state.asking = Some(tokio::spawn(async move {
+            let done = auth.sign_in(&Inbox(approvals), Vec::new()).await;
+            Self::settled(&me, done.map(drop), server, &facts);
+        }));
+    }
+
+    fn settled(me: &Weak<Self>, done: Result<(), AuthFailure>, server: ServerName, facts: &Facts) {
+        let Some(me) = me.upgrade() else { return };
+        match done {
+            // Where the server runs already this changes nothing: its next request takes the token.
+            Ok(()) => {
+                if let Some(commands) = me.commands.upgrade() {
+                    let _ = commands.try_send(Command::SignedIn);
+                }
+            }
+            Err(failure) => {
+                me.state.lock().is_declined = true;
+                let help = SafeText::line(&failure.to_string());
+                facts.post(Fact::Advised { server, help });
+            }
+        }
+    }
+}
+
+fn view(token: &StoredToken) -> AccountView {
+    let end = token.expires_in.map(|seconds| token.obtained_at.saturating_add(seconds));
+    AccountView {
+        issuer: SafeText::line(&token.issuer),
+        scopes: token.scopes.iter().map(|scope| SafeText::line(scope)).collect(),
+        expires: end.map(|seconds| Timestamp(seconds.saturating_mul(1_000_000))),
+        is_refreshed: token.refresh_token.is_some(),
+    }
+}
+
+/// Puts a step into the traffic: what was sent, and what came back. They are paired by an id of ours.
+fn show(context: &SessionContext, step: &AuthStep, sent: &str, answered: &str) {
+    static STEPS: AtomicU64 = AtomicU64::new(1);
+    let id = SafeText::line(&format!("sign-in {}", STEPS.fetch_add(1, Ordering::Relaxed)));
+    let now = context.clock.now();
+    let method = SafeText::line(&format!("sign-in: {}", step.kind.as_str()));
+    let record = |direction, kind, at, text: &str| {
+        let mut end = text.len().min(TrafficRecord::BODY);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let record = TrafficRecord {
+            at,
+            server: context.server.clone(),
+            direction,
+            kind,
+            method: Some(method.clone()),
+            target: Some(step.url.clone()),
+            id: Some(id.clone()),
+            call: None,
+            bytes: text.len(),
+            latency: (direction == Direction::In).then_some(step.took),
+            queued: None,
+            body: context.redactor.redact(&text[..end]).into_owned().into(),
+            cut: end < text.len(),
+            problem: if direction == Direction::In { step.refused.clone() } else { None },
+        };
+        let record = Arc::new(record);
+        context.black_box.push(Arc::clone(&record));
+        context.traffic.push(record);
+    };
+    let began = Timestamp(now.0.saturating_sub(step.took.as_micros() as u64));
+    record(Direction::Out, MessageKind::Request, began, sent);
+    let failed = step.refused.is_some() || step.status.is_some_and(|status| status >= 400);
+    let kind = if failed { MessageKind::Error } else { MessageKind::Response };
+    record(Direction::In, kind, now, answered);
+}
+
+/// Shows a sign-in as a request of the approval queue.
+struct Inbox(Arc<dyn Responder>);
+
+impl SignInPrompt for Inbox {
+    fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>> {
+        let scopes: Vec<&str> = request.scopes.iter().map(SafeText::as_str).collect();
+        let asks =
+            if scopes.is_empty() { "nothing in particular".into() } else { scopes.join(" ") };
+        let SignIn { server, issuer, .. } = &request;
+        let params = json!({
+            "mode": "url",
+            "message": format!("{server} wants you to sign in at {issuer}, for: {asks}"),
+            "issuer": request.issuer,
+            "scopes": request.scopes,
+            "url": request.url,
+            "redirectUri": request.redirect_uri,
+        });
+        let asked = self.0.ask(ServerRequest {
+            server: request.server,
+            kind: RequestKind::SignIn,
+            call: None,
+            bytes: params.to_string().len(),
+            params: Arc::new(params),
+            deferred: true,
+            withdrawn: CancellationToken::new(),
+            claim: Arc::default(),
+        });
+        Box::pin(async move {
+            match asked.await {
+                Answer::Result(answer) if answer["action"] == "accept" => {
+                    Ok(answer["content"]["address"].as_str().map(str::to_owned))
+                }
+                Answer::Result(_) => Err("not now".to_owned()),
+                Answer::Refuse { message, .. } => Err(message),
+            }
+        })
+    }
+}
