@@ -150,8 +150,10 @@ async fn a_revoked_refresh_token_is_one_request_however_many_calls_meet_it() {
     assert_eq!(rig.mock.count("POST /token"), 1);
     browse(&*asked(&host).await).await;
     // The failures are forgiven with the sign-in.
-    until(&host, |view| view.pending.is_empty() && view.servers[&guarded()].breaker.is_closed())
-        .await;
+    until(&host, |view| {
+        view.pending.is_empty() && view.servers[&guarded()].tool_breakers.is_empty()
+    })
+    .await;
     assert_eq!(host.call_tool("guarded.t", json!({})).await.unwrap().text(), "done");
     assert_eq!(rig.mock.count("GET /authorize"), 1);
     host.shutdown().await;

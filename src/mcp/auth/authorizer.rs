@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
@@ -150,6 +150,9 @@ impl Tries {
 }
 
 impl Authorizer {
+    /// Longest look at where one signs in, when nobody can be asked to.
+    const LOOK: Duration = Duration::from_secs(10);
+
     /// Sends a request with the token there is. Where the server wants another one, gets it and
     /// sends the request again.
     ///
@@ -294,10 +297,10 @@ impl Authorizer {
             let first = self.refused.lock().replace(wanted).is_none();
             // Where one signs in is looked up once: the steps show it, and what is not safe is told
             // here, whether or not a person is there.
-            if first
-                && let Err(AuthFailure::Refused(why)) =
-                    self.wanted(challenge.as_deref(), scopes).look().await
-            {
+            let wanted = self.wanted(challenge.as_deref(), scopes);
+            let found = async { if first { wanted.look().await.map(drop) } else { Ok(()) } };
+            let found = tokio::time::timeout(Self::LOOK, found).await;
+            if let Ok(Err(AuthFailure::Refused(why))) = found {
                 return Err(AuthFailure::Refused(why));
             }
             self.tell(AuthEvent::Needed);

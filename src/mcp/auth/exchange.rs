@@ -97,12 +97,15 @@ impl Exchange {
         let request = reqwest::Request::try_from(request).map_err(|error| root(&error))?;
         let response = self.http.execute(request).await.map_err(|error| root(&error))?;
         let mut out = http::Response::builder().status(response.status());
+        // A stream of events has no end, and is nothing that was asked for.
+        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+        let streams = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
         for (name, value) in response.headers() {
             out = out.header(name, value);
         }
         let mut body = Vec::new();
         let mut stream = response.bytes_stream();
-        while let Some(chunk) = stream.next().await {
+        while !streams && let Some(chunk) = stream.next().await {
             body.extend_from_slice(&chunk.map_err(|error| root(&error))?);
             if body.len() > Self::BYTES {
                 return Err(format!("the answer is over {} bytes", Self::BYTES));
