@@ -3,6 +3,8 @@
 #![cfg(feature = "tui")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+#[path = "tui/account.rs"]
+mod account;
 #[path = "tui/approvals.rs"]
 mod approvals;
 #[path = "tui/changes.rs"]
