@@ -28,13 +28,20 @@ const MOUSE: &[(&str, &str)] = &[
 ];
 
 impl App {
-    /// Whether the account of a server can be used so.
-    fn can_sign(&self, action: Action, server: Option<&ServerView>) -> Availability {
+    /// Whether this can be done to a server.
+    fn can_command(&self, action: Action, server: Option<&ServerView>) -> Availability {
         match (action, server) {
             _ if self.model.playback.is_some() => {
                 Availability::Disabled("this is a recording: nothing runs")
             }
             (_, None) => Availability::Disabled("select a server first"),
+            (Action::Refresh, Some(server)) => {
+                Availability::when(server.state == ServerState::Ready, "the server is not ready")
+            }
+            (Action::ResetBreaker, Some(server)) => Availability::when(
+                !server.breaker.is_closed() || !server.tool_breakers.is_empty(),
+                "no breaker is open",
+            ),
             (Action::SignIn, Some(server)) => Availability::when(
                 server.account.is_some() || !server.auth_steps.is_empty(),
                 "the server does not ask for it",
@@ -61,7 +68,7 @@ impl App {
                 Availability::Ready
             }
             Action::SignIn | Action::RefreshToken | Action::SignOut => {
-                self.can_sign(action, target().as_deref())
+                self.can_command(action, target().as_deref())
             }
             Action::Restart
             | Action::StartStop
@@ -94,18 +101,7 @@ impl App {
             Action::Restart | Action::StartStop | Action::BlackBox | Action::ServerInfo => {
                 Availability::when(target().is_some(), "select a server first")
             }
-            Action::Refresh => match target() {
-                Some(server) if server.state == ServerState::Ready => Availability::Ready,
-                Some(_) => Availability::Disabled("the server is not ready"),
-                None => Availability::Disabled("select a server first"),
-            },
-            Action::ResetBreaker => match target() {
-                Some(s) if !s.breaker.is_closed() || !s.tool_breakers.is_empty() => {
-                    Availability::Ready
-                }
-                Some(_) => Availability::Disabled("no breaker is open"),
-                None => Availability::Disabled("select a server first"),
-            },
+            Action::Refresh | Action::ResetBreaker => self.can_command(action, target().as_deref()),
             Action::Review => Availability::when(
                 !self.model.situation.awaiting.is_empty(),
                 "nothing awaits your approval",
