@@ -182,7 +182,9 @@ impl RpcError {
     pub(crate) const fn advice(&self) -> &'static str {
         match self.code {
             Some(-32601) => "the server does not know this method",
-            Some(-32602) => "the server refuses what it was given: mend the arguments, call again",
+            Some(-32602) => {
+                "the server refuses what it was given: correct the arguments and call again"
+            }
             Some(-32002) => "there is no such resource: its list says what there is",
             _ => "the server refused it: its log may say why",
         }

@@ -37,6 +37,7 @@ pub mod model;
 pub mod overlay;
 mod pacer;
 pub mod pane;
+pub mod pick;
 pub mod player;
 pub mod policy;
 pub mod prefs;

@@ -148,9 +148,7 @@ const SPREAD: &[(&str, &str, usize)] = &[
     ("host", "Operation", 6),
     ("mcp", "Core", 6),
     ("mcp", "Tap", 9),
-    ("tui", "AnswerDesk", 8),
     ("tui", "App", 22),
-    ("tui", "CallScreen", 9),
     ("tui", "FormState", 9),
     ("tui", "ResultView", 8),
 ];

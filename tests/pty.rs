@@ -26,7 +26,7 @@ fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {
         ("6", "following"),
         ("7", "p95"),
         ("8", "entries"),
-        ("9", "No requests waiting"),
+        ("9", "Nothing waits for you"),
         ("0", "effective values"),
         ("1", "start order"),
     ] {

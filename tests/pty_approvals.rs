@@ -91,7 +91,7 @@ fn a_completion_shows_all_that_is_asked_and_goes_out_as_it_was_written() {
     stage.send("said: grey");
     let answer = stage.answer("sample");
     assert_eq!(answer["result"]["content"]["text"], "grey\nblue");
-    assert_eq!(answer["result"]["model"], "by hand (me)");
+    assert_eq!(answer["result"]["model"], "manual (me)");
     assert_eq!(answer["result"]["stopReason"], "endTurn!");
     assert_eq!(answer.as_object().unwrap().len(), 3, "no context leaked: {answer}");
     stage.end();
@@ -134,7 +134,7 @@ fn modern_questions_are_answered_by_calling_again() {
     stage.deck.keys(ANSWER);
     stage.deck.wait("Say something.");
     stage.deck.keys("something");
-    stage.send("asks: elicitation/create");
+    stage.send("asks you");
     stage.deck.keys(ANSWER);
     stage.deck.wait("And sign.");
     stage.deck.decide("\x18");
@@ -174,7 +174,7 @@ fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     stage.deck.gone("1 waiting");
     stage.asked_again("asks for a completion");
     stage.deck.decide("\x18");
-    stage.deck.wait("say why");
+    stage.deck.wait("reason (optional)");
     stage.deck.keys("enough\r");
     stage.deck.wait("f5 sends the refusal");
     stage.send("said: enough");
@@ -198,9 +198,10 @@ fn roots_are_shared_while_it_runs_and_the_server_sees_them() {
     stage.deck.keys("/srv/data\tData");
     stage.deck.keys("\x1ba");
     stage.deck.keys("nowhere");
-    stage.send("write a whole path");
-    stage.deck.keys("\x1bx");
-    stage.send("root file:///srv/data  Data");
+    stage.deck.keys("\x13");
+    stage.deck.wait("write a whole path");
+    stage.deck.keys("\x1bx\x13");
+    stage.deck.wait("root file:///srv/data  Data");
     stage::until("the server is told", || {
         let method = "notifications/roots/list_changed";
         stage.record().iter().any(|message| message["method"] == method)
@@ -245,7 +246,7 @@ fn no_stray_key_answers_anything() {
         stage.deck.keys(&format!("{pane}\r \ry\r\x1b\x1b"));
     }
     stage.deck.keys("\x1b\x1b9");
-    stage.deck.wait("1 request waiting");
+    stage.deck.wait("1 item waiting");
     stage.deck.keys("\r");
     stage.deck.wait("asks for a completion");
     // In the answer Enter is a new line, and letters are letters.
@@ -257,7 +258,7 @@ fn no_stray_key_answers_anything() {
     stage.deck.wait("yes");
     stage.deck.decide(SEND);
     stage::until("it is answered now", || stage.answers("sample").len() == 1);
-    stage.deck.wait("No requests waiting");
+    stage.deck.wait("Nothing waits for you");
     stage.deck.keys("q");
     assert_eq!(stage.deck.exit_code(), 0);
 }

@@ -22,7 +22,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     let mut deck = Launch::untrusted(Size::SMALL, &servers(std::slice::from_ref(&one))).start();
     deck.wait("mcp.json wants to run 1 command");
     deck.wait("demo-server beacon");
-    deck.wait("1 to approve");
+    deck.wait("1 waiting");
     deck.keys("\x1b");
     deck.wait("nothing of it was started");
     deck.wait("awaiting your approval");
@@ -36,7 +36,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     std::fs::write(&file, servers(&[one.clone(), beacon("two")])).unwrap();
     deck.wait("1 command awaits your approval");
     assert_eq!(deck.pid_of("one"), pid, "what was approved runs on");
-    deck.keys("t");
+    deck.keys("a\r");
     deck.wait("two   new");
     deck.wait("wants to run 1 command");
     deck.decide("y");
@@ -46,7 +46,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     std::fs::write(&file, servers(&[changed.clone(), beacon("two")])).unwrap();
     deck.wait("its changed entry awaits your approval; the approved one keeps running");
     assert_eq!(deck.pid_of("one"), pid);
-    deck.keys("t");
+    deck.keys("\x07");
     deck.wait("changed since you approved it; runs on as it was");
     deck.wait("- args[1]  beacon");
     deck.wait("+ args[1]  atlas");
@@ -58,7 +58,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
 
     let mut deck = Launch::again(Size::SMALL, home).start();
     deck.wait("2 ready");
-    assert!(!deck.screen().contains("approve"), "{}", deck.screen());
+    assert!(!deck.screen().contains("waiting"), "{}", deck.screen());
     deck.quit();
 }
 
@@ -82,7 +82,7 @@ fn hostile_commands_are_shown_whole_and_harmless_and_have_to_be_read_to_their_en
     }
     deck.wait("fine   new");
     deck.keys("\x1b");
-    deck.wait("2 to approve");
+    deck.wait("2 waiting");
     assert!(!deck.raw().contains("canary-7733"), "values are not shown");
     assert!(!deck.screen().contains("ready"), "{}", deck.screen());
     deck.assert_no_foreign_escape();
@@ -156,13 +156,15 @@ fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
     deck.wait("which server");
     deck.keys("\x1b");
     deck.wait("waiting for input `which`");
-    deck.keys("iatl");
+    deck.keys("\x07");
+    deck.wait("input which");
+    deck.keys("atl");
     deck.wait("▸atlas");
     deck.decide("\r");
     deck.wait("2 ready");
     assert!(!ring.join("token").exists(), "nobody asked for the keyring");
 
-    deck.keys("itoken\r");
+    deck.keys("0itoken\r");
     deck.wait("a new answer restarts who uses it");
     deck.keys("canary-52");
     deck.wait("•••••••••");
@@ -173,7 +175,6 @@ fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
         std::fs::read_to_string(ring.join("token")).is_ok_and(|text| text == "canary-52")
     });
     deck.wait("2 ready");
-    deck.keys("0");
     deck.wait("\"description\": \"the token\"");
     let raw = deck.raw();
     assert!(!raw.contains("canary"), "an answer was shown");
@@ -183,7 +184,7 @@ fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
     let again = Launch::again(Size::SMALL, home).arg("--trust").env("PATH", &path);
     let mut deck = again.env("KEYRING", &ring_text).start();
     deck.wait("input which");
-    deck.wait("1 input");
+    deck.wait("1 waiting");
     deck.keys("\x1b");
     deck.gone("input which");
     deck.quit();
@@ -266,7 +267,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     let wanted = before
         .replace("[ \"demo-server\",   \"beacon\" ]", "[\"demo-server\", \"beacon\", \"--quiet\"]");
     assert_eq!(text(&file), wanted, "the secret and everything else is as it was");
-    assert!(!deck.screen().contains("to approve"), "typing it was approving it");
+    assert!(!deck.screen().contains("1 waiting"), "typing it was approving it");
     deck.keys("z");
     deck.wait("undone");
     assert_eq!(text(&file), before);

@@ -125,7 +125,7 @@ fn a_key_has_changed_files_shown_before_they_are_used() {
     deck.keys("n");
     deck.gone("apply the changed configuration?");
     deck.wait("1 ready");
-    deck.keys("P");
+    deck.keys("\x07");
     deck.wait("apply the changed configuration?");
     deck.decide("y");
     deck.wait("2 ready");

@@ -15,6 +15,8 @@ mod chat;
 mod desk;
 #[path = "tui/find.rs"]
 mod find;
+#[path = "tui/inbox.rs"]
+mod inbox;
 #[path = "tui/keys.rs"]
 mod keys;
 #[path = "tui/mouse.rs"]
@@ -63,7 +65,7 @@ const PANES: [(char, &str); 10] = [
     ('6', "logs"),
     ('7', "metrics"),
     ('8', "cache"),
-    ('9', "approvals"),
+    ('9', "inbox"),
     ('0', "config"),
 ];
 
@@ -302,8 +304,10 @@ fn the_screens_of_configuration_read_as_recorded() {
     let (esc, key) = (KeyCode::Esc, KeyCode::Char);
     at("consent", &[]);
     at("consent_read_on", &[key('y')]);
-    at("plan", &[esc, key('P')]);
-    at("input_password", &[esc, key('i'), key('a'), key('b'), key('c')]);
+    let enter = KeyCode::Enter;
+    at("inbox", &[esc, key('9'), key('G')]);
+    at("plan", &[esc, key('9'), key('G'), enter]);
+    at("input_password", &[esc, key('9'), key('G'), key('k'), enter, key('a'), key('b'), key('c')]);
     at("config_sources", &[esc, key('0'), key('v')]);
     at("config_effective", &[esc, key('0'), key('v'), key('v')]);
     at("config_reload", &[esc, key('0'), key('v'), key('v'), key('v')]);

@@ -161,6 +161,15 @@ impl History {
         self.entries.get(target).map_or(&[], Vec::as_slice)
     }
 
+    /// Every call with its target, newest first.
+    pub fn all(&self) -> Vec<(&str, &HistoryEntry)> {
+        let all = self.entries.iter();
+        let all = all.flat_map(|(target, calls)| calls.iter().map(move |one| (&**target, one)));
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|(_, one)| std::cmp::Reverse((one.at, one.id)));
+        all
+    }
+
     /// The form of a target as it was left.
     pub fn draft(&self, target: &str) -> Option<&Draft> {
         self.drafts.get(target)

@@ -71,7 +71,7 @@ pub struct Panes {
     logs: super::pane::logs::LogsPane,
     metrics: super::pane::metrics::MetricsPane,
     cache: super::pane::cache::CachePane,
-    approvals: super::pane::approvals::ApprovalsPane,
+    inbox: super::pane::inbox::InboxPane,
     config: super::pane::config::ConfigPane,
 }
 
@@ -87,7 +87,7 @@ impl Default for Panes {
             logs: pane::logs::LogsPane::default(),
             metrics: pane::metrics::MetricsPane::default(),
             cache: pane::cache::CachePane::default(),
-            approvals: pane::approvals::ApprovalsPane::default(),
+            inbox: pane::inbox::InboxPane::default(),
             config: pane::config::ConfigPane::default(),
         }
     }
@@ -105,7 +105,7 @@ impl Panes {
             PaneId::Logs => &self.logs,
             PaneId::Metrics => &self.metrics,
             PaneId::Cache => &self.cache,
-            PaneId::Approvals => &self.approvals,
+            PaneId::Inbox => &self.inbox,
             PaneId::Config => &self.config,
         }
     }
@@ -121,7 +121,7 @@ impl Panes {
             PaneId::Logs => &mut self.logs,
             PaneId::Metrics => &mut self.metrics,
             PaneId::Cache => &mut self.cache,
-            PaneId::Approvals => &mut self.approvals,
+            PaneId::Inbox => &mut self.inbox,
             PaneId::Config => &mut self.config,
         }
     }

@@ -1,10 +1,10 @@
-//! Answering requests of servers by hand: what they say, read safely, and the drafts of answers.
+//! Manual answers to requests of servers: what they say, read safely, and the drafts of answers.
 //!
-//! `sampling`, `elicitation` and `url` read, `completion` composes, `desk` is one request being
+//! `sampling`, `elicitation` and `url` read, `completion` composes, `answering` is one request being
 //! answered, `media` its pictures and sounds as files, `roots` what is shared with a server; `keys` says which key does what, `draw` shows it. None of them sends or opens anything.
 
+pub mod answering;
 pub mod completion;
-pub mod desk;
 pub mod draw;
 pub mod elicitation;
 pub mod keys;

@@ -80,7 +80,7 @@ fn start(program: &str) -> tokio::process::Command {
     tokio::process::Command::new(program)
 }
 
-/// How an editor is told to open a file at a line.
+/// The arguments that make an editor open a file at a line.
 fn at_line(program: &str, path: &Path, line: u32) -> Vec<OsString> {
     let name = Path::new(program).file_stem().unwrap_or_default().to_string_lossy();
     let with_line = || {

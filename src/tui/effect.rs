@@ -22,25 +22,32 @@ use crate::mcp::capabilities::ListKind;
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
+use crate::tui::ink::Ink;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
+pub use crate::tui::pick::ClientOrder;
+use crate::tui::pick::{Choice, Line};
 use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, Content, PictureJob};
 
-/// Something to do: the first three by the dashboard itself, the others outside.
+/// Something to do: the first five by the dashboard itself, the others outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Tell something; `{action}` becomes the key it has.
     Say(String),
     /// Leave the screen.
     Close,
+    /// Let the person choose.
+    Choose(Ink, Vec<Choice>),
+    /// Ask the person for a line of text; what is proposed stands there already.
+    AskLine(Line, String),
     /// Show a resource of the server whose call screen is open.
     OpenResource(String),
     /// A command to one server.
     Server(ServerName, ServerCommand),
     /// Make a call.
     Call(CallToken, CallRequest),
-    /// Cancel a call; the server is told.
+    /// Cancel a call; the server is notified.
     CancelCall(CallToken),
     /// Answer a server.
     Answer(ApprovalId, Answer),
@@ -109,8 +116,6 @@ pub enum Effect {
     EditFile(PathBuf, u32),
     /// Read a file for a field of a form.
     ReadFile(FormToken, PathBuf),
-    /// Look at a path for the file picker of a form.
-    Look(FormToken, PathBuf),
     /// Add a call to the saved ones beside the configuration.
     SaveCall(String, Box<SavedCall>),
     /// Append to the history of calls.
@@ -239,15 +244,4 @@ pub enum LockChange {
     Accept(String, Place, Box<LockedServer>),
     /// All of this is; entries of other servers stay.
     All(Box<Lock>),
-}
-
-/// What is done about a client of the service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientOrder {
-    /// Its calls wait, or go on.
-    Pause,
-    /// Its calls and streams end.
-    Cut,
-    /// Its token ends.
-    Revoke,
 }

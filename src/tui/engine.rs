@@ -57,8 +57,8 @@ impl Engine {
     ) -> std::io::Result<Self> {
         let (player, asked) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("player".into()).spawn(move || {
-            super::player::play(name, scan, &asked, &|told| {
-                let event = told.map_or_else(EngineEvent::Failed, EngineEvent::Played);
+            super::player::play(name, scan, &asked, &|played| {
+                let event = played.map_or_else(EngineEvent::Failed, EngineEvent::Played);
                 events.blocking_send(event).is_ok()
             });
         })?;
@@ -111,7 +111,7 @@ impl Drop for Engine {
     }
 }
 
-/// Runs until it is told to stop. A screen that is gone needs no news.
+/// Runs until it is stopped. A screen that is gone needs no news.
 async fn run(
     deck: DeckBuilder,
     events: mpsc::Sender<EngineEvent>,

@@ -1,33 +1,49 @@
-//! The form of one server's entry: a new one from a template, or one of a file. Made from the JSON
-//! Schema of the configuration; secrets stand there as `***` and stay what they are.
+//! A form that fills the screen: one server's entry, made from the JSON Schema of the configuration
+//! (secrets stand there as `***` and stay what they are), or the roots shared with a server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Map, Value, json};
 
+use crate::base::ServerName;
 use crate::base::text::SafeText;
+use crate::config::RootConfig;
 use crate::config::edit::entry::{NAME, ShownEntry, schema};
 use crate::tui::action::Action;
-use crate::tui::effect::{ConfigCommand, Effect, Saving};
+use crate::tui::approval::roots;
+use crate::tui::effect::{ConfigCommand, Effect, Saving, ServerCommand};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::{form, put};
 use crate::tui::form::mouse::Clicked;
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::screen::{Help, Screen, close};
 use crate::tui::widget::KeyLine;
 
-/// An entry being edited.
-pub struct EntryScreen {
+/// What is edited.
+enum About {
+    /// An entry; as it was shown, when it is not new.
+    Entry(Option<ShownEntry>),
+    /// The roots of a server, with the home folder that `~` stands for.
+    Roots(ServerName, Option<PathBuf>),
+}
+
+/// Something being edited in a form.
+pub struct FormScreen {
     /// The form.
     form: FormState,
-    before: Option<ShownEntry>,
+    about: About,
     /// The value the form began with.
     began: Value,
-    /// The file it goes to, as it is shown.
-    file: SafeText,
+    /// What it is about and where it goes, as it is shown.
+    title: SafeText,
+    place: SafeText,
     /// Why it was not written.
     problem: Option<SafeText>,
     /// It is being written.
@@ -36,29 +52,48 @@ pub struct EntryScreen {
     leaving: bool,
 }
 
-impl EntryScreen {
+impl FormScreen {
     /// A form for an entry of a file.
     pub fn edit(entry: ShownEntry) -> Self {
-        let file = SafeText::line(&entry.file.display().to_string());
-        let shown = entry.shown.clone();
-        let name = entry.name.to_string();
-        Self::over(&name, &shown, file, Some(entry))
+        let (shown, name) = (entry.shown.clone(), entry.name.to_string());
+        let file = entry.file.clone();
+        Self::over(&name, &shown, &file, Some(entry))
     }
 
     /// A form for a new entry.
     pub fn add(template: &Value, file: &std::path::Path) -> Self {
-        Self::over("", template, SafeText::line(&file.display().to_string()), None)
+        Self::over("", template, file, None)
     }
 
-    fn over(name: &str, entry: &Value, file: SafeText, before: Option<ShownEntry>) -> Self {
+    /// A form for the roots shared with a server.
+    pub fn roots(server: ServerName, shared: &[RootConfig], home: Option<PathBuf>) -> Self {
+        let title = SafeText::line(&format!("roots shared with {server}"));
+        let place = SafeText::line("folders it may look at");
+        let began = roots::value(shared);
+        let mut screen =
+            Self::of(roots::schema(), began, About::Roots(server, home), (title, place));
+        screen.form.select_place("/roots/0");
+        screen
+    }
+
+    fn over(name: &str, entry: &Value, file: &Path, before: Option<ShownEntry>) -> Self {
         let mut value = Map::new();
         value.insert(NAME.to_owned(), json!(name));
         value.extend(entry.as_object().cloned().unwrap_or_default());
-        let began = Value::Object(value);
-        let schema = std::sync::Arc::new(schema(entry));
-        let mut form = FormState::with_value(&schema, Some(began.clone()));
+        let title = match &before {
+            Some(before) => SafeText::line(&format!("edit {}", before.name)),
+            None => SafeText::line("add a server"),
+        };
+        let note = "*** is hidden, and kept unless you type over it";
+        let place = SafeText::line(&format!("{}   {note}", file.display()));
+        Self::of(schema(entry), Value::Object(value), About::Entry(before), (title, place))
+    }
+
+    fn of(schema: Value, began: Value, about: About, said: (SafeText, SafeText)) -> Self {
+        let mut form = FormState::with_value(&Arc::new(schema), Some(began.clone()));
         form.apply(Action::FirstField);
-        Self { form, before, began, file, problem: None, saving: false, leaving: false }
+        let (title, place) = said;
+        Self { form, about, began, title, place, problem: None, saving: false, leaving: false }
     }
 
     /// Whether something would be lost by leaving.
@@ -74,9 +109,29 @@ impl EntryScreen {
             self.problem = Some(SafeText::line("a field has an invalid value"));
             return;
         }
-        (self.saving, self.problem) = (true, None);
-        let saving = Saving { before: self.before.clone(), edited: self.form.arguments() };
-        out.effect(Effect::Config(ConfigCommand::SaveEntry(Box::new(saving))));
+        self.problem = None;
+        match &self.about {
+            About::Entry(before) => {
+                self.saving = true;
+                let saving = Saving { before: before.clone(), edited: self.form.arguments() };
+                out.effect(Effect::Config(ConfigCommand::SaveEntry(Box::new(saving))));
+            }
+            About::Roots(server, home) => {
+                match roots::read(&self.form.arguments(), home.as_deref()) {
+                    Ok(roots) => {
+                        let name = Ink::line(server.as_str());
+                        out.say(ink!("{} shared with {}", count(roots.len(), "root"), name));
+                        let command = ServerCommand::Roots(roots);
+                        out.effect(Effect::Server(server.clone(), command));
+                        close(out);
+                    }
+                    Err((line, reason)) => {
+                        self.form.select_place(&format!("/roots/{line}"));
+                        self.problem = Some(SafeText::line(&reason));
+                    }
+                }
+            }
+        }
     }
 
     /// Where the form is drawn.
@@ -87,16 +142,16 @@ impl EntryScreen {
     }
 }
 
-impl Screen for EntryScreen {
+impl Screen for FormScreen {
     fn scopes(&self) -> Vec<Scope> {
         [&[Scope::Entry], self.form.scopes()].concat()
     }
 
     fn help(&self) -> Help {
         (
-            "keys: editing a server",
+            "keys: editing",
             &[
-                (Scope::Entry, "editing a server"),
+                (Scope::Entry, "editing"),
                 (Scope::Form, "in the form"),
                 (Scope::FormLine, "on lines that take no text"),
             ],
@@ -164,7 +219,11 @@ impl Screen for EntryScreen {
     }
 
     fn unsaved(&self) -> Option<&'static str> {
-        self.is_changed().then_some("The entry being edited is not saved.")
+        let what = match self.about {
+            About::Entry(_) => "The entry being edited is not saved.",
+            About::Roots(..) => "The roots being edited are not shared.",
+        };
+        self.is_changed().then_some(what)
     }
 
     fn prepare(&mut self, _cx: &Cx<'_>, _area: Rect) {
@@ -181,20 +240,15 @@ impl Screen for EntryScreen {
             return;
         }
         let room = |x: u16| area.right().saturating_sub(x);
-        let title = match &self.before {
-            Some(before) => SafeText::line(&format!("edit {}", before.name)),
-            None => SafeText::line("add a server"),
-        };
-        let x = put(buf, area.x + 1, area.y, room(area.x + 1), &title, look.accent);
-        let x = put(buf, x + 3, area.y, room(x + 3), &self.file, look.muted);
-        let note = "*** is hidden, and kept unless you type over it";
-        put(buf, x + 3, area.y, room(x + 3), note, look.faint);
+        let x = put(buf, area.x + 1, area.y, room(area.x + 1), &self.title, look.accent);
+        put(buf, x + 3, area.y, room(x + 3), &self.place, look.muted);
         if let Some(text) = &self.problem {
             let sign = look.sign("⚠ ", "! ");
             let x = put(buf, area.x + 1, area.y + 1, room(area.x + 1), sign, look.error);
             put(buf, x, area.y + 1, room(x), text, look.error);
         }
-        form(&self.form, look, "save", self.body(area), buf);
+        let verb = if matches!(self.about, About::Entry(_)) { "save" } else { "share" };
+        form(&self.form, look, verb, self.body(area), buf);
     }
 
     fn key_line(&self, keymap: &Keymap) -> KeyLine {

@@ -126,7 +126,7 @@ impl Graphics {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Wish {
+enum Wanted {
     #[default]
     Auto,
     Off,
@@ -140,7 +140,7 @@ enum Wish {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts of a terminal, each by itself")]
 pub struct Support {
-    wish: Wish,
+    wanted: Wanted,
     depth: ColorDepth,
     ascii: bool,
     /// The terminal is known not to place kitty's pictures where text would be.
@@ -164,13 +164,13 @@ impl Support {
         let is = |name: &str, words: &[&str]| {
             get(name).is_some_and(|value| words.iter().any(|word| value.contains(word)))
         };
-        let wish = match get(VARIABLE).unwrap_or_default().to_ascii_lowercase().as_str() {
-            "off" | "none" | "0" => Wish::Off,
-            "blocks" | "halfblocks" => Wish::Blocks,
-            "kitty" => Wish::Kitty,
-            "sixel" => Wish::Sixel,
-            "iterm2" => Wish::Iterm2,
-            _ => Wish::Auto,
+        let wanted = match get(VARIABLE).unwrap_or_default().to_ascii_lowercase().as_str() {
+            "off" | "none" | "0" => Wanted::Off,
+            "blocks" | "halfblocks" => Wanted::Blocks,
+            "kitty" => Wanted::Kitty,
+            "sixel" => Wanted::Sixel,
+            "iterm2" => Wanted::Iterm2,
+            _ => Wanted::Auto,
         };
         // Inside a multiplexer the outer terminal's variables say nothing of what comes through.
         let inner = is("TERM", &["tmux", "screen"]) || get("TMUX").is_some();
@@ -179,7 +179,7 @@ impl Support {
         let speaks_iterm2 = is("TERM_PROGRAM", &["iTerm", "WezTerm", "mintty", "vscode", "rio"])
             || is("LC_TERMINAL", &["iTerm"]);
         Self {
-            wish,
+            wanted,
             depth,
             ascii: glyphs.ellipsis == crate::tui::glyph::ASCII.ellipsis,
             no_placement: wezterm || konsole,
@@ -202,7 +202,7 @@ impl Support {
     pub fn asks(&self, term: Option<&str>) -> bool {
         let simple = ["", "dumb", "linux", "cons25", "vt52", "ansi"];
         !cfg!(windows)
-            && matches!(self.wish, Wish::Auto | Wish::Kitty | Wish::Sixel | Wish::Iterm2)
+            && matches!(self.wanted, Wanted::Auto | Wanted::Kitty | Wanted::Sixel | Wanted::Iterm2)
             && self.depth != ColorDepth::None
             && !self.ascii
             && !simple.contains(&term.unwrap_or_default())
@@ -231,20 +231,20 @@ impl Support {
     /// How pictures are drawn.
     pub fn graphics(&self) -> Graphics {
         let cell = self.cell.unwrap_or_default();
-        match self.wish {
-            Wish::Off => Graphics::Off("pictures are turned off"),
+        match self.wanted {
+            Wanted::Off => Graphics::Off("pictures are turned off"),
             _ if self.depth == ColorDepth::None => Graphics::Off("there are no colours"),
             _ if self.ascii => Graphics::Off("there are only ASCII characters"),
-            Wish::Kitty => Graphics::Kitty(cell),
-            Wish::Sixel => Graphics::Sixel(cell, self.limits),
-            Wish::Iterm2 => Graphics::Iterm2(cell),
-            Wish::Auto if self.kitty && !self.no_placement => Graphics::Kitty(cell),
-            Wish::Auto if self.iterm2 => Graphics::Iterm2(cell),
+            Wanted::Kitty => Graphics::Kitty(cell),
+            Wanted::Sixel => Graphics::Sixel(cell, self.limits),
+            Wanted::Iterm2 => Graphics::Iterm2(cell),
+            Wanted::Auto if self.kitty && !self.no_placement => Graphics::Kitty(cell),
+            Wanted::Auto if self.iterm2 => Graphics::Iterm2(cell),
             // Without the size of a cell, pixels would not fit the cells left free for them.
-            Wish::Auto if self.sixel && !self.no_placement && self.cell.is_some() => {
+            Wanted::Auto if self.sixel && !self.no_placement && self.cell.is_some() => {
                 Graphics::Sixel(cell, self.limits)
             }
-            Wish::Auto | Wish::Blocks => Graphics::Blocks(self.depth, cell),
+            Wanted::Auto | Wanted::Blocks => Graphics::Blocks(self.depth, cell),
         }
     }
 }

@@ -38,8 +38,8 @@ pub enum Scope {
     Metrics,
     /// The cache pane.
     Cache,
-    /// The approvals pane.
-    Approvals,
+    /// The inbox.
+    Inbox,
     /// The configuration pane.
     Config,
     /// A recording that is shown instead of servers that run.
@@ -50,6 +50,8 @@ pub enum Scope {
     Consent,
     /// A value the configuration asks for.
     Input,
+    /// A server that wants the person to sign in.
+    SignIn,
     /// The list of saved filters.
     SavedFilters,
     /// A line that asks for a name.
@@ -66,8 +68,6 @@ pub enum Scope {
     FormLine,
     /// Its result.
     Result,
-    /// Its file picker; letters are typed there.
-    Picker,
     /// The answering screen.
     Answer,
     /// The answering screen over a completion.
@@ -76,9 +76,7 @@ pub enum Scope {
     AnswerElicitation,
     /// The answering screen while nothing is typed.
     AnswerReading,
-    /// The screen where roots are shared.
-    Roots,
-    /// The form of a server's entry.
+    /// The form of a server's entry, or of the roots shared with it.
     Entry,
     /// The chat; letters are typed there.
     Chat,
@@ -100,12 +98,13 @@ impl Scope {
         Self::Logs,
         Self::Metrics,
         Self::Cache,
-        Self::Approvals,
+        Self::Inbox,
         Self::Config,
         Self::Playback,
         Self::Confirm,
         Self::Consent,
         Self::Input,
+        Self::SignIn,
         Self::SavedFilters,
         Self::Ask,
         Self::Reader,
@@ -114,12 +113,10 @@ impl Scope {
         Self::Form,
         Self::FormLine,
         Self::Result,
-        Self::Picker,
         Self::Answer,
         Self::AnswerSampling,
         Self::AnswerElicitation,
         Self::AnswerReading,
-        Self::Roots,
         Self::Entry,
         Self::Chat,
         Self::Policy,
@@ -139,12 +136,13 @@ impl Scope {
             Self::Logs => "logs",
             Self::Metrics => "metrics",
             Self::Cache => "cache",
-            Self::Approvals => "approvals",
+            Self::Inbox => "inbox",
             Self::Config => "config",
             Self::Playback => "playback",
             Self::Confirm => "confirm",
             Self::Consent => "consent",
             Self::Input => "input",
+            Self::SignIn => "sign-in",
             Self::SavedFilters => "saved-filters",
             Self::Ask => "ask",
             Self::Reader => "reader",
@@ -153,12 +151,10 @@ impl Scope {
             Self::Form => "form",
             Self::FormLine => "form-line",
             Self::Result => "result",
-            Self::Picker => "picker",
             Self::Answer => "answer",
             Self::AnswerSampling => "answer-sampling",
             Self::AnswerElicitation => "answer-elicitation",
             Self::AnswerReading => "answer-reading",
-            Self::Roots => "roots",
             Self::Entry => "entry",
             Self::Chat => "chat",
             Self::Policy => "policy",
@@ -176,7 +172,7 @@ impl Scope {
             Self::Logs => PaneId::Logs,
             Self::Metrics => PaneId::Metrics,
             Self::Cache => PaneId::Cache,
-            Self::Approvals => PaneId::Approvals,
+            Self::Inbox => PaneId::Inbox,
             Self::Config => PaneId::Config,
             _ => return None,
         })
@@ -185,18 +181,12 @@ impl Scope {
     /// The kind of screen it belongs to.
     const fn screen(self) -> Screen {
         match self {
-            Self::Call
-            | Self::Form
-            | Self::FormLine
-            | Self::Result
-            | Self::Picker
-            | Self::Entry
-            | Self::Chat => Screen::Call,
-            Self::Answer
-            | Self::AnswerSampling
-            | Self::AnswerElicitation
-            | Self::AnswerReading
-            | Self::Roots => Screen::Answer,
+            Self::Call | Self::Form | Self::FormLine | Self::Result | Self::Entry | Self::Chat => {
+                Screen::Call
+            }
+            Self::Answer | Self::AnswerSampling | Self::AnswerElicitation | Self::AnswerReading => {
+                Screen::Answer
+            }
             _ => Screen::Panes,
         }
     }
@@ -514,7 +504,7 @@ mod tests {
         ];
         // What says no is one thing: to a call, to a request, to a kept answer.
         let meaning = |action| match action {
-            A::CancelCall | A::Deny | A::DenyAll | A::Forget => A::Deny,
+            A::CancelCall | A::Deny | A::DenyAll | A::Forget | A::Decline => A::Deny,
             A::RemoveItem | A::RemoveFilter | A::DropAll => A::RemoveItem,
             A::Unset | A::DropEntry => A::Unset,
             other => other,

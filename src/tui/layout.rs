@@ -32,7 +32,7 @@ pub const SMALLEST: (u16, u16) = (40, 10);
 pub const ROOM_FOR_SERVERS: u16 = 100;
 
 impl Layout {
-    /// Divides `whole`. `server_list` is the person's wish; `None` leaves it to the width. Gives
+    /// Divides `whole`. `server_list` is the person's choice; `None` leaves it to the width. Gives
     /// nothing when the screen is too small.
     pub fn compute(whole: Rect, server_list: Option<bool>) -> Option<Self> {
         if whole.width < SMALLEST.0 || whole.height < SMALLEST.1 {
@@ -95,10 +95,10 @@ mod tests {
     proptest! {
         #[test]
         fn regions_lie_inside_and_do_not_overlap(
-            width in 0u16..300, height in 0u16..120, wish in proptest::option::of(any::<bool>()),
+            width in 0u16..300, height in 0u16..120, choice in proptest::option::of(any::<bool>()),
         ) {
             let whole = Rect::new(0, 0, width, height);
-            let Some(layout) = Layout::compute(whole, wish) else {
+            let Some(layout) = Layout::compute(whole, choice) else {
                 prop_assert!(width < SMALLEST.0 || height < SMALLEST.1);
                 return Ok(());
             };

@@ -27,7 +27,6 @@ use crate::mcp::Payload;
 use crate::mcp::Progress;
 use crate::mcp::traffic::TrafficRecord;
 use crate::mcp::{ApprovalId, CallId};
-use crate::tui::call::folder::Looked;
 use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Baseline;
 use crate::tui::form::Checked;
@@ -113,8 +112,6 @@ pub enum Message {
     KeptAnswers(Answers),
     /// A file was read for a field.
     FileRead(FormToken, Result<Vec<u8>, SafeText>),
-    /// A path was looked at for the file picker of a form.
-    Looked(FormToken, Looked),
     /// A file that was to be written is there already.
     FileExists(PathBuf, Content),
     /// A form was checked.

@@ -2,7 +2,7 @@
 //! Changed by `App::update` alone; panes read it.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,10 +26,12 @@ use crate::tui::ink::{Dur, Ink, ink};
 
 mod activity;
 mod feed;
+mod inbox;
 mod left_out;
 pub use crate::deck::{FileText, InputState, InputView, Situation};
 pub use activity::Activity;
 pub use feed::Feed;
+pub use inbox::{Todo, kind_word, who_asks};
 
 /// The time zone times are shown in; set once when the dashboard starts, UTC before that.
 static ZONE: std::sync::OnceLock<jiff::tz::TimeZone> = std::sync::OnceLock::new();
@@ -88,6 +90,8 @@ pub struct Model {
     pub view: Arc<HostView>,
     /// The one server every pane is narrowed to.
     pub scope: Option<ServerName>,
+    /// Servers the person marked: restarted and stopped together; logs and traffic show them alone.
+    pub marked: BTreeSet<ServerName>,
     /// Every message, as far as the ring holds it.
     pub traffic: Feed<TrafficRecord>,
     /// Every log line, as far as the ring holds it.
@@ -192,6 +196,16 @@ impl Model {
     /// Whether a server is in scope.
     pub fn in_scope(&self, server: &ServerName) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope == server)
+    }
+
+    /// A declared input.
+    pub fn input(&self, id: &str) -> Option<&InputView> {
+        self.situation.inputs.iter().find(|view| view.input.id == id)
+    }
+
+    /// The servers that logs and traffic are narrowed to; empty for all.
+    pub fn narrowed(&self) -> BTreeSet<ServerName> {
+        self.scope.as_ref().map_or_else(|| self.marked.clone(), |one| [one.clone()].into())
     }
 
     /// One server's view.

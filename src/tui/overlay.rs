@@ -17,10 +17,13 @@ mod ask;
 mod consent;
 mod input;
 mod palette;
+mod sign_in;
+pub use crate::tui::pick::{ApprovalPick, CallPick, Choice, FilterPick, Line, Pick};
 pub use ask::{Ask, Named};
 pub use consent::Consent;
 pub use input::InputDialog;
-pub use palette::{ApprovalPick, Choice, FilterPick, Palette, Pick};
+pub use palette::Palette;
+pub use sign_in::SignInDialog;
 
 /// Something over the panes.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ pub enum Overlay {
     Consent(Consent),
     /// A value the configuration asks for.
     Input(Box<InputDialog>),
+    /// A server that wants the person to sign in.
+    SignIn(Box<SignInDialog>),
     /// A name to type.
     Ask(Ask),
 }
@@ -128,6 +133,7 @@ impl Overlay {
             Self::Confirm(_) => &[Scope::Confirm],
             Self::Consent(_) => &[Scope::Consent, Scope::List],
             Self::Input(_) => &[Scope::Input],
+            Self::SignIn(_) => &[Scope::SignIn],
         }
     }
 
@@ -135,7 +141,7 @@ impl Overlay {
     pub const fn is_typing(&self) -> bool {
         match self {
             Self::Reader(reader) => reader.narrow.is_some(),
-            _ => matches!(self, Self::Palette(_) | Self::Input(_) | Self::Ask(_)),
+            _ => matches!(self, Self::Palette(_) | Self::Input(_) | Self::Ask(_) | Self::SignIn(_)),
         }
     }
 
@@ -151,6 +157,7 @@ impl Overlay {
             Self::Input(dialog) => (76, dialog.height()),
             Self::Ask(_) => (64, 8),
             Self::Consent(consent) => consent.size(whole),
+            Self::SignIn(dialog) => dialog.size(whole),
         };
         centred(whole, width, height)
     }
@@ -172,6 +179,7 @@ impl Overlay {
             }
             Self::Consent(consent) => consent.act(action, inner, out),
             Self::Input(dialog) => dialog.act(action, out),
+            Self::SignIn(dialog) => dialog.act(action, out),
             Self::Ask(ask) => ask.act(action, out),
             Self::Confirm(confirm) => match action {
                 Action::Confirm => {
@@ -191,6 +199,7 @@ impl Overlay {
             Self::Palette(palette) => palette.key(key),
             Self::Reader(reader) => reader.key(key),
             Self::Input(dialog) => dialog.key(key),
+            Self::SignIn(dialog) => dialog.key(key),
             Self::Ask(ask) => ask.key(key),
             _ => false,
         }
@@ -201,6 +210,7 @@ impl Overlay {
         match self {
             Self::Palette(palette) => Some(&mut palette.input),
             Self::Input(dialog) => Some(dialog.typing()),
+            Self::SignIn(dialog) => Some(&mut dialog.pasted),
             Self::Ask(ask) => Some(&mut ask.input),
             Self::Reader(reader) => reader.narrow.as_mut().map(|(typed, _)| typed),
             _ => None,
@@ -267,6 +277,10 @@ impl Overlay {
                 palette.render(cx, inner, buf);
             }
             Self::Input(dialog) => {
+                title(cx, &dialog.title(), area, buf);
+                dialog.render(cx, inner, buf);
+            }
+            Self::SignIn(dialog) => {
                 title(cx, &dialog.title(), area, buf);
                 dialog.render(cx, inner, buf);
             }

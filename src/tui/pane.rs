@@ -37,8 +37,8 @@ pub enum PaneId {
     Metrics,
     /// The cache.
     Cache,
-    /// What servers ask for.
-    Approvals,
+    /// What waits for the person.
+    Inbox,
     /// The configuration.
     Config,
 }
@@ -54,7 +54,7 @@ impl PaneId {
         Self::Logs,
         Self::Metrics,
         Self::Cache,
-        Self::Approvals,
+        Self::Inbox,
         Self::Config,
     ];
 
@@ -69,7 +69,7 @@ impl PaneId {
             Self::Logs => "Logs",
             Self::Metrics => "Metrics",
             Self::Cache => "Cache",
-            Self::Approvals => "Approvals",
+            Self::Inbox => "Inbox",
             Self::Config => "Config",
         }
     }
@@ -79,7 +79,6 @@ impl PaneId {
         match self {
             Self::Resources => "Res",
             Self::Metrics => "Metr",
-            Self::Approvals => "Appr",
             Self::Config => "Conf",
             other => other.title(),
         }
@@ -96,7 +95,7 @@ impl PaneId {
             Self::Logs => "Log",
             Self::Metrics => "Met",
             Self::Cache => "Cch",
-            Self::Approvals => "App",
+            Self::Inbox => "Inb",
             Self::Config => "Cfg",
         }
     }
@@ -118,7 +117,7 @@ impl PaneId {
             Self::Logs => Action::ShowLogs,
             Self::Metrics => Action::ShowMetrics,
             Self::Cache => Action::ShowCache,
-            Self::Approvals => Action::ShowApprovals,
+            Self::Inbox => Action::ShowInbox,
             Self::Config => Action::ShowConfig,
         }
     }
@@ -223,14 +222,14 @@ pub struct Out {
     pub effects: Vec<Effect>,
     /// To be laid over the panes.
     pub overlay: Option<Overlay>,
-    /// To be told.
+    /// A notice to show.
     pub toast: Option<Toast>,
-    /// To be told, with keys named in braces.
+    /// A notice to show, with keys named in braces.
     pub hint: Option<(&'static str, Role)>,
     /// To be opened over the panes.
     pub screen: Option<Box<dyn Screen>>,
-    /// A request of a server to answer.
-    pub answer: Option<crate::mcp::ApprovalId>,
+    /// Something that waits for the person, to be opened.
+    pub todo: Option<crate::tui::model::Todo>,
     /// Requests that are to be denied together.
     pub deny_all: Option<DenyAll>,
     /// An entry of a server's list to call, get or read.
@@ -383,10 +382,10 @@ pub trait Pane {
     fn rewound(&mut self) {}
 }
 
-pub mod approvals;
 pub mod cache;
 pub mod catalog;
 pub mod config;
+pub mod inbox;
 pub mod logs;
 pub mod metrics;
 pub mod prompts;

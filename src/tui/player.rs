@@ -63,12 +63,12 @@ pub fn play(
     let mut playback = Playback { name, began: scan.header().began, ..Playback::default() };
     playback.is_scrubbed = scan.header().scrubbed;
     playback.speed = 1.0;
-    let mut told = Instant::now();
+    let mut sent = Instant::now();
     loop {
         match scan.advance() {
-            Ok(true) if told.elapsed() < TELL => {}
+            Ok(true) if sent.elapsed() < TELL => {}
             Ok(true) => {
-                told = Instant::now();
+                sent = Instant::now();
                 let (read, view) = scan.so_far();
                 playback.read = Some(read);
                 playback.at = view.at.max(playback.began);
@@ -91,7 +91,7 @@ pub fn play(
             Ok(news) => news,
             Err(error) => return failed(error),
         };
-        if !tell(Ok(Box::new(running.told(news)))) {
+        if !tell(Ok(Box::new(running.report(news)))) {
             return;
         }
         next = match running.wait(commands) {
@@ -108,7 +108,7 @@ struct Running {
 }
 
 impl Running {
-    fn told(&mut self, news: News) -> Played {
+    fn report(&mut self, news: News) -> Played {
         self.playback.at = self.player.at();
         let first = !std::mem::replace(&mut self.operations_told, true);
         Played {

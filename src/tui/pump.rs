@@ -59,7 +59,7 @@ pub async fn run(
         }
         let now = Instant::now();
         let mut news = Vec::new();
-        // First, because it takes a while: what is read after it is news when it is told.
+        // First, because it takes a while: what is read after X.
         if now >= usage_at {
             usage_at = now + USAGE;
             let host = host.clone();

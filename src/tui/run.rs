@@ -87,7 +87,7 @@ pub struct Options {
     pub chat: Option<OpenChat>,
 }
 
-/// Does something with the servers until it is told to stop.
+/// Does something with the servers until it is stopped.
 pub type Show = Box<dyn FnOnce(Host, CancellationToken) -> BoxFuture<'static, ()>>;
 
 /// What is seen of values of the configuration (environment, headers) that a server sends back.

@@ -286,7 +286,7 @@ impl Runner {
             }
             watcher.abort();
             cancel.cancel();
-            // What runs is told before what ended, or leaving would ask about a call that is over.
+            // What runs is reported before what ended, or leaving would ask about a call that is over.
             let _ = messages.send(Message::Calls(host.calls())).await;
             let _ = messages.send(Message::CallEnded(token, Box::new(outcome))).await;
         });

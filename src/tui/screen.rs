@@ -28,11 +28,6 @@ pub trait Screen {
     /// Whether a plain character is text now, whatever it is bound to.
     fn takes_letters(&self) -> bool;
 
-    /// Whether a question of its own lies over it.
-    fn asks(&self) -> bool {
-        false
-    }
-
     /// Whether a key of the panes holds here, where no key of its own is bound.
     fn lets_through(&self, _action: Action) -> bool {
         false

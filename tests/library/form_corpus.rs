@@ -10,7 +10,6 @@ use mcpdeck::base::ServerName;
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::history::History;
-use mcpdeck::deck::saved::SavedCalls;
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};
 use mcpdeck::tui::form::FormState;
@@ -47,7 +46,7 @@ fn screen(schema: &Value) -> CallScreen {
         bytes: 0,
         limits: mcpdeck::config::ContentLimits::default(),
     };
-    CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0))
+    CallScreen::new(subject, &History::default(), Timestamp(0))
 }
 
 fn press(screen: &mut CallScreen, script: &str) {

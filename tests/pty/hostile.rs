@@ -37,7 +37,7 @@ fn look_everywhere(deck: &mut Deck, asked: &str) {
         ("6", "lines"),
         ("7", "p95"),
         ("8", "entries"),
-        ("9", "No requests waiting"),
+        ("9", "Nothing waits for you"),
         ("0", "effective values"),
         ("1", "faulty"),
     ] {

@@ -71,10 +71,11 @@ fn roots_of_a_modern_server_are_given_when_it_asks_inside_its_result() {
     stage.deck.wait("roots shared with modern");
     stage.deck.keys("/srv/data\tData");
     stage.deck.keys("\x1bOP");
-    stage.deck.wait("keys: roots");
+    stage.deck.wait("keys: editing");
     stage.deck.keys("\x1b");
-    stage.deck.gone("keys: roots");
-    stage.send("1 roots are shared");
+    stage.deck.gone("keys: editing");
+    stage.deck.keys("\x13");
+    stage.deck.wait("1 root shared with");
     stage.call_and_wait("roots", "roots: [{\"uri\":\"file:///srv/data\",\"name\":\"Data\"}]");
     stage.end();
 }
@@ -142,7 +143,7 @@ fn a_bell_rings_once_for_a_question_and_not_when_it_is_muted() {
     stage.deck.keys("9\x18");
     stage.deck.wait("deny all of asker?");
     stage.deck.decide("y");
-    stage.deck.wait("No requests waiting");
+    stage.deck.wait("Nothing waits for you");
     stage.deck.keys("B");
     stage.deck.wait("bell: muted");
     let rung = stage.deck.raw().matches('\x07').count();

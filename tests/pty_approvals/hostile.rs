@@ -38,10 +38,10 @@ fn s29_five_hundred_before_anybody_asked_are_refused_and_counted() {
     let mut stage = Stage::of("eager", Size::WIDE, "{}");
     let pid = stage.deck.pid_of("eager");
     stage.deck.keys("9");
-    stage.deck.wait("No requests waiting");
+    stage.deck.wait("Nothing waits for you");
     pty::signal(pid, Signal::INT);
     stage.deck.wait("500 refused");
-    assert!(stage.deck.screen().contains("No requests waiting"));
+    assert!(stage.deck.screen().contains("Nothing waits for you"));
     let refused = || {
         let record = stage.record();
         record.iter().filter(|message| message["error"]["code"] == -32600).count()
@@ -59,7 +59,7 @@ fn s29_a_storm_during_a_call_is_bounded_collapsed_and_denied_as_one() {
     stage.deck.wait("32 waiting");
     stage.leave();
     stage.deck.keys("9");
-    stage.deck.wait("32 requests waiting");
+    stage.deck.wait("32 items waiting");
     stage.deck.wait("32 sample");
     stage.deck.wait("468 refused");
     // Open, it shows each; closed again, one row.
@@ -70,7 +70,7 @@ fn s29_a_storm_during_a_call_is_bounded_collapsed_and_denied_as_one() {
     stage.deck.wait("deny all of asker?");
     stage.deck.decide("y");
     stage.deck.wait("denied 32");
-    stage.deck.wait("No requests waiting");
+    stage.deck.wait("Nothing waits for you");
     let answers = |text: &str| {
         let record = stage.record();
         record.iter().filter(|message| message["error"].to_string().contains(text)).count()

@@ -88,7 +88,7 @@ impl Stage {
     /// Says no to a completion, without a reason.
     pub fn refuse(&mut self) {
         self.deck.decide("\x18");
-        self.deck.wait("say why");
+        self.deck.wait("reason (optional)");
         self.send("said: the user declined");
     }
 

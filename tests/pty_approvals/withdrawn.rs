@@ -61,7 +61,7 @@ fn pid(deck: &mut pty::Deck, server: &str) -> i32 {
     deck.wait("pid ");
     let pid = deck.pid_of(server);
     deck.keys("9");
-    deck.wait("requests waiting");
+    deck.wait("items waiting");
     pid
 }
 
@@ -89,7 +89,7 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
         deck.leave_call();
     }
     deck.keys("*9");
-    deck.wait("100 requests waiting");
+    deck.wait("100 items waiting");
     for name in names {
         deck.wait_until(name, |screen| {
             screen.lines().any(|line| line.contains(name) && line.contains("20 answer"))
@@ -102,14 +102,14 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
     deck.wait("20 open requests of this server");
     deck.decide("y");
     deck.wait("denied 20");
-    deck.wait("80 requests waiting");
+    deck.wait("80 items waiting");
     // One server dies, one leaves the configuration.
     kill(&mut deck, "ben");
-    deck.wait("60 requests waiting");
+    deck.wait("60 items waiting");
     let left: Vec<String> =
         ["ann", "ben", "dan", "eve"].iter().map(|name| stage::entry(name, "asker", "{}")).collect();
     std::fs::write(deck.home().join("mcp.json"), stage::config(&left)).unwrap();
-    deck.wait("40 requests waiting");
+    deck.wait("40 items waiting");
     let dan = pid(&mut deck, "dan");
     // A question before a withdrawal, a yes after it: the stale ones are only counted.
     deck.keys("g");

@@ -329,6 +329,6 @@ fn rules_kept_answers_and_roots_read_as_recorded() {
     at_every_size("standing", standing);
     at_every_size("roots", |desk| {
         standing(desk);
-        desk.keys("f\x1banowhere\tNowhere\x12");
+        desk.keys("f\x1banowhere\tNowhere\x13");
     });
 }

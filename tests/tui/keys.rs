@@ -57,7 +57,7 @@ fn a_filter_is_saved_under_a_name_listed_used_renamed_and_removed_with_a_way_bac
     types(&mut app, "F");
     assert!(draw(&mut app, 80, 24).contains("save the filter as"));
     press(&mut app, KeyCode::Enter, NONE);
-    assert!(draw(&mut app, 80, 24).contains("type a name first"));
+    assert!(draw(&mut app, 80, 24).contains("type it first"));
     types(&mut app, "answers");
     let effects = key(&mut app, KeyCode::Enter, NONE);
     assert_eq!(remembered(&effects), Some(vec![filter("answers", "kind:response")]));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossterm::event::{Event, KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
+use mcpdeck::config::edit::entry::ShownEntry;
 use mcpdeck::host::HostView;
 use mcpdeck::host::call::CallView;
 use mcpdeck::mcp::{CallId, RequestKind};
@@ -219,6 +220,85 @@ fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
             let here = screen.lines().nth(3).map(str::to_owned);
             assert_eq!(here, title, "row {row}: `{c}` goes elsewhere\n{screen}");
         }
+    }
+}
+
+/// Presses every printable key, each in a place of its own: nothing is done outside, and the place is
+/// not left.
+fn only_text(name: &str, open: impl Fn() -> App, here: &str) {
+    assert!(draw(&mut open(), 120, 60).contains(here), "{name}: {}", draw(&mut open(), 120, 60));
+    for c in PRINTABLE {
+        let mut app = open();
+        wait(&mut app, 600);
+        let effects = press(&mut app, KeyCode::Char(c), NONE);
+        let quiet = |effect: &Effect| matches!(effect, Effect::Check(..));
+        assert!(effects.iter().all(quiet), "{name}: `{c}` does {effects:?}");
+        let screen = draw(&mut app, 120, 60);
+        assert!(screen.contains(here), "{name}: `{c}` leaves it\n{screen}");
+    }
+}
+
+#[test]
+fn in_the_form_of_an_entry_in_roots_and_in_an_input_a_printable_key_is_text_or_nothing() {
+    for row in 0..12 {
+        let entry = || {
+            let mut app = busy();
+            let shown = json!({"command": "npx", "args": ["-y"], "env": {"A": "***"},
+                "disabled": false, "timeout": 5});
+            let entry = ShownEntry { file: "mcp.json".into(), name: "files".into(), shown };
+            app.update(Message::Entry(Box::new(entry)));
+            for _ in 0..row {
+                press(&mut app, KeyCode::Down, NONE);
+            }
+            app
+        };
+        only_text(&format!("entry, row {row}"), entry, "edit files");
+    }
+    for keys in ["", "\t"] {
+        let roots = || {
+            let mut app = busy();
+            types(&mut app, "1jf");
+            press(&mut app, KeyCode::Insert, NONE);
+            if !keys.is_empty() {
+                press(&mut app, KeyCode::Tab, NONE);
+            }
+            app
+        };
+        only_text("roots", roots, "roots shared with");
+    }
+    let asked = |keys: &[KeyCode]| {
+        let mut app = busy();
+        app.update(Message::Situation(Arc::new(situation())));
+        for key in keys {
+            press(&mut app, *key, NONE);
+        }
+        app
+    };
+    let inbox = |row: usize| {
+        let mut keys = vec![KeyCode::Esc, KeyCode::Char('9'), KeyCode::Char('G')];
+        keys.extend(std::iter::repeat_n(KeyCode::Char('k'), row));
+        keys.push(KeyCode::Enter);
+        move || asked(&keys)
+    };
+    only_text("input", inbox(1), "input token");
+    let change = "0iregion".chars().map(KeyCode::Char);
+    let keys: Vec<KeyCode> =
+        [KeyCode::Esc].into_iter().chain(change).chain([KeyCode::Enter]).collect();
+    only_text("choice of an input", || asked(&keys), "input region");
+}
+
+#[test]
+fn on_the_consent_screen_only_its_own_keys_approve() {
+    for c in PRINTABLE {
+        let mut app = busy();
+        app.update(Message::Resize(120, 60));
+        app.update(Message::Situation(Arc::new(situation())));
+        draw(&mut app, 120, 60);
+        wait(&mut app, 600);
+        let effects = press(&mut app, KeyCode::Char(c), NONE);
+        let approves = approvals(&effects) > 0;
+        assert!(!approves || matches!(c, 'y' | ' '), "`{c}` does {effects:?}");
+        assert!(approves || !effects.iter().any(ends_something), "`{c}` does {effects:?}");
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) static LIMITS: ObjectShape = ObjectShape {
         key(
             "stderrBytes",
             Shape::Integer { min: 4 << 10, max: 64 << 20 },
-            "Most bytes of stderr kept for the last words of the process",
+            "Most bytes of stderr kept to say why the process ended",
         )
         .default("262144"),
         key("maxCall", Shape::Seconds, "Longest call in seconds, whatever its progress")

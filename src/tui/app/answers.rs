@@ -1,5 +1,5 @@
 //! The answering screen of the dashboard, and the one for roots: opened on purpose, left with its
-//! draft kept, told when its request is withdrawn. Turns what the person wants into effects.
+//! draft kept, notified when its request is withdrawn. Turns what the person wants into effects.
 
 mod follow;
 mod picks;
@@ -15,17 +15,18 @@ use crate::config::ApprovalRule;
 use crate::deck::answers::Answers as KeptAnswers;
 use crate::host::approvals::PendingRequest;
 use crate::host::{RuleKind, SessionRule};
-use crate::mcp::{Answer, ApprovalId};
+use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::action::Action;
-use crate::tui::approval::desk::{AnswerDesk, Drafting, Stage};
+use crate::tui::approval::answering::{AnswerScreen, Drafting, Stage};
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
+use crate::tui::overlay::{Overlay, SignInDialog};
 use crate::tui::theme::Role;
 
 /// Requests being answered.
 #[derive(Default)]
 pub struct Answers {
-    pub(super) desks: BTreeMap<ApprovalId, AnswerDesk>,
+    pub(super) screens: BTreeMap<ApprovalId, AnswerScreen>,
     /// Answers that are kept beside the configuration, and those kept while this runs.
     pub(super) kept: KeptAnswers,
 }
@@ -34,22 +35,22 @@ impl Answers {
     /// Hashes the request that is being answered; `None` when none is.
     pub(super) fn hash(&self, id: ApprovalId, hash: &mut impl std::hash::Hasher) -> Option<()> {
         use std::hash::Hash as _;
-        let desk = self.desks.get(&id)?;
-        (desk.request.id.0, &desk.request.server).hash(hash);
+        let answering = self.screens.get(&id)?;
+        (answering.request.id.0, &answering.request.server).hash(hash);
         // The parameters of a request never change; a request under the same id would be another.
-        (Arc::as_ptr(&desk.request.params) as usize, desk.request.bytes).hash(hash);
+        (Arc::as_ptr(&answering.request.params) as usize, answering.request.bytes).hash(hash);
         Some(())
     }
 
     /// Whether an answer is on its way: the engine has not confirmed it yet.
-    fn is_sent(&self, id: ApprovalId) -> bool {
-        self.desks.get(&id).is_some_and(|desk| desk.stage == Stage::Sent)
+    pub(super) fn is_sent(&self, id: ApprovalId) -> bool {
+        self.screens.get(&id).is_some_and(|answering| answering.stage == Stage::Sent)
     }
 
     /// How many answers to these servers are half written.
     pub(super) fn drafts(&self, of: impl Fn(&ServerName) -> bool) -> usize {
-        let open = self.desks.values().filter(|desk| desk.stage == Stage::Open);
-        open.filter(|desk| of(&desk.request.server) && desk.is_written()).count()
+        let open = self.screens.values().filter(|answering| answering.stage == Stage::Open);
+        open.filter(|answering| of(&answering.request.server) && answering.is_written()).count()
     }
 }
 
@@ -60,22 +61,21 @@ impl App {
     }
 
     /// The answer that is open.
-    pub(super) fn answer_desk(&mut self) -> Option<&mut AnswerDesk> {
+    pub(super) fn answer_screen(&mut self) -> Option<&mut AnswerScreen> {
         let id = self.open_request()?;
-        self.answers.desks.get_mut(&id)
+        self.answers.screens.get_mut(&id)
     }
 
-    /// Opens the answering screen of a request; `None` is the oldest that is open.
-    pub(super) fn open_answer(&mut self, id: Option<ApprovalId>) {
-        let pending = &self.model.view.pending;
-        let first = pending.keys().find(|id| !self.answers.is_sent(**id)).copied();
-        let Some(id) = id.or(first) else {
-            return self.toast(ink!("No requests waiting"), Role::Ok);
-        };
-        if let Some(request) = pending.get(&id).cloned() {
-            self.answers.desks.entry(id).or_insert_with(|| AnswerDesk::new(request));
+    /// Opens the answering screen of a request.
+    pub(super) fn open_answer(&mut self, id: ApprovalId) {
+        let request = self.model.view.pending.get(&id).cloned();
+        if let Some(request) = request.clone().filter(|request| request.kind == RequestKind::SignIn) {
+            return self.push_overlay(Overlay::SignIn(Box::new(SignInDialog::new(request))));
         }
-        if !self.answers.desks.contains_key(&id) {
+        if let Some(request) = request {
+            self.answers.screens.entry(id).or_insert_with(|| AnswerScreen::new(request));
+        }
+        if !self.answers.screens.contains_key(&id) {
             return self.toast(ink!("the request is no longer open"), Role::Warning);
         }
         self.push_screen(Open::Answer(id));
@@ -103,15 +103,17 @@ impl App {
 
     fn ask_for_draft(&mut self, effects: &mut Vec<Effect>) {
         let missing = self.model.drafter.is_none();
-        let Some(desk) = self.answer_desk().filter(|desk| desk.stage == Stage::Open) else {
+        let Some(answering) =
+            self.answer_screen().filter(|answering| answering.stage == Stage::Open)
+        else {
             return;
         };
         if missing {
-            desk.notice = Some(SafeText::line("no model is registered to draft answers"));
-        } else if desk.drafting != Drafting::Asked {
-            desk.drafting = Drafting::Asked;
-            let edited = desk.is_edited().then(|| Arc::clone(&desk.params));
-            effects.push(Effect::Draft(desk.id(), edited));
+            answering.notice = Some(SafeText::line("no model is registered to draft answers"));
+        } else if answering.drafting != Drafting::Asked {
+            answering.drafting = Drafting::Asked;
+            let edited = answering.is_edited().then(|| Arc::clone(&answering.params));
+            effects.push(Effect::Draft(answering.id(), edited));
         }
     }
 
@@ -119,13 +121,23 @@ impl App {
     pub(super) fn answer_sent(&mut self, id: ApprovalId) {
         // The draft stays until the engine says what became of the answer: a withdrawal may be
         // quicker, and then it is wanted.
-        if let Some(desk) = self.answers.desks.get_mut(&id) {
-            desk.stage = Stage::Sent;
+        if let Some(request) = self.model.view.pending.get(&id) {
+            let answering = || AnswerScreen::new(Arc::clone(request));
+            self.answers.screens.entry(id).or_insert_with(answering).stage = Stage::Sent;
         }
+        self.overlays.retain(|overlay| match overlay {
+            Overlay::SignIn(dialog) => dialog.request.id != id,
+            _ => true,
+        });
         self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
-        match self.model.view.pending.len().saturating_sub(1) {
-            0 => self.toast(ink!("sent"), Role::Ok),
-            others => self.toast(ink!("sent; {} more wait", others), Role::Ok),
+        let first = self.first_todo();
+        if let Some(todo) = &first {
+            self.open_todo(todo);
+        }
+        self.moment.unasked = self.open_request();
+        match (first, self.model.inbox().count().saturating_sub(1)) {
+            (None, _) => self.toast(ink!("sent"), Role::Ok),
+            (Some(_), others) => self.toast(ink!("sent; {} more waiting", others), Role::Ok),
         }
     }
 
@@ -134,11 +146,11 @@ impl App {
         if !self.was_read() {
             return;
         }
-        let Some(desk) = self.answer_desk() else { return };
-        let request = Arc::clone(&desk.request);
-        let wanted = desk.apply(Action::Send);
+        let Some(answering) = self.answer_screen() else { return };
+        let request = Arc::clone(&answering.request);
+        let wanted = answering.apply(Action::Send);
         // A rule is only made of an answer that goes out now.
-        desk.stop_waiting();
+        answering.stop_waiting();
         if let (Some(Effect::Answer(_, answer)), Some(kind)) =
             (&wanted, RuleKind::of(&request.kind))
         {
@@ -160,15 +172,15 @@ impl App {
         let mut around = pending.keys().cycle().skip(after).take(pending.len()).copied();
         let next = around.find(|other| *other != id && !self.answers.is_sent(*other));
         match next {
-            Some(next) => self.open_answer(Some(next)),
+            Some(next) => self.open_answer(next),
             None => self.toast(ink!("no other request is waiting"), Role::Ok),
         }
     }
 
     /// Text came back from an editor.
     pub(super) fn answer_edited(&mut self, id: ApprovalId, text: &Result<String, SafeText>) {
-        match (self.answers.desks.get_mut(&id), text) {
-            (Some(desk), Ok(text)) => desk.replace_text(text.trim_end_matches('\n')),
+        match (self.answers.screens.get_mut(&id), text) {
+            (Some(answering), Ok(text)) => answering.replace_text(text.trim_end_matches('\n')),
             (_, Err(reason)) => self.toast(Ink::from(reason), Role::Warning),
             (None, Ok(_)) => {}
         }
@@ -177,6 +189,6 @@ impl App {
 
     /// The request of an open screen.
     fn answered_request(&self) -> Option<Arc<PendingRequest>> {
-        Some(Arc::clone(&self.answers.desks.get(&self.open_request()?)?.request))
+        Some(Arc::clone(&self.answers.screens.get(&self.open_request()?)?.request))
     }
 }

@@ -99,16 +99,10 @@ impl App {
                 Availability::Disabled("the engine is not running")
             }
             Action::Restart | Action::StartStop | Action::BlackBox | Action::ServerInfo => {
-                Availability::when(target().is_some(), "select a server first")
+                let any = target().is_some() || !self.model.marked.is_empty();
+                Availability::when(any, "select a server first")
             }
             Action::Refresh | Action::ResetBreaker => self.can_command(action, target().as_deref()),
-            Action::Review => Availability::when(
-                !self.model.situation.awaiting.is_empty(),
-                "nothing awaits your approval",
-            ),
-            Action::Plan => {
-                Availability::when(self.model.situation.plan.is_some(), "no changed file waits")
-            }
             Action::AskReload => Availability::when(
                 !self.model.situation.sources.is_empty(),
                 "there is no file that could change",
@@ -122,6 +116,7 @@ impl App {
             | Action::DuplicateServer
             | Action::ToggleServer
             | Action::RemoveServer => self.can_edit_server(),
+            Action::CopyEntry => Availability::when(target().is_some(), "select a server first"),
             Action::UndoEdit => {
                 Availability::when(self.model.situation.undo, "there is nothing to undo")
             }
@@ -133,9 +128,10 @@ impl App {
                 self.rerun_target().is_some(),
                 "no source of this server is watched (`dev.watch`)",
             ),
-            Action::AllServers => {
-                Availability::when(self.model.scope.is_some(), "all servers are shown")
-            }
+            Action::AllServers => Availability::when(
+                self.model.scope.is_some() || !self.model.marked.is_empty(),
+                "all servers are shown",
+            ),
             // What lies over the pane takes the keys, whatever the pane could do with them.
             _ if !self.overlays.is_empty() => Availability::Ready,
             action => self
@@ -151,15 +147,15 @@ impl App {
         let scopes = self.scopes();
         let mut rows = self.rows_here(&scopes);
         rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
-        if self.model.situation.asked().next().is_none() {
-            rows.retain(|r| r.action != Action::Review);
+        if self.model.inbox().next().is_none() {
+            rows.retain(|r| r.action != Action::ShowInbox);
         }
         if matches!(self.overlays.last(), Some(Overlay::Confirm(_))) {
             rows.retain(|row| row.scope == Scope::Confirm);
         }
         if matches!(
             self.overlays.last(),
-            Some(Overlay::Consent(_) | Overlay::Input(_) | Overlay::Ask(_))
+            Some(Overlay::Consent(_) | Overlay::Input(_) | Overlay::Ask(_) | Overlay::SignIn(_))
         ) {
             // It shows its own keys.
             rows.retain(|r| matches!(r.action, Action::Palette | Action::Help | Action::Quit));

@@ -43,7 +43,7 @@ impl Calls {
         let key = subject.key();
         let found = self.screens.iter().position(|screen| screen.subject.key() == key);
         let index = found.unwrap_or_else(|| {
-            let mut screen = CallScreen::new(subject.clone(), &self.history, &self.saved, now);
+            let mut screen = CallScreen::new(subject.clone(), &self.history, now);
             screen.number = self.screens.len();
             self.screens.push(screen);
             self.screens.len() - 1
@@ -99,5 +99,5 @@ fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<Subject> 
             Subject::template(server, template)
         }
     };
-    Some(Subject { limits: view.limits, ..subject })
+    Some(Subject { limits: view.limits, target: view.target.clone(), ..subject })
 }

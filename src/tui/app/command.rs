@@ -7,7 +7,7 @@ use crate::base::ServerName;
 use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::effect::{Baseline, Effect, ServerCommand};
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Palette, Pick, Subject, Verdict};
 use crate::tui::pane::logs::level_word;
@@ -31,6 +31,7 @@ impl App {
             Some(Overlay::Consent(consent)) => consent.decides(action),
             Some(Overlay::Input(_)) => matches!(action, Action::Open | Action::Forget),
             Some(Overlay::Confirm(_)) => action == Action::Confirm,
+            Some(Overlay::SignIn(_)) => action == Action::OpenBrowser,
             _ => false,
         };
         if decides && !self.was_read() {
@@ -97,6 +98,10 @@ impl App {
                 self.focus = Focus::Pane;
                 return true;
             }
+            Action::Mark => {
+                self.mark_server();
+                return true;
+            }
             _ => return false,
         };
         self.model.scope = self.servers.step(delta);
@@ -114,17 +119,18 @@ impl App {
             Action::FocusNext | Action::FocusPrevious => self.turn_focus(),
             Action::NextServer => self.turn_scope(1),
             Action::PreviousServer => self.turn_scope(-1),
-            Action::AllServers => self.model.scope = None,
+            Action::AllServers => {
+                self.model.scope = None;
+                self.model.marked.clear();
+            }
             Action::ToggleServerList => {
                 let shown = self.layout().is_some_and(|layout| layout.servers.is_some());
                 self.setup.prefs.server_list = Some(!shown);
                 self.remember(effects);
             }
             Action::Back => self.back(),
-            Action::Approvals => self.show(PaneId::Approvals),
-            Action::Answer => self.open_answer(None),
-            Action::Review => self.open_review(),
-            Action::Plan => self.open_plan(),
+            Action::Answer => self.open_first(),
+            Action::History => self.choose_history(),
             Action::AskReload => self.ask_first(effects),
             Action::Inputs => self.open_inputs(),
             Action::Rules => self.choose_rules(),
@@ -136,7 +142,9 @@ impl App {
             | Action::DuplicateServer
             | Action::ToggleServer
             | Action::RemoveServer
+            | Action::CopyEntry
             | Action::UndoEdit => self.edit_action(action, effects),
+            Action::Mark => self.mark_server(),
             Action::Restart
             | Action::StartStop
             | Action::Refresh
@@ -201,7 +209,7 @@ impl App {
             (PaneId::Tools, Focus::Pane) => self.panes.tools.server(),
             (PaneId::Resources, Focus::Pane) => self.panes.resources.server(),
             (PaneId::Prompts, Focus::Pane) => self.panes.prompts.server(),
-            (PaneId::Approvals, Focus::Pane) => self.panes.approvals.server(),
+            (PaneId::Inbox, Focus::Pane) => self.panes.inbox.server(&self.model),
             _ => None,
         };
         let chosen = chosen.or_else(|| self.model.scope.clone());
@@ -210,10 +218,41 @@ impl App {
         chosen.or_else(|| servers.next().filter(|_| self.model.view.servers.len() == 1).cloned())
     }
 
-    fn command_server(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    /// Marks a server, or takes the mark off.
+    fn mark_server(&mut self) {
         let Some(name) = self.target_server() else { return };
-        if matches!(action, Action::Restart | Action::StartStop) && self.is_held(&name) {
-            return self.open_hold(&name);
+        if !self.model.marked.remove(&name) {
+            self.model.marked.insert(name);
+        }
+    }
+
+    /// Restarts, starts or stops what is marked together, after one question.
+    fn command_marked(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let servers: Vec<ServerName> = self.model.marked.iter().cloned().collect();
+        let is_up = |name: &ServerName| {
+            use ServerState as S;
+            let state = self.model.server(name).map(|server| server.state);
+            matches!(state, Some(S::Ready | S::Starting | S::Waiting))
+        };
+        let (command, word) = match action {
+            Action::Restart => (ServerCommand::Restart, "restart"),
+            _ if servers.iter().any(is_up) => (ServerCommand::Stop, "stop"),
+            _ => (ServerCommand::Start, "start"),
+        };
+        let title = ink!("{} {}?", word, count(servers.len(), "marked server"));
+        let each = servers.iter().map(|name| Effect::Server(name.clone(), command.clone()));
+        self.end(title, &servers, each.collect(), effects);
+    }
+
+    fn command_server(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let all = !self.model.marked.is_empty() && self.model.scope.is_none();
+        if all && matches!(action, Action::Restart | Action::StartStop) {
+            return self.command_marked(action, effects);
+        }
+        let Some(name) = self.target_server() else { return };
+        let hold = self.hold(&name);
+        if let Some(todo) = hold.filter(|_| matches!(action, Action::Restart | Action::StartStop)) {
+            return self.open_todo(&todo);
         }
         let state = self.model.server(&name).map(|server| server.state);
         let (command, word) = match (action, state) {
@@ -242,7 +281,8 @@ impl App {
             }
         };
         let before = self.overlays.len();
-        self.end(title, Some(&name), vec![Effect::Server(name.clone(), command)], effects);
+        let yes = vec![Effect::Server(name.clone(), command)];
+        self.end(title, std::slice::from_ref(&name), yes, effects);
         if self.overlays.len() == before {
             self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
         }
@@ -312,6 +352,13 @@ impl App {
             Pick::SavedCall(name) => _ = self.open_saved_call(&name),
             Pick::MakeCall(name) => self.make_saved_call(&name, effects),
             Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire),
+            Pick::Past(target, id) => self.open_past(&target, id),
+            Pick::Call(pick) => {
+                let wanted = self.call_screen().map(|screen| screen.picked(pick));
+                for effect in wanted.into_iter().flatten() {
+                    self.absorb_effect(effect, effects);
+                }
+            }
             Pick::Theme(name) => self.use_theme(&name, effects),
             Pick::LogLevel(Some(server), level) => {
                 effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
@@ -371,7 +418,7 @@ impl App {
         self.remember(effects);
     }
 
-    /// The engine was told to stop.
+    /// The engine is stopping.
     pub fn stopping(&mut self) {
         if !matches!(self.model.engine, EngineState::Stopping(_)) {
             self.model.engine = EngineState::Stopping(self.model.now);

@@ -11,15 +11,15 @@ use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::theme::Role;
 
 impl App {
-    /// Does what ends the work of a server (of all without one), after a yes when there is any.
+    /// Does what ends the work of servers (of all without any), after a yes when there is work.
     pub(super) fn end(
         &mut self,
         title: Ink,
-        server: Option<&ServerName>,
+        servers: &[ServerName],
         yes: Vec<Effect>,
         effects: &mut Vec<Effect>,
     ) {
-        let lines = self.open_work(server);
+        let lines = self.open_work(servers);
         if lines.is_empty() || self.setup.prefs.end_unasked {
             effects.extend(yes);
         } else {
@@ -28,8 +28,8 @@ impl App {
     }
 
     /// What would be lost: calls in flight, requests that wait, answers half written.
-    fn open_work(&self, server: Option<&ServerName>) -> Vec<Ink> {
-        let of = |name: &ServerName| server.is_none_or(|server| server == name);
+    fn open_work(&self, servers: &[ServerName]) -> Vec<Ink> {
+        let of = |name: &ServerName| servers.is_empty() || servers.contains(name);
         let calls = self.model.calls.iter().filter(|call| of(&call.server)).count();
         let pending = self.model.view.pending.values().filter(|r| of(&r.server)).count();
         let drafts = self.answers.drafts(of);
@@ -47,7 +47,7 @@ impl App {
             Open::Own(screen) => screen.unsaved(),
             _ => None,
         });
-        lines.extend(unsaved.filter(|_| server.is_none()).map(|what| ink!("{}", what)));
+        lines.extend(unsaved.filter(|_| servers.is_empty()).map(|what| ink!("{}", what)));
         lines
     }
 
@@ -59,7 +59,7 @@ impl App {
         // Whatever is answered: what was typed is kept.
         self.keep_drafts(effects);
         self.remember(effects);
-        self.end(ink!("stop the servers and quit?"), None, vec![Effect::Quit], effects);
+        self.end(ink!("stop the servers and quit?"), &[], vec![Effect::Quit], effects);
     }
 
     /// The same from everywhere; a second time in a row is a yes, a third one waits for nothing.

@@ -3,15 +3,18 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::screen::Open;
 use super::{App, Redraw};
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::edit::entry::ShownEntry;
 use crate::config::import::templates;
+use crate::config::print::servers;
 use crate::tui::action::Action;
 use crate::tui::effect::{Change, ConfigCommand, Effect};
-use crate::tui::entry::EntryScreen;
+use crate::tui::entry::FormScreen;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::message::Message;
 use crate::tui::model::Model;
@@ -65,12 +68,21 @@ impl App {
                 } else {
                     let title = Self::end_title("switch off", &name);
                     let yes = vec![config(ConfigCommand::Change(Change::Disable(name.clone())))];
-                    self.end(title, Some(&name), yes, effects);
+                    self.end(title, &[name], yes, effects);
                 }
             }
+            (Action::CopyEntry, Some(name)) => self.copy_entry(&name, effects),
             (Action::RemoveServer, Some(name)) => self.ask_to_remove(name),
             _ => {}
         }
+    }
+
+    /// Copies the entry of a server as a configuration of its own, secrets masked.
+    fn copy_entry(&mut self, name: &ServerName, effects: &mut Vec<Effect>) {
+        let config = self.model.config.as_ref().and_then(|config| config.servers.get(name));
+        let entry = json!({ "servers": servers(config.into_iter()) });
+        let text = serde_json::to_string_pretty(&entry).unwrap_or_default();
+        self.absorb_effect(Effect::Copy(text), effects);
     }
 
     fn ask_to_remove(&mut self, name: ServerName) {
@@ -115,12 +127,12 @@ impl App {
     pub(super) fn open_template(&mut self, number: usize) {
         let Some((_, template)) = templates().into_iter().nth(number) else { return };
         let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
-        self.push_screen(Open::Own(Box::new(EntryScreen::add(&template, &file))));
+        self.push_screen(Open::Own(Box::new(FormScreen::add(&template, &file))));
     }
 
     /// An entry came to be edited.
     pub(super) fn open_entry(&mut self, entry: ShownEntry) {
-        self.push_screen(Open::Own(Box::new(EntryScreen::edit(entry))));
+        self.push_screen(Open::Own(Box::new(FormScreen::edit(entry))));
     }
 
     /// An entry was written, or why not: its form says so while it is open.

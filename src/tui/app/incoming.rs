@@ -16,7 +16,7 @@ use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::message::Message;
-use crate::tui::model::EngineState;
+use crate::tui::model::{EngineState, who_asks};
 use crate::tui::overlay::{Choice, Overlay, Palette, Pick, Reader};
 use crate::tui::pane::Toast;
 use crate::tui::theme::Role;
@@ -141,7 +141,6 @@ impl App {
             | Message::KeptAnswers(_)) => self.answer_message(message, effects),
             message @ Message::Baseline(..) => _ = self.screen_hears(&message, effects),
             Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
-            Message::Looked(token, looked) => self.call_looked(token, looked, effects),
             Message::Chat(news) => self.chat_news(news),
             Message::Entry(entry) => self.open_entry(*entry),
             Message::Saved(outcome) => self.entry_saved(outcome, effects),
@@ -240,11 +239,8 @@ impl App {
         let fresh = view.pending.keys().any(|id| !self.model.view.pending.contains_key(id));
         if fresh {
             if let Some(request) = view.pending.values().next_back() {
-                let mut text = ink!(
-                    "{} asks: {}   ",
-                    Ink::line(request.server.as_str()),
-                    Ink::line(request.kind.method())
-                );
+                let (who, asks) = who_asks(request);
+                let mut text = ink!("{} {}   ", who, asks);
                 // The screen that is open has the keys.
                 text.push(if self.open_request().is_some() {
                     self.keymap.spelled(&[Scope::Answer], "{next-request} shows the next")

@@ -145,8 +145,8 @@ impl App {
             let text = self.spelled(text);
             self.toast(text, role);
         }
-        if let Some(id) = out.answer {
-            self.open_answer(Some(id));
+        if let Some(todo) = out.todo {
+            self.open_todo(&todo);
         }
         if let Some(deny) = out.deny_all {
             self.ask_to_deny_all(&deny);

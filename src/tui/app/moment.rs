@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::App;
 use super::screen::Open;
 use crate::base::Timestamp;
+use crate::mcp::ApprovalId;
 use crate::tui::ink::ink;
 use crate::tui::overlay::Overlay;
 use crate::tui::theme::Role;
@@ -18,6 +19,9 @@ const MOMENT: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
     shown: Option<(u64, Timestamp)>,
+    /// The request that came up by itself after another one was answered: a second press of the key
+    /// that sent must not reach it.
+    pub(super) unasked: Option<ApprovalId>,
 }
 
 impl App {
@@ -38,14 +42,16 @@ impl App {
     /// Whether what would be decided now was there to be read; says so when it was not.
     pub(super) fn was_read(&mut self) -> bool {
         let Some(hash) = self.decision() else { return true };
+        let unasked = self.moment.unasked.is_some() && self.moment.unasked == self.open_request();
+        let wanted = if unasked { 2 * MOMENT } else { MOMENT };
         let read = self
             .moment
             .shown
-            .is_some_and(|(shown, since)| shown == hash && self.model.now.since(since) >= MOMENT);
+            .is_some_and(|(shown, since)| shown == hash && self.model.now.since(since) >= wanted);
         if read {
             self.toast.take_if(|(_, toast)| toast.role == Role::Warning);
         } else {
-            let text = ink!("too soon: it stands here for less than half a second; read it first");
+            let text = ink!("too soon: it has only just appeared; read it first");
             self.toast(text, Role::Warning);
         }
         read
@@ -57,6 +63,7 @@ impl App {
         match self.overlays.last() {
             Some(Overlay::Consent(consent)) => consent.hash_shown(&mut hash),
             Some(Overlay::Input(dialog)) => dialog.view.input.id.hash(&mut hash),
+            Some(Overlay::SignIn(dialog)) => dialog.request.id.0.hash(&mut hash),
             Some(Overlay::Confirm(confirm)) if confirm.by_itself => {
                 for line in std::iter::once(&confirm.title).chain(&confirm.lines) {
                     line.as_str().hash(&mut hash);

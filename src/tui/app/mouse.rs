@@ -77,8 +77,10 @@ impl App {
             } else if let Some(pane) = self.tab_at(at.x) {
                 self.show(pane);
             }
-        } else if layout.header.contains(at) && !self.model.view.pending.is_empty() {
-            self.show(PaneId::Approvals);
+        } else if layout.header.contains(at) && self.model.inbox().next().is_some() {
+            self.show(PaneId::Inbox);
+        } else if layout.header.contains(at) && self.model.rejected().next().is_some() {
+            self.show(PaneId::Config);
         } else if layout.footer.contains(at)
             && let Some(action) = self.footer_at(at.x)
         {

@@ -93,7 +93,6 @@ impl App {
     }
 
     fn render_header(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let view = &self.model.view;
         let mut right = Vec::new();
         match &self.model.engine {
             EngineState::Stopping(since) => {
@@ -120,9 +119,17 @@ impl App {
         if left_out > 0 {
             right.push((ink!("{} left out", left_out), Role::Error));
         }
-        self.situation_marks(&mut right);
+        if let Some(problem) = &self.user_problem {
+            // File and line; the help has the whole sentence.
+            let at = problem.as_str().find(": ").unwrap_or(problem.as_str().len());
+            let place = crate::tui::ink::Piece::of(problem, 0, at);
+            right.push((ink!("{} {}", self.glyphs.warning, place), Role::Warning));
+        }
         super::playback::marks(cx, &mut right);
-        let waiting = view.pending.len();
+        if !self.model.marked.is_empty() {
+            right.push((ink!("{} marked", self.model.marked.len()), Role::Accent));
+        }
+        let waiting = self.model.inbox().count();
         if waiting > 0 {
             right.push((ink!("{} {} waiting", cx.glyphs.hand, waiting), Role::Attention));
         }
@@ -239,7 +246,7 @@ impl App {
         for (pane, text, columns) in self.tabs(area) {
             let role = match pane {
                 _ if pane == self.pane => Role::Accent,
-                PaneId::Approvals if !self.model.view.pending.is_empty() => Role::Attention,
+                PaneId::Inbox if self.model.inbox().next().is_some() => Role::Attention,
                 _ => Role::Muted,
             };
             let mut style = cx.style(role);
@@ -260,7 +267,7 @@ impl App {
             PaneId::Resources => sum(|c| c.resources.len() + c.templates.len()),
             PaneId::Prompts => sum(|c| c.prompts.len()),
             PaneId::Cache => self.model.cache.entries.len(),
-            PaneId::Approvals => view.pending.len(),
+            PaneId::Inbox => self.model.inbox().count(),
             PaneId::Logs if self.model.unseen_errors > 0 => {
                 return ink!("{}{}", self.glyphs.warning, self.model.unseen_errors);
             }

@@ -16,7 +16,7 @@ use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::layout::Layout;
 use crate::tui::message::Message;
-use crate::tui::overlay::{Overlay, Reader, reader_width};
+use crate::tui::overlay::{Ask, Named, Overlay, Reader, reader_width};
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::screen::Screen;
 use crate::tui::theme::Role;
@@ -43,7 +43,7 @@ fn top<'a>(
 ) -> Option<&'a mut dyn Screen> {
     Some(match stack.last_mut()? {
         Open::Call(number) => calls.screens.get_mut(*number)?,
-        Open::Answer(id) => answers.desks.get_mut(id)?,
+        Open::Answer(id) => answers.screens.get_mut(id)?,
         Open::Chat => chat.as_mut()?,
         Open::Own(screen) => &mut **screen,
     })
@@ -54,7 +54,7 @@ impl App {
     pub(super) fn screen(&self) -> Option<&dyn Screen> {
         Some(match self.stack.last()? {
             Open::Call(number) => self.calls.screens.get(*number)?,
-            Open::Answer(id) => self.answers.desks.get(id)?,
+            Open::Answer(id) => self.answers.screens.get(id)?,
             Open::Chat => self.chat.as_ref()?,
             Open::Own(screen) => &**screen,
         })
@@ -150,16 +150,16 @@ impl App {
         if let Some(global) = global
             && !(chord.typed().is_some() && screen.takes_letters())
         {
-            let asks = screen.asks();
             match global {
-                Action::QuitNow | Action::Suspend | Action::Redraw => return false,
+                Action::QuitNow | Action::Suspend | Action::Redraw | Action::Palette => {
+                    return false;
+                }
                 Action::Help => {
                     self.open_screen_help();
                     return true;
                 }
-                Action::Palette if !asks => return false,
                 Action::Answer if screen.lets_through(global) => return false,
-                _ if bound.is_none() && !asks && screen.lets_through(global) => return false,
+                _ if bound.is_none() && screen.lets_through(global) => return false,
                 _ => {}
             }
         }
@@ -191,10 +191,20 @@ impl App {
     }
 
     fn screen_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
-        if let Some(Open::Answer(id)) = self.stack.last()
-            && self.request_action(*id, action, effects)
-        {
+        let request = match self.stack.last() {
+            Some(Open::Answer(id)) => Some(*id),
+            _ => None,
+        };
+        if request.is_some_and(|id| self.request_action(id, action, effects)) {
             return;
+        }
+        match action {
+            Action::History => return self.choose_history(),
+            Action::Saved => {
+                let choices = self.call_choices().collect();
+                return self.choose(ink!("saved calls"), choices);
+            }
+            _ => {}
         }
         self.on_screen(effects, |screen, cx, _, out| screen.act(action, cx, out));
     }
@@ -213,7 +223,7 @@ impl App {
         let (area, at) = (self.screen_area(), gesture.position());
         let Some(screen) = self.screen().filter(|_| area.contains(at)) else { return false };
         let keys = screen.key_area(area);
-        if self.toast.is_none() && !screen.asks() && keys.contains(at) {
+        if self.toast.is_none() && keys.contains(at) {
             let pressed = screen.key_line(&self.keymap).at(keys, at.x);
             if let Some(chord) = pressed.filter(|_| gesture == Gesture::Click(at)) {
                 self.key(KeyEvent::new(chord.code, chord.modifiers), effects);
@@ -282,6 +292,11 @@ impl App {
                 let scopes = self.screen_scopes().unwrap_or_default();
                 let text = self.keymap.spelled_in(&[&scopes[..], &[Scope::Global]].concat(), text);
                 return self.toast(text, Role::Warning);
+            }
+            Effect::Choose(title, choices) => return self.choose(title.clone(), choices.clone()),
+            Effect::AskLine(line, proposed) => {
+                let ask = Ask::new(Named::Call(*line), proposed, Vec::new());
+                return self.push_overlay(Overlay::Ask(ask));
             }
             Effect::Close => {
                 self.stack.pop();

@@ -99,7 +99,8 @@ impl ServerList {
 fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
     let Some(server) = cx.model.server(name) else { return };
     let role = super::text::state_role(server.state);
-    pen.put(cx.glyphs.state(server.state), cx.style(role)).skip(1);
+    let mark = if cx.model.marked.contains(name) { "+" } else { " " };
+    pen.put(cx.glyphs.state(server.state), cx.style(role)).put(mark, cx.style(Role::Accent));
     let note: Ink = match server.state {
         ServerState::Ready => ink!("{}", server.capabilities.tools.len()),
         ServerState::Starting => cx.model.elapsed(server.since),

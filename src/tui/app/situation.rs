@@ -1,5 +1,5 @@
-//! What of the configuration waits for the person: commands to approve, a changed file to use.
-//! Shows it when it comes, without taking keys that were meant for something else.
+//! The inbox: opens what waits for the person, and follows what of the configuration waits. Shows it
+//! when it comes, without taking keys that were meant for something else.
 
 use std::sync::Arc;
 
@@ -8,14 +8,42 @@ use crate::base::ServerName;
 use crate::config::Hold;
 use crate::host::ReloadPlan;
 use crate::tui::effect::{ConfigCommand, Effect};
-use crate::tui::ink::{Ink, Piece, ink};
-use crate::tui::model::{InputState, InputView, Model, Situation};
+use crate::tui::ink::{Ink, count, ink};
+use crate::tui::model::{InputState, InputView, Model, Situation, Todo};
 use crate::tui::overlay::{Choice, Confirm, Consent, InputDialog, Overlay, Palette, Pick};
 use crate::tui::theme::Role;
 
 impl App {
+    /// Opens something that waits.
+    pub(super) fn open_todo(&mut self, todo: &Todo) {
+        match todo {
+            Todo::Request(id) => self.open_answer(*id),
+            Todo::Approval(server) => {
+                let consent = Consent::new(&self.model.situation, Some(server), self.glyphs);
+                self.push_overlay(Overlay::Consent(consent));
+            }
+            Todo::Input(id) => self.open_input(id),
+            Todo::Plan => self.open_plan(),
+        }
+    }
+
+    /// What waits first, but for requests whose answers are on their way.
+    pub(super) fn first_todo(&self) -> Option<Todo> {
+        let sent = |todo: &Todo| matches!(todo, Todo::Request(id) if self.answers.is_sent(*id));
+        self.model.inbox().find(|todo| !sent(todo))
+    }
+
+    /// Opens what waits first.
+    pub(super) fn open_first(&mut self) {
+        match self.first_todo() {
+            Some(todo) => self.open_todo(&todo),
+            None => self.toast(ink!("Nothing waits for you"), Role::Ok),
+        }
+    }
+
     /// The configuration stands differently now.
     pub(super) fn situation(&mut self, situation: Arc<Situation>, effects: &mut Vec<Effect>) {
+        let listed: Vec<Todo> = self.model.inbox_of_configuration().collect();
         let before = std::mem::replace(&mut self.model.situation, situation);
         let now = Arc::clone(&self.model.situation);
         self.mark(Redraw::Now);
@@ -34,65 +62,53 @@ impl App {
             Overlay::Confirm(confirm) => now.plan.is_some() || !is_plan(confirm),
             _ => true,
         });
-        if before.asked().count() > now.asked().count()
-            || before.wanted().count() > now.wanted().count()
-            || (before.plan.is_some() && now.plan.is_none())
-        {
-            // What called for the person was dealt with.
+        // A command that is another now is asked for anew, and so is a file that changed again.
+        let is_fresh = |todo: &Todo| match todo {
+            Todo::Approval(server) => {
+                !shown
+                    && before.awaiting(server).map(|a| &a.review)
+                        != now.awaiting(server).map(|a| &a.review)
+            }
+            Todo::Plan => now.plan != before.plan,
+            todo => !listed.contains(todo),
+        };
+        let fresh: Vec<Todo> = self.model.inbox_of_configuration().filter(is_fresh).collect();
+        let done = listed.iter().any(|todo| !self.model.inbox().any(|now| now == *todo));
+        if done {
             self.toast.take_if(|(_, toast)| toast.role == Role::Attention);
         }
-        let fresh = now.asked().any(|a| !before.asked().any(|b| b.review == a.review));
-        if fresh && !shown {
+        // A command never takes the keys by itself, but on the first screen: nobody types yet.
+        let opens = |todo: &&Todo| !matches!(todo, Todo::Approval(_)) || before.revision == 0;
+        let next = fresh.iter().find(opens).cloned();
+        let next = next.or_else(|| self.model.inbox_of_configuration().find(|_| done));
+        match next.filter(|_| self.is_idle()) {
+            Some(todo) => self.open_todo(&todo),
+            None => self.call_for(fresh.first()),
+        }
+        if !fresh.is_empty() {
             self.attention(effects);
-            if before.revision == 0 && self.is_idle() {
-                // The first screen of the program: nobody types yet.
-                return self.open_review();
-            }
-            let count = now.asked().count();
-            let await_ = if count == 1 { "command awaits" } else { "commands await" };
-            let mut text = ink!("{} {} your approval   ", count, await_);
-            text.push(self.spelled("{review} shows it"));
-            self.toast(text, Role::Attention);
-        }
-        self.ask_for_inputs(&before);
-        if now.plan.is_some() && now.plan != before.plan {
-            if self.is_idle() {
-                self.open_plan();
-            } else {
-                let text = self.spelled("the configuration has changed   {plan} shows how");
-                self.toast(text, Role::Attention);
-            }
         }
     }
 
-    /// Asks for what approved servers wait for: at once when nobody is disturbed.
-    fn ask_for_inputs(&mut self, before: &Situation) {
-        let was = |view: &InputView| before.wanted().any(|b| b.input == view.input);
-        let fresh: Vec<String> = {
-            let now = &self.model.situation;
-            now.wanted().filter(|view| !was(view)).map(|view| view.input.id.clone()).collect()
+    /// Says that something waits that was not there before.
+    fn call_for(&mut self, fresh: Option<&Todo>) {
+        let text = match fresh {
+            None | Some(Todo::Request(_)) => return,
+            Some(Todo::Approval(_)) => {
+                let asked = self.model.situation.asked().count();
+                let s = if asked == 1 { "s" } else { "" };
+                ink!("{} await{} your approval", count(asked, "command"), s)
+            }
+            Some(Todo::Input(_)) => ink!("the configuration asks for a value"),
+            Some(Todo::Plan) => ink!("the configuration has changed"),
         };
-        // The rest of what was asked for together, one after the other.
-        let answered = before.wanted().count() > self.model.situation.wanted().count();
-        let next = fresh.first().cloned().or_else(|| {
-            let rest = self.model.situation.wanted().next();
-            rest.filter(|_| answered).map(|view| view.input.id.clone())
-        });
-        let Some(next) = next else { return };
-        if self.is_idle() {
-            self.open_input(&next);
-        } else if !fresh.is_empty() {
-            let text = self.spelled("the configuration asks for a value   {inputs} answers it");
-            self.toast(text, Role::Attention);
-        }
+        let mut text = text;
+        text.push("   ").push(self.spelled("{show-inbox} shows it"));
+        self.toast(text, Role::Attention);
     }
 
-    /// Asks for what is wanted first; with nothing wanted, shows what can be changed.
+    /// Shows the inputs of the configuration, answered or not.
     pub(super) fn open_inputs(&mut self) {
-        let wanted = self.model.situation.wanted().next().map(|view| view.input.id.clone());
-        if let Some(id) = wanted {
-            return self.open_input(&id);
-        }
         let choices = self.model.situation.inputs.iter().map(|view| Choice {
             words: ink!("{}  {}", Ink::line(&view.input.id), Ink::line(&view.input.description)),
             hint: ink!("{}", state_word(view.state)),
@@ -105,11 +121,9 @@ impl App {
 
     /// Asks for one input.
     pub(super) fn open_input(&mut self, id: &str) {
-        let situation = &self.model.situation;
-        let view = situation.inputs.iter().find(|view| view.input.id == id).cloned();
-        let Some(view) = view else { return };
-        let dialog = InputDialog::new(view, situation.keyring);
-        self.push_overlay(Overlay::Input(Box::new(dialog)));
+        let keyring = self.model.situation.keyring;
+        let Some(view) = self.model.input(id).cloned() else { return };
+        self.push_overlay(Overlay::Input(Box::new(InputDialog::new(view, keyring))));
     }
 
     fn attention(&self, effects: &mut Vec<Effect>) {
@@ -125,12 +139,6 @@ impl App {
             && self.panes.get_mut(self.pane).typing().is_none()
     }
 
-    /// Shows what awaits approval.
-    pub(super) fn open_review(&mut self) {
-        let consent = Consent::new(&self.model.situation, self.glyphs);
-        self.push_overlay(Overlay::Consent(consent));
-    }
-
     /// Turns round whether changed files are shown before they are applied.
     pub(super) fn ask_first(&mut self, effects: &mut Vec<Effect>) {
         effects.push(Effect::Config(ConfigCommand::AskFirst));
@@ -142,7 +150,7 @@ impl App {
     }
 
     /// Shows what a changed file would do, and asks whether to use it.
-    pub(super) fn open_plan(&mut self) {
+    fn open_plan(&mut self) {
         let Some(plan) = &self.model.situation.plan else { return };
         let confirm = Confirm {
             title: ink!("apply the changed configuration?"),
@@ -153,46 +161,11 @@ impl App {
         self.push_overlay(Overlay::Confirm(confirm));
     }
 
-    /// Whether a server may not start before the person has done something.
-    pub(super) fn is_held(&self, name: &ServerName) -> bool {
-        self.hold(name).is_some()
-    }
-
-    fn hold(&self, name: &ServerName) -> Option<&Hold> {
-        self.model.config.as_ref()?.servers.get(name)?.hold.as_ref()
-    }
-
-    /// Shows what a held server waits for.
-    pub(super) fn open_hold(&mut self, name: &ServerName) {
-        match self.hold(name) {
-            Some(Hold::Approval) => self.open_review(),
-            Some(Hold::Input(id)) => {
-                let id = id.clone();
-                self.open_input(&id);
-            }
-            None => {}
-        }
-    }
-
-    /// What the header says of it.
-    pub(super) fn situation_marks(&self, right: &mut Vec<(Ink, Role)>) {
-        if let Some(problem) = &self.user_problem {
-            // File and line; the help has the whole sentence.
-            let at = problem.as_str().find(": ").unwrap_or(problem.as_str().len());
-            let place = Piece::of(problem, 0, at);
-            right.push((ink!("{} {}", self.glyphs.warning, place), Role::Warning));
-        }
-        let count = self.model.situation.asked().count();
-        if count > 0 {
-            right.push((ink!("{} {} to approve", self.glyphs.hand, count), Role::Attention));
-        }
-        let inputs = self.model.situation.wanted().count();
-        if inputs > 0 {
-            let s = if inputs == 1 { "" } else { "s" };
-            right.push((ink!("{} {} input{}", self.glyphs.hand, inputs, s), Role::Attention));
-        }
-        if self.model.situation.plan.is_some() {
-            right.push((ink!("changed file waits"), Role::Attention));
+    /// What a server waits for that may not start before the person has done something.
+    pub(super) fn hold(&self, name: &ServerName) -> Option<Todo> {
+        match self.model.config.as_ref()?.servers.get(name)?.hold.as_ref()? {
+            Hold::Approval => Some(Todo::Approval(name.clone())),
+            Hold::Input(id) => Some(Todo::Input(id.clone())),
         }
     }
 }

@@ -13,7 +13,7 @@ pub const STOP_REASONS: &[&str] = &["endTurn", "stopSequence", "maxTokens", "too
 pub struct SamplingDraft {
     /// Text of the assistant's message.
     pub text: String,
-    /// Name of the "model"; `by hand` unless changed.
+    /// Name of the "model"; `manual` unless changed.
     pub model: String,
     /// Stop reason, one of [`STOP_REASONS`] or the person's own.
     pub stop_reason: String,
@@ -27,7 +27,7 @@ impl Default for SamplingDraft {
     fn default() -> Self {
         Self {
             text: String::new(),
-            model: "by hand".to_owned(),
+            model: "manual".to_owned(),
             stop_reason: STOP_REASONS[0].to_owned(),
             tool_uses: Vec::new(),
             raw: None,
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(
             draft.result(),
             Ok(json!({"role": "assistant", "content": {"type": "text", "text": "Hi!"},
-                "model": "by hand", "stopReason": "endTurn"}))
+                "model": "manual", "stopReason": "endTurn"}))
         );
         draft.tool_uses.push(("add".into(), json!({"a": 1})));
         let result = draft.result().expect("complete");

@@ -1,22 +1,19 @@
 //! Drawing a request being answered: what the server says on its own ground, then our side.
 
 mod answer;
-mod roots;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-pub use roots::{render as render_roots, roots_spot};
-
 use crate::host::approvals::PendingRequest;
 use crate::mcp::RequestKind;
-use crate::tui::approval::desk::{AnswerDesk, Draft, Part, Says, Stage};
+use crate::tui::approval::answering::{AnswerScreen, Draft, Part, Says, Stage};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::approval::sampling::{OfferedTool, PartContent, SamplingReading};
 use crate::tui::approval::url::UrlReading;
 use crate::tui::form::FormState;
 use crate::tui::ink::{Bytes, Ink, ink};
-use crate::tui::model::Model;
+use crate::tui::model::who_asks;
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, Pen, scroll_bar, width};
@@ -27,9 +24,9 @@ const DURING: u16 = 20;
 const AROUND_SAYS: u16 = 3;
 
 /// What the server says, as lines for a region of this width.
-pub fn says(desk: &AnswerDesk, width: u16) -> Doc {
+pub fn says(answering: &AnswerScreen, width: u16) -> Doc {
     let mut doc = Doc::new(width);
-    match &desk.says {
+    match &answering.says {
         Says::Sampling(reading) => sampling(reading, &mut doc),
         Says::Elicitation(reading) => elicitation(reading, &mut doc),
         Says::Other(params) => drop(doc.json(0, params)),
@@ -38,10 +35,10 @@ pub fn says(desk: &AnswerDesk, width: u16) -> Doc {
 }
 
 fn sampling(reading: &SamplingReading, doc: &mut Doc) {
-    let mut wishes = reading.wishes.iter();
-    if let Some(first) = wishes.next() {
-        let line = wishes.fold(Ink::from(first), |mut line, wish| {
-            line.push(" · ").push(wish);
+    let mut preferences = reading.preferences.iter();
+    if let Some(first) = preferences.next() {
+        let line = preferences.fold(Ink::from(first), |mut line, preference| {
+            line.push(" · ").push(preference);
             line
         });
         doc.line(vec![(ink!("wants"), Role::Muted)]);
@@ -137,21 +134,21 @@ struct Regions {
     notes: Doc,
 }
 
-fn regions(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect) -> Option<Regions> {
+fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Regions> {
     if area.height < 6 || area.width < 20 {
         return None;
     }
-    let notes = answer::notes(desk, cx, area.width - 2);
-    let edits = desk.part == Part::Request && desk.editing.is_some();
+    let notes = answer::notes(answering, cx, area.width - 2);
+    let edits = answering.part == Part::Request && answering.editing.is_some();
     let ours = if edits {
         1
-    } else if matches!(desk.draft, Draft::Consent) {
+    } else if matches!(answering.draft, Draft::Consent) {
         3
     } else {
         (area.height / 3).clamp(4, 12)
     } + (notes.len() as u16).min(area.height / 3);
     let room = area.height.saturating_sub(AROUND_SAYS + ours).max(1);
-    let wanted = if edits { room } else { (desk.doc.len() as u16).clamp(1, area.height) };
+    let wanted = if edits { room } else { (answering.doc.len() as u16).clamp(1, area.height) };
     let inner = Rect { x: area.x + 1, width: area.width - 2, ..area };
     let says = Rect { y: area.y + 2, height: wanted.min(room), ..inner };
     let rule = Rect { y: says.bottom(), height: 1, ..area };
@@ -172,33 +169,34 @@ pub enum Spot {
 }
 
 /// What stands at a place of the `area` the screen is drawn in.
-pub fn spot(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, at: Position) -> Option<Spot> {
-    let regions = regions(desk, cx, area)?;
-    let is_open = desk.open_form().is_some_and(FormState::popup_is_open);
+pub fn spot(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, at: Position) -> Option<Spot> {
+    let regions = regions(answering, cx, area)?;
+    let is_open = answering.open_form().is_some_and(FormState::popup_is_open);
     if regions.says.contains(at) && !is_open {
-        return (desk.part != Part::Request).then_some(Spot::Says);
+        return (answering.part != Part::Request).then_some(Spot::Says);
     }
     let rest = answer::below_notes(&regions.notes, regions.answer);
-    (is_open || rest.contains(at)).then(|| answer::spot(desk, rest, at))?
+    (is_open || rest.contains(at)).then(|| answer::spot(answering, rest, at))?
 }
 
 /// Draws the whole screen of a request being answered.
-pub fn render(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+pub fn render(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     let area = area.intersection(buf.area);
-    let Some(Regions { says, rule: divider, answer: rest, notes }) = regions(desk, cx, area) else {
+    let Some(Regions { says, rule: divider, answer: rest, notes }) = regions(answering, cx, area)
+    else {
         Pen::new(buf, area).put("too small to answer here", cx.style(Role::Warning));
         return;
     };
-    title(desk, cx, Rect { height: 1, ..area }, buf);
-    rule(cx, Rect { y: area.y + 1, height: 1, ..area }, says_title(desk), buf);
-    let doc = &desk.doc;
-    let editing = desk.editing.as_ref().filter(|_| desk.part == Part::Request);
+    title(answering, cx, Rect { height: 1, ..area }, buf);
+    rule(cx, Rect { y: area.y + 1, height: 1, ..area }, says_title(answering), buf);
+    let doc = &answering.doc;
+    let editing = answering.editing.as_ref().filter(|_| answering.part == Part::Request);
     let below = if let Some(editing) = editing {
         answer::text(editing, cx, true, says, buf);
         0
     } else {
         let height = usize::from(says.height);
-        let top = desk.top.min(doc.len().saturating_sub(height));
+        let top = answering.top.min(doc.len().saturating_sub(height));
         doc.render(cx, top, says, buf);
         if doc.len() > height {
             scroll_bar(cx, doc.len(), top, Rect { width: area.width, x: area.x, ..says }, buf);
@@ -207,28 +205,29 @@ pub fn render(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     };
     let hint = if below > 0 {
         ink!("{} more lines below", below)
-    } else if matches!(desk.draft, Draft::Consent) {
+    } else if matches!(answering.draft, Draft::Consent) {
         ink!("your decision")
     } else {
         ink!("your answer")
     };
     rule(cx, divider, hint, buf);
-    answer::render(desk, cx, &notes, rest, buf);
+    answer::render(answering, cx, &notes, rest, buf);
 }
 
-fn title(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-    let request = &desk.request;
+fn title(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let request = &answering.request;
     let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
     pen.put(ink!(" {} ", cx.glyphs.hand), cx.style(Role::Attention));
     let pending = &cx.model.view.pending;
     if let Some(at) = pending.get_index_of(&request.id).filter(|_| pending.len() > 1) {
         pen.put(ink!("{} of {}  ", at + 1, pending.len()), cx.style(Role::Muted));
     }
-    pen.put(Model::name(&request.server), cx.style(Role::Heading));
-    let asks = ink!(" {}", asks_for(&request.kind));
+    let (who, asks) = who_asks(request);
+    pen.put(who, cx.style(Role::Heading));
+    let asks = ink!(" {}", asks);
     let during = request.during.as_ref().map(|during| ink!("   during {}", during));
     let wanted = width(&asks) + during.as_ref().map_or(0, |during| width(during).min(DURING));
-    let (time, role) = time_left(desk, cx, pen.room().saturating_sub(wanted + 2));
+    let (time, role) = time_left(answering, cx, pen.room().saturating_sub(wanted + 2));
     let room = |pen: &Pen<'_>| pen.room().saturating_sub(width(&time) + 2);
     let free = room(&pen);
     pen.clip(asks, free, cx.style(Role::Attention));
@@ -240,55 +239,41 @@ fn title(desk: &AnswerDesk, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
 }
 
 /// How long there is, in as many words as there is room for.
-fn time_left(desk: &AnswerDesk, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
-    match &desk.stage {
+fn time_left(answering: &AnswerScreen, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
+    match &answering.stage {
         Stage::Ended(_) => (ink!("no longer open "), Role::Error),
         Stage::Sent => (ink!("on its way "), Role::Busy),
         Stage::Open => {
-            let left = cx.model.until(desk.request.deadline);
-            let over = desk.request.call.is_some_and(|call| cx.model.has_ended(call));
+            let left = cx.model.until(answering.request.deadline);
+            let over = answering.request.call.is_some_and(|call| cx.model.has_ended(call));
             let words: &[&str] = if over {
                 &["; the call has ended", "; call ended", ""]
-            } else if is_outside_calls(desk, cx) {
+            } else if is_outside_calls(answering, cx) {
                 &["; no call waits for it", "; no call", ""]
-            } else if desk.request.deferred {
+            } else if answering.request.deferred {
                 &["; no request is open on the wire", "; no open request", ""]
             } else {
                 &["; the timeout of the call is paused", "; call paused", ""]
             };
-            let mut told = words.iter().map(|words| ink!("{} to answer{} ", &left, *words));
-            let fits = told.clone().find(|told| width(told) <= room);
-            (fits.or_else(|| told.next_back()).unwrap_or_default(), Role::Busy)
+            let mut texts = words.iter().map(|words| ink!("{} to answer{} ", &left, *words));
+            let fits = texts.clone().find(|texts| width(texts) <= room);
+            (fits.or_else(|| texts.next_back()).unwrap_or_default(), Role::Busy)
         }
     }
 }
 
 /// Whether the server asked while it worked on no call: then no clock stands still for it.
-fn is_outside_calls(desk: &AnswerDesk, cx: &Cx<'_>) -> bool {
-    let PendingRequest { server, call, during, deferred, .. } = &*desk.request;
+fn is_outside_calls(answering: &AnswerScreen, cx: &Cx<'_>) -> bool {
+    let PendingRequest { server, call, during, deferred, .. } = &*answering.request;
     let works = || cx.model.calls.iter().any(|call| call.server == *server);
     call.is_none() && during.is_none() && !deferred && !works()
 }
 
-/// What a kind of request asks for, in words.
-pub fn asks_for(kind: &RequestKind) -> Ink {
-    match kind {
-        RequestKind::Sampling => ink!("asks for a completion"),
-        RequestKind::Elicitation => ink!("asks you"),
-        RequestKind::UrlElicitation => ink!("asks you to open a page"),
-        RequestKind::Roots => ink!("asks for the roots"),
-        RequestKind::Guard => ink!("would be called with suspicious arguments"),
-        RequestKind::SignIn => ink!("wants you to sign in"),
-        RequestKind::Permission => ink!("is wanted by a caller that needs your permission"),
-        RequestKind::Other(method) => ink!("asks for {}", Ink::line(method)),
-    }
-}
-
-fn says_title(desk: &AnswerDesk) -> Ink {
-    match &desk.request.kind {
+fn says_title(answering: &AnswerScreen) -> Ink {
+    match &answering.request.kind {
         RequestKind::Guard | RequestKind::Permission => ink!("the call"),
-        _ if desk.part == Part::Request => ink!("the request as JSON, editable"),
-        _ if desk.is_edited() => ink!("from the server, edited by you"),
+        _ if answering.part == Part::Request => ink!("the request as JSON, editable"),
+        _ if answering.is_edited() => ink!("from the server, edited by you"),
         _ => ink!("from the server"),
     }
 }

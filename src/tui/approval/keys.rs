@@ -1,13 +1,13 @@
 //! Where the keys of the answering screen are looked up, and the words its last line shows.
 
 use crate::tui::action::Action;
-use crate::tui::approval::desk::{AnswerDesk, Draft, Part, Says};
+use crate::tui::approval::answering::{AnswerScreen, Draft, Part, Says};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::keymap::{Keymap, Scope};
 
 /// Where the keys of a request being answered are bound, innermost first.
-pub fn scopes(desk: &AnswerDesk) -> &'static [Scope] {
-    match (&desk.says, desk.is_typing()) {
+pub fn scopes(answering: &AnswerScreen) -> &'static [Scope] {
+    match (&answering.says, answering.is_typing()) {
         (Says::Sampling(_), true) => &[Scope::AnswerSampling, Scope::Answer],
         (Says::Sampling(_), false) => &[Scope::AnswerReading, Scope::AnswerSampling, Scope::Answer],
         (Says::Elicitation(_), true) => &[Scope::AnswerElicitation, Scope::Answer],
@@ -21,8 +21,8 @@ pub fn scopes(desk: &AnswerDesk) -> &'static [Scope] {
 
 /// Keys and words for the footer: what decides comes first, in the words of the specification where
 /// it has them.
-pub fn footer(keymap: &Keymap, desk: &AnswerDesk) -> Vec<(String, &'static str)> {
-    let (kind, send, deny) = match (&desk.says, &desk.draft) {
+pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'static str)> {
+    let (kind, send, deny) = match (&answering.says, &answering.draft) {
         (Says::Sampling(_), _) => (Scope::AnswerSampling, "send", "deny"),
         (Says::Elicitation(_), Draft::Consent) => (Scope::AnswerElicitation, "open it", "decline"),
         (Says::Elicitation(_), _) => (Scope::AnswerElicitation, "accept", "decline"),
@@ -30,15 +30,15 @@ pub fn footer(keymap: &Keymap, desk: &AnswerDesk) -> Vec<(String, &'static str)>
         (Says::Other(_), _) => (Scope::AnswerReading, "send", "deny"),
     };
     // What is typed for the answer is ended by the same key.
-    let send = match desk.part {
+    let send = match answering.part {
         Part::Tool => "add it",
         Part::Name => "keep it",
         Part::Reason => deny,
         Part::Request => "take it",
         Part::Says | Part::Answer | Part::Model | Part::Stop => send,
     };
-    let refused = matches!(&desk.says, Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) if url.open.is_none());
-    let media = matches!(&desk.says, Says::Sampling(reading) if reading.has_media());
+    let refused = matches!(&answering.says, Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) if url.open.is_none());
+    let media = matches!(&answering.says, Says::Sampling(reading) if reading.has_media());
     let rank = |action: Action| match action {
         Action::Send => 0,
         Action::Deny => 1,
@@ -49,9 +49,9 @@ pub fn footer(keymap: &Keymap, desk: &AnswerDesk) -> Vec<(String, &'static str)>
     let mut labels = keymap.labels(&[Scope::Answer, kind]);
     labels.retain(|(.., action)| match action {
         Action::CopyForm | Action::NextRequest | Action::Back => true,
-        _ if desk.ended().is_some() => false,
+        _ if answering.ended().is_some() => false,
         Action::Send => !refused,
-        Action::Deny => desk.part != Part::Reason,
+        Action::Deny => answering.part != Part::Reason,
         Action::SaveMedia => media,
         _ => true,
     });

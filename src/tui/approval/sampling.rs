@@ -11,7 +11,7 @@ pub struct SamplingReading {
     /// What the server says: system prompt, then the messages.
     pub parts: Vec<Part>,
     /// What it wants, one line each: `max 100 tokens`, `temperature 0.7`, ...
-    pub wishes: Vec<SafeText>,
+    pub preferences: Vec<SafeText>,
     /// Tools it offers to the model.
     pub tools: Vec<OfferedTool>,
     /// `metadata`, and whatever the specification does not know, each as pretty JSON.
@@ -184,10 +184,10 @@ fn pretty(value: &Value) -> SafeText {
 }
 
 fn read_wishes(params: &Value, reading: &mut SamplingReading) {
-    let mut wish = |text: String| reading.wishes.push(SafeText::line(&text));
+    let mut add = |text: String| reading.preferences.push(SafeText::line(&text));
     match params.get("maxTokens").map(|v| (v, v.as_u64())) {
         Some((_, Some(max))) => {
-            wish(format!("max {max} tokens"));
+            add(format!("max {max} tokens"));
             if max > MANY_TOKENS {
                 reading.warnings.push(format!("it asks for up to {max} tokens"));
             }
@@ -197,18 +197,18 @@ fn read_wishes(params: &Value, reading: &mut SamplingReading) {
         }
         None => reading.warnings.push("`maxTokens` is missing".to_owned()),
     }
-    let mut wish = |text: String| reading.wishes.push(SafeText::line(&text));
+    let mut add = |text: String| reading.preferences.push(SafeText::line(&text));
     if let Some(temperature) = params.get("temperature").and_then(Value::as_f64) {
-        wish(format!("temperature {temperature}"));
+        add(format!("temperature {temperature}"));
     }
     let stops = params.get("stopSequences").and_then(Value::as_array);
     if let Some(stops) = stops.filter(|s| !s.is_empty()) {
-        wish(format!("stop at {}", Value::Array(stops.clone())));
+        add(format!("stop at {}", Value::Array(stops.clone())));
     }
     let preferences = params.get("modelPreferences");
     let hints = preferences.and_then(|p| p.get("hints")).and_then(Value::as_array);
     for hint in hints.into_iter().flatten() {
-        wish(format!("model like {}", hint.get("name").and_then(Value::as_str).unwrap_or("?")));
+        add(format!("model like {}", hint.get("name").and_then(Value::as_str).unwrap_or("?")));
     }
     for (key, word) in [
         ("costPriority", "cost"),
@@ -217,18 +217,18 @@ fn read_wishes(params: &Value, reading: &mut SamplingReading) {
     ] {
         let weight = preferences.and_then(|p| p.get(key)).and_then(Value::as_f64);
         if let Some(weight) = weight {
-            wish(format!("{word} {weight}"));
+            add(format!("{word} {weight}"));
         }
     }
     if let Some(choice) = params.get("toolChoice") {
         let mode = choice.get("mode").and_then(Value::as_str).unwrap_or("auto");
-        wish(format!("tool choice {mode}"));
+        add(format!("tool choice {mode}"));
         if mode == "required" {
             reading.warnings.push("it wants a tool call in the answer".to_owned());
         }
     }
     let context = params.get("includeContext").and_then(Value::as_str).unwrap_or("none");
-    wish(format!("context {context}"));
+    add(format!("context {context}"));
     if context == "allServers" {
         reading.warnings.push(
             "it asks for the context of all servers; nothing is added unless you write it"
@@ -263,9 +263,9 @@ mod tests {
         assert!(matches!(&reading.parts[1].content, PartContent::Text(t) if !t.contains('\u{1b}')));
         assert!(matches!(reading.parts[2].content, PartContent::Media { bytes: 3, .. }));
         assert!(matches!(reading.parts[4].content, PartContent::Odd(_)));
-        let wishes: Vec<&str> = reading.wishes.iter().map(SafeText::as_str).collect();
+        let preferences: Vec<&str> = reading.preferences.iter().map(SafeText::as_str).collect();
         assert_eq!(
-            wishes,
+            preferences,
             [
                 "max 100 tokens",
                 "temperature 0.5",

@@ -3,14 +3,13 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::ask::{Ask, Line, Pick};
 use super::failure;
 use super::run::{Difference, FORCED, Run, RunState};
 use super::screen::{CallScreen, Focus};
 use crate::base::Timestamp;
-use crate::base::human::{Dur, count};
+use crate::base::human::Dur;
 use crate::base::text::SafeText;
-use crate::tui::form::draw::{Look, form, popup_frame, put};
+use crate::tui::form::draw::{Look, form, put};
 use crate::tui::keymap::Scope;
 
 pub(super) struct Regions {
@@ -86,18 +85,15 @@ impl CallScreen {
             self.draw_status(look, now, run, status, buf);
             draw_run(look, run, result, buf);
         }
-        if !self.suggestions.is_empty() && self.ask.is_none() {
+        if !self.suggestions.is_empty() {
             self.draw_suggestions(look, regions.form, buf);
-        }
-        if let Some(ask) = &self.ask {
-            self.draw_ask(ask, look, area, buf);
         }
     }
 
     /// The look of what nothing is laid over: pixels would cover what is.
     pub(super) fn uncovered(&self, look: &Look) -> Look {
         let mut look = look.clone();
-        if self.ask.is_some() || self.form.popup_is_open() {
+        if self.form.popup_is_open() {
             look.graphics = look.graphics.as_blocks();
         }
         look
@@ -229,52 +225,6 @@ impl CallScreen {
             x = put(buf, x, y, room, &SafeText::line(&format!("{cut}  ")), look.foreign);
         }
     }
-
-    fn draw_ask(&self, ask: &Ask, look: &Look, area: Rect, buf: &mut Buffer) {
-        match ask {
-            Ask::Problems => {
-                let n = self.form.blocking();
-                let title = format!("the form has {}", count(n, "problem"));
-                let mut lines: Vec<SafeText> = self
-                    .form
-                    .problems()
-                    .iter()
-                    .take(6)
-                    .map(|p| SafeText::line(&format!("{}  {}", p.pointer, p.message)))
-                    .collect();
-                lines.push(SafeText::line(
-                    "enter goes there · f sends it anyway, to test the server · esc stays",
-                ));
-                popup(look, &title, &lines, None, area, buf);
-            }
-            Ask::Pick(pick, entries, at) => {
-                let title = match pick {
-                    Pick::History => "call history",
-                    Pick::Saved => "saved calls",
-                    Pick::Export => "copy as",
-                    Pick::Suggestion => "the server suggests",
-                };
-                popup(look, title, entries, Some(*at), area, buf);
-            }
-            Ask::File(picker) => picker.render(&self.keymap, look, area, buf),
-            Ask::Line(line, text) => {
-                let title = match line {
-                    Line::Name => "save under the name",
-                    Line::Search => "search",
-                    Line::SaveAs => "write to the file",
-                };
-                let outer = popup_area(1, area);
-                popup_frame(look, title, outer, buf);
-                let inner = Rect {
-                    x: outer.x + 1,
-                    y: outer.y + 1,
-                    width: outer.width.saturating_sub(2),
-                    height: outer.height.saturating_sub(2),
-                };
-                text.render(inner.intersection(buf.area), buf, look.input);
-            }
-        }
-    }
 }
 
 fn clock(at: Timestamp) -> String {
@@ -314,39 +264,5 @@ fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
             }
         }
         RunState::Failed(error) => failure::draw(look, run, error, area, buf),
-    }
-}
-
-/// Where so many lines stand over `area`.
-pub(super) fn popup_area(lines: usize, area: Rect) -> Rect {
-    let width = 76.min(area.width);
-    let height = (lines as u16).saturating_add(2).clamp(3, 16).min(area.height);
-    Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 3,
-        width,
-        height,
-    }
-}
-
-fn popup(
-    look: &Look,
-    title: &str,
-    lines: &[SafeText],
-    at: Option<usize>,
-    area: Rect,
-    buf: &mut Buffer,
-) {
-    let outer = popup_area(lines.len(), area);
-    let Rect { width, height, .. } = outer;
-    popup_frame(look, title, outer, buf);
-    let rows = usize::from(height).saturating_sub(2);
-    let top = at.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
-    if lines.is_empty() {
-        put(buf, outer.x + 1, outer.y + 1, width - 2, "empty", look.faint);
-    }
-    for (i, line) in lines.iter().enumerate().skip(top).take(rows) {
-        let style = if at == Some(i) { look.selection } else { look.text };
-        put(buf, outer.x + 1, outer.y + 1 + (i - top) as u16, width - 2, line, style);
     }
 }

@@ -1,4 +1,4 @@
-//! A call as others would make it: on a command line, on the wire, in Rust. Pure.
+//! A call as others would make it: on a command line, on the wire, in Rust, Python, TypeScript. Pure.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,13 +18,27 @@ pub enum Export {
     JsonRpc,
     /// Rust, with this library.
     Rust,
+    /// Python, with the SDK of MCP.
+    Python,
+    /// TypeScript, with the SDK of MCP.
+    TypeScript,
+    /// `curl`, for a server with an address.
+    Curl,
     /// The arguments alone.
     Arguments,
 }
 
 impl Export {
     /// All of them, in the order of the menu.
-    pub const ALL: [Self; 4] = [Self::CommandLine, Self::JsonRpc, Self::Rust, Self::Arguments];
+    pub const ALL: [Self; 7] = [
+        Self::CommandLine,
+        Self::JsonRpc,
+        Self::Curl,
+        Self::Python,
+        Self::TypeScript,
+        Self::Rust,
+        Self::Arguments,
+    ];
 
     /// Its name in the menu.
     pub const fn label(self) -> &'static str {
@@ -32,29 +46,28 @@ impl Export {
             Self::CommandLine => "command line",
             Self::JsonRpc => "JSON-RPC",
             Self::Rust => "Rust",
+            Self::Python => "Python",
+            Self::TypeScript => "TypeScript",
+            Self::Curl => "curl",
             Self::Arguments => "arguments",
         }
     }
 
     /// The call in this way.
     pub fn text(self, call: &Written<'_>) -> String {
-        let Written { subject, arguments, uri, .. } = call;
         match self {
             Self::CommandLine => call.command_line(),
-            Self::JsonRpc => {
-                let (method, params) = match subject.kind {
-                    SubjectKind::Tool => {
-                        ("tools/call", json!({"name": &*subject.wire, "arguments": arguments}))
-                    }
-                    SubjectKind::Prompt => {
-                        ("prompts/get", json!({"name": &*subject.wire, "arguments": arguments}))
-                    }
-                    _ => ("resources/read", json!({"uri": uri})),
-                };
-                json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
-            }
+            Self::JsonRpc => call.json_rpc(),
             Self::Rust => call.rust(),
-            Self::Arguments => serde_json::to_string_pretty(arguments).unwrap_or_default(),
+            Self::Python => call.python(),
+            Self::TypeScript => call.typescript(),
+            Self::Curl => format!(
+                "curl -sS {} -H 'Content-Type: application/json' \\\n  \
+                 -H 'Accept: application/json, text/event-stream' \\\n  -d {}",
+                quoted(&call.subject.target),
+                quoted(&call.json_rpc())
+            ),
+            Self::Arguments => serde_json::to_string_pretty(call.arguments).unwrap_or_default(),
         }
     }
 }
@@ -105,6 +118,82 @@ impl Default for Start {
 impl Written<'_> {
     fn canonical(&self) -> String {
         format!("{}.{}", self.subject.server, self.subject.wire)
+    }
+
+    fn json_rpc(&self) -> String {
+        let named = || json!({"name": &*self.subject.wire, "arguments": self.arguments});
+        let (method, params) = match self.subject.kind {
+            SubjectKind::Tool => ("tools/call", named()),
+            SubjectKind::Prompt => ("prompts/get", named()),
+            _ => ("resources/read", json!({"uri": self.uri})),
+        };
+        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
+    }
+
+    /// A program that starts the server or connects to it, and makes the call.
+    fn python(&self) -> String {
+        let target = Value::from(self.subject.target.as_str());
+        let (import, connect) = if self.subject.has_address() {
+            let import = "from mcp.client.streamable_http import streamablehttp_client";
+            (import, format!("streamablehttp_client({target}) as (read, write, _)"))
+        } else {
+            let import = "from mcp import StdioServerParameters\n\
+                          from mcp.client.stdio import stdio_client";
+            let server = format!("command, *args = shlex.split({target})");
+            let import = format!(
+                "{import}\n\n{server}\nserver = StdioServerParameters(command=command, args=args)"
+            );
+            return self.python_with(&import, "stdio_client(server) as (read, write)");
+        };
+        self.python_with(import, &connect)
+    }
+
+    fn python_with(&self, import: &str, connect: &str) -> String {
+        // A JSON string is a string of Python too.
+        let arguments = Value::from(self.arguments.to_string());
+        let name = Value::from(&*self.subject.wire);
+        let call = match self.subject.kind {
+            SubjectKind::Tool => format!("call_tool({name}, json.loads({arguments}))"),
+            SubjectKind::Prompt => format!("get_prompt({name}, json.loads({arguments}))"),
+            _ => format!("read_resource({})", Value::from(self.uri)),
+        };
+        format!(
+            "import asyncio, json, shlex\nfrom mcp import ClientSession\n{import}\n\n\
+             async def main():\n    async with {connect}, ClientSession(read, write) as session:\n        \
+             await session.initialize()\n        print(await session.{call})\n\n\
+             asyncio.run(main())\n"
+        )
+    }
+
+    fn typescript(&self) -> String {
+        const SDK: &str = "@modelcontextprotocol/sdk/client";
+        let target = Value::from(self.subject.target.as_str());
+        let (import, transport) = if self.subject.has_address() {
+            let import = format!(
+                "import {{ StreamableHTTPClientTransport }} from \"{SDK}/streamableHttp.js\";"
+            );
+            (import, format!("new StreamableHTTPClientTransport(new URL({target}))"))
+        } else {
+            let import = format!("import {{ StdioClientTransport }} from \"{SDK}/stdio.js\";");
+            let words = format!("const [command, ...args] = {target}.split(\" \");");
+            (
+                format!("{import}\n\n{words}"),
+                "new StdioClientTransport({ command, args })".to_owned(),
+            )
+        };
+        let arguments = self.arguments;
+        let name = Value::from(&*self.subject.wire);
+        let call = match self.subject.kind {
+            SubjectKind::Tool => format!("callTool({{ name: {name}, arguments: {arguments} }})"),
+            SubjectKind::Prompt => format!("getPrompt({{ name: {name}, arguments: {arguments} }})"),
+            _ => format!("readResource({{ uri: {} }})", Value::from(self.uri)),
+        };
+        format!(
+            "import {{ Client }} from \"{SDK}/index.js\";\n{import}\n\
+             const client = new Client({{ name: \"example\", version: \"1.0.0\" }});\n\
+             await client.connect({transport});\nconsole.log(await client.{call});\n\
+             await client.close();\n"
+        )
     }
 
     fn command_line(&self) -> String {

@@ -14,7 +14,7 @@ use crate::tui::widget::doc::wrap;
 /// Most of what a server says in its error that is shown, in characters.
 const DATA: usize = 20_000;
 
-/// Draws it; what does not fit is told.
+/// Draws it; a last line says what does not fit.
 pub(super) fn draw(look: &Look, run: &Run, error: &Error, area: Rect, buf: &mut Buffer) {
     let room = area.width.max(8);
     let texts = said(look, run, error);

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use ratatui::layout::Rect;
 use serde_json::Value;
 
-use super::run::Run;
-use super::screen::CallScreen;
-use super::subject::Subject;
+use super::run::{Difference, Run};
+use super::screen::{CallScreen, Focus};
+use super::subject::{Subject, SubjectKind};
+use super::template;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::deck::history::HistoryRecord;
@@ -16,7 +18,12 @@ use crate::host::call::CallView;
 use crate::host::{CallOutcome, Validation};
 use crate::mcp::Progress;
 use crate::tui::effect::Effect;
+use crate::tui::form::draw::Look;
 use crate::tui::form::{CheckJob, Checked, FormState};
+use crate::tui::graphics::Placement;
+use crate::tui::result::{
+    CompareJob, Compared, PictureDone, PictureJob, Purpose, ResultView, Stage,
+};
 
 /// Time after a key before what was typed is kept, so that a burst of keys is one write.
 pub const KEPT_AFTER: std::time::Duration = std::time::Duration::from_millis(300);
@@ -73,9 +80,6 @@ impl CallScreen {
         self.compare_again(number);
         let mut wanted = self.refreshed(number);
         if let (Some((outcome, millis)), Some(id)) = (word, self.records.remove(&number)) {
-            if let Some(past) = self.past.iter_mut().find(|entry| entry.id == id) {
-                past.outcome = Some((outcome.clone(), millis));
-            }
             wanted.push(Effect::Record(HistoryRecord::Ended { id, outcome, millis }));
         }
         wanted
@@ -125,4 +129,208 @@ impl CallScreen {
 
 fn is_bare(value: &Value) -> bool {
     value.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
+/// What is known of changes of the resource that is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Updates {
+    /// How often the server said so.
+    pub count: u64,
+    /// When it said so last.
+    pub at: Option<Timestamp>,
+    /// What is shown is older than that.
+    pub stale: bool,
+    again: bool,
+}
+
+impl CallScreen {
+    /// The URI that is looked at, or would be.
+    pub(super) fn uri(&self) -> Option<String> {
+        match self.subject.kind {
+            SubjectKind::Resource => Some(self.subject.wire.to_string()),
+            SubjectKind::Template => {
+                let arguments = &self.run()?.arguments;
+                template::expand(&self.subject.wire, arguments).ok()
+            }
+            SubjectKind::Tool | SubjectKind::Prompt => None,
+        }
+    }
+
+    /// Time went on, without anything to do.
+    pub const fn now_is(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    /// Reads a resource that was not read yet: a link to it was followed.
+    pub fn read_if_new(&mut self) -> Vec<Effect> {
+        if self.runs.is_empty() && self.subject.kind == SubjectKind::Resource {
+            return self.send(self.form.arguments(), Validation::Enforce);
+        }
+        self.focus = if self.runs.is_empty() { Focus::Form } else { Focus::Result };
+        Vec::new()
+    }
+
+    /// The server says that a resource changed. The one that is looked at is read again while it
+    /// is subscribed to, and marked otherwise. What changed may be a part of what was subscribed
+    /// to (MCP, server features, resources).
+    pub fn resource_updated(&mut self, uri: &str) -> Vec<Effect> {
+        let Some(mine) = self.uri() else { return Vec::new() };
+        let within = |rest: &str| rest.is_empty() || rest.starts_with(['/', '#', '?']);
+        if !uri.strip_prefix(&*mine).is_some_and(within) {
+            return Vec::new();
+        }
+        self.updates.count += 1;
+        self.updates.at = Some(self.now);
+        self.updates.stale = true;
+        if self.subscribed { self.refresh() } else { Vec::new() }
+    }
+
+    /// Reads again what is shown, without taking its place until the answer is there. One at a
+    /// time: changes meanwhile are one more reading.
+    fn refresh(&mut self) -> Vec<Effect> {
+        if self.runs.iter().any(Run::is_running) {
+            self.updates.again = true;
+            return Vec::new();
+        }
+        let Some(shown) = self.runs.get(self.shown) else { return Vec::new() };
+        let arguments = shown.arguments.clone();
+        let Some(uri) = self.uri() else { return Vec::new() };
+        let number = self.runs.last().map_or(1, |run| run.number + 1);
+        let mut run = Run::new(number, arguments, false, self.now);
+        run.refresh = true;
+        self.runs.push(run);
+        self.updates.again = false;
+        vec![self.call_effect(number, Value::String(uri), Validation::Enforce, None)]
+    }
+
+    /// Whether nobody asked for this call.
+    pub fn is_refresh(&self, number: u64) -> bool {
+        self.runs.iter().any(|run| run.number == number && run.refresh)
+    }
+
+    /// A call has ended: a reading again takes the place of the one before, which stays to be
+    /// compared with; older ones nobody asked for are dropped.
+    pub(super) fn refreshed(&mut self, number: u64) -> Vec<Effect> {
+        let Some(at) = self.runs.iter().position(|run| run.number == number) else {
+            return Vec::new();
+        };
+        if self.runs[at].view().is_some() {
+            self.updates.stale = false;
+        }
+        if self.runs[at].refresh {
+            if self.shown + 1 == at {
+                let (before, after) = self.runs.split_at_mut(at);
+                let earlier = before.last().and_then(Run::view);
+                if let (Some(view), Some(earlier)) = (after[0].view_mut(), earlier) {
+                    view.stand_as(earlier);
+                }
+                self.shown = at;
+            }
+            if at >= 2 && self.runs[at - 1].refresh {
+                self.runs.remove(at - 1);
+                if self.shown >= at {
+                    self.shown -= 1;
+                }
+            }
+        }
+        if self.updates.again && self.subscribed {
+            return self.refresh();
+        }
+        Vec::new()
+    }
+
+    /// Whether the result that is shown has pictures.
+    pub fn has_pictures(&self) -> bool {
+        self.run().and_then(Run::view).is_some_and(|view| {
+            let is_picture = |block: &crate::tui::result::Block| {
+                matches!(block.kind, crate::tui::result::content::BlockKind::Picture(..))
+            };
+            view.blocks().iter().any(is_picture)
+        })
+    }
+
+    /// Work on a picture that can be seen, and the number of its run.
+    pub fn picture_job(&mut self) -> Option<(u64, PictureJob)> {
+        let run = self.run_mut()?;
+        let number = run.number;
+        Some((number, run.view_mut()?.picture_job()?))
+    }
+
+    /// Takes what came of such work.
+    pub fn picture_done(&mut self, run: u64, done: PictureDone) {
+        let run = self.runs.iter_mut().find(|r| r.number == run);
+        if let Some(view) = run.and_then(Run::view_mut) {
+            view.picture_done(done);
+        }
+    }
+
+    /// The pictures that stand in pixels where the screen is drawn in `area`.
+    pub(super) fn pixels(&self, look: &Look, area: Rect) -> Vec<Placement> {
+        let look = self.uncovered(look);
+        let Some(result) = self.regions(area).result else { return Vec::new() };
+        let view = self.run().and_then(Run::view);
+        view.map_or_else(Vec::new, |view| view.placements(&look, result))
+    }
+}
+
+impl CallScreen {
+    /// Makes the last call once more. The keys stay where they are, and so does what is shown
+    /// unless it was the last call.
+    pub fn made_again(&mut self, because: SafeText, now: Timestamp) -> Vec<Effect> {
+        let Some(last) = self.runs.last() else { return Vec::new() };
+        let validation = if last.forced { Validation::Force } else { Validation::Enforce };
+        let (arguments, focus) = (last.arguments.clone(), self.focus);
+        let shown = self.run().map(|run| run.number).filter(|shown| *shown != last.number);
+        self.now = now;
+        let wanted = self.send(arguments, validation);
+        self.focus = focus;
+        if let Some(at) = self.runs.iter().position(|run| Some(run.number) == shown) {
+            self.shown = at;
+        }
+        if let Some(run) = self.runs.last_mut() {
+            run.because = Some(because);
+        }
+        wanted
+    }
+
+    /// Compares an answer that came by itself with the one before, and shows the difference.
+    pub(super) fn compare_again(&mut self, number: u64) {
+        let Some(at) = self.runs.iter().position(|run| run.number == number) else { return };
+        let (before, rest) = self.runs.split_at_mut(at);
+        let Some(run) = rest.first_mut().filter(|run| run.because.is_some()) else { return };
+        let earlier = before.iter().rev().find_map(Run::result);
+        let Some(view) = run.view_mut() else { return };
+        run.difference = match earlier {
+            None => Some(Difference::First),
+            Some(earlier) => view.compare_with(earlier, Purpose::Tell),
+        };
+    }
+
+    /// A comparison for another thread, with the number of its run.
+    pub fn compare_job(&mut self) -> Option<(u64, CompareJob)> {
+        self.runs.iter_mut().find_map(|run| Some((run.number, run.view_mut()?.compare_job()?)))
+    }
+
+    /// How far a comparison is.
+    pub fn comparing(&mut self, number: u64, stage: Stage) {
+        let run = self.runs.iter_mut().find(|run| run.number == number);
+        if let Some(view) = run.and_then(Run::view_mut) {
+            view.comparing_at(stage);
+        }
+    }
+
+    /// Takes what a comparison found.
+    pub fn compared(&mut self, number: u64, found: Compared) {
+        let Some(run) = self.runs.iter_mut().find(|run| run.number == number) else { return };
+        let difference = run.view_mut().and_then(|view| view.compared(found));
+        if run.because.is_some() && difference.is_some() {
+            run.difference = difference;
+        }
+    }
+
+    /// Stops the comparison that is shown; gives whether there was one.
+    pub(super) fn stop_comparing(&mut self) -> bool {
+        self.focus == Focus::Result
+            && self.run_mut().and_then(Run::view_mut).is_some_and(ResultView::stop_comparing)
+    }
 }

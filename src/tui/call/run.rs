@@ -73,7 +73,7 @@ impl Difference {
 pub enum RunState {
     /// Under way.
     Running {
-        /// Whether the server was told to cancel.
+        /// Whether the server was asked to cancel.
         cancelling: bool,
     },
     /// Answered, by the tool's own error perhaps.
@@ -258,7 +258,7 @@ fn failed(error: &Error) -> Ending {
         ErrorCode::Timeout => {
             ("timed out", "call again with a longer timeout, or look at the server's log")
         }
-        ErrorCode::Cancelled => ("cancelled", "the server was told; call again when ready"),
+        ErrorCode::Cancelled => ("cancelled", "the server was notified; call again when ready"),
         ErrorCode::Validation => {
             ("refused before sending", "fix the fields, or send it without validation")
         }

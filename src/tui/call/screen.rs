@@ -1,8 +1,6 @@
 //! The state of the call screen: form, calls, what is asked of the person. Does no I/O.
 
-use crate::tui::action::Action;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,29 +9,31 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use serde_json::Value;
 
-use super::ask::{Ask, Line, Pick};
-use super::export::{Export, Origin};
-use super::mouse::Clicks;
+use super::export::{Export, Origin, Written};
+use super::follow::Updates;
 use super::run::{Run, RunState};
 use super::subject::{Subject, SubjectKind};
 use super::template;
-use super::updates::Updates;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::deck::drafts::Draft;
-use crate::deck::history::{History, HistoryEntry, HistoryRecord};
-use crate::deck::saved::{SavedCall, SavedCalls, SavedTarget};
+use crate::deck::history::{History, HistoryRecord};
+use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
-use crate::tui::effect::{CallRequest, CallTarget, Effect, ServerCommand};
+use crate::tui::action::Action;
+use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::form::draw::Look;
-use crate::tui::form::{Defaults, FormState, RowKind};
+use crate::tui::form::mouse::Clicked;
+use crate::tui::form::{Defaults, FormState, pointer};
 use crate::tui::graphics::Placement;
+use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Scope};
-use crate::tui::message::{CallPurpose, CallToken};
+use crate::tui::message::{CallPurpose, CallToken, FormToken};
+use crate::tui::overlay::{CallPick, Choice, Line, Pick};
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::result::{Content, Purpose};
 use crate::tui::screen::{Help, Screen};
-use crate::tui::widget::{KeyLine, TextInput};
+use crate::tui::widget::KeyLine;
 
 /// Where the keys go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,6 @@ pub struct CallScreen {
     pub shown: usize,
     /// Where the keys go.
     pub focus: Focus,
-    /// The open question.
-    pub ask: Option<Ask>,
     /// What the keys mean.
     pub keymap: Arc<Keymap>,
     /// What the server suggests for the field under the cursor.
@@ -70,8 +68,6 @@ pub struct CallScreen {
     pub(super) changed: Option<(Timestamp, String)>,
     /// What is said of the sources of its server, when they are watched.
     pub dev: Option<SafeText>,
-    pub(super) past: Vec<HistoryEntry>,
-    pub(super) saved: Vec<(String, SavedCall)>,
     /// Seconds that the saved call in the form gives a call instead of the server's `timeout`.
     pub(super) seconds: Option<f64>,
     pub(super) asked: Option<(String, String)>,
@@ -86,8 +82,6 @@ pub struct CallScreen {
     pub updates: Updates,
     /// What is to be written, while its name is asked for.
     pub(super) saving: Option<Content>,
-    /// Where a file was picked last.
-    pub(super) picked_in: Option<PathBuf>,
     /// Where a copied command line finds the server.
     pub origin: Origin,
     /// JSON pointer of the field that a file is read for.
@@ -106,7 +100,7 @@ const RUNS: usize = 20;
 
 impl CallScreen {
     /// A screen for `subject`. A draft of an earlier run of the program is taken up again.
-    pub fn new(subject: Subject, history: &History, saved: &SavedCalls, now: Timestamp) -> Self {
+    pub fn new(subject: Subject, history: &History, now: Timestamp) -> Self {
         let mut form = FormState::new(&subject.schema, Defaults::Required);
         form.keep_within(&subject.limits);
         let key = subject.key();
@@ -114,34 +108,17 @@ impl CallScreen {
         if let Some(draft) = &drafted {
             form.take_up(draft.clone());
         }
-        // With nothing to fill in, the line that calls is where the person wants to be.
-        let adds = |row: &crate::tui::form::Row| matches!(row.kind, RowKind::Add { .. });
-        let nothing_to_fill = form.rows().iter().all(adds) && !wants_keys(form.document().raw());
         if form.json().is_none() {
-            form.apply(if nothing_to_fill { Action::LastField } else { Action::FirstField });
+            form.apply(Action::FirstField);
         }
-        let past = history.of(&key).to_vec();
-        let canonical = format!("{}.{}", subject.server, subject.wire);
-        let mine = |call: &SavedCall| match &call.target {
-            SavedTarget::Tool { tool } => subject.kind == SubjectKind::Tool && *tool == canonical,
-            SavedTarget::Prompt { prompt } => {
-                subject.kind == SubjectKind::Prompt && *prompt == canonical
-            }
-            SavedTarget::Resource { resource, .. } => **resource == *subject.wire,
-        };
-        let saved =
-            saved.calls.iter().filter(|(_, c)| mine(c)).map(|(n, c)| (n.clone(), c.clone()));
         let mut screen = Self {
             number: 0,
-            past,
-            saved: saved.collect(),
             seconds: None,
             subject,
             form,
             runs: Vec::new(),
             shown: 0,
             focus: Focus::Form,
-            ask: None,
             keymap: Arc::new(Keymap::builtin()),
             suggestions: Vec::new(),
             subscribed: false,
@@ -156,7 +133,6 @@ impl CallScreen {
             draft_due: None,
             updates: Updates::default(),
             saving: None,
-            picked_in: None,
             origin: Origin::default(),
             filling: None,
             call_when_checked: false,
@@ -176,7 +152,6 @@ impl CallScreen {
     /// Where keys are looked up, innermost first.
     pub fn scopes(&self) -> &'static [Scope] {
         match self.focus {
-            _ if matches!(self.ask, Some(Ask::File(_))) => &[Scope::Picker],
             Focus::Form if self.form.takes_text() => &[Scope::Form, Scope::Call],
             Focus::Form => &[Scope::FormLine, Scope::Form, Scope::Call],
             Focus::Result => &[Scope::Result, Scope::Call],
@@ -193,22 +168,17 @@ impl CallScreen {
             Action::EditAgain => self.edit_again(),
             Action::Switch => self.switch(),
             Action::Editor => return self.editor(),
-            Action::History => self.open_history(),
-            Action::Saved => self.open_saved(),
             Action::SaveForm | Action::CopyForm if self.form.has_drafts() => {
                 return self.refuse("done");
             }
-            Action::SaveForm => self.ask = Some(Ask::Line(Line::Name, TextInput::default())),
-            Action::CopyForm => {
-                let ways = Export::ALL.map(|way| SafeText::line(way.label())).to_vec();
-                self.ask = Some(Ask::Pick(Pick::Export, ways, 0));
-            }
-            Action::FillFile => return self.open_picker(),
+            Action::SaveForm => return vec![Effect::AskLine(Line::Name, String::new())],
+            Action::CopyForm => return self.offer_exports(),
+            Action::FillFile => return self.fill_file(),
             Action::Suggest => return self.suggest(),
             Action::Older => self.shown = self.shown.saturating_sub(1),
             Action::Newer => self.shown = (self.shown + 1).min(self.runs.len().saturating_sub(1)),
             Action::Compare => return self.compare(),
-            Action::Search => self.ask = Some(Ask::Line(Line::Search, TextInput::default())),
+            Action::Search => return vec![Effect::AskLine(Line::Search, String::new())],
             Action::Subscribe => return self.subscribe(),
             Action::Back => return self.back(),
             action if self.focus == Focus::Result => {
@@ -236,6 +206,13 @@ impl CallScreen {
         self.focus = Focus::Form;
     }
 
+    /// Takes the arguments of a call of the past into the form.
+    pub fn take_past(&mut self, arguments: Value) {
+        self.form.set_value(Some(arguments));
+        self.seconds = None;
+        self.focus = Focus::Form;
+    }
+
     /// Makes a saved call that was taken into the form.
     pub fn make(&mut self, call: &SavedCall) -> Vec<Effect> {
         self.call(if call.force { Validation::Force } else { Validation::Enforce })
@@ -250,8 +227,11 @@ impl CallScreen {
             return Vec::new();
         }
         if validation == Validation::Enforce && self.form.blocking() > 0 {
-            self.ask = Some(Ask::Problems);
-            return Vec::new();
+            self.focus = Focus::Form;
+            self.form.go_to_gravest();
+            let problems = crate::base::human::count(self.form.blocking(), "problem");
+            let text = format!("the form has {problems}; {{force}} calls all the same");
+            return vec![Effect::Say(text)];
         }
         self.send(self.form.arguments(), validation)
     }
@@ -288,9 +268,6 @@ impl CallScreen {
         let id = self.now.0.max(self.last_record + 1);
         self.last_record = id;
         self.records.insert(number, id);
-        let arguments_kept = arguments.clone();
-        let entry = HistoryEntry { id, at: self.now.0, arguments: arguments_kept, outcome: None };
-        self.past.insert(0, entry);
         let target = self.subject.key();
         let arguments = self.form.without_secrets(arguments);
         let record = HistoryRecord::Began { id, at: self.now.0, target, arguments };
@@ -328,7 +305,7 @@ impl CallScreen {
             }
         };
         let server = self.subject.server.clone();
-        // What a person asks for by hand is asked of the server.
+        // A manual call is never answered from the cache.
         let request = CallRequest { server, target, validation, bypass_cache: true, timeout };
         Effect::Call(self.token(CallPurpose::Run(run)), request)
     }
@@ -342,9 +319,7 @@ impl CallScreen {
         match wanted {
             Some(Effect::SaveAs { path, content, .. }) => {
                 self.saving = Some(content);
-                self.ask =
-                    Some(Ask::Line(Line::SaveAs, TextInput::new(&path.display().to_string())));
-                Vec::new()
+                vec![Effect::AskLine(Line::SaveAs, path.display().to_string())]
             }
             wanted => wanted.into_iter().collect(),
         }
@@ -407,6 +382,340 @@ impl CallScreen {
     }
 }
 
+/// The same key within this time of the last one is held down: keyboards wait up to 660 ms before
+/// they repeat.
+const HELD: std::time::Duration = std::time::Duration::from_millis(700);
+
+impl CallScreen {
+    /// Time went on.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
+        self.now = now;
+        let due = self.completion.filter(|(_, at)| now >= *at);
+        let mut wanted = due.map(|(ticket, _)| self.ask_completion(ticket)).unwrap_or_default();
+        if self.draft_due.is_some_and(|at| now >= at) {
+            wanted.extend(self.draft());
+        }
+        wanted
+    }
+
+    /// When [`CallScreen::tick`] is wanted next, besides for running calls.
+    pub fn wake(&self) -> Option<Timestamp> {
+        [self.completion.map(|(_, at)| at), self.draft_due].into_iter().flatten().min()
+    }
+
+    /// A key was pressed that the table binds to `bound`; `None` when it is not text.
+    pub(super) fn type_key(
+        &mut self,
+        key: KeyEvent,
+        bound: Option<Action>,
+        now: Timestamp,
+    ) -> Option<Vec<Effect>> {
+        self.now = now;
+        self.form.now = now;
+        self.call_when_checked = false;
+        self.keep_soon();
+        let before = self.pressed.replace((key, now));
+        let held = before.is_some_and(|(last, at)| last == key && now.since(at) < HELD);
+        if self.focus == Focus::Form && self.form.take_key(key, bound.is_some()) {
+            return Some(self.typed());
+        }
+        // A key that is held down repeats; a call is made once.
+        let calls = matches!(bound, Some(Action::Send | Action::Force | Action::Again));
+        (held && calls).then(Vec::new)
+    }
+
+    /// Presses a key by the key table in use, as the dashboard does.
+    pub fn key(&mut self, key: KeyEvent, now: Timestamp) -> Vec<Effect> {
+        let bound = self.keymap.pressed(self.scopes(), key);
+        let typed = self.type_key(key, bound, now);
+        typed.unwrap_or_else(|| bound.map(|action| self.apply(action)).unwrap_or_default())
+    }
+
+    /// Text was pasted.
+    pub fn paste(&mut self, text: &str, now: Timestamp) -> Vec<Effect> {
+        self.now = now;
+        self.focus = Focus::Form;
+        self.keep_soon();
+        self.form.paste(text);
+        self.typed()
+    }
+
+    /// Something in the form changed: completions are due, later.
+    pub(super) fn typed(&mut self) -> Vec<Effect> {
+        self.suggestions.clear();
+        if self.subject.completes()
+            && self.field_text().is_some()
+            && self.field_text() != self.asked
+        {
+            self.ticket += 1;
+            self.completion = Some((self.ticket, self.now.plus(DEBOUNCE)));
+        }
+        Vec::new()
+    }
+
+    /// Name and text of the field under the cursor.
+    fn field_text(&self) -> Option<(String, String)> {
+        let row = self.form.current()?;
+        let (parent, name) = pointer::split(&row.pointer)?;
+        let value = pointer::get(self.form.value(), &row.pointer);
+        let text = value.and_then(Value::as_str).unwrap_or_default();
+        (parent.is_empty() && row.field().is_some()).then(|| (name, text.to_owned()))
+    }
+
+    fn ask_completion(&mut self, ticket: u64) -> Vec<Effect> {
+        self.completion = None;
+        let Some((name, text)) = self.field_text() else { return Vec::new() };
+        let params = self.subject.completion(&name, &text, &self.form.arguments());
+        self.asked = Some((name, text));
+        let request = |params| CallRequest {
+            server: self.subject.server.clone(),
+            target: CallTarget::Complete(params),
+            validation: Validation::Enforce,
+            bypass_cache: false,
+            timeout: Some(std::time::Duration::from_secs(5)),
+        };
+        let token = self.token(CallPurpose::Completion(ticket));
+        params.map(|params| Effect::Call(token, request(params))).into_iter().collect()
+    }
+
+    /// The server's suggestions came back; old ones are ignored.
+    pub fn suggested(&mut self, ticket: u64, result: &Value) {
+        if ticket != self.ticket || self.field_text() != self.asked {
+            return;
+        }
+        let values = result.pointer("/completion/values").and_then(Value::as_array);
+        let texts = values.into_iter().flatten().filter_map(Value::as_str);
+        self.suggestions = texts.take(100).map(str::to_owned).collect();
+    }
+
+    pub(super) const fn form_token(&self) -> FormToken {
+        FormToken(self.number as u64)
+    }
+
+    pub(super) fn editor(&self) -> Vec<Effect> {
+        if self.form.json().is_some_and(|json| json.focused) {
+            // As it is typed: it may be no value yet.
+            let text = self.form.json().map(|json| json.area.lines().join("\n"));
+            let (token, text) = (self.form_token(), text.unwrap_or_default());
+            return vec![Effect::Edit { token, text, suffix: ".json" }];
+        }
+        match self.form.field_for_editor() {
+            Some((text, suffix)) => vec![Effect::Edit { token: self.form_token(), text, suffix }],
+            None => vec![Effect::Say("nothing to edit on this line".to_owned())],
+        }
+    }
+
+    /// The editor was closed with this text.
+    pub fn edited(&mut self, text: &str) {
+        self.keep_soon();
+        if self.form.json().is_some_and(|json| json.focused) {
+            self.form.replace_json(text);
+        } else {
+            // Editors end a file with a line break that nobody typed.
+            self.form.replace_text(text.strip_suffix('\n').unwrap_or(text));
+        }
+    }
+
+    /// A file was read for the field under the cursor: as text, or base64 where the schema says so.
+    pub fn file_read(&mut self, bytes: &[u8]) -> Vec<Effect> {
+        let meant = self.filling.take();
+        if meant.as_deref() != self.here() {
+            let text = "the cursor left the field while the file was read; nothing was filled";
+            return vec![Effect::Say(text.to_owned())];
+        }
+        let encoded = self.form.wants_base64();
+        self.keep_soon();
+        match (encoded, std::str::from_utf8(bytes)) {
+            (false, Ok(text)) => self.form.replace_text(text),
+            (false, Err(_)) => {
+                let text = "the file is no text, and the field does not ask for base64".to_owned();
+                return vec![Effect::Say(text)];
+            }
+            (true, _) => {
+                use base64::Engine as _;
+                let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+                self.form.replace_text(&text);
+            }
+        }
+        self.typed()
+    }
+}
+
+impl CallScreen {
+    /// The line of keys at its foot: those that mean something now.
+    pub(super) fn keys(&self) -> KeyLine {
+        let mut keys = self.keymap.labels(self.scopes());
+        if self.focus == Focus::Form {
+            // What the screen is for comes first there.
+            keys = self.keymap.labels(&[Scope::Call, Scope::FormLine, Scope::Form]);
+        } else if let Some(back) = keys.iter().position(|(.., action)| *action == Action::Back) {
+            keys[..=back].rotate_right(1);
+        }
+        let keys = keys.into_iter().filter(|(.., action)| self.means(*action));
+        let worded = |(key, word, action)| match action {
+            Action::Switch if self.focus == Focus::Result => (key, "form"),
+            _ => (key, word),
+        };
+        KeyLine::new(keys.map(worded).collect(), self.keymap.help_label())
+    }
+
+    /// Whether a command would do something now.
+    fn means(&self, action: Action) -> bool {
+        let answered = || self.run().is_some_and(|run| run.view().is_some());
+        match action {
+            Action::CancelCall => self.run().is_some_and(Run::is_running),
+            Action::Switch => !self.runs.is_empty(),
+            Action::Compare => self.runs.len() > 1 && answered(),
+            Action::Search | Action::NextTab | Action::Copy | Action::Save => answered(),
+            Action::NextProblem => self.form.blocking() > 0,
+            _ => true,
+        }
+    }
+
+    /// A click at a place of the `area` the screen is drawn in.
+    pub fn click(&mut self, at: Position, area: Rect) -> Vec<Effect> {
+        let regions = self.regions(area);
+        if let Some(result) = regions.result.filter(|result| result.contains(at)) {
+            self.focus = Focus::Result;
+            let view = self.runs.get_mut(self.shown).and_then(Run::view_mut);
+            let wants = view.and_then(|view| view.click(at, result));
+            return self.want(wants);
+        }
+        // What lies over the form may reach below it.
+        if !regions.form.contains(at) && !self.form.popup_is_open() {
+            return Vec::new();
+        }
+        self.focus = Focus::Form;
+        match self.form.click(at, regions.form) {
+            Clicked::Submit => self.apply(Action::Send),
+            Clicked::Nothing => self.typed(),
+        }
+    }
+
+    /// The wheel turned over a place by so many rows.
+    pub fn wheel(&mut self, rows: isize, at: Position, area: Rect) -> Vec<Effect> {
+        let regions = self.regions(area);
+        if self.form.popup_is_open() || regions.form.contains(at) {
+            self.form.wheel(rows);
+            return Vec::new();
+        }
+        if let Some(view) = self.runs.get_mut(self.shown).and_then(Run::view_mut) {
+            view.move_by(rows);
+        }
+        Vec::new()
+    }
+}
+
+fn choice(words: Ink, hint: &'static str, pick: CallPick) -> Choice {
+    Choice { words, hint: ink!("{}", hint), pick: Pick::Call(pick), disabled: None }
+}
+
+impl CallScreen {
+    pub(super) fn offer_exports(&self) -> Vec<Effect> {
+        let ways = Export::ALL.into_iter();
+        let ways = ways.filter(|way| *way != Export::Curl || self.subject.has_address());
+        let ways = ways.map(|way| choice(ink!("{}", way.label()), "", CallPick::Export(way)));
+        vec![Effect::Choose(ink!("copy as"), ways.collect())]
+    }
+
+    pub(super) fn suggest(&mut self) -> Vec<Effect> {
+        if self.suggestions.len() < 2 {
+            if let Some(text) = self.suggestions.pop() {
+                self.form.replace_text(&text);
+            }
+            return Vec::new();
+        }
+        let all = self.suggestions.iter();
+        let choices = all
+            .map(|text| choice(Ink::line(text), "suggested", CallPick::Suggestion(text.clone())));
+        vec![Effect::Choose(ink!("the server suggests"), choices.collect())]
+    }
+
+    /// Asks for the file that fills the field under the cursor.
+    pub(super) fn fill_file(&mut self) -> Vec<Effect> {
+        if self.form.current().and_then(crate::tui::form::Row::field).is_none() {
+            return vec![Effect::Say("no field to fill on this line".to_owned())];
+        }
+        vec![Effect::AskLine(Line::File, String::new())]
+    }
+
+    /// JSON pointer of the line under the cursor.
+    pub(super) fn here(&self) -> Option<&str> {
+        self.form.current().map(|row| row.pointer.as_str())
+    }
+
+    /// Something was chosen or typed.
+    pub fn picked(&mut self, pick: CallPick) -> Vec<Effect> {
+        match pick {
+            CallPick::Export(way) => vec![Effect::Copy(self.exported(way))],
+            CallPick::Suggestion(text) => {
+                self.form.replace_text(&text);
+                self.suggestions.clear();
+                Vec::new()
+            }
+            CallPick::Line(Line::Search, text) => {
+                let view = self.runs.get_mut(self.shown).and_then(Run::view_mut);
+                let wants = view.and_then(|view| view.search(&text));
+                self.want(wants)
+            }
+            CallPick::Line(Line::SaveAs, path) => {
+                let (path, existing) = (path.into(), Existing::Keep);
+                let save = |content| Effect::SaveAs { path, content, existing };
+                self.saving.take().map(save).into_iter().collect()
+            }
+            CallPick::Line(Line::File, path) => {
+                self.filling = self.here().map(str::to_owned);
+                vec![Effect::ReadFile(self.form_token(), path.into())]
+            }
+            CallPick::Line(Line::Name, name) => {
+                vec![Effect::SaveCall(name, Box::new(self.to_save()))]
+            }
+        }
+    }
+
+    fn expanded(&self, arguments: &serde_json::Value) -> String {
+        match self.subject.kind {
+            SubjectKind::Template => {
+                template::expand(&self.subject.wire, arguments).unwrap_or_default()
+            }
+            _ => self.subject.wire.to_string(),
+        }
+    }
+
+    fn exported(&self, way: Export) -> String {
+        let arguments = self.form.arguments();
+        let blocked = self.form.blocking() > 0 && self.form.schema_problem().is_none();
+        way.text(&Written {
+            subject: &self.subject,
+            uri: &self.expanded(&arguments),
+            arguments: &arguments,
+            validation: if blocked { Validation::Force } else { Validation::Enforce },
+            origin: &self.origin,
+        })
+    }
+
+    /// The call as it is saved: without secrets.
+    fn to_save(&self) -> SavedCall {
+        let canonical = format!("{}.{}", self.subject.server, self.subject.wire);
+        let arguments = self.form.without_secrets(self.form.arguments());
+        let mut call = SavedCall::tool(canonical.clone(), &arguments);
+        match self.subject.kind {
+            SubjectKind::Tool => {}
+            SubjectKind::Prompt => call.target = SavedTarget::Prompt { prompt: canonical },
+            SubjectKind::Template | SubjectKind::Resource => {
+                call.arguments.clear();
+                call.target = SavedTarget::Resource {
+                    resource: self.expanded(&arguments),
+                    server: Some(self.subject.server.to_string()),
+                };
+            }
+        }
+        call.force = self.form.blocking() > 0;
+        call.timeout = self.seconds;
+        call
+    }
+}
+
 const HELP: Help = (
     "keys: calling",
     &[
@@ -414,7 +723,6 @@ const HELP: Help = (
         (Scope::Form, "in the form"),
         (Scope::FormLine, "on lines that take no text"),
         (Scope::Result, "in the result"),
-        (Scope::Picker, "while a file is picked"),
     ],
 );
 
@@ -428,11 +736,7 @@ impl Screen for CallScreen {
     }
 
     fn takes_letters(&self) -> bool {
-        self.ask.is_some() || self.focus == Focus::Form
-    }
-
-    fn asks(&self) -> bool {
-        self.ask.is_some()
+        self.focus == Focus::Form
     }
 
     /// What is done to servers does not hold: the server that is meant is not the one that is looked
@@ -442,14 +746,7 @@ impl Screen for CallScreen {
         crate::tui::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
             || matches!(
                 action,
-                A::NextPane
-                    | A::PreviousPane
-                    | A::Approvals
-                    | A::Answer
-                    | A::Rerun
-                    | A::Theme
-                    | A::Bell
-                    | A::Quit
+                A::NextPane | A::PreviousPane | A::Answer | A::Rerun | A::Theme | A::Bell | A::Quit
             )
     }
 
@@ -472,8 +769,7 @@ impl Screen for CallScreen {
     fn mouse(&mut self, gesture: Gesture, _cx: &Cx<'_>, area: Rect, out: &mut Out) {
         out.effects.extend(match gesture {
             Gesture::Scroll { at, delta } => self.wheel(delta, at, area),
-            Gesture::Click(at) => self.click(at, Clicks::One, area),
-            Gesture::DoubleClick(at) => self.click(at, Clicks::Two, area),
+            Gesture::Click(at) | Gesture::DoubleClick(at) => self.click(at, area),
         });
     }
 
@@ -502,11 +798,4 @@ impl Screen for CallScreen {
         let parts = [Some(regions.form), regions.result];
         parts.into_iter().flatten().find(|part| part.contains(at)).unwrap_or(area)
     }
-}
-
-/// Whether a schema without named fields is about keys of the person's own: it says something of
-/// them, instead of merely leaving the object open.
-fn wants_keys(schema: &serde_json::Value) -> bool {
-    ["patternProperties", "propertyNames", "minProperties"].iter().any(|k| schema.get(k).is_some())
-        || schema.get("additionalProperties").is_some_and(serde_json::Value::is_object)
 }

@@ -47,6 +47,8 @@ pub struct Subject {
     pub bytes: usize,
     /// What may be made of what its server sends.
     pub limits: ContentLimits,
+    /// Command line or URL of its server, to be copied.
+    pub target: SafeText,
 }
 
 impl Subject {
@@ -69,6 +71,7 @@ impl Subject {
             schema: Arc::clone(&tool.input_schema),
             bytes: tool.raw.to_string().len(),
             limits: ContentLimits::default(),
+            target: SafeText::default(),
         }
     }
 
@@ -97,6 +100,7 @@ impl Subject {
             schema: Arc::new(closed(properties, &required)),
             bytes: prompt.raw.to_string().len(),
             limits: ContentLimits::default(),
+            target: SafeText::default(),
         }
     }
 
@@ -122,6 +126,7 @@ impl Subject {
             schema: Arc::new(closed(properties, &[])),
             bytes: template.raw.to_string().len(),
             limits: ContentLimits::default(),
+            target: SafeText::default(),
         }
     }
 
@@ -138,6 +143,7 @@ impl Subject {
             schema: Arc::new(closed(Map::new(), &[])),
             bytes: resource.raw.to_string().len(),
             limits: ContentLimits::default(),
+            target: SafeText::default(),
         }
     }
 
@@ -154,6 +160,7 @@ impl Subject {
             schema: Arc::new(closed(Map::new(), &[])),
             bytes: 0,
             limits: ContentLimits::default(),
+            target: SafeText::default(),
         }
     }
 
@@ -170,6 +177,11 @@ impl Subject {
             parts.push("other fields");
         }
         parts
+    }
+
+    /// Whether its server is reached by an address.
+    pub fn has_address(&self) -> bool {
+        self.target.starts_with("http://") || self.target.starts_with("https://")
     }
 
     /// Name under which history and drafts are kept.

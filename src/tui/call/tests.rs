@@ -17,7 +17,6 @@ use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::base::text::shell::quoted;
 use crate::deck::history::{History, HistoryRecord};
-use crate::deck::saved::SavedCalls;
 use crate::error::{Error, ErrorCode};
 use crate::host::call::AnswerSource;
 use crate::host::{CallOutcome, Validation};
@@ -26,6 +25,7 @@ use crate::mcp::Progress;
 use crate::tui::effect::{CallRequest, CallTarget, Effect};
 use crate::tui::form::draw::Look;
 use crate::tui::message::{CallPurpose, CallToken};
+use crate::tui::overlay::{CallPick, Line};
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {
     Subject {
@@ -39,12 +39,13 @@ fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {
         schema: Arc::new(schema),
         bytes: 1_240,
         limits: crate::config::ContentLimits::default(),
+        target: SafeText::line("npx -y server-memory"),
     }
 }
 
 fn screen(schema: Value) -> CallScreen {
     let subject = subject(SubjectKind::Tool, "add", schema);
-    CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(1_000_000))
+    CallScreen::new(subject, &History::default(), Timestamp(1_000_000))
 }
 
 fn sum() -> Value {
@@ -154,10 +155,11 @@ fn typing_the_fields_and_enter_on_the_last_line_calls() {
 #[test]
 fn a_form_with_problems_is_sent_only_on_purpose() {
     let mut screen = screen(sum());
-    assert_eq!(call_of(&press(&mut screen, "2<f5>")), None);
-    assert!(drawn(&mut screen, 90, 24).contains("the form has 1 problem"));
-    assert_eq!(call_of(&press(&mut screen, "<esc>")), None);
-    let intents = press(&mut screen, "<f5>f");
+    let refused = press(&mut screen, "2<f5>");
+    assert_eq!(call_of(&refused), None);
+    let said = |text: &str| text.contains("the form has 1 problem");
+    assert!(matches!(refused.last(), Some(Effect::Say(text)) if said(text)), "{refused:?}");
+    let intents = press(&mut screen, "<f8>");
     assert_eq!(call_of(&intents), Some((json!({"a": 2}), Validation::Force)));
 }
 
@@ -261,29 +263,33 @@ fn structured_content_that_is_missing_is_told_where_its_tab_would_be() {
 fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() {
     let mut first = screen(sum());
     let mut history = History::default();
-    for intent in press(&mut first, "7<f5>f<esc>8<esc>") {
+    for intent in press(&mut first, "7<f8><esc>8<esc>") {
         if let Effect::Record(record) = intent {
             history.apply(&record);
         }
     }
     // The program died here: the call never ended.
     let subject = first.subject.clone();
-    let mut second = CallScreen::new(subject, &history, &SavedCalls::default(), Timestamp(9));
+    let mut second = CallScreen::new(subject, &history, Timestamp(9));
     assert_eq!(second.form.arguments(), json!({"a": 78}));
     assert_eq!(second.in_flight(), 0);
-    press(&mut second, "<ctrl-t>");
-    assert!(drawn(&mut second, 90, 24).contains("outcome unknown"));
-    assert_eq!(press(&mut second, "<enter>"), []);
+    let past = history.of(&second.subject.key())[0].clone();
+    assert_eq!(past.outcome, None, "nobody knows how it ended");
+    second.take_past(past.arguments);
     assert_eq!(second.form.arguments(), json!({"a": 7}));
 }
 
 #[test]
 fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let mut screen = screen(json!({"type": "object", "properties": {"t": {"type": "string"}}}));
-    let intents = press(&mut screen, "it's<ctrl-s>mine<enter>");
+    let asked = press(&mut screen, "it's<ctrl-s>");
+    assert_eq!(asked, [Effect::AskLine(Line::Name, String::new())]);
+    let intents = screen.picked(CallPick::Line(Line::Name, "mine".to_owned()));
     let Some(Effect::SaveCall(name, call)) = intents.last() else { panic!("{intents:?}") };
     assert_eq!((name.as_str(), call.arguments_value()), ("mine", json!({"t": "it's"})));
-    let intents = press(&mut screen, "<ctrl-y><enter>");
+    let Some(Effect::Choose(_, ways)) = press(&mut screen, "<ctrl-y>").pop() else { panic!() };
+    assert_eq!(ways.len(), Export::ALL.len() - 1, "curl needs an address");
+    let intents = screen.picked(CallPick::Export(Export::CommandLine));
     let expected = r#"mcpdeck call memory.add '{"t":"it'\''s"}'"#;
     assert_eq!(intents, [Effect::Copy(expected.to_owned())]);
     let arguments = json!({"t": 1});
@@ -297,6 +303,15 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let wire = Export::JsonRpc.text(&written);
     let wire: Value = serde_json::from_str(&wire).expect("JSON");
     assert_eq!(wire["params"], json!({"name": "add", "arguments": {"t": 1}}));
+    let python = Export::Python.text(&written);
+    assert!(python.contains(r#"shlex.split("npx -y server-memory")"#), "{python}");
+    assert!(python.contains(r#"session.call_tool("add", json.loads("{\"t\":1}"))"#), "{python}");
+    let script = Export::TypeScript.text(&written);
+    assert!(script.contains(r#"client.callTool({ name: "add", arguments: {"t":1} })"#), "{script}");
+    let subject =
+        Subject { target: SafeText::line("https://a.example/mcp"), ..written.subject.clone() };
+    let curl = Export::Curl.text(&Written { subject: &subject, ..written });
+    assert!(curl.starts_with("curl -sS https://a.example/mcp -H "), "{curl}");
     let origin =
         Origin { start: Start::Files(vec!["my deck/mcp.json".into()]), ..Origin::default() };
     let forced = Written { validation: Validation::Force, origin: &origin, ..written };
@@ -310,8 +325,7 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
 fn a_prompt_asks_for_completions_after_a_pause_and_ignores_late_ones() {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}, "other": {"type": "string"}}});
     let subject = subject(SubjectKind::Prompt, "greet", schema);
-    let mut screen =
-        CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0));
+    let mut screen = CallScreen::new(subject, &History::default(), Timestamp(0));
     assert_eq!(press(&mut screen, "Os"), []);
     assert_eq!(screen.tick(Timestamp(2_100_000)), []);
     let asked = screen.tick(Timestamp(2_200_000));
@@ -332,8 +346,7 @@ fn the_first_field_is_completed_before_a_key_and_another_with_what_stands_in_it(
     let fields = json!({"city": {"type": "string"}, "street": {"type": "string"}});
     let schema = json!({"type": "object", "properties": fields});
     let subject = subject(SubjectKind::Template, "map://{city}/{street}", schema);
-    let mut screen =
-        CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0));
+    let mut screen = CallScreen::new(subject, &History::default(), Timestamp(0));
     let asked = screen.tick(Timestamp(200_000));
     let (params, ticket) = completion(&asked);
     let reference = json!({"type": "ref/resource", "uri": "map://{city}/{street}"});
@@ -351,8 +364,7 @@ fn the_first_field_is_completed_before_a_key_and_another_with_what_stands_in_it(
 fn a_template_is_read_with_the_uri_it_expands_to() {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}, "q": {"type": "string"}}});
     let subject = subject(SubjectKind::Template, "demo://files/{+path}{?q}", schema);
-    let mut screen =
-        CallScreen::new(subject, &History::default(), &SavedCalls::default(), Timestamp(0));
+    let mut screen = CallScreen::new(subject, &History::default(), Timestamp(0));
     let intents = press(&mut screen, "a/b c<enter>x&y<f5>");
     assert_eq!(call_of(&intents).map(|c| c.0), Some(json!("demo://files/a/b%20c?q=x%26y")));
 }
@@ -403,7 +415,7 @@ fn the_call_screen_reads_well() {
 #[test]
 fn drawing_never_panics_at_any_size() {
     let mut screen = screen(sum());
-    press(&mut screen, "2<f5>f");
+    press(&mut screen, "2<f8>");
     screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "x"}]}), false)));
     for width in (0..170).step_by(7) {
         for height in 0..30 {

@@ -120,25 +120,38 @@ pub fn form(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut 
     }
     let (fields, side) = split(state, area);
     if let Some(fields) = fields {
-        Sheet { state, look, buf }.fields(submit, fields);
+        Sheet { state, look, hints: hints(area, fields), buf }.fields(submit, fields);
     }
-    if let (Some(side), Some(json)) = (side, state.json()) {
-        draw_json(json, look, fields.is_some(), side, buf);
+    if let Some(side) = side {
+        draw_json(state, look, fields.is_some(), side, buf);
     }
     if let Some(popup) = &state.popup {
-        draw_popup(popup, look, area, buf);
+        draw_popup(popup, look, popup_area(state, popup, area), buf);
     }
 }
 
+/// Width from which the JSON stands beside the fields without being asked for, and what each field
+/// takes beside it.
+const WIDE: u16 = 100;
+
 /// Where fields and JSON go: side by side where there is room, else the one that has the keys.
 fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
-    let Some(json) = state.json() else { return (Some(area), None) };
-    if area.width >= 76 {
-        let right = (area.width * 2 / 5).max(30);
+    let json = state.json();
+    let wide = area.width >= WIDE && !state.rows().is_empty();
+    if wide || json.is_some() && area.width >= 76 {
+        let right = (area.width * 2 / 5).clamp(30, 80);
         let left = Rect { width: area.width - right, ..area };
         return (Some(left), Some(Rect { x: left.right(), width: right, ..area }));
     }
-    if json.focused { (None, Some(area)) } else { (Some(area), None) }
+    match json {
+        Some(json) if json.focused => (None, Some(area)),
+        _ => (Some(area), None),
+    }
+}
+
+/// Columns for what each field takes, at the right of its value.
+fn hints(area: Rect, fields: Rect) -> u16 {
+    if area.width >= WIDE { fields.width / 3 } else { 0 }
 }
 
 /// Where the fields are, and the line below them that says what is wanted, where there is room.
@@ -181,7 +194,7 @@ pub(super) fn window(state: &FormState, body: Rect) -> Vec<(usize, Rect)> {
 /// What of a form is at a place of its `area`.
 pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<Spot> {
     if let Some(popup) = &state.popup {
-        let outer = popup_area(popup, area);
+        let outer = popup_area(state, popup, area);
         let line = usize::from(at.y.saturating_sub(outer.y + 1));
         let framed = at.y == outer.y || at.y + 1 == outer.bottom();
         return Some(match outer.contains(at) {
@@ -227,13 +240,7 @@ pub(super) fn label_width(state: &FormState, top: usize, body: Rect) -> u16 {
     widest.unwrap_or(10).clamp(10, (body.width * 2 / 5).max(10))
 }
 
-fn draw_json(
-    json: &super::json::JsonEditor,
-    look: &Look,
-    ruled: bool,
-    area: Rect,
-    buf: &mut Buffer,
-) {
+fn draw_json(state: &FormState, look: &Look, ruled: bool, area: Rect, buf: &mut Buffer) {
     let mut area = area;
     if ruled {
         for y in area.y..area.bottom() {
@@ -244,30 +251,47 @@ fn draw_json(
     if area.width < 4 || area.height < 2 {
         return;
     }
-    let (text, style) = match json.problem() {
-        Some(problem) => (format!("{}{problem}", look.sign("⚠ ", "! ")), look.error),
-        None if json.focused => ("JSON · same value, edit either".to_owned(), look.accent),
-        None => ("JSON".to_owned(), look.muted),
+    let json = state.json();
+    let secrets = state.document().has_secrets();
+    let (text, style) = match json {
+        Some(json) if json.problem().is_some() => {
+            let problem = json.problem().unwrap_or_default();
+            (format!("{}{problem}", look.sign("⚠ ", "! ")), look.error)
+        }
+        Some(json) if json.focused => ("JSON · same value, edit either".to_owned(), look.accent),
+        None if secrets => ("JSON, without secrets".to_owned(), look.muted),
+        _ => ("JSON".to_owned(), look.muted),
     };
     put(buf, area.x, area.y, area.width, &SafeText::line(&text), style);
     let body = Rect { y: area.y + 1, height: area.height - 1, ..area };
-    if json.focused {
-        (&json.area).render(body, buf);
-        return;
-    }
-    for (i, line) in json.area.lines().iter().take(usize::from(body.height)).enumerate() {
+    let shown = match json {
+        Some(json) if json.focused => return (&json.area).render(body, buf),
+        Some(json) => json.area.lines().to_vec(),
+        None => {
+            let value = state.without_secrets(state.arguments());
+            super::json::pretty(Some(&value)).lines().map(str::to_owned).collect()
+        }
+    };
+    for (i, line) in shown.iter().take(usize::from(body.height)).enumerate() {
         let cut: String = line.chars().take(usize::from(body.width) + 8).collect();
         put(buf, body.x, body.y + i as u16, body.width, &SafeText::line(&cut), look.text);
     }
 }
 
-fn popup_area(popup: &Popup, area: Rect) -> Rect {
+/// Where a list to choose from stands: at its field, below it or above where there is more room.
+fn popup_area(state: &FormState, popup: &Popup, area: Rect) -> Rect {
     let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10) as u16;
     let width = (widest + 8).clamp(32, 60).min(area.width);
-    let height = (popup.narrowed().len() as u16 + 2).clamp(3, 14).min(area.height);
-    let x = area.x + (area.width - width) / 2;
-    let y = area.y + (area.height - height) / 2;
-    Rect { x, y, width, height }
+    let fields = body(split(state, area).0.unwrap_or(area)).0;
+    let lines = window(state, fields);
+    let top = lines.first().map_or(0, |(row, _)| *row);
+    let line = lines.iter().find(|(row, _)| *row == popup.row).map_or(fields, |(_, line)| *line);
+    let x = line.x + label_width(state, top, fields) + 1;
+    let (above, below) = (line.y - area.y, area.bottom().saturating_sub(line.y + 1));
+    let wanted = (popup.narrowed().len() as u16 + 2).clamp(3, 14);
+    let height = wanted.min(above.max(below).max(3)).min(area.height);
+    let y = if height <= below { line.y + 1 } else { line.y.saturating_sub(height).max(area.y) };
+    Rect { x: x.min(area.right() - width), y, width, height }
 }
 
 /// The first entry that is visible.
@@ -287,9 +311,8 @@ pub fn popup_frame(look: &Look, title: &str, outer: Rect, buf: &mut Buffer) {
     put(buf, outer.x + 2, outer.y, room, &format!(" {title} "), look.accent);
 }
 
-fn draw_popup(popup: &Popup, look: &Look, area: Rect, buf: &mut Buffer) {
+fn draw_popup(popup: &Popup, look: &Look, outer: Rect, buf: &mut Buffer) {
     let narrowed = popup.narrowed();
-    let outer = popup_area(popup, area);
     let Rect { x, y, width, height } = outer;
     let title = match popup.chooses {
         Chooses::Many(_) => "space marks, enter closes",

@@ -41,7 +41,7 @@ impl FormState {
         let is_item = pointer::split(at)
             .and_then(|(parent, _)| pointer::get(self.value.as_ref(), parent))
             .is_some_and(Value::is_array);
-        // A list has no unset items; taking one away is another wish.
+        // A list has no unset items; removing one is another action.
         if !is_item {
             pointer::remove(&mut self.value, at);
         }

@@ -136,8 +136,8 @@ pub fn hint(field: &Field) -> String {
             }
         }
         FieldKind::Bool => parts.push("yes/no".to_owned()),
-        FieldKind::Choice(options) => parts.push(format!("one of {}", options.len())),
-        FieldKind::MultiChoice(options) => parts.push(format!("any of {}", options.len())),
+        FieldKind::Choice(options) => parts.push(choices("one of", field, options)),
+        FieldKind::MultiChoice(options) => parts.push(choices("any of", field, options)),
         FieldKind::Const(value) => parts.push(cut(&format!("always {}", plain(value)))),
         FieldKind::Null => parts.push("null".to_owned()),
         FieldKind::Object { .. } => parts.push("object".to_owned()),
@@ -159,6 +159,15 @@ pub fn hint(field: &Field) -> String {
         parts.push((*note).to_owned());
     }
     parts.join(" · ")
+}
+
+/// A few choices by name, many by their number.
+fn choices(of: &str, field: &Field, options: &[Value]) -> String {
+    let names: Vec<String> = options.iter().map(|option| named(field, options, option)).collect();
+    match names.join(", ") {
+        all if all.len() <= 60 => cut(&format!("{of} {all}")),
+        _ => format!("{of} {}", options.len()),
+    }
 }
 
 fn ranges(field: &Field) -> Vec<String> {

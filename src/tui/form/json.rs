@@ -120,10 +120,7 @@ impl FormState {
     /// Opens the JSON, gives it the keys, or gives them back to the fields and closes it.
     pub(super) fn toggle_json(&mut self) {
         match &mut self.json {
-            None => {
-                (self.editor, self.popup) = (None, None);
-                self.json = Some(JsonEditor::new(self.value.as_ref()));
-            }
+            None => self.enter_json(),
             Some(json) if json.focused => {
                 json.focused = false;
                 self.focus();
@@ -134,12 +131,11 @@ impl FormState {
         }
     }
 
-    /// Gives the keys to the JSON that is open.
+    /// Gives the keys to the JSON, which is opened when it is not.
     pub(super) fn enter_json(&mut self) {
-        if let Some(json) = &mut self.json {
-            (self.editor, self.popup) = (None, None);
-            json.focused = true;
-        }
+        (self.editor, self.popup) = (None, None);
+        let value = self.value.as_ref();
+        self.json.get_or_insert_with(|| JsonEditor::new(value)).focused = true;
     }
 
     /// Whether the JSON is open.

@@ -65,7 +65,7 @@ pub struct Merged {
 /// Deepest chain of references and combinations at one place.
 const MAX_JOINED: usize = 256;
 
-/// Joins `conj` for the value that stands there. `picks` are the variants chosen by hand, in the
+/// Joins `conj` for the value that stands there. `picks` are the variants the person chose, in the
 /// order of the unions; a `None` or a missing one is found by looking at the value.
 pub fn merge(
     document: &Document,

@@ -341,13 +341,12 @@ impl Container<'_> {
         }
     }
 
-    /// An object that describes all its keys rarely wants more, though the schema may not say so.
+    /// An object that describes all its keys rarely wants more, though the schema may not say so;
+    /// neither does a whole form that describes none: it takes no arguments.
     fn wants_keys(&self) -> bool {
         let merged = self.merged;
-        self.open
-            && (merged.speaks_of_others
-                || merged.properties.is_empty()
-                || !merged.patterns.is_empty())
+        let is_map = merged.properties.is_empty() && !self.pointer.is_empty();
+        self.open && (merged.speaks_of_others || is_map || !merged.patterns.is_empty())
     }
 }
 

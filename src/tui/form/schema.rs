@@ -18,7 +18,7 @@ impl Types {
     pub const NULL: Self = Self(1);
     /// `boolean`
     pub const BOOLEAN: Self = Self(2);
-    /// `number`; whole numbers are told apart by [`Schema::integer`].
+    /// `number`; whole numbers are distinguished by [`Schema::integer`].
     pub const NUMBER: Self = Self(4);
     /// `string`
     pub const STRING: Self = Self(8);

@@ -23,6 +23,8 @@ const FIELD: u16 = 12;
 pub(super) struct Sheet<'a> {
     pub(super) state: &'a FormState,
     pub(super) look: &'a Look,
+    /// Columns for what each field takes; 0 where there is no room.
+    pub(super) hints: u16,
     pub(super) buf: &'a mut Buffer,
 }
 
@@ -71,7 +73,8 @@ impl Sheet<'_> {
         if left >= area.right() {
             return;
         }
-        let value = Rect { x: left, width: area.right() - left, ..area };
+        let hints = self.hints.min((area.right() - left) / 2);
+        let value = Rect { x: left, width: area.right() - left - hints, ..area };
         let editor = self.state.editor.as_ref().filter(|_| here);
         let end = match editor {
             Some(editor) => self.editor(editor, row, value),
@@ -83,6 +86,8 @@ impl Sheet<'_> {
             let at = (end + 2).min(area.right().saturating_sub(24).max(left));
             let x = put(self.buf, at, area.y, room(at), look.sign("⚠ ", "! "), style);
             put(self.buf, x, area.y, room(x), &problem.message, style);
+        } else if hints > 0 {
+            self.takes(row, Rect { x: value.right() + 1, width: hints - 1, height: 1, ..area });
         }
     }
 
@@ -131,6 +136,8 @@ impl Sheet<'_> {
             note(&SafeText::line(&text), look.warning);
         } else if blocking > 0 {
             note(&count(blocking, "problem").to_string(), look.error);
+        } else if state.rows().is_empty() {
+            note("No arguments", look.muted);
         } else if state.is_checking() {
             note(look.sign("checking…", "checking..."), look.muted);
         }
@@ -138,9 +145,15 @@ impl Sheet<'_> {
 
     /// What the row under the cursor wants.
     fn help(&mut self, area: Rect) {
-        let Some(row) = self.state.current() else { return };
+        if let Some(row) = self.state.current() {
+            self.takes(row, Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area });
+        }
+    }
+
+    /// What a row takes, and what the server says of it.
+    fn takes(&mut self, row: &Row, area: Rect) {
         let room = |x: u16| area.right().saturating_sub(x);
-        let mut x = area.x + 1;
+        let mut x = area.x;
         x = put(self.buf, x, area.y, room(x), &row.describe(), self.look.muted);
         if let Some(description) = row.field().and_then(Field::description) {
             let text: String = description.chars().take(400).collect();

@@ -164,7 +164,7 @@ impl FormState {
             || self.json.as_ref().is_some_and(|json| json.problem().is_some())
     }
 
-    /// Whether anything was changed by hand.
+    /// Whether anything was changed by the person.
     pub fn is_touched(&self) -> bool {
         !self.undo.is_empty() || self.has_drafts()
     }
@@ -335,7 +335,7 @@ impl FormState {
     }
 }
 
-/// Lines of one place are told apart by this.
+/// Lines of one place are distinguished by this.
 const fn kind_rank(kind: &RowKind) -> u8 {
     match kind {
         RowKind::Variant { slot, .. } => 10 + *slot as u8 % 200,

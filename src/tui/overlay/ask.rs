@@ -1,10 +1,11 @@
-//! A line that asks for a name. Nothing happens without one, and `esc` leaves everything as it was.
+//! A line that asks for a name or another text. Nothing happens without one, and `esc` leaves
+//! everything as it was.
 
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{FilterPick, Pick, Verdict};
+use super::{CallPick, FilterPick, Line, Pick, Verdict};
 use crate::tui::action::Action;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
@@ -22,6 +23,8 @@ pub enum Named {
     Filter(String),
     /// The saved filter of this name is called so from now on.
     Rename(String),
+    /// Something of the call that is open.
+    Call(Line),
 }
 
 /// A question for a name.
@@ -44,12 +47,14 @@ impl Ask {
         let (title, note) = match &named {
             Named::Filter(text) => (ink!("save the filter as"), Ink::line(text)),
             Named::Rename(from) => (ink!("rename {} to", Ink::line(from)), Ink::default()),
+            Named::Call(line) => (ink!("{}", line.title()), Ink::default()),
         };
         Self { title, input: TextInput::new(proposed), note, named, taken }
     }
 
     fn name(&self) -> String {
-        self.input.text().trim().chars().take(LONGEST).collect()
+        let longest = if matches!(self.named, Named::Call(_)) { usize::MAX } else { LONGEST };
+        self.input.text().trim().chars().take(longest).collect()
     }
 
     fn is_taken(&self) -> bool {
@@ -63,10 +68,14 @@ impl Ask {
 
     pub(super) fn act(&self, action: Action, out: &mut Out) -> Verdict {
         match action {
-            Action::Open if self.name().is_empty() => out.warn(ink!("type a name first")),
+            Action::Open if self.name().is_empty() => out.warn(ink!("type it first")),
             Action::Open => {
                 let name = self.name();
+                if let Named::Call(line) = self.named {
+                    return Verdict::Pick(Pick::Call(CallPick::Line(line, name)));
+                }
                 return Verdict::Pick(Pick::Filter(match self.named.clone() {
+                    Named::Call(_) => return Verdict::Close,
                     Named::Filter(text) => FilterPick::Save { name, text },
                     Named::Rename(_) if self.is_taken() => {
                         out.warn(ink!("{} exists already", Ink::line(&name)));
@@ -92,12 +101,17 @@ impl Ask {
         if self.is_taken() {
             let text: &'static str = match self.named {
                 Named::Filter(_) => "replaces the one of this name",
-                Named::Rename(_) => "this name is taken",
+                Named::Rename(_) | Named::Call(_) => "this name is taken",
             };
             pen.at(0, 2).put(text, cx.style(Role::Warning));
         }
         pen.at(0, area.height.saturating_sub(1));
-        for (action, word) in [(Action::Open, "save"), (Action::Back, "back")] {
+        let word = if matches!(self.named, Named::Call(Line::Search | Line::File)) {
+            "ok"
+        } else {
+            "save"
+        };
+        for (action, word) in [(Action::Open, word), (Action::Back, "back")] {
             if let Some(key) = cx.keymap.key_while_typing(&[Scope::Ask], action.id()) {
                 pen.put(Ink::line(&key.to_string()), cx.style(Role::Key));
                 pen.put(ink!(" {}   ", word), cx.style(Role::Muted));

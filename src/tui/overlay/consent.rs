@@ -41,8 +41,12 @@ pub struct Consent {
 const KEYS: u16 = 2;
 
 impl Consent {
-    /// The commands of a situation.
-    pub fn new(situation: &Situation, glyphs: &'static Glyphs) -> Self {
+    /// The commands of a situation, with the cursor on those of a server.
+    pub fn new(
+        situation: &Situation,
+        server: Option<&ServerName>,
+        glyphs: &'static Glyphs,
+    ) -> Self {
         let mut consent = Self {
             title: Ink::default(),
             awaiting: Vec::new(),
@@ -55,6 +59,8 @@ impl Consent {
             glyphs,
         };
         consent.follow(situation);
+        let wanted = |one: &Awaiting| Some(&one.review.server) == server;
+        consent.selected = consent.awaiting.iter().position(wanted).unwrap_or(0);
         consent
     }
 
@@ -166,7 +172,7 @@ impl Consent {
             Action::Top => self.scroll(isize::MIN / 2, rows),
             Action::Bottom => self.scroll(isize::MAX / 2, rows),
             Action::Back => {
-                out.tell("nothing of it was started; {review} shows it again", Role::Warning);
+                out.tell("nothing of it was started; {show-inbox} lists it", Role::Warning);
                 return Verdict::Close;
             }
             Action::ApproveAll => {

@@ -141,7 +141,7 @@ impl InputDialog {
             Action::Open => return self.answer(out),
             Action::Back => {
                 if !self.view.servers.is_empty() {
-                    out.tell("{inputs} asks again", Role::Warning);
+                    out.tell("{show-inbox} lists it", Role::Warning);
                 }
                 return Verdict::Close;
             }

@@ -1,147 +1,19 @@
 //! The palette: every action, server, saved call and theme, and whatever servers offer, found by
 //! typing a few letters.
 
-use std::sync::Arc;
-
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use serde_json::Value;
 
 use super::Verdict;
-use crate::base::{LogLevel, ServerName};
-use crate::host::{RuleKind, SessionRule};
-use crate::mcp::capabilities::ListKind;
 use crate::tui::action::Action;
-use crate::tui::chat::port::ChatCommand;
-use crate::tui::effect::ClientOrder;
-use crate::tui::find::{self, Fields};
+use crate::tui::find;
 use crate::tui::ink::Ink;
 use crate::tui::keymap::Scope;
 use crate::tui::pane::{Cx, Gesture};
+use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::theme::Role;
 use crate::tui::widget::{ListState, Pen, TextInput};
-
-/// What picking a row does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pick {
-    /// An action.
-    Action(Action),
-    /// Narrow everything to a server.
-    Server(ServerName),
-    /// Something about the saved filters.
-    Filter(FilterPick),
-    /// Open a saved call.
-    SavedCall(String),
-    /// Make a saved call.
-    MakeCall(String),
-    /// Fill in a call of what a server offers: its list, and the name or URI there.
-    Offer(ServerName, ListKind, Arc<str>),
-    /// Use a theme.
-    Theme(String),
-    /// Add a server made like this template.
-    Template(usize),
-    /// Answer an input of the configuration.
-    Input(String),
-    /// Turn the tour's page.
-    TourPage(isize),
-    /// Ask a server for a log level; none means the host's own view.
-    LogLevel(Option<ServerName>, LogLevel),
-    /// Something about requests of servers.
-    Approval(ApprovalPick),
-    /// Ask something of the chat.
-    Chat(ChatCommand),
-    /// Do something about a client of the service.
-    Client(ClientOrder, String),
-}
-
-impl Pick {
-    /// How near it is to a whole name that was typed: saved calls first, then what servers offer,
-    /// then whatever else fits.
-    fn rank(&self, typed: &str) -> u8 {
-        match self {
-            Self::MakeCall(name) if name.eq_ignore_ascii_case(typed) => 0,
-            Self::SavedCall(name) if name.eq_ignore_ascii_case(typed) => 1,
-            Self::Offer(server, _, wire)
-                if **wire == *typed
-                    || typed
-                        .strip_prefix(server.as_str())
-                        .and_then(|rest| rest.strip_prefix('.'))
-                        .is_some_and(|rest| rest == &**wire) =>
-            {
-                2
-            }
-            _ => 3,
-        }
-    }
-}
-
-/// What picking a row does about saved filters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FilterPick {
-    /// Show the traffic through the one of this name.
-    Use(String),
-    /// Save a filter under a name.
-    Save {
-        /// The name.
-        name: String,
-        /// The filter.
-        text: String,
-    },
-    /// Ask what the one of this name is to be called.
-    AskRename(String),
-    /// Call one otherwise.
-    Rename {
-        /// Its name so far.
-        from: String,
-        /// Its name from now on.
-        to: String,
-    },
-    /// Remove the one of this name.
-    Remove(String),
-    /// Take the last change back.
-    Undo,
-}
-
-/// What picking a row does about requests of servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApprovalPick {
-    /// Take this result into the draft of the answer.
-    Take(Box<Value>),
-    /// Fill in a call of this tool of the request.
-    Tool(usize),
-    /// Send the answer, and answer so many of the next ones the same way; `None` for all.
-    SendNext(Option<u32>),
-    /// Choose the rule for one kind of requests of a server.
-    Rules(ServerName, RuleKind),
-    /// Decide by this rule from now on; `None` lets the entry decide.
-    Rule(ServerName, RuleKind, Option<SessionRule>),
-    /// Change the roots shared with a server.
-    Roots(ServerName),
-}
-
-/// One row.
-#[derive(Clone, Debug)]
-pub struct Choice {
-    /// What it does, in words.
-    pub words: Ink,
-    /// Its key, or what kind of thing it is.
-    pub hint: Ink,
-    /// What picking it does.
-    pub pick: Pick,
-    /// Why it cannot be picked now.
-    pub disabled: Option<Ink>,
-}
-
-impl Choice {
-    fn fields(&self) -> Fields<'_> {
-        let words = self.words.as_str();
-        match &self.pick {
-            Pick::Offer(_, _, wire) => Fields { name: wire, context: words, text: "" },
-            _ => Fields { name: words, context: self.hint.as_str(), text: "" },
-        }
-    }
-}
 
 /// A list to search and pick from.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use crate::tui::widget::{Doc, Pen};
 
 mod views;
 
-/// Fewest columns in which a problem is told at its place.
+/// Fewest columns in which a problem is shown at its place.
 const NARROWEST: u16 = 36;
 
 /// What is shown.
@@ -50,6 +50,8 @@ pub struct ConfigPane {
     top: usize,
     /// Lines of the text where problems stand.
     problems: Vec<usize>,
+    /// The error of the newest file that was shown last.
+    error: Option<Diagnostic>,
 }
 
 impl ConfigPane {
@@ -78,6 +80,14 @@ impl Pane for ConfigPane {
             Tab::Reload => views::reload(ui.model, &mut doc),
         }
         self.doc = doc;
+        let error = ui.model.rejected().next();
+        if self.error.as_ref() != error {
+            // A file with an error opens there, with the lines before it.
+            self.error = error.cloned();
+            if let (Some(line), Tab::File) = (self.problems.first(), self.tab) {
+                self.top = line.saturating_sub(usize::from(ui.area.height / 3));
+            }
+        }
         self.scroll(0, ui.area);
     }
 

@@ -1,5 +1,7 @@
 //! Logs of the host, stderr of the servers, log notifications: levels, search, wrap, follow.
 
+use std::collections::BTreeSet;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -46,7 +48,7 @@ pub struct LogsPane {
     shift: u16,
     /// The line just typed is to be looked for.
     seek: bool,
-    built_for: Option<(LogLevel, Option<ServerName>)>,
+    built_for: Option<(LogLevel, BTreeSet<ServerName>)>,
 }
 
 impl Default for LogsPane {
@@ -215,15 +217,19 @@ impl Pane for LogsPane {
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        let key = (self.level, ui.model.scope.clone());
+        let key = (self.level, ui.model.narrowed());
         if self.built_for.as_ref() != Some(&key) {
             self.stream.reset();
             self.built_for = Some(key.clone());
         }
-        let (level, scope) = key;
-        let filtered = level > LogLevel::Trace || scope.is_some();
+        let (level, narrowed) = key;
+        let filtered = level > LogLevel::Trace || !narrowed.is_empty();
         let mut judge = |_: u64, record: &LogRecord| {
-            let passes = record.level >= level && (scope.is_none() || record.server == scope);
+            let passes = {
+                let of = record.server.as_ref();
+                let here = narrowed.is_empty() || of.is_some_and(|of| narrowed.contains(of));
+                record.level >= level && here
+            };
             if passes { stream::Verdict::Row } else { stream::Verdict::Out }
         };
         let wanted: Option<stream::Judge<'_, LogRecord>> =

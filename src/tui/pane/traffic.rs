@@ -1,5 +1,6 @@
 //! Every message of every server: filter language, follow and freeze, pairs, operations, export.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ratatui::buffer::Buffer;
@@ -36,8 +37,8 @@ pub struct TrafficPane {
     input: FilterLine,
     filter: Filter,
     problem: Option<String>,
-    /// What the index was built for: filter text and scope.
-    built_for: Option<(String, Option<crate::base::ServerName>)>,
+    /// What the index was built for: filter text and servers.
+    built_for: Option<(String, BTreeSet<crate::base::ServerName>)>,
     progress: Option<stream::Progress>,
     /// The saved filters.
     pub saved: SavedFilters,
@@ -172,17 +173,17 @@ impl Pane for TrafficPane {
         }
         self.apply_filter();
         let regions = self.regions(ui.area);
-        let key = (self.input.text().to_owned(), ui.model.scope.clone());
+        let key = (self.input.text().to_owned(), ui.model.narrowed());
         if self.problem.is_none() && self.built_for.as_ref() != Some(&key) {
             self.stream.reset();
             self.groups.reset();
             self.built_for = Some(key);
         }
-        let scope = ui.model.scope.clone();
+        let narrowed = ui.model.narrowed();
         let (filter, groups, first) = (&self.filter, &mut self.groups, ui.model.traffic.first());
-        let filtered = scope.is_some() || groups.on || !filter.is_empty();
+        let filtered = !narrowed.is_empty() || groups.on || !filter.is_empty();
         let mut judge = |seq: u64, record: &TrafficRecord| {
-            let here = scope.as_ref().is_none_or(|scope| record.server == *scope);
+            let here = narrowed.is_empty() || narrowed.contains(&record.server);
             if here && filter.passes(record) {
                 groups.judge(first, seq, record)
             } else {

@@ -1,6 +1,7 @@
 //! Effects about files: what a person saves and loads, and what outlives the program. What may
 //! have to wait for a disk is done away from the drawing.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::Runner;
@@ -9,7 +10,6 @@ use crate::deck::history::History;
 use crate::deck::lock::Lock;
 use crate::deck::saved::{SavedCall, SavedCalls};
 use crate::error::{Error, ErrorCode};
-use crate::tui::call::folder;
 use crate::tui::effect::{Baseline, Effect, Existing, LockChange};
 use crate::tui::message::Message;
 use crate::tui::result::Content;
@@ -44,10 +44,7 @@ impl Runner {
             }
             Effect::SaveCall(name, call) => self.save_call(&name, *call),
             Effect::ReadFile(token, path) => {
-                self.beside(move || Message::FileRead(token, folder::content(&path)));
-            }
-            Effect::Look(token, path) => {
-                self.beside(move || Message::Looked(token, folder::look(path)));
+                self.beside(move || Message::FileRead(token, content(&path)));
             }
             Effect::Baseline(baseline) => {
                 let file = self.lock_file.clone();
@@ -113,6 +110,29 @@ fn save_as(path: &Path, content: Content, existing: Existing) -> Message {
         }
         Err(error) => failed(&format!("{} was not written: {error}", path.display())),
     }
+}
+
+/// Largest file whose content fills a field, in bytes.
+const LARGEST_FILE: u64 = 4 << 20;
+
+/// The content of a file of at most [`LARGEST_FILE`] bytes, or why there is none.
+fn content(path: &Path) -> Result<Vec<u8>, SafeText> {
+    let path = state::at_home(path);
+    let fail = |reason: &str| SafeText::line(&format!("{}: {reason}", path.display()));
+    let read = || {
+        let mut bytes = Vec::new();
+        // It may grow while it is read, and some files do not know their size.
+        std::fs::File::open(&path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    if std::fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(fail("is no file"));
+    }
+    let bytes = read().map_err(|error: std::io::Error| fail(&error.to_string()))?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(fail("is larger than the 4 MiB that fill a field"));
+    }
+    Ok(bytes)
 }
 
 fn failed(text: &str) -> Message {

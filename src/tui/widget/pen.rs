@@ -126,7 +126,7 @@ impl<'a> Pen<'a> {
     }
 
     /// Draws in exactly `cells`; text that is too long loses its middle, so that names that begin
-    /// alike, or end alike, can still be told apart.
+    /// alike, or end alike, can still be distinguished.
     pub fn middle(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
         let start = self.x;
         let cells = cells.min(self.room());

@@ -11,11 +11,12 @@ use crate::error::Error;
 use crate::host::HostView;
 use crate::host::approvals::{Drafted, Settlement};
 use crate::mcp::ApprovalId;
-use crate::tui::approval::desk::{AnswerDesk, Stage};
+use crate::tui::approval::answering::{AnswerScreen, Stage};
 use crate::tui::effect::Effect;
 use crate::tui::form::Checked;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::message::{FormToken, Message};
+use crate::tui::overlay::Overlay;
 use crate::tui::theme::Role;
 
 /// Most drafts of withdrawn requests that are kept to be copied.
@@ -29,80 +30,88 @@ enum End {
     Unseen,
 }
 
-fn end_of(id: ApprovalId, desk: &AnswerDesk, view: &HostView) -> End {
+fn end_of(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> End {
     let settlement = view.settled.iter().rev().find(|(_, request, _)| request.id == id);
     match settlement {
         Some((_, _, Settlement::Withdrawn { reason })) => End::Withdrawn(reason.clone()),
-        Some(_) if desk.stage == Stage::Sent => End::Answered,
+        Some(_) if answering.stage == Stage::Sent => End::Answered,
         Some(_) => End::Withdrawn(SafeText::line("answered elsewhere")),
-        None if view.servers.contains_key(&desk.request.server) => End::Unseen,
+        None if view.servers.contains_key(&answering.request.server) => End::Unseen,
         None => End::Withdrawn(SafeText::line("its server left the deck")),
     }
 }
 
 impl App {
-    /// Withdraws desks whose requests are no longer open, and lets go of those that are answered.
+    /// Withdraws screens whose requests are no longer open, and lets go of those that are answered.
     pub(in super::super) fn answers_followed(&mut self, view: &HostView) {
-        let mut told = None;
+        let mut notice = None;
         let mut answered = Vec::new();
+        self.overlays.retain(|overlay| match overlay {
+            Overlay::SignIn(dialog) => view.pending.contains_key(&dialog.request.id),
+            _ => true,
+        });
         let open = self.open_request();
-        for (id, desk) in &mut self.answers.desks {
+        for (id, answering) in &mut self.answers.screens {
             if let Some(request) = view.pending.get(id) {
                 // It may have got more time.
-                desk.request = Arc::clone(request);
+                answering.request = Arc::clone(request);
                 continue;
             }
-            if desk.ended().is_some() {
+            if answering.ended().is_some() {
                 continue;
             }
-            match end_of(*id, desk, view) {
+            match end_of(*id, answering, view) {
                 End::Answered => answered.push(*id),
                 End::Unseen => {
                     let reason = SafeText::line("see the logs for how it ended");
-                    if desk.stage == Stage::Sent {
-                        let server = Ink::line(desk.request.server.as_str());
-                        told = Some(ink!("the request of {} ended: {}", server, &reason));
+                    if answering.stage == Stage::Sent {
+                        let server = Ink::line(answering.request.server.as_str());
+                        notice = Some(ink!("the request of {} ended: {}", server, &reason));
                     }
-                    desk.end(reason);
+                    answering.end(reason);
                 }
                 End::Withdrawn(reason) => {
-                    let late = desk.stage == Stage::Sent;
+                    let late = answering.stage == Stage::Sent;
                     if late {
-                        let server = Ink::line(desk.request.server.as_str());
-                        told = Some(ink!("not sent: {} had withdrawn it: {}", server, &reason));
+                        let server = Ink::line(answering.request.server.as_str());
+                        notice = Some(ink!("not sent: {} had withdrawn it: {}", server, &reason));
                     } else if open == Some(*id) {
-                        told = Some(ink!("withdrawn: {}", &reason));
+                        notice = Some(ink!("withdrawn: {}", &reason));
                     }
-                    desk.end(reason);
+                    answering.end(reason);
                 }
             }
         }
         for id in answered {
-            self.answers.desks.remove(&id);
+            self.answers.screens.remove(&id);
             self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
         }
-        if let Some(told) = told {
-            self.toast(told, Role::Error);
+        if let Some(notice) = notice {
+            self.toast(notice, Role::Error);
         }
         self.forget_empty();
     }
 
-    /// Keeps ended desks only while they hold something, and not without end.
+    /// Keeps ended screens only while they hold something, and not without end.
     fn forget_empty(&mut self) {
         let open = self.open_request();
-        self.answers
-            .desks
-            .retain(|id, desk| desk.ended().is_none() || desk.has_draft() || open == Some(*id));
-        let ended = |(_, desk): &(&ApprovalId, &AnswerDesk)| desk.ended().is_some();
-        while self.answers.desks.iter().filter(ended).count() > KEPT {
-            let oldest = self.answers.desks.iter().filter(ended).find(|(id, _)| Some(**id) != open);
-            let Some(id) = oldest.map(|(id, _)| *id) else { break };
-            self.answers.desks.remove(&id);
-        }
-        let kept = self.answers.desks.values().filter(|desk| desk.has_draft()).filter_map(|desk| {
-            let reason = desk.ended()?.clone();
-            Some((Arc::clone(&desk.request), reason))
+        self.answers.screens.retain(|id, answering| {
+            answering.ended().is_none() || answering.has_draft() || open == Some(*id)
         });
+        let ended = |(_, answering): &(&ApprovalId, &AnswerScreen)| answering.ended().is_some();
+        while self.answers.screens.iter().filter(ended).count() > KEPT {
+            let oldest =
+                self.answers.screens.iter().filter(ended).find(|(id, _)| Some(**id) != open);
+            let Some(id) = oldest.map(|(id, _)| *id) else { break };
+            self.answers.screens.remove(&id);
+        }
+        let kept =
+            self.answers.screens.values().filter(|answering| answering.has_draft()).filter_map(
+                |answering| {
+                    let reason = answering.ended()?.clone();
+                    Some((Arc::clone(&answering.request), reason))
+                },
+            );
         self.model.kept_drafts = kept.collect();
     }
 
@@ -112,9 +121,18 @@ impl App {
             Message::Drafter(name) => self.model.drafter = name,
             Message::Drafted(id, drafted) => self.answer_drafted(id, drafted),
             Message::Opened(id, opened) => {
-                let desk = self.answers.desks.get_mut(&id);
-                if let Some(effect) = desk.and_then(|desk| desk.visited(opened)) {
-                    self.absorb_effect(effect, effects);
+                let answering = self.answers.screens.get_mut(&id);
+                match (answering, opened) {
+                    (Some(answering), opened) => {
+                        if let Some(effect) = answering.visited(opened) {
+                            self.absorb_effect(effect, effects);
+                        }
+                    }
+                    (None, Ok(())) => self.toast(ink!("go on in the browser"), Role::Ok),
+                    (None, Err(why)) => {
+                        let what = "copy the address, and paste the one the browser ends at";
+                        self.toast(ink!("{}: {}", &why, what), Role::Warning);
+                    }
                 }
             }
             Message::KeptAnswers(answers) => self.use_kept_answers(answers),
@@ -125,9 +143,9 @@ impl App {
 
     /// Work of the open answer for another thread: one check at a time.
     pub(in crate::tui::app) fn answer_work(&mut self, effects: &mut Vec<Effect>) {
-        let Some(desk) = self.answer_desk() else { return };
-        if let Some(job) = desk.pending_check() {
-            effects.push(Effect::Check(FormToken::answer(desk.id()), Box::new(job)));
+        let Some(answering) = self.answer_screen() else { return };
+        if let Some(job) = answering.pending_check() {
+            effects.push(Effect::Check(FormToken::answer(answering.id()), Box::new(job)));
         }
     }
 
@@ -138,8 +156,8 @@ impl App {
         found: &Checked,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(desk) = self.answers.desks.get_mut(&id) else { return };
-        let wanted = desk.checked(found);
+        let Some(answering) = self.answers.screens.get_mut(&id) else { return };
+        let wanted = answering.checked(found);
         self.mark(Redraw::Now);
         if let Some(effect) = wanted.filter(|_| self.open_request() == Some(id)) {
             self.absorb_effect(effect, effects);
@@ -147,8 +165,8 @@ impl App {
     }
 
     fn answer_drafted(&mut self, id: ApprovalId, drafted: Result<Drafted, Error>) {
-        if let Some(desk) = self.answers.desks.get_mut(&id) {
-            desk.drafted(match drafted {
+        if let Some(answering) = self.answers.screens.get_mut(&id) {
+            answering.drafted(match drafted {
                 Ok(drafted) => Ok((drafted.by, drafted.result)),
                 Err(error) => Err(SafeText::line(&error.message)),
             });

@@ -9,10 +9,10 @@ use crate::config::ApprovalRule;
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::RequestKind;
 use crate::mcp::{Answer, ApprovalId};
-use crate::tui::approval::desk::{Offer, kept_offers};
+use crate::tui::approval::answering::{Offer, kept_offers};
 use crate::tui::approval::elicitation::ElicitAction;
-use crate::tui::approval::roots::RootsEditor;
 use crate::tui::effect::Effect;
+use crate::tui::entry::FormScreen;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::overlay::{ApprovalPick, Choice, Confirm, Overlay, Palette, Pick};
@@ -27,15 +27,15 @@ fn choice(words: Ink, hint: Ink, pick: ApprovalPick) -> Choice {
 }
 
 impl App {
-    fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
+    pub(in super::super) fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
         self.push_overlay(Overlay::Palette(Palette::new(title, choices)));
     }
 
     pub(super) fn choose_template(&mut self) {
         let Some(request) = self.answered_request() else { return };
         let entry = self.model.config.as_ref().and_then(|c| c.servers.get(&request.server));
-        let Some(desk) = self.answers.desks.get(&request.id) else { return };
-        let offers = desk.offers(&self.answers.kept, entry.map(|entry| &entry.approvals));
+        let Some(answering) = self.answers.screens.get(&request.id) else { return };
+        let offers = answering.offers(&self.answers.kept, entry.map(|entry| &entry.approvals));
         let choices: Vec<Choice> = offers
             .into_iter()
             .map(|Offer { name, origin, result }| {
@@ -50,11 +50,11 @@ impl App {
     }
 
     pub(super) fn choose_tool(&mut self) {
-        let Some(desk) = self.answer_desk() else { return };
+        let Some(answering) = self.answer_screen() else { return };
         let named = |tool: &serde_json::Value, key: &str| {
             SafeText::cut(tool.get(key).and_then(serde_json::Value::as_str).unwrap_or_default(), 80)
         };
-        let choices: Vec<Choice> = desk
+        let choices: Vec<Choice> = answering
             .tools()
             .iter()
             .enumerate()
@@ -97,7 +97,7 @@ impl App {
                 continue;
             }
             for kind in [RuleKind::Sampling, RuleKind::Elicitation] {
-                let rule = crate::tui::pane::approvals::rule(server, kind, &self.model);
+                let rule = crate::tui::pane::inbox::rule(server, kind, &self.model);
                 let words = ink!("{} {}", Model::name(&server.name), kind.method());
                 let pick = ApprovalPick::Rules(server.name.clone(), kind);
                 choices.push(choice(words, rule.unwrap_or_else(|| ink!("ask")), pick));
@@ -154,7 +154,7 @@ impl App {
 
     fn open_roots(&mut self, server: ServerName) {
         let Some(view) = self.model.server(&server) else { return };
-        let editor = RootsEditor::new(server, &view.roots, self.setup.home.clone());
+        let editor = FormScreen::roots(server, &view.roots, self.setup.home.clone());
         self.push_screen(Open::Own(Box::new(editor)));
     }
 
@@ -166,13 +166,13 @@ impl App {
     ) {
         match pick {
             ApprovalPick::Take(result) => {
-                if let Some(desk) = self.answer_desk() {
-                    desk.take_result(&result);
+                if let Some(answering) = self.answer_screen() {
+                    answering.take_result(&result);
                 }
             }
             ApprovalPick::Tool(index) => {
-                if let Some(desk) = self.answer_desk() {
-                    desk.begin_tool(index);
+                if let Some(answering) = self.answer_screen() {
+                    answering.begin_tool(index);
                 }
             }
             ApprovalPick::SendNext(left) => self.send_next(left, effects),

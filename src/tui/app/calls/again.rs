@@ -16,11 +16,11 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::theme::Role;
 
-/// What is known of restarts and wishes.
+/// What is known of restarts, and of what the person wants repeated.
 #[derive(Default)]
 pub(super) struct Again {
     /// What the person switched, by server.
-    wishes: HashMap<ServerName, Repeat>,
+    choices: HashMap<ServerName, Repeat>,
     seen: HashMap<ServerName, Seen>,
 }
 
@@ -37,8 +37,8 @@ struct Seen {
     taken: u64,
     /// A restart that is under way, with what changed.
     restarting: Option<SafeText>,
-    /// When the failed build began that was told last.
-    told: Option<Timestamp>,
+    /// When the failed build began that was reported last.
+    reported: Option<Timestamp>,
 }
 
 impl App {
@@ -57,13 +57,13 @@ impl App {
     /// Switches whether the last call is made again after a restart by changed sources.
     pub(in crate::tui::app) fn switch_rerun(&mut self) {
         let Some(server) = self.rerun_target() else { return };
-        let wish = match self.repeats(&server) {
+        let choice = match self.repeats(&server) {
             Repeat::Yes => Repeat::No,
             Repeat::No => Repeat::Yes,
         };
-        self.calls.again.wishes.insert(server.clone(), wish);
+        self.calls.again.choices.insert(server.clone(), choice);
         let name = Model::name(&server);
-        match wish {
+        match choice {
             Repeat::Yes => {
                 self.toast(
                     ink!("the last call to {} is repeated when sources change", name),
@@ -76,8 +76,8 @@ impl App {
     }
 
     fn repeats(&self, server: &ServerName) -> Repeat {
-        if let Some(wish) = self.calls.again.wishes.get(server) {
-            return *wish;
+        if let Some(choice) = self.calls.again.choices.get(server) {
+            return *choice;
         }
         let entry = self.model.config.as_ref().and_then(|config| config.servers.get(server));
         let wanted = entry.and_then(|entry| entry.dev.as_ref()).is_some_and(|dev| dev.rerun);
@@ -143,7 +143,7 @@ impl App {
         };
         // Views skip what passes quickly: two builds may be seen without a running one between.
         let seen = self.calls.again.seen.entry(server.name.clone()).or_default();
-        if seen.told.replace(build.began) == Some(build.began) {
+        if seen.reported.replace(build.began) == Some(build.began) {
             return;
         }
         let name = Model::name(&server.name);

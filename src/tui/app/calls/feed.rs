@@ -14,7 +14,6 @@ use crate::mcp::CallId;
 use crate::mcp::Progress;
 use crate::mcp::capabilities::ListKind;
 use crate::tui::app::{App, Redraw};
-use crate::tui::call::folder::Looked;
 use crate::tui::call::{CallScreen, SubjectKind};
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
@@ -42,7 +41,7 @@ impl App {
         }
     }
 
-    /// When the open screen wants to be told the time.
+    /// When the open screen needs to know the time.
     pub(in crate::tui::app) fn call_wake(&self) -> Option<Timestamp> {
         let open = self.open_call_number().and_then(|open| self.calls.screens.get(open));
         let runs = open.is_some_and(|screen| screen.in_flight() > 0);
@@ -171,20 +170,6 @@ impl App {
             }
             (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
             (None, Ok(_)) => {}
-        }
-        self.mark(Redraw::Now);
-    }
-
-    /// A path was looked at for the file picker.
-    pub(in crate::tui::app) fn call_looked(
-        &mut self,
-        token: FormToken,
-        looked: Looked,
-        effects: &mut Vec<Effect>,
-    ) {
-        if let Some(screen) = self.calls.screens.get_mut(token.0 as usize) {
-            let wanted = screen.looked(looked);
-            self.wanted(wanted, effects);
         }
         self.mark(Redraw::Now);
     }

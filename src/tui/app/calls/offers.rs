@@ -1,18 +1,24 @@
 //! What can be called by its name: saved calls, and whatever the servers offer. Opens their screens.
 
+use std::time::Duration;
+
 use super::subject_of;
 use crate::base::ServerName;
+use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::deck::saved::{SavedCall, SavedTarget};
-use crate::host::ServerState;
+use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::ListKind;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::Subject;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Dur, Ink, ink};
 use crate::tui::model::Model;
 use crate::tui::overlay::{Choice, Pick};
 use crate::tui::theme::Role;
+
+/// Most calls of the past that are listed.
+const PAST: usize = 500;
 
 impl App {
     /// Opens the call screen of an entry of a server.
@@ -57,6 +63,50 @@ impl App {
         }
         self.mark(Redraw::Now);
         Some(call)
+    }
+
+    /// The calls of the past, to be taken into their forms; those of the open call screen first.
+    pub(in crate::tui::app) fn choose_history(&mut self) {
+        let open = self.call_screen().map(|screen| screen.subject.key());
+        let mut all = self.calls.history.all();
+        all.sort_by_key(|(target, _)| open.as_deref() != Some(*target));
+        let choices = all.into_iter().take(PAST).map(|(target, entry)| {
+            let at = Timestamp(entry.at);
+            let how = match &entry.outcome {
+                Some((word, millis)) => {
+                    ink!("{} {}", Ink::line(word), Dur(Duration::from_millis(*millis)))
+                }
+                None => ink!("outcome unknown"),
+            };
+            let arguments = Ink::line(&cut(&entry.arguments.to_string()));
+            Choice {
+                words: ink!("{} {}", Ink::line(target), arguments),
+                hint: ink!("{}, {}", how, self.model.when(at)),
+                pick: Pick::Past(target.to_owned(), entry.id),
+                disabled: None,
+            }
+        });
+        let choices: Vec<Choice> = choices.collect();
+        if choices.is_empty() {
+            return self.toast(ink!("nothing was called yet"), Role::Ok);
+        }
+        self.choose(ink!("call history"), choices);
+    }
+
+    /// Takes the arguments of a call of the past into its form.
+    pub(in crate::tui::app) fn open_past(&mut self, target: &str, id: u64) {
+        let entry = self.calls.history.of(target).iter().find(|entry| entry.id == id).cloned();
+        let mut views = self.model.view.servers.iter();
+        let subject = views.find_map(|(server, view)| named(server, view, target));
+        let (Some(entry), Some(subject)) = (entry, subject) else {
+            let words = ink!("no server offers {} now", Ink::line(target));
+            return self.toast(words, Role::Warning);
+        };
+        self.show_call(subject);
+        if let Some(screen) = self.call_screen() {
+            screen.take_past(entry.arguments);
+        }
+        self.mark(Redraw::Now);
     }
 
     /// Makes a saved call, as if it had been opened and sent.
@@ -104,6 +154,27 @@ impl App {
             offers.map(move |(verb, label, list, wire)| choice(verb, label, list, wire))
         })
     }
+}
+
+/// What of a server a target of the history names ([`Subject::key`]).
+fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject> {
+    let of = |list, wire: &str| subject_of(view, list, wire);
+    if let Some(uri) = target.strip_prefix("uri:") {
+        let uri = uri.strip_prefix(server.as_str())?.strip_prefix(':')?;
+        let known = of(ListKind::Resources, uri).or_else(|| of(ListKind::ResourceTemplates, uri));
+        return known
+            .or_else(|| Some(Subject { limits: view.limits, ..Subject::uri(server, uri) }));
+    }
+    let (list, name) = match target.strip_prefix("prompt:") {
+        Some(name) => (ListKind::Prompts, name),
+        None => (ListKind::Tools, target),
+    };
+    of(list, name.strip_prefix(server.as_str())?.strip_prefix('.')?)
+}
+
+/// The beginning of arguments, for a row.
+fn cut(text: &str) -> String {
+    text.chars().take(300).collect()
 }
 
 const fn kind(list: ListKind) -> &'static str {

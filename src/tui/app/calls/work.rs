@@ -130,7 +130,7 @@ impl App {
         self.wanted(wanted, effects);
     }
 
-    /// Servers told that resources changed: those that are looked at are read again or marked.
+    /// Resources changed on servers: those that are looked at are read again or marked.
     pub(in crate::tui::app) fn resources_updated(
         &mut self,
         records: &[Arc<TrafficRecord>],
@@ -140,9 +140,11 @@ impl App {
             return;
         }
         for record in records {
-            let told = record.direction == Direction::In
+            let is_update = record.direction == Direction::In
                 && record.method.as_deref() == Some("notifications/resources/updated");
-            let Some(uri) = told.then(|| updated_uri(&record.body)).flatten() else { continue };
+            let Some(uri) = is_update.then(|| updated_uri(&record.body)).flatten() else {
+                continue;
+            };
             for index in 0..self.calls.screens.len() {
                 let screen = &mut self.calls.screens[index];
                 if screen.subject.server == record.server {

@@ -8,7 +8,7 @@ use ratatui_textarea::TextArea;
 
 use super::Spot;
 use crate::base::text::SafeText;
-use crate::tui::approval::desk::{AnswerDesk, Composer, Draft, Drafting, Part, Says, Stage};
+use crate::tui::approval::answering::{AnswerScreen, Composer, Draft, Drafting, Part, Says, Stage};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading};
 use crate::tui::approval::keys::scopes;
 use crate::tui::form::draw::form;
@@ -22,18 +22,18 @@ const WARNINGS: usize = 4;
 
 /// Lines of ours between the server's words and the answer: why it ended, an estimate, warnings, who
 /// drafted, notice.
-pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
+pub(super) fn notes(answering: &AnswerScreen, cx: &Cx<'_>, width: u16) -> Doc {
     let mut notes: Vec<(Ink, Role)> = Vec::new();
-    if let Stage::Ended(reason) = &desk.stage {
+    if let Stage::Ended(reason) = &answering.stage {
         let mut text = ink!("withdrawn: {}; nothing more is sent", reason);
-        if desk.has_draft() {
+        if answering.has_draft() {
             text.push(
-                cx.keymap.spelled(scopes(desk), "; your draft is kept, {copy-form} copies it"),
+                cx.keymap.spelled(scopes(answering), "; your draft is kept, {copy-form} copies it"),
             );
         }
         notes.push((text, Role::Error));
     }
-    let warnings = match &desk.says {
+    let warnings = match &answering.says {
         Says::Sampling(reading) => {
             let tokens = reading.prompt_tokens;
             notes.push((ink!("the prompt has about {} tokens (an estimate)", tokens), Role::Muted));
@@ -42,8 +42,8 @@ pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
         Says::Elicitation(reading) => reading.warnings.as_slice(),
         Says::Other(_) => &[],
     };
-    if desk.hidden > 0 {
-        let (count, s) = (desk.hidden, if desk.hidden == 1 { "" } else { "s" });
+    if answering.hidden > 0 {
+        let (count, s) = (answering.hidden, if answering.hidden == 1 { "" } else { "s" });
         let text = ink!("contains {} hidden character{}, shown as marks", count, s);
         notes.push((text, Role::Warning));
     }
@@ -52,7 +52,7 @@ pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
         notes.push((ink!("and {} more warnings", warnings.len() - WARNINGS), Role::Warning));
     }
     let model = cx.model.drafter.as_ref();
-    match (&desk.drafting, model) {
+    match (&answering.drafting, model) {
         (Drafting::Asked, Some(model)) => notes.push((ink!("{} drafts…", model), Role::Busy)),
         (Drafting::Asked, None) => notes.push((ink!("a draft is being made…"), Role::Busy)),
         (Drafting::By(by), _) => {
@@ -61,8 +61,8 @@ pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
         }
         (Drafting::No, _) => {}
     }
-    if let Some(notice) = &desk.notice {
-        notes.push((cx.keymap.spelled_in(scopes(desk), notice), Role::Attention));
+    if let Some(notice) = &answering.notice {
+        notes.push((cx.keymap.spelled_in(scopes(answering), notice), Role::Attention));
     }
     let mut doc = Doc::new(width);
     for (note, role) in &notes {
@@ -71,7 +71,13 @@ pub(super) fn notes(desk: &AnswerDesk, cx: &Cx<'_>, width: u16) -> Doc {
     doc
 }
 
-pub(super) fn render(desk: &AnswerDesk, cx: &Cx<'_>, notes: &Doc, area: Rect, buf: &mut Buffer) {
+pub(super) fn render(
+    answering: &AnswerScreen,
+    cx: &Cx<'_>,
+    notes: &Doc,
+    area: Rect,
+    buf: &mut Buffer,
+) {
     let shown = notes.len().min(usize::from(area.height));
     // The newest word stands last: when there is no room, the first go.
     notes.render(cx, notes.len() - shown, area, buf);
@@ -79,29 +85,29 @@ pub(super) fn render(desk: &AnswerDesk, cx: &Cx<'_>, notes: &Doc, area: Rect, bu
     if rest.height == 0 {
         return;
     }
-    let rest = match desk.part {
+    let rest = match answering.part {
         Part::Reason => {
-            line("reason for saying no  ", &desk.reason, cx, rest, buf);
+            line("reason (optional)  ", &answering.reason, cx, rest, buf);
             // Once nothing can be sent, the draft stays in sight beside the reason.
-            if desk.ended().is_none() {
+            if answering.ended().is_none() {
                 return;
             }
             lower(rest, 1)
         }
-        Part::Name => return line("keep this answer as  ", &desk.name, cx, rest, buf),
+        Part::Name => return line("keep this answer as  ", &answering.name, cx, rest, buf),
         _ => rest,
     };
-    let here = desk.part == Part::Answer && desk.stage == Stage::Open;
-    match &desk.draft {
-        Draft::Text(composer) => compose(desk, composer, cx, rest, buf),
+    let here = answering.part == Part::Answer && answering.stage == Stage::Open;
+    match &answering.draft {
+        Draft::Text(composer) => compose(answering, composer, cx, rest, buf),
         Draft::Raw(typed) => text(typed, cx, here, rest, buf),
         Draft::Form(state) => {
-            let submit = cx.keymap.spelled(scopes(desk), "accept ({send})");
+            let submit = cx.keymap.spelled(scopes(answering), "accept ({send})");
             form(state, &cx.look(), submit.as_str(), rest, buf);
         }
         Draft::Consent => {
             let mut doc = Doc::new(rest.width);
-            doc.text(0, &consequence(desk), Role::Faint);
+            doc.text(0, &consequence(answering), Role::Faint);
             doc.render(cx, 0, rest, buf);
         }
     }
@@ -113,12 +119,12 @@ pub(super) fn below_notes(notes: &Doc, area: Rect) -> Rect {
 }
 
 /// What stands at a place of the answer, drawn in `area`.
-pub(super) fn spot(desk: &AnswerDesk, area: Rect, at: Position) -> Option<Spot> {
-    match &desk.draft {
-        _ if matches!(desk.part, Part::Reason | Part::Name) => None,
+pub(super) fn spot(answering: &AnswerScreen, area: Rect, at: Position) -> Option<Spot> {
+    match &answering.draft {
+        _ if matches!(answering.part, Part::Reason | Part::Name) => None,
         Draft::Consent => None,
         Draft::Form(_) => Some(Spot::Form(area)),
-        Draft::Text(composer) if desk.part == Part::Tool && composer.tool.is_some() => {
+        Draft::Text(composer) if answering.part == Part::Tool && composer.tool.is_some() => {
             Some(Spot::Form(lower(area, 1)))
         }
         Draft::Text(_) if at.y == area.y && at.x < area.x + stop_column(area) => {
@@ -135,11 +141,11 @@ fn stop_column(area: Rect) -> u16 {
 }
 
 /// What a yes would do, where nothing is written.
-fn consequence(desk: &AnswerDesk) -> &'static str {
-    match &desk.says {
-        _ if desk.stage != Stage::Open => "",
+fn consequence(answering: &AnswerScreen) -> &'static str {
+    match &answering.says {
+        _ if answering.stage != Stage::Open => "",
         Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) => match &url.open {
-            Some(_) => "opened by a second press only; the server is told that you agreed, no more",
+            Some(_) => "opened by a second press only; the server learns that you agreed, no more",
             None => "it cannot be opened from here: decline, or cancel without deciding",
         },
         _ => "allowed, the call goes out as it stands; refused, it fails",
@@ -147,13 +153,19 @@ fn consequence(desk: &AnswerDesk) -> &'static str {
 }
 
 /// The fields of a completion, its tool calls, its text.
-fn compose(desk: &AnswerDesk, composer: &Composer, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-    if let (Part::Tool, Some(tool)) = (desk.part, &composer.tool) {
+fn compose(
+    answering: &AnswerScreen,
+    composer: &Composer,
+    cx: &Cx<'_>,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    if let (Part::Tool, Some(tool)) = (answering.part, &composer.tool) {
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.put("a call of ", cx.style(Role::Muted));
         pen.put(Ink::line(&tool.name), cx.style(Role::Heading));
         let look = cx.look();
-        let submit = cx.keymap.spelled(scopes(desk), "add it ({send})");
+        let submit = cx.keymap.spelled(scopes(answering), "add it ({send})");
         return form(&tool.form, &look, submit.as_str(), lower(area, 1), buf);
     }
     let field = |label: &'static str, input: &TextInput, part: Part, x: u16, buf: &mut Buffer| {
@@ -162,7 +174,7 @@ fn compose(desk: &AnswerDesk, composer: &Composer, cx: &Cx<'_>, area: Rect, buf:
         pen.put(label, cx.style(Role::Muted));
         let used = pen.position();
         let rest = Rect { x: row.x + used, width: row.width.saturating_sub(used).min(24), ..row };
-        if desk.part == part && desk.stage == Stage::Open {
+        if answering.part == part && answering.stage == Stage::Open {
             input.render(rest, buf, cx.style(Role::Input));
         } else {
             let shown = SafeText::line(input.text());
@@ -178,7 +190,7 @@ fn compose(desk: &AnswerDesk, composer: &Composer, cx: &Cx<'_>, area: Rect, buf:
         pen.put(ink!("  {}", Ink::line(&input.to_string())), cx.style(Role::Text));
         row += 1;
     }
-    let here = desk.part == Part::Answer && desk.stage == Stage::Open;
+    let here = answering.part == Part::Answer && answering.stage == Stage::Open;
     text(&composer.text, cx, here, lower(area, row), buf);
 }
 

@@ -12,18 +12,18 @@ fn of_the_alternative_that_is_shown_the_missing_fields_are_marked_themselves() {
         {"oneOf": [shape("circle", "r"), shape("square", "side")]}}});
     let mut form =
         FormState::with_value(&Arc::new(schema), Some(json!({"shape": {"kind": "square"}})));
-    let told = |form: &FormState| {
+    let problems_of = |form: &FormState| {
         form.problems()
             .iter()
             .map(|p| (p.pointer.clone(), p.message.to_string()))
             .collect::<Vec<_>>()
     };
-    assert_eq!(told(&form), [("/shape/side".to_owned(), "required".to_owned())]);
+    assert_eq!(problems_of(&form), [("/shape/side".to_owned(), "required".to_owned())]);
     form.apply(Action::NextProblem);
     press(&mut form, "0");
-    let problems = told(&form);
+    let problems = problems_of(&form);
     assert!(problems.iter().all(|(_, message)| message != "required"), "{problems:?}");
     assert!(!problems.is_empty());
     press(&mut form, "<backspace>2");
-    assert_eq!(told(&form), []);
+    assert_eq!(problems_of(&form), []);
 }

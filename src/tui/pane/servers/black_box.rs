@@ -224,7 +224,7 @@ fn session(server: &ServerView, model: &Model, doc: &mut Doc) {
     doc.field("server info", ink!("{} {}", &session.name, &session.version), Role::Foreign);
 }
 
-/// What vanished is told nowhere but here: it has been seen once this is left.
+/// What vanished is shown nowhere else: it has been seen once this is left.
 pub fn removals_seen(model: &Model, name: &ServerName) -> Option<Effect> {
     let (_, changes) = model.server(name)?.changes.as_ref()?;
     let any = !changes.removed.is_empty() && model.playback.is_none();

@@ -94,12 +94,12 @@ fn held(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     let Ui { model, glyphs, .. } = ui;
     let config = model.config.as_ref().and_then(|config| config.servers.get(&server.name));
     match config.and_then(|server| server.hold.as_ref()) {
-        Some(Hold::Approval) => _ = doc.line(key(ui, "  {review}", " review")),
-        Some(Hold::Input(_)) => _ = doc.line(key(ui, "  {inputs}", " answer")),
+        Some(Hold::Approval) => _ = doc.line(key(ui, "  {show-inbox}", " review")),
+        Some(Hold::Input(_)) => _ = doc.line(key(ui, "  {show-inbox}", " answer")),
         None if model.situation.awaiting(&server.name).is_some_and(|a| a.runs_as_before) => {
             let text = "its changed entry awaits your approval; the approved one keeps running";
             let mut line = vec![(ink!("  {} {}", glyphs.hand, text), Role::Attention)];
-            line.extend(key(ui, "   {review}", " review"));
+            line.extend(key(ui, "   {show-inbox}", " review"));
             doc.line(line);
         }
         None => {}

@@ -33,8 +33,8 @@ pub const PAGES: &[(&str, &[&str])] = &[
     ),
     (
         "Requests of servers",
-        &["Sampling and elicitation requests wait in the Approvals pane; the timeout of the call \
-             is paused meanwhile. A badge and a bell tell you; {approvals} shows them, {answer} \
+        &["Sampling and elicitation requests wait in the inbox; the timeout of the call \
+             is paused meanwhile. A badge and a bell tell you; {show-inbox} shows them, {answer} \
              opens the oldest one."],
     ),
     (

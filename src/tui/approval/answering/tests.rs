@@ -1,0 +1,366 @@
+//! What keys do to a request being answered.
+
+use crate::tui::action::Action;
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyEvent};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::base::ServerName;
+use crate::base::Timestamp;
+
+mod form;
+
+fn answering(kind: RequestKind, params: Value) -> AnswerScreen {
+    AnswerScreen::new(Arc::new(PendingRequest {
+        id: ApprovalId(1),
+        server: ServerName::new("s"),
+        kind,
+        call: None,
+        during: None,
+        bytes: params.to_string().len(),
+        params: Arc::new(params),
+        arrived: Timestamp(0),
+        deadline: Timestamp(60_000_000),
+        deferred: false,
+    }))
+}
+
+fn sampling() -> AnswerScreen {
+    let message = json!({"role": "user", "content": {"type": "text", "text": "hi"}});
+    answering(RequestKind::Sampling, json!({"messages": [message], "maxTokens": 5}))
+}
+
+fn url(raw: &str) -> AnswerScreen {
+    answering(RequestKind::UrlElicitation, json!({"mode": "url", "message": "sign in", "url": raw}))
+}
+
+fn typed(answering: &mut AnswerScreen, text: &str) {
+    for character in text.chars() {
+        let code = if character == '\n' { KeyCode::Enter } else { KeyCode::Char(character) };
+        let key = KeyEvent::from(code);
+        if !answering.type_in_form(key, false) {
+            assert_eq!(answering.type_key(key), None);
+        }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "what a key came to, as it comes")]
+fn sent(outcome: &Option<Effect>) -> &Value {
+    match outcome {
+        Some(Effect::Answer(_, Answer::Result(result))) => result,
+        other => panic!("expected a result, got {other:?}"),
+    }
+}
+
+#[test]
+fn typed_text_is_sent_as_a_completion_and_enter_is_only_a_line_break() {
+    let mut answering = sampling();
+    typed(&mut answering, "Hi!\nBye");
+    let outcome = answering.apply(Action::Send);
+    assert_eq!(sent(&outcome)["content"]["text"], "Hi!\nBye");
+    assert_eq!(sent(&outcome)["model"], "manual");
+}
+
+#[test]
+fn an_empty_answer_is_not_sent_and_says_why() {
+    let mut answering = sampling();
+    assert_eq!(answering.apply(Action::Send), None);
+    assert!(answering.notice.as_deref().is_some_and(|notice| notice.contains("write an answer")));
+}
+
+#[test]
+fn saying_no_asks_for_a_reason_first_and_sends_it() {
+    let mut answering = sampling();
+    assert_eq!(answering.apply(Action::Deny), None);
+    typed(&mut answering, "not today");
+    let refusal = Answer::Refuse { code: -1, message: "not today".into() };
+    assert_eq!(answering.apply(Action::Send), Some(Effect::Answer(ApprovalId(1), refusal)));
+}
+
+#[test]
+fn editing_as_json_and_back_keeps_what_was_written() {
+    let mut answering = sampling();
+    typed(&mut answering, "Hi!");
+    answering.apply(Action::Json);
+    assert!(answering.text().contains("\"Hi!\""));
+    assert_eq!(sent(&answering.apply(Action::Send))["stopReason"], "endTurn");
+    answering.apply(Action::Json);
+    assert_eq!(answering.text(), "Hi!");
+}
+
+#[test]
+fn broken_json_is_never_sent() {
+    let mut answering = sampling();
+    answering.apply(Action::Json);
+    answering.replace_text("{\"role\": ");
+    assert_eq!(answering.apply(Action::Send), None);
+    assert!(answering.notice.is_some());
+}
+
+#[test]
+fn a_url_is_opened_only_by_the_second_press_in_a_row() {
+    let mut answering = url("https://auth.example.com/x");
+    assert_eq!(answering.apply(Action::Send), None);
+    assert!(answering.notice.as_deref().is_some_and(|notice| notice.contains("auth.example.com")));
+    answering.apply(Action::Down);
+    assert_eq!(answering.apply(Action::Send), None, "something came between");
+    let Some(Effect::OpenUrl(_, url)) = answering.apply(Action::Send) else {
+        panic!("the second press opens it");
+    };
+    assert_eq!(url.as_str(), "https://auth.example.com/x");
+    assert_eq!(sent(&answering.visited(Ok(()))), &json!({"action": "accept"}));
+}
+
+#[test]
+fn a_url_that_must_not_be_opened_never_is() {
+    let mut answering = url("javascript:alert(1)");
+    for _ in 0..3 {
+        assert_eq!(answering.apply(Action::Send), None);
+    }
+    assert_eq!(sent(&answering.apply(Action::Deny)), &json!({"action": "decline"}));
+}
+
+#[test]
+fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
+    let mut answering = sampling();
+    typed(&mut answering, "almost");
+    answering.end(SafeText::line("the server took it back"));
+    for command in [Action::Send, Action::Deny, Action::CancelRequest] {
+        assert_eq!(answering.apply(command), None);
+    }
+    answering.type_key(KeyEvent::from(KeyCode::Char('x')));
+    answering.paste("x");
+    assert_eq!(answering.text(), "almost");
+    assert!(answering.has_draft());
+    // An editor was open meanwhile: what was written there is not lost, and not sent.
+    answering.replace_text("almost done");
+    assert_eq!(answering.text(), "almost done");
+    assert_eq!(answering.apply(Action::Send), None);
+}
+
+#[test]
+fn a_whole_result_that_is_pasted_is_the_answer_and_other_json_is_text() {
+    let content = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+    let whole = json!({"role": "assistant", "model": "m", "content": content});
+    let mut answering = sampling();
+    answering.paste(&whole.to_string());
+    assert_eq!(sent(&answering.apply(Action::Send)), &whole);
+    let again = json!({"role": "assistant", "model": "n", "content": content});
+    answering.paste(&format!("\n{again}\n"));
+    assert_eq!(sent(&answering.apply(Action::Send)), &again, "in place of the one before");
+    let mut answering = sampling();
+    answering.paste("{\"role\": \"assistant\"}");
+    assert_eq!(answering.text(), "{\"role\": \"assistant\"}");
+    answering.paste(&whole.to_string());
+    assert!(
+        answering.text().ends_with('}') && matches!(answering.draft, Draft::Text(_)),
+        "not over a text"
+    );
+}
+
+#[test]
+fn a_guarded_call_is_let_through_or_refused() {
+    let ask = || answering(RequestKind::Guard, json!({"tool": "run", "violations": []}));
+    assert_eq!(sent(&ask().apply(Action::Send)), &json!({"action": "accept"}));
+    let mut refused = ask();
+    refused.apply(Action::Deny);
+    assert!(matches!(
+        refused.apply(Action::Send),
+        Some(Effect::Answer(_, Answer::Refuse { message, .. })) if message == "the user declined"
+    ));
+}
+
+#[test]
+fn five_hundred_fields_are_edited_as_json() {
+    let properties: serde_json::Map<String, Value> =
+        (0..500).map(|n| (format!("f{n}"), json!({"type": "string"}))).collect();
+    let params = json!({"message": "", "requestedSchema": {"type": "object",
+        "properties": properties}});
+    let mut answering = answering(RequestKind::Elicitation, params);
+    assert!(matches!(answering.draft, Draft::Raw(_)));
+    answering.replace_text("{\"f1\": \"x\"}");
+    assert_eq!(sent(&answering.apply(Action::Send))["content"], json!({"f1": "x"}));
+}
+
+#[test]
+fn a_page_that_no_browser_opens_is_accepted_only_when_the_person_says_so() {
+    let mut answering = url("https://auth.example.com/x");
+    answering.apply(Action::Send);
+    assert!(matches!(answering.apply(Action::Send), Some(Effect::OpenUrl(..))));
+    let failed = Err(SafeText::line("no browser could be started"));
+    assert_eq!(answering.visited(failed), None);
+    assert_eq!(answering.text(), "https://auth.example.com/x", "to be copied");
+    assert_eq!(sent(&answering.apply(Action::Send)), &json!({"action": "accept"}));
+}
+
+#[test]
+fn model_and_stop_reason_are_typed_or_stepped_through() {
+    let mut answering = sampling();
+    typed(&mut answering, "Hi");
+    answering.apply(Action::NextField);
+    typed(&mut answering, " 2");
+    answering.apply(Action::NextField);
+    typed(&mut answering, "!");
+    let result = sent(&answering.apply(Action::Send)).clone();
+    assert_eq!(result["model"], "manual 2");
+    assert_eq!(result["stopReason"], "endTurn!");
+    answering.apply(Action::StopReason);
+    assert_eq!(sent(&answering.apply(Action::Send))["stopReason"], "endTurn");
+    answering.apply(Action::StopReason);
+    assert_eq!(sent(&answering.apply(Action::Send))["stopReason"], "stopSequence");
+}
+
+fn with_tools() -> AnswerScreen {
+    let schema = json!({"type": "object", "required": ["a"],
+        "properties": {"a": {"type": "integer"}}});
+    let tools = json!([{"name": "add", "description": "adds", "inputSchema": schema}]);
+    answering(
+        RequestKind::Sampling,
+        json!({"messages": [], "maxTokens": 5, "tools": tools, "toolChoice": {"mode": "required"}}),
+    )
+}
+
+#[test]
+fn a_tool_call_is_filled_in_as_a_form_and_goes_out_as_a_block() {
+    let mut answering = with_tools();
+    answering.begin_tool(0);
+    assert_eq!(answering.apply(Action::Send), None);
+    assert!(answering.notice.is_some(), "a required field is missing");
+    typed(&mut answering, "7");
+    answering.apply(Action::Send);
+    assert_eq!(answering.part, Part::Answer);
+    let result = sent(&answering.apply(Action::Send)).clone();
+    let block = json!({"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 7}});
+    assert_eq!((&result["content"], &result["stopReason"]), (&json!([block]), &json!("toolUse")));
+    answering.apply(Action::RemoveTool);
+    assert_eq!(answering.apply(Action::Send), None, "nothing is left of the answer");
+}
+
+#[test]
+fn enter_at_the_end_of_a_form_decides_nothing_but_takes_a_tool_call_in() {
+    let mut tool = with_tools();
+    tool.begin_tool(0);
+    typed(&mut tool, "7");
+    tool.apply(Action::LastField);
+    tool.apply(Action::Open);
+    assert_eq!(tool.part, Part::Answer, "the call is in the answer");
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let params = json!({"message": "?", "requestedSchema": schema});
+    let mut form = answering(RequestKind::Elicitation, params);
+    form.apply(Action::LastField);
+    assert_eq!(form.apply(Action::Open), None);
+    assert!(form.notice.as_deref().is_some_and(|notice| notice.contains("{send}")));
+}
+
+#[test]
+fn the_request_can_be_edited_for_reading_and_drafting_and_stays_what_it_was_on_the_wire() {
+    let mut answering = sampling();
+    answering.apply(Action::EditRequest);
+    assert_eq!(answering.part, Part::Request);
+    answering.replace_text("{");
+    answering.apply(Action::Send);
+    assert!(
+        answering.notice.is_some() && answering.part == Part::Request,
+        "broken JSON is not taken"
+    );
+    answering.replace_text("{\"messages\": [], \"maxTokens\": 9}");
+    assert_eq!(answering.apply(Action::Send), None, "this key takes the edit, no more");
+    assert!(answering.is_edited());
+    assert_eq!(
+        (&answering.params["maxTokens"], &answering.request.params["maxTokens"]),
+        (&json!(9), &json!(5))
+    );
+    answering.apply(Action::EditRequest);
+    let original = answering.request.params.to_string();
+    answering.replace_text(&original);
+    answering.apply(Action::EditRequest);
+    assert!(!answering.is_edited());
+}
+
+#[test]
+fn a_draft_of_a_model_fills_the_answer_and_a_person_sends_it() {
+    let mut answering = sampling();
+    answering.drafting = Drafting::Asked;
+    let result = json!({"role": "assistant", "model": "m1", "stopReason": "maxTokens",
+        "content": {"type": "text", "text": "about to\u{1b}[2J say"}});
+    answering.drafted(Ok((SafeText::line("m1"), result)));
+    assert_eq!(answering.drafting, Drafting::By(SafeText::line("m1")));
+    assert!(!answering.text().contains('\u{1b}'), "what is seen is what is sent");
+    let sent = sent(&answering.apply(Action::Send)).clone();
+    assert_eq!((&sent["model"], &sent["stopReason"]), (&json!("m1"), &json!("maxTokens")));
+}
+
+#[test]
+fn a_draft_that_comes_too_late_or_not_at_all_changes_nothing() {
+    let mut late = sampling();
+    typed(&mut late, "mine");
+    late.drafting = Drafting::Asked;
+    late.end(SafeText::line("gone"));
+    late.drafted(Ok((SafeText::line("m1"), json!({}))));
+    assert_eq!(late.text(), "mine");
+    let mut failed = sampling();
+    failed.drafting = Drafting::Asked;
+    failed.drafted(Err(SafeText::line("too tired")));
+    assert_eq!((failed.drafting, failed.notice.as_deref()), (Drafting::No, Some("too tired")));
+}
+
+#[test]
+fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
+    use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+    let kept = |name: &str, server: Option<&str>, kind, reply| ScriptedAnswer {
+        name: Some(name.into()),
+        server: server.map(str::to_owned),
+        kind: Some(kind),
+        matches: None,
+        times: None,
+        reply,
+    };
+    let (completion, form) = (AskedKind::Sampling, AskedKind::Elicitation);
+    let answers = vec![
+        kept("polite", Some("s"), completion, Reply::Text("Certainly.".into())),
+        kept("other", Some("t"), completion, Reply::Text("No.".into())),
+        kept("form", None, form, Reply::Accept(json!({"n": 1}))),
+        kept("no", None, completion, Reply::Refuse("no".into())),
+    ];
+    let answers = Answers { answers, ..Answers::default() };
+    let mut answering = sampling();
+    let offers = answering.offers(&answers, None);
+    let names: Vec<&str> = offers.iter().map(|offer| offer.name.as_str()).collect();
+    assert_eq!(names[0], "polite");
+    assert!(!names.contains(&"other") && !names.contains(&"form") && !names.contains(&"no"));
+    assert!(names.iter().any(|name| name.contains("said back")));
+    answering.take_result(&offers[0].result);
+    assert_eq!(answering.text(), "Certainly.");
+    assert_eq!(sent(&answering.apply(Action::Send))["model"], "scripted");
+}
+
+#[test]
+fn an_answer_is_kept_under_a_name_and_nothing_is_sent() {
+    let mut answering = sampling();
+    answering.ask_for_name();
+    assert_eq!(answering.part, Part::Answer, "an empty answer cannot be kept");
+    typed(&mut answering, "Hi");
+    answering.ask_for_name();
+    for character in "greeting".chars() {
+        answering.type_key(KeyEvent::from(KeyCode::Char(character)));
+    }
+    let Some(Effect::KeepAnswer(kept)) = answering.type_key(KeyCode::Enter.into()) else {
+        panic!("it is kept");
+    };
+    let crate::deck::answers::Reply::Result(result) = &kept.reply else { panic!("a result") };
+    assert_eq!(kept.name.as_deref(), Some("greeting"));
+    assert_eq!(result["content"]["text"], json!("Hi"));
+    assert_eq!((answering.part, &answering.stage), (Part::Answer, &Stage::Open));
+}
+
+#[test]
+fn escape_closes_the_innermost_thing_first() {
+    let mut answering = with_tools();
+    answering.begin_tool(0);
+    assert!(answering.back() && answering.part == Part::Answer);
+    answering.apply(Action::Deny);
+    assert!(answering.back() && answering.part == Part::Answer);
+    assert!(!answering.back(), "now the screen itself");
+}

@@ -1,0 +1,169 @@
+//! What waits for the person, whoever asks: one list, behind the inbox, its count and its key.
+
+use serde_json::Value;
+
+use super::Model;
+use crate::base::ServerName;
+use crate::base::text::SafeText;
+use crate::deck::gate::Awaiting;
+use crate::deck::trust::Verdict;
+use crate::host::ReloadPlan;
+use crate::host::approvals::PendingRequest;
+use crate::mcp::{ApprovalId, RequestKind};
+use crate::tui::ink::{Ink, ink};
+
+/// Characters of what somebody says that a row has use for.
+const SAID: usize = 300;
+
+/// Something that waits for the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Todo {
+    /// A request of a server.
+    Request(ApprovalId),
+    /// A command or address that is not approved.
+    Approval(ServerName),
+    /// An input of the configuration that a server waits for.
+    Input(String),
+    /// A changed file that is not used yet.
+    Plan,
+}
+
+impl Model {
+    /// Everything that waits for the person: what has a deadline first.
+    pub fn inbox(&self) -> impl Iterator<Item = Todo> {
+        let requests = self.view.pending.keys().map(|id| Todo::Request(*id));
+        requests.chain(self.inbox_of_configuration())
+    }
+
+    /// The same without the requests of servers.
+    pub fn inbox_of_configuration(&self) -> impl Iterator<Item = Todo> {
+        let now = &self.situation;
+        let approvals = now.asked().map(|one| Todo::Approval(one.review.server.clone()));
+        let inputs = now.wanted().map(|view| Todo::Input(view.input.id.clone()));
+        approvals.chain(inputs).chain(now.plan.is_some().then_some(Todo::Plan))
+    }
+}
+
+impl Todo {
+    /// Whose it is; `None` when it is the configuration's.
+    pub fn server(&self, model: &Model) -> Option<ServerName> {
+        match self {
+            Self::Request(id) => Some(model.view.pending.get(id)?.server.clone()),
+            Self::Approval(server) => Some(server.clone()),
+            Self::Input(id) => model.input(id)?.servers.first().cloned(),
+            Self::Plan => None,
+        }
+    }
+
+    /// What is wanted in a word or two of ours, and what the other side says of it.
+    pub fn words(&self, model: &Model) -> (Ink, Ink) {
+        match self {
+            Self::Request(id) => match model.view.pending.get(id) {
+                Some(request) => (kind_word(&request.kind), said(request)),
+                None => Default::default(),
+            },
+            Self::Approval(server) => {
+                let command = model.situation.awaiting(server).map(command_line);
+                (ink!("approval"), command.unwrap_or_default())
+            }
+            Self::Input(id) => {
+                let about = model.input(id).map(|view| Ink::line(&view.input.description));
+                (ink!("input"), ink!("{}: {}", Ink::line(id), about.unwrap_or_default()))
+            }
+            Self::Plan => {
+                let plan = model.situation.plan.as_ref().map(plan_words);
+                (ink!("file changed"), plan.unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// The word for what a request wants.
+pub fn kind_word(kind: &RequestKind) -> Ink {
+    match kind {
+        RequestKind::Sampling => ink!("completion"),
+        RequestKind::Elicitation => ink!("answer"),
+        RequestKind::UrlElicitation => ink!("open a page"),
+        RequestKind::Roots => ink!("roots"),
+        RequestKind::Guard => ink!("consent"),
+        RequestKind::Permission => ink!("permission"),
+        RequestKind::SignIn => ink!("sign in"),
+        RequestKind::Other(method) => Ink::line(method),
+    }
+}
+
+/// Who asks for something, and for what, as a sentence.
+pub fn who_asks(request: &PendingRequest) -> (Ink, Ink) {
+    let field = |name: &str| {
+        let text = request.params.get(name).and_then(Value::as_str).unwrap_or_default();
+        Ink::from(&SafeText::cut(text, SAID))
+    };
+    let server = Model::name(&request.server);
+    let asks = match &request.kind {
+        RequestKind::Sampling => ink!("asks for a completion"),
+        RequestKind::Elicitation => ink!("asks you"),
+        RequestKind::UrlElicitation => ink!("asks you to open a page"),
+        RequestKind::Roots => ink!("asks for the roots"),
+        RequestKind::Guard => ink!("would be called with suspicious arguments"),
+        RequestKind::Permission => {
+            return (field("caller"), ink!("asks to call {}", field("tool")));
+        }
+        RequestKind::SignIn => ink!("wants you to sign in"),
+        RequestKind::Other(method) => ink!("asks for {}", Ink::line(method)),
+    };
+    (server, asks)
+}
+
+/// What a request says, as far as a row shows it.
+fn said(request: &PendingRequest) -> Ink {
+    let params = &request.params;
+    let text = match request.kind {
+        RequestKind::SignIn => params.get("issuer").and_then(Value::as_str),
+        RequestKind::Sampling => last_text(params),
+        RequestKind::UrlElicitation => params.get("url").and_then(Value::as_str),
+        RequestKind::Elicitation => params.get("message").and_then(Value::as_str),
+        RequestKind::Guard => params.get("tool").and_then(Value::as_str),
+        RequestKind::Permission => {
+            let (who, asks) = who_asks(request);
+            return ink!("{} {}", who, asks);
+        }
+        RequestKind::Roots | RequestKind::Other(_) => None,
+    };
+    Ink::from(&SafeText::cut(text.unwrap_or_default(), SAID))
+}
+
+/// The text of the last message of a sampling request.
+fn last_text(params: &Value) -> Option<&str> {
+    let content = params.get("messages")?.as_array()?.last()?.get("content")?;
+    let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+    blocks.iter().rev().find_map(|block| block.get("text")?.as_str())
+}
+
+/// What a server that is not approved would run or connect to.
+fn command_line(awaiting: &Awaiting) -> Ink {
+    let runs = |label: &str| {
+        let of = |part: &&str| {
+            label.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+        };
+        ["command", "args", "url"].iter().any(of)
+    };
+    let shown = awaiting.review.shown.iter().filter(|(label, _)| runs(label));
+    let words: Vec<&str> = shown.map(|(_, value)| value.as_str()).collect();
+    let line = Ink::line(&words.join(" "));
+    match awaiting.review.verdict {
+        Verdict::Changed(_) => ink!("changed: {}", line),
+        _ => line,
+    }
+}
+
+/// What a changed file would do, in a few words.
+fn plan_words(plan: &ReloadPlan) -> Ink {
+    let parts = [
+        (plan.changed.len(), "restart"),
+        (plan.added.len(), "start"),
+        (plan.removed.len(), "stop"),
+    ];
+    let parts = parts.iter().filter(|(n, _)| *n > 0);
+    let words: Vec<String> = parts.map(|(n, word)| format!("{n} would {word}")).collect();
+    if words.is_empty() { ink!("no server changes") } else { Ink::line(&words.join(", ")) }
+}

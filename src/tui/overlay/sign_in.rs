@@ -1,0 +1,196 @@
+//! A server that wants the person to sign in: who asks, for what, and the whole address with its host
+//! marked. No browser opens unasked; where none is, the address goes to another device and the one
+//! the browser ends at is pasted back.
+
+use std::sync::Arc;
+
+use crossterm::event::KeyEvent;
+use qrcode::{Color, QrCode};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::Verdict;
+use crate::host::approvals::PendingRequest;
+use crate::mcp::Answer;
+use crate::tui::action::Action;
+use crate::tui::approval::url::{UrlReading, read};
+use crate::tui::effect::Effect;
+use crate::tui::ink::{Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::pane::{Cx, Out};
+use crate::tui::theme::Role;
+use crate::tui::widget::{Doc, Pen, TextInput};
+
+/// A sign-in that is looked at.
+#[derive(Clone, Debug)]
+pub struct SignInDialog {
+    /// Who asks for what.
+    pub request: Arc<PendingRequest>,
+    url: UrlReading,
+    /// The address the browser ended at, as it is pasted.
+    pub(super) pasted: TextInput,
+    is_qr: bool,
+}
+
+/// Rows below the text: what was done, the pasted address, keys.
+const BELOW: u16 = 4;
+
+impl SignInDialog {
+    /// Shows a sign-in.
+    pub fn new(request: Arc<PendingRequest>) -> Self {
+        let url = request.params.get("url").and_then(Value::as_str).unwrap_or_default();
+        let url = read(url);
+        Self { request, url, pasted: TextInput::default(), is_qr: false }
+    }
+
+    fn answers(&self, result: Value) -> Effect {
+        Effect::Answer(self.request.id, Answer::Result(result))
+    }
+
+    /// Its title.
+    pub fn title(&self) -> Ink {
+        ink!("{} wants you to sign in", Model::name(&self.request.server))
+    }
+
+    /// Columns and rows it wants on a screen, the frame included.
+    pub(super) fn size(&self, whole: Rect) -> (u16, u16) {
+        let width = super::reader_width(whole);
+        let rows = self.text(width).len() as u16 + BELOW + 3;
+        (width + 4, rows.clamp(8, whole.height.max(8)))
+    }
+
+    fn address(&self) -> String {
+        let url = self.request.params.get("url").and_then(Value::as_str);
+        url.unwrap_or_default().to_owned()
+    }
+
+    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
+        self.pasted.key(key)
+    }
+
+    pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {
+        match action {
+            Action::OpenBrowser if self.pasted.text().trim().is_empty() => {
+                let open = self.url.open.as_deref().and_then(|url| Url::parse(url).ok());
+                if let Some(url) = open {
+                    out.effect(Effect::OpenUrl(self.request.id, url));
+                } else {
+                    let why = Ink::line(&self.url.refusals.join("; "));
+                    out.warn(ink!("not opened: {}", why));
+                }
+            }
+            Action::OpenBrowser => {
+                let address = self.pasted.text().trim();
+                let content = json!({"address": address});
+                out.effect(self.answers(json!({"action": "accept", "content": content})));
+            }
+            Action::CopyUrl => out.copy(self.address()),
+            Action::QrCode => self.is_qr = !self.is_qr,
+            Action::Decline => out.effect(self.answers(json!({"action": "decline"}))),
+            Action::Back => {
+                out.tell("it waits on; {show-inbox} lists it", Role::Warning);
+                return Verdict::Close;
+            }
+            Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend => {
+                return Verdict::Pass;
+            }
+            _ => {}
+        }
+        Verdict::Stay
+    }
+
+    fn text(&self, width: u16) -> Doc {
+        let mut doc = Doc::new(width.max(8));
+        if self.is_qr {
+            for row in qr(&self.address()) {
+                doc.line(vec![(ink!("  {}", row), Role::Text)]);
+            }
+            return doc;
+        }
+        let params = &self.request.params;
+        let issuer = params.get("issuer").and_then(Value::as_str).unwrap_or_default();
+        doc.field("signs you in", Ink::line(issuer), Role::Foreign);
+        let scopes = params.get("scopes").and_then(Value::as_array).into_iter().flatten();
+        let scopes: Vec<&str> = scopes.filter_map(Value::as_str).collect();
+        let scopes =
+            if scopes.is_empty() { "nothing in particular".into() } else { scopes.join(", ") };
+        doc.field("asks for", Ink::line(&scopes), Role::Foreign);
+        doc.field("goes to", Ink::from(&self.url.host), Role::Attention);
+        for warning in self.url.refusals.iter().chain(&self.url.warnings) {
+            doc.text(0, &Ink::line(warning), Role::Warning);
+        }
+        doc.gap();
+        let UrlReading { before, host, after, .. } = &self.url;
+        doc.text(0, &ink!("{}{}{}", before, host, after), Role::Foreign);
+        doc
+    }
+
+    pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let text = Rect { height: area.height.saturating_sub(BELOW), ..area };
+        self.text(area.width).render(cx, 0, text, buf);
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.at(0, area.height.saturating_sub(3));
+        pen.put("browser elsewhere? paste the address it ends at: ", cx.style(Role::Muted));
+        let used = pen.position();
+        let line = Rect {
+            x: area.x + used,
+            y: area.y + area.height.saturating_sub(3),
+            width: area.width.saturating_sub(used),
+            height: area.height.min(1),
+        };
+        self.pasted.render(line.intersection(area), buf, cx.style(Role::Input));
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.at(0, area.height.saturating_sub(1));
+        for row in cx.keymap.rows(&[Scope::SignIn]).into_iter().filter(|row| row.footer > 0) {
+            let label: &'static str = match row.action {
+                Action::OpenBrowser if self.pasted.text().trim().is_empty() => "open",
+                Action::OpenBrowser => "use it",
+                Action::QrCode if self.is_qr => "address",
+                Action::Back => "not now",
+                action => action.label(),
+            };
+            pen.put(Ink::line(&row.chords[0].to_string()), cx.style(Role::Key));
+            pen.put(ink!(" {}   ", label), cx.style(Role::Muted));
+        }
+    }
+}
+
+/// A QR code as lines of half blocks, two rows of modules each, with its quiet zone.
+fn qr(text: &str) -> Vec<Ink> {
+    const QUIET: usize = 2;
+    let Ok(code) = QrCode::with_error_correction_level(text, qrcode::EcLevel::L) else {
+        return vec![ink!("the address is too long for a QR code")];
+    };
+    let width = code.width();
+    // Light modules are drawn: most terminals are dark.
+    let is_light = |x: usize, y: usize| {
+        let inside = |at: usize| (QUIET..QUIET + width).contains(&at);
+        !(inside(x) && inside(y)) || code[(x - QUIET, y - QUIET)] == Color::Light
+    };
+    let side = width + 2 * QUIET;
+    let block = |x: usize, y: usize| match (is_light(x, y), y + 1 < side && is_light(x, y + 1)) {
+        (true, true) => '█',
+        (true, false) => '▀',
+        (false, true) => '▄',
+        (false, false) => ' ',
+    };
+    let row = |y: usize| Ink::line(&(0..side).map(|x| block(x, y)).collect::<String>());
+    (0..side).step_by(2).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qr_code_is_square_and_what_is_too_long_says_so() {
+        let rows = qr("https://issuer.example/authorize?response_type=code&state=abc");
+        let wide = rows[0].as_str().chars().count();
+        assert_eq!(rows.len(), wide.div_ceil(2));
+        assert!(rows[0].as_str().chars().all(|c| c == '█'), "the quiet zone");
+        assert!(qr(&"x".repeat(4_000))[0].as_str().contains("too long"));
+    }
+}

@@ -1,0 +1,233 @@
+//! Everything that waits for the person, in one list: requests of servers with how long there is,
+//! sign-ins, commands to approve, inputs, a changed file. What answers a row stands on top of it.
+
+mod detail;
+mod rows;
+
+pub use detail::rule;
+
+use std::sync::Arc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::base::{ServerName, Timestamp};
+use crate::mcp::ApprovalId;
+use crate::tui::action::Action;
+use crate::tui::ink::{count, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::{Model, Todo, kind_word};
+use crate::tui::pane::inbox::rows::{Grouping, Row};
+use crate::tui::pane::{Availability, Cx, DenyAll, Gesture, Out, Pane, Ui};
+use crate::tui::theme::Role;
+use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text};
+
+/// The inbox.
+#[derive(Default)]
+pub struct InboxPane {
+    browser: Browser<Row>,
+    grouping: Grouping,
+    /// What is in scope, whatever the filter and the folds hide.
+    count: usize,
+}
+
+impl InboxPane {
+    /// The server of the selected row.
+    pub fn server(&self, model: &Model) -> Option<ServerName> {
+        self.browser.selected().and_then(|row| row.server(model))
+    }
+
+    fn deny(&self, model: &Model) -> Option<DenyAll> {
+        let (server, kind) = match self.browser.selected()? {
+            Row::Request(request) => (request.server.clone(), None),
+            Row::Group { group, .. } => (group.server.clone(), group.kind.clone()),
+            Row::Kept(..) | Row::Other(_) => return None,
+        };
+        let pending = model.view.pending.values();
+        let wanted = pending
+            .filter(|r| r.server == server && kind.as_ref().is_none_or(|kind| r.kind == *kind));
+        let ids: Vec<ApprovalId> = wanted.map(|request| request.id).collect();
+        Some(DenyAll { server, ids })
+    }
+
+    fn open(&mut self, out: &mut Out) -> bool {
+        match self.browser.selected() {
+            Some(Row::Request(request) | Row::Kept(request, _)) => {
+                out.todo = Some(Todo::Request(request.id));
+            }
+            Some(Row::Other(todo)) => out.todo = Some(todo.clone()),
+            Some(Row::Group { group, .. }) => self.grouping.turn(&group.clone()),
+            None => return false,
+        }
+        true
+    }
+}
+
+impl Pane for InboxPane {
+    fn scopes(&self) -> &'static [Scope] {
+        &[Scope::Inbox, Scope::List]
+    }
+
+    fn sync(&mut self, ui: Ui<'_>) {
+        let wanted = self.browser.filter.text().to_lowercase();
+        let fits = |request: &crate::host::PendingRequest| {
+            let during = request.during.as_deref().unwrap_or_default();
+            let kind = kind_word(&request.kind);
+            let (_, said) = Todo::Request(request.id).words(ui.model);
+            let text = format!("{} {kind} {during} {said}", request.server).to_lowercase();
+            wanted.split_whitespace().all(|word| text.contains(word))
+        };
+        let model = ui.model;
+        let in_scope = model.view.pending.values().filter(|r| model.in_scope(&r.server));
+        let others = model.inbox_of_configuration();
+        let others = others.filter(|todo| todo.server(model).is_none_or(|s| model.in_scope(&s)));
+        let others: Vec<Todo> = others.collect();
+        self.count = in_scope.clone().count() + others.len();
+        let mut rows = self.grouping.rows(in_scope.filter(|request| fits(request)));
+        rows.extend(others.into_iter().map(Row::Other).filter(|row| {
+            let (what, said) = row.words(model);
+            let server = row.server(model).map(|server| server.to_string()).unwrap_or_default();
+            let text = format!("{server} {what} {said}").to_lowercase();
+            wanted.split_whitespace().all(|word| text.contains(word))
+        }));
+        let kept = model.kept_drafts.iter().filter(|(r, _)| model.in_scope(&r.server) && fits(r));
+        rows.extend(kept.map(|(request, why)| Row::Kept(Arc::clone(request), why.clone())));
+        self.browser.set_rows(rows, ui.area);
+        let width = self.browser.detail_width(ui.area);
+        if width > 0 {
+            let mut doc = Doc::new(width);
+            detail::build(self.browser.selected(), ui.model, &mut doc);
+            self.browser.set_doc(doc, ui.area);
+        }
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        match action {
+            Action::Copy | Action::CopyAll => {
+                if let Some(Row::Request(request) | Row::Kept(request, _)) = self.browser.selected()
+                {
+                    out.copy(super::catalog::pretty(&request.params));
+                }
+                true
+            }
+            Action::Open => self.open(out),
+            Action::Fold => {
+                if let Some(Row::Group { group, .. }) = self.browser.selected() {
+                    self.grouping.turn(&group.clone());
+                }
+                true
+            }
+            Action::Group => {
+                self.grouping.by_server = !self.grouping.by_server;
+                self.grouping.turned.clear();
+                let how = if self.grouping.by_server { "by server" } else { "oldest first" };
+                out.say(ink!("{}", how));
+                true
+            }
+            Action::DenyAll => {
+                out.deny_all = self.deny(ui.model);
+                out.deny_all.is_some()
+            }
+            // There is something to read without any request: rules, roots, what was settled.
+            Action::Right => {
+                self.browser.open_detail(ui.area);
+                true
+            }
+            action => self.browser.act(action, ui.area),
+        }
+    }
+
+    fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
+        let any = !self.browser.rows.is_empty();
+        match action {
+            Action::Open | Action::Copy | Action::CopyAll | Action::Fold => {
+                Some(Availability::when(any, "nothing waits for you"))
+            }
+            Action::DenyAll => {
+                Some(Availability::when(!model.view.pending.is_empty(), "no request is open"))
+            }
+            Action::Save => Some(Availability::Disabled("not available here")),
+            _ => None,
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        if self.browser.mouse(gesture, ui.area) {
+            self.act(Action::Open, ui, out);
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let summary = if self.count == 0 {
+            ink!("Nothing waits for you")
+        } else {
+            ink!("{} {} waiting for you", cx.glyphs.hand, count(self.count, "item"))
+        };
+        self.browser.render_frame(cx, &summary, self.count, area, buf);
+        let regions = self.browser.regions(area);
+        let faint = cx.style(Role::Faint);
+        // The age goes first where there is little room: what is left is what matters.
+        let age = if regions.list.width >= 64 { 8 } else { 0 };
+        let said = regions.list.width.saturating_sub(40 + age);
+        let mut pen = Pen::new(buf, regions.columns);
+        pen.skip(1).left("server", 14, faint).skip(1).left("wants", 14, faint).skip(1);
+        pen.left("says", said, faint);
+        pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
+        self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, (said, age), pen));
+        let mut used = self.browser.rows.len() as u16;
+        if self.browser.rows.is_empty() && !regions.list.is_empty() {
+            let text =
+                ink!("requests of servers, sign-ins, commands to approve and inputs wait here");
+            used = 1 + empty_text(cx, &text, regions.list, buf);
+        }
+        if regions.detail.is_none() && regions.list.height > used + 1 {
+            let rest = Rect {
+                y: regions.list.y + used,
+                height: regions.list.height - used,
+                ..regions.list
+            };
+            let text = cx.spelled(&[], "{right}: rules, roots and decided requests");
+            empty_text(cx, &text, rest, buf);
+        }
+    }
+
+    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
+        self.browser.focus_next(ui.area)
+    }
+
+    fn filter(&self) -> Option<&FilterLine> {
+        Some(&self.browser.filter)
+    }
+
+    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+        Some(&mut self.browser.filter)
+    }
+}
+
+fn render_row(cx: &Cx<'_>, row: &Row, (said, age): (u16, u16), pen: &mut Pen<'_>) {
+    let (muted, foreign) = (cx.style(Role::Muted), cx.style(Role::Foreign));
+    let server = row.server(cx.model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name));
+    pen.middle(server, 14, cx.style(Role::Text)).skip(1);
+    let (what, says) = row.words(cx.model);
+    let role = if matches!(row, Row::Kept(..)) { Role::Warning } else { Role::Attention };
+    let (arrived, deadline) = match row {
+        Row::Request(request) => (request.arrived, request.deadline),
+        Row::Group { folded, oldest, deadline, .. } => {
+            let sign = if *folded { cx.glyphs.closed } else { cx.glyphs.open };
+            pen.left(ink!("{} {}", sign, what), 14, cx.style(role)).skip(1).left(says, said, muted);
+            return ages(cx, (*oldest, *deadline), age, pen);
+        }
+        Row::Kept(..) | Row::Other(_) => {
+            pen.left(what, 14, cx.style(role)).skip(1).left(says, said + age + 8, foreign);
+            return;
+        }
+    };
+    pen.left(what, 14, cx.style(role)).skip(1).left(says, said, foreign);
+    ages(cx, (arrived, deadline), age, pen);
+}
+
+fn ages(cx: &Cx<'_>, of: (Timestamp, Timestamp), age: u16, pen: &mut Pen<'_>) {
+    let (arrived, deadline) = of;
+    pen.right(cx.model.elapsed(arrived), age, cx.style(Role::Muted)).skip(1);
+    pen.right(cx.model.until(deadline), 7, cx.style(Role::Busy));
+}

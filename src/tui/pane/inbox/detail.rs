@@ -1,0 +1,216 @@
+//! Beside the inbox: what the selected request is about in a few lines, the rules that hold, what
+//! is shared, and what became of earlier requests.
+
+use serde_json::Value;
+
+use super::rows::Row;
+use crate::base::text::SafeText;
+use crate::config::ApprovalRule;
+use crate::host::approvals::{Decider, PendingRequest, RuleKind, Settlement};
+use crate::host::{ServerView, SessionRule};
+use crate::mcp::RequestKind;
+use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
+use crate::tui::model::{Model, Todo, kind_word, who_asks};
+use crate::tui::theme::Role;
+use crate::tui::widget::Doc;
+
+/// Characters of each text that are shown here; the answering screen shows all.
+const PREVIEW: usize = 400;
+/// Settled requests that are listed.
+const SETTLED: usize = 50;
+
+/// Everything beside the list.
+pub(super) fn build(row: Option<&Row>, model: &Model, doc: &mut Doc) {
+    match row {
+        Some(Row::Request(request)) => about(request, model, doc),
+        Some(Row::Other(todo)) => other(todo, model, doc),
+        Some(Row::Kept(request, reason)) => {
+            heading(request, doc);
+            doc.text(0, &ink!("withdrawn: {}", reason), Role::Error);
+            doc.text(0, &"your draft is kept; open it to copy it", Role::Text);
+        }
+        Some(Row::Group { group, ids, .. }) => {
+            let name = (Model::name(&group.server), Role::Heading);
+            doc.line(vec![
+                name,
+                (ink!(" has {} open", count(ids.len(), "request")), Role::Attention),
+            ]);
+            if let Some(server) = model.server(&group.server) {
+                refused(server, doc);
+            }
+            doc.text(0, &"open shows them one by one; deny all denies each", Role::Muted);
+        }
+        None => {}
+    }
+    standing(model, doc);
+    settled(model, doc);
+    if doc.is_empty() {
+        doc.text(0, &"no rules, no roots, nothing decided yet", Role::Faint);
+    }
+}
+
+/// What else waits: what opening it is about.
+fn other(todo: &Todo, model: &Model, doc: &mut Doc) {
+    let (what, said) = todo.words(model);
+    let server = todo.server(model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name));
+    doc.line(vec![(server, Role::Heading), (ink!("  {}", what), Role::Attention)]);
+    doc.text(1, &said, Role::Foreign);
+    let text: &'static str = match todo {
+        Todo::Request(_) => "",
+        Todo::Approval(_) => "open it to read the whole command; nothing of it was started",
+        Todo::Input(_) => "open it to type the value; the servers that use it start then",
+        Todo::Plan => "open it to see which servers it stops and starts, and to apply it",
+    };
+    doc.text(0, &text, Role::Muted);
+    doc.gap();
+}
+
+fn heading(request: &PendingRequest, doc: &mut Doc) {
+    let (who, asks) = who_asks(request);
+    doc.line(vec![(who, Role::Heading), (ink!(" {}", asks), Role::Attention)]);
+    if let Some(during) = &request.during {
+        doc.field("during", during, Role::Text);
+    }
+}
+
+fn about(request: &PendingRequest, model: &Model, doc: &mut Doc) {
+    heading(request, doc);
+    doc.field("to answer", model.until(request.deadline), Role::Busy);
+    doc.field("size", ink!("{}", Bytes(request.bytes as u64)), Role::Text);
+    if request.deferred {
+        doc.field("answered by", "calling again (input_required)", Role::Text);
+    }
+    doc.heading("from the server");
+    preview(&request.kind, &request.params, doc);
+    doc.gap();
+}
+
+/// The beginning of what it says: a prompt may have megabytes.
+fn preview(kind: &RequestKind, params: &Value, doc: &mut Doc) {
+    let mut say = |text: &str| _ = doc.text(1, &SafeText::cut_block(text, PREVIEW), Role::Foreign);
+    let text = |key: &str| params.get(key).and_then(Value::as_str);
+    match kind {
+        RequestKind::Sampling => {
+            if let Some(system) = text("systemPrompt") {
+                say(system);
+            }
+            let messages = params.get("messages").and_then(Value::as_array);
+            let messages = messages.map_or(&[][..], Vec::as_slice);
+            for message in &messages[messages.len().saturating_sub(3)..] {
+                let content = message.get("content").unwrap_or(&Value::Null);
+                let blocks =
+                    content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+                for block in blocks.iter().take(3) {
+                    let field = |key: &str| block.get(key).and_then(Value::as_str);
+                    match (field("text"), field("type")) {
+                        (Some(text), _) => say(text),
+                        (None, kind) => say(&format!("({})", kind.unwrap_or("unknown content"))),
+                    }
+                }
+            }
+        }
+        RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::SignIn => {
+            say(text("message").unwrap_or_default());
+            if let Some(url) = text("url") {
+                say(url);
+            }
+            let fields = params.pointer("/requestedSchema/properties").and_then(Value::as_object);
+            if let Some(fields) = fields {
+                let names: Vec<&str> = fields.keys().take(12).map(String::as_str).collect();
+                say(&names.join(", "));
+            }
+        }
+        RequestKind::Guard | RequestKind::Permission => say(text("tool").unwrap_or_default()),
+        RequestKind::Roots | RequestKind::Other(_) => {}
+    }
+}
+
+/// Rules and roots of every server in view that has any, and its refused requests.
+fn standing(model: &Model, doc: &mut Doc) {
+    let mut headed = false;
+    for server in model.servers() {
+        let rules =
+            [RuleKind::Sampling, RuleKind::Elicitation].map(|kind| rule(server, kind, model));
+        let quiet = rules.iter().all(Option::is_none) && server.roots.is_empty();
+        if quiet && server.refused_requests == 0 {
+            continue;
+        }
+        if !std::mem::replace(&mut headed, true) {
+            doc.heading("rules and roots");
+        }
+        doc.line(vec![(ink!("  {}", Model::name(&server.name)), Role::Text)]);
+        for (rule, word) in rules.into_iter().zip(["sampling", "elicitation"]) {
+            if let Some(rule) = rule {
+                doc.line(vec![(ink!("    {} ", word), Role::Muted), (rule, Role::Text)]);
+            }
+        }
+        for root in &server.roots {
+            let name = root.name.as_deref().map(|name| ink!("  {}", Ink::line(name)));
+            let mut line =
+                vec![(ink!("    root "), Role::Muted), (Ink::line(&root.uri), Role::Text)];
+            line.extend(name.map(|name| (name, Role::Muted)));
+            doc.line(line);
+        }
+        refused(server, doc);
+    }
+}
+
+fn refused(server: &ServerView, doc: &mut Doc) {
+    if server.refused_requests > 0 {
+        let count = server.refused_requests;
+        let text = ink!("    {} refused: over the limit or not expected", count);
+        doc.line(vec![(text, Role::Warning)]);
+    }
+}
+
+/// The rule that decides one kind of requests, when it is not "ask".
+pub fn rule(server: &ServerView, kind: RuleKind, model: &Model) -> Option<Ink> {
+    if let Some(SessionRule { rule, left }) = server.approval_rules.get(&kind) {
+        let word = rule_word(rule);
+        return Some(match left {
+            Some(left) => ink!("{}, the next {} (this session)", word, *left),
+            None => ink!("{} (this session)", word),
+        });
+    }
+    let entry = model.config.as_ref()?.servers.get(&server.name)?;
+    let rule = match kind {
+        RuleKind::Sampling => &entry.approvals.sampling,
+        RuleKind::Elicitation => &entry.approvals.elicitation,
+    };
+    (*rule != ApprovalRule::Ask).then(|| ink!("{} (its entry)", rule_word(rule)))
+}
+
+const fn rule_word(rule: &ApprovalRule) -> &'static str {
+    match rule {
+        ApprovalRule::Ask => "ask",
+        ApprovalRule::Deny => "deny",
+        ApprovalRule::Canned(_) => "the answer in its entry",
+    }
+}
+
+fn settled(model: &Model, doc: &mut Doc) {
+    if model.view.settled.is_empty() {
+        return;
+    }
+    doc.heading("Decided");
+    for (at, request, settlement) in model.view.settled.iter().rev().take(SETTLED) {
+        let (what, role) = match settlement {
+            Settlement::Answered { by, how } => {
+                let by: Ink = match by {
+                    Decider::Person => ink!("by you"),
+                    Decider::Callback => ink!("by the callback"),
+                    Decider::Rule(rule) => ink!("by the rule {}", Ink::line(rule)),
+                    Decider::Nobody => ink!("not answered"),
+                };
+                (ink!("{} {}", Ink::line(how), by), Role::Text)
+            }
+            Settlement::Withdrawn { reason } => (ink!("withdrawn: {}", reason), Role::Warning),
+        };
+        let after = at.since(request.arrived);
+        doc.line(vec![
+            (ink!("  {} ", Model::time_of_day(*at)), Role::Faint),
+            (ink!("{} {}  ", Model::name(&request.server), kind_word(&request.kind)), Role::Text),
+        ]);
+        doc.text(4, &ink!("{}, after {}", &what, Dur(after)), role);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a person can pick from a list that is laid over the screen, and what picking it does. Plain
+//! data: lists, effects and screens name it, and it names none of them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::base::{LogLevel, ServerName};
+use crate::host::{RuleKind, SessionRule};
+use crate::mcp::capabilities::ListKind;
+use crate::tui::action::Action;
+use crate::tui::call::export::Export;
+use crate::tui::chat::port::ChatCommand;
+use crate::tui::find::Fields;
+use crate::tui::ink::Ink;
+
+/// What picking a row does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// An action.
+    Action(Action),
+    /// Narrow everything to a server.
+    Server(ServerName),
+    /// Something about the saved filters.
+    Filter(FilterPick),
+    /// Open a saved call.
+    SavedCall(String),
+    /// Make a saved call.
+    MakeCall(String),
+    /// Fill in a call of what a server offers: its list, and the name or URI there.
+    Offer(ServerName, ListKind, Arc<str>),
+    /// Take the arguments of a call of the past into its form: the target, and the id of the call.
+    Past(String, u64),
+    /// Something for the call that is open.
+    Call(CallPick),
+    /// Use a theme.
+    Theme(String),
+    /// Add a server made like this template.
+    Template(usize),
+    /// Answer an input of the configuration.
+    Input(String),
+    /// Ask something of the chat.
+    Chat(ChatCommand),
+    /// Turn the tour's page.
+    TourPage(isize),
+    /// Ask a server for a log level; none means the host's own view.
+    LogLevel(Option<ServerName>, LogLevel),
+    /// Something about requests of servers.
+    Approval(ApprovalPick),
+    /// Do something about a client of the service.
+    Client(ClientOrder, String),
+}
+
+impl Pick {
+    /// How near it is to a whole name that was typed: saved calls first, then what servers offer,
+    /// then whatever else fits.
+    pub fn rank(&self, typed: &str) -> u8 {
+        match self {
+            Self::MakeCall(name) if name.eq_ignore_ascii_case(typed) => 0,
+            Self::SavedCall(name) if name.eq_ignore_ascii_case(typed) => 1,
+            Self::Offer(server, _, wire)
+                if **wire == *typed
+                    || typed
+                        .strip_prefix(server.as_str())
+                        .and_then(|rest| rest.strip_prefix('.'))
+                        .is_some_and(|rest| rest == &**wire) =>
+            {
+                2
+            }
+            _ => 3,
+        }
+    }
+}
+
+/// What is chosen or typed for the call that is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallPick {
+    /// Copy it in this way.
+    Export(Export),
+    /// Take the server's suggestion.
+    Suggestion(String),
+    /// A line that was typed, and what for.
+    Line(Line, String),
+}
+
+/// What a line is typed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The name of a saved call.
+    Name,
+    /// What to search for in the result.
+    Search,
+    /// The file a result is written to.
+    SaveAs,
+    /// The file that fills a field.
+    File,
+}
+
+impl Line {
+    /// What is asked.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Name => "save under the name",
+            Self::Search => "search",
+            Self::SaveAs => "write to the file",
+            Self::File => "fill the field with the content of the file",
+        }
+    }
+}
+
+/// What picking a row does about saved filters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterPick {
+    /// Show the traffic through the one of this name.
+    Use(String),
+    /// Save a filter under a name.
+    Save {
+        /// The name.
+        name: String,
+        /// The filter.
+        text: String,
+    },
+    /// Ask what the one of this name is to be called.
+    AskRename(String),
+    /// Call one otherwise.
+    Rename {
+        /// Its name so far.
+        from: String,
+        /// Its name from now on.
+        to: String,
+    },
+    /// Remove the one of this name.
+    Remove(String),
+    /// Take the last change back.
+    Undo,
+}
+
+/// What picking a row does about requests of servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApprovalPick {
+    /// Take this result into the draft of the answer.
+    Take(Box<Value>),
+    /// Fill in a call of this tool of the request.
+    Tool(usize),
+    /// Send the answer, and answer so many of the next ones the same way; `None` for all.
+    SendNext(Option<u32>),
+    /// Choose the rule for one kind of requests of a server.
+    Rules(ServerName, RuleKind),
+    /// Decide by this rule from now on; `None` lets the entry decide.
+    Rule(ServerName, RuleKind, Option<SessionRule>),
+    /// Change the roots shared with a server.
+    Roots(ServerName),
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// What it does, in words.
+    pub words: Ink,
+    /// Its key, or what kind of thing it is.
+    pub hint: Ink,
+    /// What picking it does.
+    pub pick: Pick,
+    /// Why it cannot be picked now.
+    pub disabled: Option<Ink>,
+}
+
+impl Choice {
+    /// What it is found by.
+    pub fn fields(&self) -> Fields<'_> {
+        let words = self.words.as_str();
+        match &self.pick {
+            Pick::Offer(_, _, wire) => Fields { name: wire, context: words, text: "" },
+            _ => Fields { name: words, context: self.hint.as_str(), text: "" },
+        }
+    }
+}
+
+/// What is done about a client of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientOrder {
+    /// Its calls wait, or go on.
+    Pause,
+    /// Its calls and streams end.
+    Cut,
+    /// Its token ends.
+    Revoke,
+}
