@@ -69,7 +69,8 @@ impl App {
     /// Opens the answering screen of a request.
     pub(super) fn open_answer(&mut self, id: ApprovalId) {
         let request = self.model.view.pending.get(&id).cloned();
-        if let Some(request) = request.clone().filter(|request| request.kind == RequestKind::SignIn) {
+        if let Some(request) = request.clone().filter(|request| request.kind == RequestKind::SignIn)
+        {
             return self.push_overlay(Overlay::SignIn(Box::new(SignInDialog::new(request))));
         }
         if let Some(request) = request {
@@ -118,7 +119,7 @@ impl App {
     }
 
     /// An answer goes out.
-    pub(super) fn answer_sent(&mut self, id: ApprovalId) {
+    pub(super) fn answer_sent(&mut self, id: ApprovalId, effects: &mut Vec<Effect>) {
         // The draft stays until the engine says what became of the answer: a withdrawal may be
         // quicker, and then it is wanted.
         if let Some(request) = self.model.view.pending.get(&id) {
@@ -132,7 +133,7 @@ impl App {
         self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
         let first = self.first_todo();
         if let Some(todo) = &first {
-            self.open_todo(todo);
+            self.open_todo(todo, effects);
         }
         self.moment.unasked = self.open_request();
         match (first, self.model.inbox().count().saturating_sub(1)) {

@@ -129,7 +129,7 @@ impl App {
                 self.remember(effects);
             }
             Action::Back => self.back(),
-            Action::Answer => self.open_first(),
+            Action::Answer => self.open_first(effects),
             Action::History => self.choose_history(),
             Action::AskReload => self.ask_first(effects),
             Action::Inputs => self.open_inputs(),
@@ -252,7 +252,7 @@ impl App {
         let Some(name) = self.target_server() else { return };
         let hold = self.hold(&name);
         if let Some(todo) = hold.filter(|_| matches!(action, Action::Restart | Action::StartStop)) {
-            return self.open_todo(&todo);
+            return self.open_todo(&todo, effects);
         }
         let state = self.model.server(&name).map(|server| server.state);
         let (command, word) = match (action, state) {
@@ -377,7 +377,7 @@ impl App {
     }
 
     /// Opens the policy. Of a recording nothing was approved here: it is compared with the lock file.
-    fn open_policy(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn open_policy(&mut self, effects: &mut Vec<Effect>) {
         let mut screen = PolicyScreen::default();
         if self.model.playback.is_some() {
             screen = PolicyScreen::against(Baseline::Lock);

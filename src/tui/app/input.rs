@@ -146,7 +146,7 @@ impl App {
             self.toast(text, role);
         }
         if let Some(todo) = out.todo {
-            self.open_todo(&todo);
+            self.open_todo(&todo, effects);
         }
         if let Some(deny) = out.deny_all {
             self.ask_to_deny_all(&deny);

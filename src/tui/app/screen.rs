@@ -313,7 +313,7 @@ impl App {
             Effect::SaveCall(name, call) => self.calls.saved.set(name.clone(), (**call).clone()),
             Effect::KeepAnswer(answer) => self.answers.kept.set((**answer).clone()),
             Effect::Answer(..) | Effect::OpenUrl(..) if !self.was_read() => return,
-            Effect::Answer(id, _) => self.answer_sent(*id),
+            Effect::Answer(id, _) => self.answer_sent(*id, effects),
             _ => {}
         }
         effects.push(effect);

@@ -15,7 +15,7 @@ use crate::tui::theme::Role;
 
 impl App {
     /// Opens something that waits.
-    pub(super) fn open_todo(&mut self, todo: &Todo) {
+    pub(super) fn open_todo(&mut self, todo: &Todo, effects: &mut Vec<Effect>) {
         match todo {
             Todo::Request(id) => self.open_answer(*id),
             Todo::Approval(server) => {
@@ -24,6 +24,7 @@ impl App {
             }
             Todo::Input(id) => self.open_input(id),
             Todo::Plan => self.open_plan(),
+            Todo::Held(_) => self.open_policy(effects),
         }
     }
 
@@ -34,9 +35,9 @@ impl App {
     }
 
     /// Opens what waits first.
-    pub(super) fn open_first(&mut self) {
+    pub(super) fn open_first(&mut self, effects: &mut Vec<Effect>) {
         match self.first_todo() {
-            Some(todo) => self.open_todo(&todo),
+            Some(todo) => self.open_todo(&todo, effects),
             None => self.toast(ink!("Nothing waits for you"), Role::Ok),
         }
     }
@@ -82,7 +83,7 @@ impl App {
         let next = fresh.iter().find(opens).cloned();
         let next = next.or_else(|| self.model.inbox_of_configuration().find(|_| done));
         match next.filter(|_| self.is_idle()) {
-            Some(todo) => self.open_todo(&todo),
+            Some(todo) => self.open_todo(&todo, effects),
             None => self.call_for(fresh.first()),
         }
         if !fresh.is_empty() {
@@ -93,7 +94,7 @@ impl App {
     /// Says that something waits that was not there before.
     fn call_for(&mut self, fresh: Option<&Todo>) {
         let text = match fresh {
-            None | Some(Todo::Request(_)) => return,
+            None | Some(Todo::Request(_) | Todo::Held(_)) => return,
             Some(Todo::Approval(_)) => {
                 let asked = self.model.situation.asked().count();
                 let s = if asked == 1 { "s" } else { "" };

@@ -1,5 +1,7 @@
 //! What waits for the person, whoever asks: one list, behind the inbox, its count and its key.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::Model;
@@ -10,7 +12,7 @@ use crate::deck::trust::Verdict;
 use crate::host::ReloadPlan;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{ApprovalId, RequestKind};
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 
 /// Characters of what somebody says that a row has use for.
 const SAID: usize = 300;
@@ -26,6 +28,8 @@ pub enum Todo {
     Input(String),
     /// A changed file that is not used yet.
     Plan,
+    /// Definitions of a server that callers do not get until they are reviewed.
+    Held(ServerName),
 }
 
 impl Model {
@@ -40,7 +44,10 @@ impl Model {
         let now = &self.situation;
         let approvals = now.asked().map(|one| Todo::Approval(one.review.server.clone()));
         let inputs = now.wanted().map(|view| Todo::Input(view.input.id.clone()));
-        approvals.chain(inputs).chain(now.plan.is_some().then_some(Todo::Plan))
+        let held: BTreeSet<&str> = self.policy.held.iter().map(|one| &*one.server).collect();
+        let held = held.into_iter().map(|server| Todo::Held(ServerName::new(server)));
+        let plan = now.plan.is_some().then_some(Todo::Plan);
+        approvals.chain(inputs).chain(plan).chain(held)
     }
 }
 
@@ -49,7 +56,7 @@ impl Todo {
     pub fn server(&self, model: &Model) -> Option<ServerName> {
         match self {
             Self::Request(id) => Some(model.view.pending.get(id)?.server.clone()),
-            Self::Approval(server) => Some(server.clone()),
+            Self::Approval(server) | Self::Held(server) => Some(server.clone()),
             Self::Input(id) => model.input(id)?.servers.first().cloned(),
             Self::Plan => None,
         }
@@ -69,6 +76,13 @@ impl Todo {
             Self::Input(id) => {
                 let about = model.input(id).map(|view| Ink::line(&view.input.description));
                 (ink!("input"), ink!("{}: {}", Ink::line(id), about.unwrap_or_default()))
+            }
+            Self::Held(server) => {
+                let held = model.policy.held.iter().filter(|one| *one.server == *server.as_str());
+                let names = held.map(|one| one.tool.as_deref().unwrap_or("its instructions"));
+                let names: Vec<&str> = names.collect();
+                let held = count(names.len(), "definition");
+                (ink!("review"), ink!("{} held: {}", held, Ink::line(&names.join(", "))))
             }
             Self::Plan => {
                 let plan = model.situation.plan.as_ref().map(plan_words);
