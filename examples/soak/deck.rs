@@ -19,7 +19,7 @@ pub const TOOLS: [&str; 12] = [
 pub const NAMES: [&str; 11] =
     ["echo", "slow", "flood", "notes", "babble", "junk", "twice", "big", "die", "change", "odd"];
 /// The server that sends pings and reads their answers slowly.
-const PINGER: usize = 7;
+pub const PINGER: usize = 7;
 /// The server whose children become daemons that make more of them.
 const DAEMON: usize = 8;
 /// The server whose definitions change to and fro.

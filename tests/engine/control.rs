@@ -181,6 +181,12 @@ async fn a_server_that_closes_its_connection_but_lives_is_ended() {
     let host = one(&world).await;
     *world.server("a").stop.lock().unwrap() = Duration::from_secs(6);
     world.server("a").tell(SessionEvent::Closed(SafeText::line("stdout closed"))).await;
+    let refused = loop {
+        if let Err(error) = host.call_tool("a.echo", Value::Null).await {
+            break error;
+        }
+    };
+    assert!(!refused.message.contains("is ready"), "{refused}");
     until(&host, |view| view.servers["a"].state == ServerState::Unavailable).await;
     until(&host, |view| view.servers["a"].exit.is_some()).await;
     assert_eq!(*world.gone.lock().unwrap(), ["a"]);

@@ -348,7 +348,12 @@ impl Live {
             ServerState::Unavailable if self.retry_at.is_some() => "it will be tried again",
             ServerState::Unavailable | ServerState::Shutdown | ServerState::Ready => "restart it",
         };
-        let message = format!("the server is {}{why}", self.state.as_str());
+        let state = match self.state {
+            // Its session is over, its process is being ended.
+            ServerState::Ready => "going down",
+            state => state.as_str(),
+        };
+        let message = format!("the server is {state}{why}");
         Error::new(ErrorCode::ServerUnavailable, message).server(&self.config.name).help(help)
     }
 
