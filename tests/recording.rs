@@ -271,6 +271,12 @@ fn a_recording_plays_over_http_too() {
 #[test]
 fn a_fault_is_reproduced_from_its_recording_alone() {
     let row = std::fs::read_to_string(support::repo("fixtures/faults/S10.json")).unwrap();
+    // Of the constants that the suite draws (`@code:2..99@`) the least.
+    let parts = row.split('@').enumerate().map(|(n, part)| match part.split_once("..") {
+        Some((drawn, _)) if n % 2 == 1 => drawn.rsplit(':').next().unwrap(),
+        _ => part,
+    });
+    let row: String = parts.collect();
     let row: Value = serde_json::from_str(&row).unwrap();
     let mut script = row["servers"]["faulty"]["mock"].clone();
     script["calls"]["chatty"] = json!([{"line": "Now listening!"}, {"text": "fine"}]);
