@@ -82,7 +82,8 @@ fn the_waterfall_reads_as_recorded() {
     }
 }
 
-/// A screen as an SVG picture: the cells of a row that look alike are one text.
+/// The rows of a pane as an SVG picture, without tabs and footer: the cells of a row that look alike
+/// are one text.
 fn picture(app: &mut App, width: u16, height: u16) -> String {
     use std::fmt::Write as _;
     let colour = |colour: Color, other: &str| match colour {
@@ -93,19 +94,20 @@ fn picture(app: &mut App, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     app.render(area, &mut buffer);
-    let (w, h) = (u32::from(width) * 8, u32::from(height) * 18);
+    let pane = 3..height - 2;
+    let (w, h) = (u32::from(width) * 8, pane.len() * 18);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" font-family=\"monospace\" \
          font-size=\"13\" xml:space=\"preserve\"><rect width=\"{w}\" height=\"{h}\" fill=\"#1e1e2e\"/>\n"
     );
-    for y in 0..height {
+    for y in pane {
         let style = |x: u16| (buffer[(x, y)].fg, buffer[(x, y)].bg);
         let mut from = 0;
         while from < width {
             let to = (from..width).find(|x| style(*x) != style(from)).unwrap_or(width);
             let text: String = (from..to).map(|x| buffer[(x, y)].symbol()).collect();
             let (fg, bg) = style(from);
-            let (x, cells, top) = (from * 8, (to - from) * 8, y * 18);
+            let (x, cells, top) = (from * 8, (to - from) * 8, (y - 3) * 18);
             if let Color::Rgb(..) = bg {
                 let bg = colour(bg, "");
                 let _ = writeln!(
