@@ -508,6 +508,8 @@ async fn what_a_tool_says_is_marked_as_data_and_approves_nothing() {
     let (reason, ()) = tokio::join!(scene.turn(model, &mut talk, "go"), refuse);
     assert_eq!(reason, DoneReason::End);
     assert_eq!(scene.results()[2].2, "the person or a rule refused the call");
+    let waited = |event: &ChatEvent| matches!(event, ChatEvent::ToolResult { name, duration_ms: 0, .. } if name == "b__write");
+    assert!(scene.events().iter().any(waited), "the time of the person is not the tool's");
     for message in &talk.messages {
         let Message::Tool { text, .. } = message else { continue };
         assert!(!text.contains('\u{1b}'), "{text:?}");

@@ -579,7 +579,11 @@ impl Turn<'_> {
                     ErrorCode::BudgetExceeded => Some(DoneReason::Budget),
                     _ => None,
                 };
-                let took = [begun.elapsed(), Duration::ZERO];
+                // Where it was refused nothing was done but wait for a person.
+                let is_refused =
+                    matches!(error.code, ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied);
+                let (took, none) = (begun.elapsed(), Duration::ZERO);
+                let took = if is_refused { [none, took] } else { [took, none] };
                 self.ended(call, Err(refused(catalog, call, &error)), took, stop)
             }
         }

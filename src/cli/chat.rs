@@ -192,7 +192,7 @@ pub type InDashboard = Option<(ModelDrafter, OpenChat)>;
 /// # Errors
 /// When the settings cannot be used.
 #[cfg(feature = "tui")]
-pub fn in_dashboard(common: &Common, is_demo: bool, is_kept: bool) -> Result<InDashboard, String> {
+pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, String> {
     let env = load::environment(common).unwrap_or_default();
     let provider = is_demo.then_some(Provider::Embedded);
     let settings = ModelArgs { provider, ..ModelArgs::default() }.settings(&env)?;
@@ -204,7 +204,7 @@ pub fn in_dashboard(common: &Common, is_demo: bool, is_kept: bool) -> Result<InD
         }
     };
     let files = if is_demo { Vec::new() } else { load::files(common, &env) };
-    let source = pane::Source { settings, env, files, is_kept };
+    let source = pane::Source { settings, env, files };
     Ok(Some((ModelDrafter::new(Arc::clone(&model)), pane::open(model, source))))
 }
 

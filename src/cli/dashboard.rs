@@ -108,11 +108,7 @@ fn models(cli: &Cli) -> Result<Models, Exit> {
     let mut out = Models::default();
     #[cfg(feature = "chat")]
     {
-        #[cfg(feature = "gateway")]
-        let is_kept = cli.dashboard.serve.is_some();
-        #[cfg(not(feature = "gateway"))]
-        let is_kept = false;
-        let found = super::chat::in_dashboard(&cli.common, cli.dashboard.demo, is_kept);
+        let found = super::chat::in_dashboard(&cli.common, cli.dashboard.demo);
         if let Some((drafter, chat)) = found.map_err(|message| output::refuse(&message))? {
             out.drafter = Some(Arc::new(drafter));
             out.chat = Some(chat);

@@ -11,9 +11,9 @@ use crate::chat::session::{Refusal, Session, SessionLimits, Sessions};
 use crate::chat::store::Store;
 use crate::chat::{ChatSettings, Model};
 use crate::config::Environment;
-use crate::deck::policy::{self, PolicyKeeper};
+use crate::deck::policy;
+use crate::host::Origin;
 use crate::host::policy::Principal;
-use crate::host::{Host, Origin};
 use crate::tui::chat::port::{Chat, ChatCommand, ChatNews, Choose, OpenChat};
 
 /// What the chat is made from.
@@ -24,8 +24,6 @@ pub struct Source {
     pub env: Environment,
     /// The files of the configuration, whose policy has the profiles.
     pub files: Vec<std::path::PathBuf>,
-    /// Whether the service beside the dashboard keeps the policy already.
-    pub is_kept: bool,
 }
 
 /// A chat with this model.
@@ -37,19 +35,16 @@ pub fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
             tracing::error!(target: "mcpdeck::chat", "{problem}");
             None
         });
-        let sessions =
-            Sessions::new(host.clone(), Arc::clone(&model), SessionLimits::default(), store);
+        let sessions = Sessions::new(host, Arc::clone(&model), SessionLimits::default(), store);
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
         let (commands, queue) = mpsc::channel(16);
         let talking = Talking {
             newest: session.newest(),
             seen: 0,
             source: Arc::clone(&source),
-            host,
             sessions,
             session,
             news,
-            keeper: None,
         };
         tokio::spawn(talking.run(queue));
         Some(Arc::new(Port(commands)) as Arc<dyn Chat>)
@@ -68,14 +63,12 @@ impl Chat for Port {
 /// The session on the screen.
 struct Talking {
     source: Arc<Source>,
-    host: Host,
     sessions: Arc<Sessions>,
     session: Arc<Session>,
     newest: watch::Receiver<u64>,
     /// The last event that was told.
     seen: u64,
     news: mpsc::Sender<ChatNews>,
-    keeper: Option<PolicyKeeper>,
 }
 
 impl Talking {
@@ -172,10 +165,6 @@ impl Talking {
             ChatCommand::Profile(name) => {
                 let who = match name {
                     Some(name) => {
-                        if self.keeper.is_none() && !self.source.is_kept {
-                            let (files, env) = (&self.source.files, &self.source.env);
-                            self.keeper = Some(PolicyKeeper::open(&self.host, files, env).await);
-                        }
                         Principal::new(Origin::Chat("dashboard".to_owned())).with_profile(name)
                     }
                     None => me,

@@ -16,7 +16,7 @@ use crate::tui::overlay::{Reader, reader_width};
 use crate::tui::result::markdown;
 use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
-use crate::tui::widget::doc::foreign;
+use crate::tui::widget::doc::{foreign, wrap};
 
 /// Most lines of one result between the messages.
 const RESULT: usize = 200;
@@ -26,10 +26,9 @@ pub(super) fn lines(part: &Part, unfolded: bool, width: u16, look: &Look) -> Vec
     let mut out = match part {
         Part::Person(text) => {
             let mut lines = vec![Vec::new()];
-            let wrapped = markdown::lines(text, width.saturating_sub(2), look);
-            lines.extend(wrapped.into_iter().map(|mut line| {
-                line.insert(0, (SafeText::line("> "), look.accent));
-                line
+            let rows = text.lines().flat_map(|row| wrap(row, width.saturating_sub(2)));
+            lines.extend(rows.map(|row| {
+                vec![(SafeText::line("> "), look.accent), (SafeText::line(row), look.text)]
             }));
             lines.push(Vec::new());
             lines
@@ -50,8 +49,7 @@ pub(super) fn lines(part: &Part, unfolded: bool, width: u16, look: &Look) -> Vec
 }
 
 fn wrapped(text: &SafeText, width: u16, style: Style) -> Vec<Line> {
-    let rows = crate::tui::widget::doc::wrap(text, width);
-    rows.map(|row| vec![(SafeText::line(row), style)]).collect()
+    wrap(text, width).map(|row| vec![(SafeText::line(row), style)]).collect()
 }
 
 fn of_call(call: &Call, unfolded: bool, width: u16, look: &Look) -> Vec<Line> {
@@ -114,10 +112,9 @@ impl ChatScreen {
         let row = |doc: &mut Doc, cells: [String; 7], role| {
             let [server, rest @ ..] = cells;
             let rest = rest.map(|cell| format!("{cell:>9}")).concat();
-            doc.line(vec![
-                (ink!("{:<16}", SafeText::cut(&server, 15)), role),
-                (Ink::line(&rest), role),
-            ]);
+            let server = SafeText::cut(&server, 15);
+            let blanks = " ".repeat(16_usize.saturating_sub(server.width()));
+            doc.line(vec![(Ink::line(&format!("{server}{blanks}{rest}")), role)]);
         };
         let head = ["server", "tools", "defined", "guidance", "share", "calls", "results"];
         row(&mut doc, head.map(str::to_owned), Role::Muted);
