@@ -94,11 +94,11 @@ fn picture(app: &mut App, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     app.render(area, &mut buffer);
-    let pane = 3..height - 2;
+    let pane = 3..height - 1;
     let (w, h) = (u32::from(width) * 8, pane.len() * 18);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" font-family=\"monospace\" \
-         font-size=\"13\" xml:space=\"preserve\"><rect width=\"{w}\" height=\"{h}\" fill=\"#1e1e2e\"/>\n"
+         font-size=\"13\"><rect width=\"{w}\" height=\"{h}\" fill=\"#1e1e2e\"/>\n"
     );
     for y in pane {
         let style = |x: u16| (buffer[(x, y)].fg, buffer[(x, y)].bg);
@@ -116,7 +116,7 @@ fn picture(app: &mut App, width: u16, height: u16) -> String {
                 );
             }
             if !text.trim().is_empty() {
-                let text = text.replace('&', "&amp;").replace('<', "&lt;");
+                let text = text.replace('&', "&amp;").replace('<', "&lt;").replace(' ', "\u{a0}");
                 let (fg, base) = (colour(fg, "#cdd6f4"), top + 13);
                 let _ = writeln!(
                     svg,
