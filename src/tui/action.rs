@@ -39,7 +39,7 @@ actions! {
     ShowLogs = "show-logs", "logs", "Show logs and stderr";
     ShowMetrics = "show-metrics", "metrics", "Show counts and latencies";
     ShowCache = "show-cache", "cache", "Show what is cached";
-    ShowInbox = "show-inbox", "inbox", "Show what waits for you: requests, sign-ins, approvals, inputs, changed files";
+    ShowInbox = "show-inbox", "inbox", "Show what waits for you: requests, approvals, inputs, changed files";
     ShowConfig = "show-config", "config", "Show the configuration and its problems";
     Chat = "chat", "chat", "Talk with a model that calls the tools";
     ChatModel = "chat-model", "model", "Choose the model of the chat";

@@ -198,9 +198,10 @@ impl App {
         if request.is_some_and(|id| self.request_action(id, action, effects)) {
             return;
         }
+        let is_call = matches!(self.stack.last(), Some(Open::Call(_)));
         match action {
-            Action::History => return self.choose_history(),
-            Action::Saved => {
+            Action::History if is_call => return self.choose_history(),
+            Action::Saved if is_call => {
                 let choices = self.call_choices().collect();
                 return self.choose(ink!("saved calls"), choices);
             }
