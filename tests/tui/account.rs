@@ -49,11 +49,13 @@ fn the_details_of_a_server_show_its_account_and_a_token_that_ends_is_warned_of()
 #[test]
 fn signing_in_again_refreshing_and_signing_out_are_actions() {
     for (typed, wanted) in [
-        ("1:sign in\r", ServerCommand::SignIn),
-        ("1:refresh token\r", ServerCommand::RefreshToken),
-        ("1:sign out\r", ServerCommand::SignOut),
+        (":sign in at\r", ServerCommand::SignIn),
+        (":another token\r", ServerCommand::RefreshToken),
+        (":revoke and\r", ServerCommand::SignOut),
     ] {
         let mut desk = signed_in(Duration::from_secs(7_300), true);
+        desk.keys("1");
+        crate::draw(&mut desk.app, 120, 60);
         desk.keys(typed);
         // The end of what works is confirmed where the person wants to be asked.
         desk.keys("y");
