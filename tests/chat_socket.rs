@@ -475,3 +475,99 @@ async fn a_connection_needs_a_token_and_its_messages_are_checked() {
     let _ = client.socket.send(large).await;
     client.next().await.expect_err("too large");
 }
+
+/// A page in a headless browser, driven by its debugging protocol.
+struct Page {
+    browser: std::process::Child,
+    socket: WebSocketStream<TcpStream>,
+    _profile: tempfile::TempDir,
+}
+
+impl Page {
+    /// Opens an address; nothing where there is no browser.
+    async fn open(url: &str) -> Option<Self> {
+        use std::io::BufRead as _;
+        let named = std::env::var_os("MCPDECK_CHROMIUM").unwrap_or("/usr/bin/chromium".into());
+        let profile = tempfile::tempdir().unwrap();
+        let mut browser = std::process::Command::new(named)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(url)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .ok()?;
+        let lines = std::io::BufReader::new(browser.stderr.take().unwrap()).lines();
+        let mut lines = lines.map_while(Result::ok);
+        let line = lines.find(|line| line.contains("ws://")).expect("the browser listens");
+        std::thread::spawn(move || lines.for_each(drop));
+        let host = line.split("ws://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+        let target = loop {
+            let all = reqwest::get(format!("http://{host}/json")).await.unwrap();
+            let all: Vec<Value> = all.json().await.unwrap();
+            let page = all.into_iter().find(|page| page["url"].as_str() == Some(url));
+            match page {
+                Some(page) => break page["webSocketDebuggerUrl"].as_str().unwrap().to_owned(),
+                None => tokio::task::yield_now().await,
+            }
+        };
+        let stream = TcpStream::connect(&host).await.unwrap();
+        let (socket, _) = tokio_tungstenite::client_async(target, stream).await.unwrap();
+        Some(Self { browser, socket, _profile: profile })
+    }
+
+    /// The value of an expression.
+    async fn run(&mut self, expression: &str) -> Value {
+        let params = json!({"expression": expression, "returnByValue": true});
+        let message = json!({"id": 1, "method": "Runtime.evaluate", "params": params});
+        self.socket.send(Frame::Text(message.to_string().into())).await.unwrap();
+        loop {
+            let Frame::Text(text) = self.socket.next().await.unwrap().unwrap() else { continue };
+            let mut answer: Value = serde_json::from_str(&text).unwrap();
+            if answer["id"] == 1 {
+                return answer["result"]["result"]["value"].take();
+            }
+        }
+    }
+
+    /// Looks until an expression is true.
+    async fn until(&mut self, expression: &str) {
+        let begun = tokio::time::Instant::now();
+        while self.run(expression).await != true {
+            let shown = self.run("document.body.innerText").await;
+            assert!(begun.elapsed() < PATIENCE, "never: {expression}\n{shown}");
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.browser.kill();
+        let _ = self.browser.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_talks_shows_tools_as_text_and_comes_back() {
+    let evil = "<img src=x onerror=\"document.title='run'\"> **bold**";
+    let service = Service::new(usual(vec![call("a__read"), text(evil), text("Still here.")])).await;
+    let Some(mut page) = Page::open(&format!("http://{}/", service.address)).await else { return };
+    page.until("document.readyState === 'complete'").await;
+    page.run("at('token').value = 'token-1'; at('enter').requestSubmit()").await;
+    page.until("!at('say').hidden").await;
+    page.run("at('text').value = 'how warm?'; at('say').requestSubmit()").await;
+    page.until("document.querySelectorAll('.status').length === 1").await;
+    let shown = page.run("log.innerText").await.to_string();
+    for part in ["how warm?", "✓ a__read", "<img src=x onerror", "bold", "1 calls"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    let run =
+        "document.title + document.images.length + document.querySelectorAll('strong').length";
+    assert_eq!(page.run(run).await, "mcpdeck chat02", "no markup of a model");
+    assert!(!page.run("location.href").await.to_string().contains("token"));
+    // The connection is cut: the session goes on.
+    page.run("socket.close()").await;
+    page.until("socket.readyState === 1 && at('state').textContent.startsWith('connected')").await;
+    page.run("at('text').value = 'and now?'; at('say').requestSubmit()").await;
+    page.until("log.innerText.includes('Still here.')").await;
+    assert_eq!(service.sessions.count(), 1);
+}
