@@ -144,7 +144,7 @@ fn the_picture_of_the_readme_is_what_the_program_draws() {
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         std::fs::write(file, &drawn).unwrap();
     }
-    assert!(drawn.contains("critical path"), "{drawn}");
+    assert!(drawn.contains("critical\u{a0}path"), "{drawn}");
     let shown = std::fs::read_to_string(file).unwrap().replace("\r\n", "\n");
     assert!(shown == drawn, "docs/waterfall.svg shows another screen");
 }
