@@ -5,7 +5,7 @@ mod file;
 mod keeper;
 mod load;
 mod offline;
-mod secrets;
+pub(crate) mod secrets;
 mod sources;
 
 pub use keeper::{PolicyKeeper, PolicyView};

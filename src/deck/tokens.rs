@@ -1,6 +1,7 @@
 //! Tokens of servers, kept for all processes of a user: one file per issuer and resource, for the user
 //! alone, in `tokens` of the state folder; one per issuer for the client. Replaced whole, and locked
-//! while one is refreshed.
+//! while one is refreshed. Where the user keeps secrets (`mcpdeck secret`), tokens and clients are
+//! encrypted among them instead.
 
 use std::fs::File;
 use std::io;
@@ -14,41 +15,90 @@ use url::Url;
 
 use crate::base::atomic::{Readers, replace};
 use crate::base::hash::hex;
+use crate::base::secret::Secret;
 use crate::config::Environment;
+use crate::deck::policy::SecretStore;
+use crate::deck::policy::secrets::own_name;
 use crate::mcp::auth::{Accounts, StoredClient, StoredToken, TokenStore, covers};
 
 /// Largest file of a token, in bytes.
 const LARGEST: u64 = 1 << 20;
 
+/// The secrets that hold tokens and clients.
+const KIND: &str = "token";
+
 /// The files.
-#[derive(Clone, Debug)]
 pub struct TokenFiles {
     folder: PathBuf,
+    secrets: Option<SecretStore>,
 }
 
 /// Accounts kept in the state folder of `env`; `None` where there is none.
 pub fn accounts(env: &Environment) -> Option<Accounts> {
     let state = env.state_dir.as_ref()?;
-    Some(Accounts::new(Arc::new(TokenFiles::at(state.join("tokens")))))
+    let files =
+        TokenFiles { secrets: SecretStore::of(env), ..TokenFiles::at(state.join("tokens")) };
+    Some(Accounts::new(Arc::new(files)))
 }
 
 impl TokenFiles {
     /// Files in `folder`, which is made when the first is written.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        Self { folder: folder.into(), secrets: None }
     }
 
-    fn token(&self, issuer: &str, resource: &str) -> PathBuf {
-        self.folder.join(format!("{}.json", key(&[issuer, resource])))
+    /// The names of all that is kept, in files or encrypted.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = self.encrypted()?.unwrap_or_default();
+        match std::fs::read_dir(&self.folder) {
+            Ok(entries) => {
+                let files = entries.flatten().map(|entry| entry.file_name());
+                names.extend(files.filter_map(|name| name.into_string().ok()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(names)
     }
 
-    fn of_client(&self, issuer: &str) -> PathBuf {
-        self.folder.join(format!("{}.client", key(&[issuer])))
+    /// The names of what is encrypted; `None` where the user keeps no secrets.
+    fn encrypted(&self) -> io::Result<Option<Vec<String>>> {
+        let Some(secrets) = &self.secrets else { return Ok(None) };
+        let names = secrets.own(KIND).map_err(io::Error::other)?;
+        let bare = |name: String| name.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(names.map(|names| names.into_iter().map(bare).collect()))
     }
 
-    fn save<T: Serialize>(&self, path: &Path, value: &T) -> io::Result<()> {
+    fn save<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+        if let (Some(secrets), Some(_)) = (&self.secrets, self.encrypted()?) {
+            let text = Secret::new(serde_json::to_string(value)?);
+            secrets.set(&own_name(KIND, name), &text).map_err(io::Error::other)?;
+            return remove(&self.folder.join(name));
+        }
         self.prepare()?;
-        replace(path, &serde_json::to_vec_pretty(value)?, Readers::Owner)
+        replace(&self.folder.join(name), &serde_json::to_vec_pretty(value)?, Readers::Owner)
+    }
+
+    /// What is kept under a name; `None` when there is nothing, or something else: signing in again
+    /// puts it right.
+    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        if let Some(secrets) = &self.secrets
+            && let Some(text) = secrets.get(&own_name(KIND, name)).map_err(io::Error::other)?
+        {
+            return Ok(serde_json::from_str(text.expose()).ok());
+        }
+        match crate::base::file::read(&self.folder.join(name), LARGEST) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn forget(&self, name: &str) -> io::Result<()> {
+        if let (Some(secrets), Some(_)) = (&self.secrets, self.encrypted()?) {
+            secrets.remove(&own_name(KIND, name)).map_err(io::Error::other)?;
+        }
+        remove(&self.folder.join(name))
     }
 
     /// Makes the folder, for the user alone.
@@ -66,21 +116,23 @@ impl TokenFiles {
     }
 }
 
+fn token_name(issuer: &str, resource: &str) -> String {
+    format!("{}.json", key(&[issuer, resource]))
+}
+
+fn is_token(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|kind| kind == "json")
+}
+
+fn client_name(issuer: &str) -> String {
+    format!("{}.client", key(&[issuer]))
+}
+
 /// The name of a file: what it is for, and nothing that an address could do to a path.
 fn key(of: &[&str]) -> String {
     let mut name = hex(&Sha256::digest(of.join("\n").as_bytes()));
     name.truncate(32);
     name
-}
-
-/// What a file holds; `None` when there is none, or when it holds something else: signing in again
-/// puts it right.
-fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match crate::base::file::read(path, LARGEST) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -92,17 +144,9 @@ fn remove(path: &Path) -> io::Result<()> {
 
 impl TokenStore for TokenFiles {
     fn find(&self, url: &Url) -> io::Result<Option<StoredToken>> {
-        let entries = match std::fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
         let mut best: Option<StoredToken> = None;
-        for path in entries.flatten().map(|entry| entry.path()) {
-            if path.extension().is_none_or(|kind| kind != "json") {
-                continue;
-            }
-            let Some(token) = read::<StoredToken>(&path)? else { continue };
+        for name in self.names()?.iter().filter(|name| is_token(name)) {
+            let Some(token) = self.read::<StoredToken>(name)? else { continue };
             let rank = |token: &StoredToken| (token.resource.len(), token.obtained_at);
             if covers(&token.resource, url) && best.as_ref().is_none_or(|b| rank(b) < rank(&token))
             {
@@ -113,29 +157,30 @@ impl TokenStore for TokenFiles {
     }
 
     fn save(&self, token: &StoredToken) -> io::Result<()> {
-        Self::save(self, &self.token(&token.issuer, &token.resource), token)
+        Self::save(self, &token_name(&token.issuer, &token.resource), token)
     }
 
     fn remove(&self, token: &StoredToken) -> io::Result<()> {
-        remove(&self.token(&token.issuer, &token.resource))
+        self.forget(&token_name(&token.issuer, &token.resource))
     }
 
     fn client(&self, issuer: &str) -> io::Result<Option<StoredClient>> {
-        Ok(read::<StoredClient>(&self.of_client(issuer))?.filter(|client| client.issuer == issuer))
+        let kept = self.read::<StoredClient>(&client_name(issuer))?;
+        Ok(kept.filter(|client| client.issuer == issuer))
     }
 
     fn save_client(&self, client: &StoredClient) -> io::Result<()> {
-        Self::save(self, &self.of_client(&client.issuer), client)
+        Self::save(self, &client_name(&client.issuer), client)
     }
 
     fn remove_client(&self, issuer: &str) -> io::Result<()> {
-        remove(&self.of_client(issuer))
+        self.forget(&client_name(issuer))
     }
 
     fn lock(&self, issuer: &str, resource: &str) -> io::Result<Box<dyn Send>> {
         self.prepare()?;
         // Beside the file, which is replaced and so cannot be locked itself.
-        let path = self.token(issuer, resource).with_extension("lock");
+        let path = self.folder.join(token_name(issuer, resource)).with_extension("lock");
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
         file.lock()?;
         Ok(Box::new(file))
@@ -188,6 +233,44 @@ mod tests {
         assert_eq!(found.access_token, "new");
         TokenStore::remove(&files, &found).expect("removed");
         assert_eq!(files.find(&url).expect("read").expect("there").access_token, "old");
+    }
+
+    #[test]
+    fn where_the_user_keeps_secrets_tokens_are_encrypted_among_them() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let env = Environment {
+            state_dir: Some(dir.path().join("state")),
+            config_dir: Some(dir.path().join("config")),
+            ..Environment::default()
+        };
+        let secrets = || SecretStore::of(&env).expect("a place");
+        let open = || {
+            let at = TokenFiles::at(dir.path().join("state/tokens"));
+            TokenFiles { secrets: Some(secrets()), ..at }
+        };
+        let url = Url::parse("https://m.example/mcp").expect("an address");
+        let kept = token("https://a", "https://m.example", "plain-token", 1);
+        TokenStore::save(&open(), &kept).expect("saved");
+        assert!(dir.path().join("state/tokens").read_dir().expect("there").next().is_some());
+        secrets().set("MINE", &Secret::new("x")).expect("set");
+        let newer = token("https://a", "https://m.example", "newer-token", 2);
+        TokenStore::save(&open(), &newer).expect("saved");
+        open().save_client(&newer.client).expect("saved");
+        secrets().rotate(None).expect("rotated");
+        assert_eq!(open().find(&url).expect("read").expect("there").access_token, "newer-token");
+        assert!(open().client("https://a").expect("read").is_some());
+        assert_eq!(secrets().names(), Ok(vec!["MINE".to_owned()]));
+        for entry in walkdir(dir.path()) {
+            let text = String::from_utf8_lossy(&std::fs::read(&entry).expect("read")).into_owned();
+            assert!(!text.contains("-token"), "{}", entry.display());
+        }
+        TokenStore::remove(&open(), &newer).expect("removed");
+        assert_eq!(open().find(&url).expect("read"), None);
+    }
+
+    fn walkdir(dir: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(dir).expect("listed").flatten().map(|entry| entry.path());
+        entries.flat_map(|path| if path.is_dir() { walkdir(&path) } else { vec![path] }).collect()
     }
 
     #[cfg(unix)]

@@ -86,7 +86,7 @@ async fn signing_in_waits_in_the_inbox_and_the_server_starts_when_the_browser_is
         "< sign-in: resource metadata",
         r#""authorization_endpoint":"#,
         "> sign-in: register",
-        r#"> sign-in: authorize"#,
+        "> sign-in: authorize",
         r#""grant_type":"authorization_code","code":"***""#,
         r#""access_token":"***","token_type":"Bearer","expires_in":3600,"refresh_token":"***""#,
     ] {

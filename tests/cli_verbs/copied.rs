@@ -53,6 +53,7 @@ fn subject(kind: SubjectKind, wire: &str) -> Subject {
         schema: Arc::new(json!({"type": "object"})),
         bytes: 0,
         limits: ContentLimits::default(),
+        target: SafeText::default(),
     }
 }
 

@@ -45,6 +45,7 @@ fn screen(schema: &Value) -> CallScreen {
         schema: Arc::new(schema.clone()),
         bytes: 0,
         limits: mcpdeck::config::ContentLimits::default(),
+        target: SafeText::line("corpus"),
     };
     CallScreen::new(subject, &History::default(), Timestamp(0))
 }

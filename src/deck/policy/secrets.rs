@@ -28,8 +28,15 @@ pub const KEY_FILE: &str = "MCPDECK_SECRETS_KEY_FILE";
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 /// What is encrypted to know a key again.
 const CHECK: &str = "mcpdeck";
+/// Begins the names of what the host keeps for itself: tokens of servers.
+const OWN: &str = "mcpdeck/";
 /// Largest key file, in bytes.
 const LONGEST_KEY: u64 = 4 << 10;
+
+/// The name of something that the host keeps for itself.
+pub fn own_name(kind: &str, name: &str) -> String {
+    format!("{OWN}{kind}/{name}")
+}
 
 /// The file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -73,12 +80,24 @@ impl SecretStore {
         })
     }
 
-    /// The names.
+    /// The names that the user gave; what the host keeps here for itself is not among them.
     ///
     /// # Errors
     /// When the file cannot be trusted.
     pub fn names(&self) -> Result<Vec<String>, String> {
-        Ok(self.read()?.secrets.into_keys().collect())
+        let names = self.read()?.secrets.into_keys();
+        Ok(names.filter(|name| !name.starts_with(OWN)).collect())
+    }
+
+    /// Names under which the host keeps something of this kind; `None` when the user has no store.
+    ///
+    /// # Errors
+    /// When the file cannot be trusted.
+    pub fn own(&self, kind: &str) -> Result<Option<Vec<String>>, String> {
+        let content = self.read()?;
+        let start = own_name(kind, "");
+        let names = content.secrets.into_keys().filter(|name| name.starts_with(&start));
+        Ok(content.check.is_some().then(|| names.collect()))
     }
 
     /// A value; `None` when there is none of this name.
@@ -100,7 +119,8 @@ impl SecretStore {
     /// # Errors
     /// As [`SecretStore::get`], or when it cannot be written.
     pub fn set(&self, name: &str, value: &Secret) -> Result<(), String> {
-        if name.is_empty() || name.contains(['{', '}', '$']) || name.chars().any(char::is_control) {
+        let odd = |c: char| matches!(c, '{' | '}' | '$') || c.is_control();
+        if name.is_empty() || name.contains(odd) {
             return Err(format!(
                 "`{}` is no name of a secret",
                 crate::base::text::SafeText::line(name)

@@ -134,8 +134,8 @@ impl Written<'_> {
     fn python(&self) -> String {
         let target = Value::from(self.subject.target.as_str());
         let (import, connect) = if self.subject.has_address() {
-            let import = "from mcp.client.streamable_http import streamablehttp_client";
-            (import, format!("streamablehttp_client({target}) as (read, write, _)"))
+            let import = "from mcp.client.streamable_http import streamable_http_client";
+            (import, format!("streamable_http_client({target}) as (read, write, *_)"))
         } else {
             let import = "from mcp import StdioServerParameters\n\
                           from mcp.client.stdio import stdio_client";
