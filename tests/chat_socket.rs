@@ -551,7 +551,8 @@ async fn the_page_talks_shows_tools_as_text_and_comes_back() {
     let evil = "<img src=x onerror=\"document.title='run'\"> **bold**";
     let service = Service::new(usual(vec![call("a__read"), text(evil), text("Still here.")])).await;
     let Some(mut page) = Page::open(&format!("http://{}/", service.address)).await else { return };
-    page.until("document.readyState === 'complete'").await;
+    // An empty document is complete too, before the page is there.
+    page.until("document.readyState === 'complete' && typeof at === 'function'").await;
     page.run("at('token').value = 'token-1'; at('enter').requestSubmit()").await;
     page.until("!at('say').hidden").await;
     page.run("at('text').value = 'how warm?'; at('say').requestSubmit()").await;

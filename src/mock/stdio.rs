@@ -21,6 +21,7 @@ pub(crate) struct Pipes {
     stdout: Mutex<Option<Writer>>,
     stderr: Mutex<Option<Writer>>,
     close_stdin: tokio_util::sync::CancellationToken,
+    stdin_closed: tokio_util::sync::CancellationToken,
 }
 
 impl Pipes {
@@ -29,6 +30,7 @@ impl Pipes {
             stdout: Mutex::new(Some(stdout())),
             stderr: Mutex::new(Some(Box::new(tokio::io::stderr()))),
             close_stdin: tokio_util::sync::CancellationToken::new(),
+            stdin_closed: tokio_util::sync::CancellationToken::new(),
         }
     }
 
@@ -54,10 +56,15 @@ impl Pipes {
         }
     }
 
-    /// Closes one of the streams.
+    /// Closes one of the streams. What the script does next comes after that, unless nothing reads
+    /// stdin now.
     pub(crate) async fn close(&self, stream: Stream) {
         match stream {
-            Stream::Stdin => self.close_stdin.cancel(),
+            Stream::Stdin => {
+                self.close_stdin.cancel();
+                let closed = self.stdin_closed.cancelled();
+                let _ = tokio::time::timeout(Duration::from_secs(1), closed).await;
+            }
             Stream::Stdout => {
                 self.stdout.lock().await.take();
                 let _ = os::close(stream);
@@ -98,14 +105,16 @@ async fn read(stage: Rc<Stage>, pipes: Rc<Pipes>, sink: Sink) {
         let _ = may_read.wait_for(|reading| *reading).await;
         line.clear();
         let got = tokio::select! {
-            got = lines.read_until(b'\n', &mut line) => got,
-            // Half a line may have been read: it is never looked at again.
-            _ = stopped.wait_for(|reading| !*reading) => std::future::pending().await,
+            biased;
             () = pipes.close_stdin.cancelled() => {
                 drop(lines);
                 let _ = os::close(Stream::Stdin);
+                pipes.stdin_closed.cancel();
                 return std::future::pending().await;
             }
+            got = lines.read_until(b'\n', &mut line) => got,
+            // Half a line may have been read: it is never looked at again.
+            _ = stopped.wait_for(|reading| !*reading) => std::future::pending().await,
         };
         match got {
             Ok(0) | Err(_) => break,

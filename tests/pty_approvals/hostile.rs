@@ -60,11 +60,11 @@ fn s29_a_storm_during_a_call_is_bounded_collapsed_and_denied_as_one() {
     stage.leave();
     stage.deck.keys("9");
     stage.deck.wait("32 items waiting");
-    stage.deck.wait("32 sample");
+    stage.deck.wait("32 sampling");
     stage.deck.wait("468 refused");
     // Open, it shows each; closed again, one row.
     stage.deck.keys("g\r");
-    stage.deck.wait(" asker          sample");
+    stage.deck.wait(" asker          sampling");
     stage.deck.keys("z");
     stage.deck.keys("\x18");
     stage.deck.wait("deny all of asker?");

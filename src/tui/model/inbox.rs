@@ -95,8 +95,8 @@ impl Todo {
 /// The word for what a request wants.
 pub fn kind_word(kind: &RequestKind) -> Ink {
     match kind {
-        RequestKind::Sampling => ink!("completion"),
-        RequestKind::Elicitation => ink!("answer"),
+        RequestKind::Sampling => ink!("sampling"),
+        RequestKind::Elicitation => ink!("elicitation"),
         RequestKind::UrlElicitation => ink!("open a page"),
         RequestKind::Roots => ink!("roots"),
         RequestKind::Guard => ink!("consent"),

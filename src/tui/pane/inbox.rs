@@ -168,9 +168,9 @@ impl Pane for InboxPane {
         let faint = cx.style(Role::Faint);
         // The age goes first where there is little room: what is left is what matters.
         let age = if regions.list.width >= 64 { 8 } else { 0 };
-        let said = regions.list.width.saturating_sub(40 + age);
+        let said = regions.list.width.saturating_sub(26 + WANTS + age);
         let mut pen = Pen::new(buf, regions.columns);
-        pen.skip(1).left("server", 14, faint).skip(1).left("wants", 14, faint).skip(1);
+        pen.skip(1).left("server", 14, faint).skip(1).left("wants", WANTS, faint).skip(1);
         pen.left("says", said, faint);
         pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
         self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, (said, age), pen));
@@ -204,6 +204,9 @@ impl Pane for InboxPane {
     }
 }
 
+/// Columns of what a row wants.
+const WANTS: u16 = 16;
+
 fn render_row(cx: &Cx<'_>, row: &Row, (said, age): (u16, u16), pen: &mut Pen<'_>) {
     let (muted, foreign) = (cx.style(Role::Muted), cx.style(Role::Foreign));
     let server = row.server(cx.model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name));
@@ -214,15 +217,17 @@ fn render_row(cx: &Cx<'_>, row: &Row, (said, age): (u16, u16), pen: &mut Pen<'_>
         Row::Request(request) => (request.arrived, request.deadline),
         Row::Group { folded, oldest, deadline, .. } => {
             let sign = if *folded { cx.glyphs.closed } else { cx.glyphs.open };
-            pen.left(ink!("{} {}", sign, what), 14, cx.style(role)).skip(1).left(says, said, muted);
+            pen.left(ink!("{} {}", sign, what), WANTS, cx.style(role))
+                .skip(1)
+                .left(says, said, muted);
             return ages(cx, (*oldest, *deadline), age, pen);
         }
         Row::Kept(..) | Row::Other(_) => {
-            pen.left(what, 14, cx.style(role)).skip(1).left(says, said + age + 8, foreign);
+            pen.left(what, WANTS, cx.style(role)).skip(1).left(says, said + age + 8, foreign);
             return;
         }
     };
-    pen.left(what, 14, cx.style(role)).skip(1).left(says, said, foreign);
+    pen.left(what, WANTS, cx.style(role)).skip(1).left(says, said, foreign);
     ages(cx, (arrived, deadline), age, pen);
 }
 
