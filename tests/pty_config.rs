@@ -41,6 +41,8 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     deck.wait("wants to run 1 command");
     deck.decide("y");
     deck.wait("2 ready");
+    // The inbox stays: the servers tell the rest.
+    deck.keys("1");
 
     let changed = one.replace("\"beacon\"", "\"atlas\"");
     std::fs::write(&file, servers(&[changed.clone(), beacon("two")])).unwrap();
