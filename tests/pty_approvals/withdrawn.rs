@@ -92,7 +92,7 @@ fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_nev
     deck.wait("100 items waiting");
     for name in names {
         deck.wait_until(name, |screen| {
-            screen.lines().any(|line| line.contains(name) && line.contains("20 answer"))
+            screen.lines().any(|line| line.contains(name) && line.contains("20 elicitation"))
         });
     }
     // One server's are denied as one.

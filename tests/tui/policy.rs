@@ -34,7 +34,7 @@ fn policy() -> PolicyView {
         json!({"name": "find_files", "description": "Finds files below a folder.", "inputSchema": {}}),
     ];
     let mut pins = Pins { enforced: true, ..Pins::default() };
-    pins.observe("filesystem", "", &before.map(definition));
+    pins.observe("filesystem", Digest::default(), "", &before.map(definition));
     let after = after.map(definition);
     pins.refuse("filesystem", Some("find_files"), after[1].digest);
     let grant = |id: u64, tools: &[&str], effect| Grant {

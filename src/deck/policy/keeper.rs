@@ -294,8 +294,8 @@ impl Inner {
         }
         let observe = |pins: &mut Pins| {
             let mut news = false;
-            for (server, _, instructions, tools) in &servers {
-                news |= pins.observe(server.as_str(), instructions, tools);
+            for (server, about, instructions, tools) in &servers {
+                news |= pins.observe(server.as_str(), about.command, instructions, tools);
             }
             news
         };

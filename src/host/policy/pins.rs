@@ -161,6 +161,9 @@ pub struct Pins {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PinnedServer {
+    /// What it was reached by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<Digest>,
     /// Its instructions.
     pub instructions: String,
     #[serde(skip)]
@@ -261,12 +264,22 @@ impl Pins {
         }
     }
 
-    /// Takes in what a server offers now; gives whether there is anything to keep. A server that
-    /// was never seen is taken as it is: it was approved when its entry was.
-    pub fn observe(&mut self, server: &str, instructions: &str, tools: &[Definition]) -> bool {
-        let Some(pinned) = self.servers.get_mut(server) else {
+    /// Takes in what a server, reached by `command`, offers now; gives whether there is anything to
+    /// keep. A server that was never seen, or never by this command, is taken as it is: it was
+    /// approved when its entry was.
+    pub fn observe(
+        &mut self,
+        server: &str,
+        command: Digest,
+        instructions: &str,
+        tools: &[Definition],
+    ) -> bool {
+        let known = self.servers.get_mut(server);
+        let same = known.filter(|known| known.command.is_none_or(|known| known == command));
+        let Some(pinned) = same else {
             let tools = tools.iter().map(|tool| (tool.name.clone(), PinnedTool::new(tool)));
             let pinned = PinnedServer {
+                command: Some(command),
                 instructions: instructions.to_owned(),
                 tools: tools.collect(),
                 ..PinnedServer::default()
@@ -274,7 +287,7 @@ impl Pins {
             self.servers.insert(server.to_owned(), pinned);
             return true;
         };
-        let mut news = false;
+        let mut news = pinned.command.replace(command).is_none();
         for tool in tools {
             if let Some(pinned) = pinned.tools.get_mut(&tool.name) {
                 news |= pinned.observe(tool.digest);
