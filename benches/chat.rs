@@ -37,6 +37,7 @@ const PACE: Duration = Duration::from_millis(2);
 const KEYS: usize = 300;
 
 fn main() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let words: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let quick = words.iter().any(|word| word == "quick");
     let wanted: Vec<_> = words.iter().filter(|word| *word != "quick").collect();
