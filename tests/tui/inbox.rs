@@ -65,7 +65,7 @@ fn everything_that_waits_is_one_list_with_one_count_and_each_row_says_what_it_wa
         for said in [
             "sampling         Left or right?",
             "elicitation      Who are you?",
-            "sign in          https://issuer.",
+            "sign in          https://issuer",
             "approval         changed: ",
             "input            token: what token is",
             "file changed ",
