@@ -2,7 +2,8 @@
 //! must survive. Each is played against the built program and the library, and held to the
 //! universal invariants besides what it expects itself. Prints a table.
 //!
-//! Their constants are drawn from a seed, which is printed; `MCPDECK_FAULTS_SEED` gives one.
+//! Their constants are drawn from a seed, which is printed; `MCPDECK_FAULTS_SEED` gives another, or
+//! `random` one.
 //! `cargo test --test faults` plays all; `cargo test --test faults -- S2 O1` plays some. Only Unix has
 //! the pseudo-terminals and the signals that it takes.
 

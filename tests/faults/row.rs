@@ -326,10 +326,15 @@ fn at_length(text: &str) -> String {
     text.replace("@FLOOD_MILLIS@", millis).replace("@FLOOD_BYTES@", bytes)
 }
 
-/// What the constants of this run are drawn from; `MCPDECK_FAULTS_SEED` repeats a run.
+/// What the constants of this run are drawn from: the same each time, so that a red row is a change
+/// of the program; `MCPDECK_FAULTS_SEED` gives another, and `random` any.
 pub static SEED: LazyLock<u64> = LazyLock::new(|| {
     let given = std::env::var("MCPDECK_FAULTS_SEED").ok();
-    given.map_or_else(|| fastrand::u64(..1_000_000), |seed| seed.parse().expect("a number"))
+    match given.as_deref() {
+        None => 735_972,
+        Some("random") => fastrand::u64(..1_000_000),
+        Some(seed) => seed.parse().expect("a number, or `random`"),
+    }
 });
 
 /// Numbers for one use of them, the same whatever else is played.
