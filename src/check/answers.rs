@@ -84,16 +84,7 @@ impl Script {
 
 impl Line {
     fn takes(&self, server: &str, kind: &RequestKind, params: &Value) -> bool {
-        let asked = match kind {
-            RequestKind::Sampling => Some(AskedKind::Sampling),
-            RequestKind::Elicitation => Some(AskedKind::Elicitation),
-            RequestKind::UrlElicitation => Some(AskedKind::UrlElicitation),
-            RequestKind::Roots => Some(AskedKind::Roots),
-            RequestKind::Guard
-            | RequestKind::Permission
-            | RequestKind::SignIn
-            | RequestKind::Other(_) => None,
-        };
+        let asked = AskedKind::of(kind);
         let entry = &self.entry;
         entry.server.as_deref().is_none_or(|s| s == server)
             && entry.kind.is_none_or(|k| asked == Some(k))

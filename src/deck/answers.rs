@@ -19,6 +19,7 @@ use crate::base::atomic::{Readers, replace};
 use crate::base::file::read_text;
 use crate::base::turn::alone;
 use crate::config::edit::put;
+use crate::mcp::RequestKind;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -74,6 +75,22 @@ pub enum AskedKind {
     UrlElicitation,
     /// `roots/list`
     Roots,
+}
+
+impl AskedKind {
+    /// The kind of a request; `None` for those that no kept answer may decide.
+    pub const fn of(kind: &RequestKind) -> Option<Self> {
+        match kind {
+            RequestKind::Sampling => Some(Self::Sampling),
+            RequestKind::Elicitation => Some(Self::Elicitation),
+            RequestKind::UrlElicitation => Some(Self::UrlElicitation),
+            RequestKind::Roots => Some(Self::Roots),
+            RequestKind::Guard
+            | RequestKind::Permission
+            | RequestKind::SignIn
+            | RequestKind::Other(_) => None,
+        }
+    }
 }
 
 /// What is answered.

@@ -1,4 +1,4 @@
-//! The chat of the dashboard: a session of the person's own, told to the screen as it goes on.
+//! The chat of the dashboard: a session of the person's own, sent to the screen as it goes on.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ struct Talking {
     sessions: Arc<Sessions>,
     session: Arc<Session>,
     newest: watch::Receiver<u64>,
-    /// The last event that was told.
+    /// The last event that was sent to the screen.
     seen: u64,
     news: mpsc::Sender<ChatNews>,
 }

@@ -36,7 +36,7 @@ use crate::tui::widget::{Doc, KeyLine, TextInput};
 mod answer;
 mod draft;
 
-pub use draft::{Composer, Draft, Offer, ToolForm, asked_kind, kept as kept_offers};
+pub use draft::{Composer, Draft, Offer, ToolForm, kept as kept_offers};
 use draft::{area, pretty};
 
 /// What the server says, taken apart.

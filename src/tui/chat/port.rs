@@ -1,4 +1,4 @@
-//! What the dashboard asks of whoever talks with the model, and what it is told.
+//! What the dashboard asks of whoever talks with the model, and what comes back.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Choose {
     }
 }
 
-/// What the dashboard is told.
+/// What comes back to the dashboard.
 #[derive(Clone, Debug)]
 pub enum ChatNews {
     /// Something happened: an object of `mcpdeck help chat`.

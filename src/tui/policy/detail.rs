@@ -1,4 +1,4 @@
-//! What the rows of the policy screen say, and what is told of each beside the list.
+//! What the rows of the policy screen say, and what stands beside the list of each.
 
 use super::{Differs, PolicyScreen, Row, Section};
 use crate::deck::clients::ClientView;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{AnswerScreen, Draft, Part, Says, Stage};
 use crate::base::text::SafeText;
-use crate::deck::answers::{Reply, ScriptedAnswer};
+use crate::deck::answers::{AskedKind, Reply, ScriptedAnswer};
 use crate::error::Violation;
 use crate::host::Verdict;
 use crate::mcp::Answer;
@@ -197,7 +197,7 @@ impl AnswerScreen {
         Effect::KeepAnswer(Box::new(ScriptedAnswer {
             name: Some(name),
             server: Some(self.request.server.as_str().to_owned()),
-            kind: super::asked_kind(&self.request.kind),
+            kind: AskedKind::of(&self.request.kind),
             matches: None,
             times: None,
             reply,

@@ -288,20 +288,6 @@ pub struct Offer {
     pub result: Value,
 }
 
-/// What the format of kept answers calls this kind.
-pub const fn asked_kind(kind: &RequestKind) -> Option<AskedKind> {
-    match kind {
-        RequestKind::Sampling => Some(AskedKind::Sampling),
-        RequestKind::Elicitation => Some(AskedKind::Elicitation),
-        RequestKind::UrlElicitation => Some(AskedKind::UrlElicitation),
-        RequestKind::Roots => Some(AskedKind::Roots),
-        RequestKind::Guard
-        | RequestKind::Permission
-        | RequestKind::SignIn
-        | RequestKind::Other(_) => None,
-    }
-}
-
 /// Kept answers, then the entry's, for one kind of request of one server.
 pub fn kept(
     server: &str,
@@ -310,7 +296,7 @@ pub fn kept(
     entry: Option<&ApprovalRules>,
 ) -> Vec<Offer> {
     let mut offers = Vec::new();
-    if let Some(asked) = asked_kind(kind) {
+    if let Some(asked) = AskedKind::of(kind) {
         for (n, answer) in answers.answers.iter().enumerate() {
             let name = answer.name.clone().unwrap_or_else(|| format!("answer {}", n + 1));
             if let (true, Ok(result)) = (answer.suits(server, asked), answer.reply.result()) {
