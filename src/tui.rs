@@ -11,6 +11,30 @@
 //! [`effect::Effect::Close`]. Both name a [`keymap::Scope`], and every key of theirs is a row of
 //! `keymap/table.rs` for an [`action::Action`]: dispatch, last line, help, palette and `--keys` follow.
 
+/// An enum whose values have a name in files.
+macro_rules! named {
+    ($(#[$about:meta])* $vis:vis enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        $vis enum $type { $($(#[$doc])* $value),* }
+
+        impl $type {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$value),*];
+
+            /// Its name in files.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$value => $name),* }
+            }
+
+            /// The one of this name.
+            pub fn by_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+    };
+}
+
 pub mod action;
 pub mod app;
 pub mod approval;

@@ -22,19 +22,11 @@ pub mod answers;
 mod availability;
 pub mod calls;
 mod command;
-mod drag;
-mod ending;
-mod entries;
-mod filters;
 mod incoming;
 mod input;
-mod moment;
-mod mouse;
-mod playback;
 mod render;
 mod screen;
 mod server_list;
-mod situation;
 pub mod text;
 
 pub use server_list::ServerList;
@@ -181,12 +173,12 @@ pub struct App {
     stack: Vec<screen::Open>,
     /// The chat, which outlives its screen.
     chat: Option<crate::tui::chat::ChatScreen>,
-    moment: moment::Moment,
+    moment: input::Moment,
     pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
     /// Where the button of the mouse is held down.
     pub(super) pressed: Option<ratatui::layout::Position>,
     /// What is marked with the mouse.
-    drag: Option<drag::Drag>,
+    drag: Option<input::Drag>,
 }
 
 impl App {
@@ -219,7 +211,7 @@ impl App {
             answers: answers::Answers::default(),
             stack: Vec::new(),
             chat: None,
-            moment: moment::Moment::default(),
+            moment: input::Moment::default(),
             last_click: None,
             pressed: None,
             drag: None,
@@ -276,19 +268,20 @@ impl App {
     /// than frames do.
     pub(super) fn sync(&mut self) {
         self.stale = false;
+        self.on_pane(|pane, ui| pane.sync(ui));
         if let Some(layout) = self.layout() {
-            let ui = Ui {
-                model: &self.model,
-                area: layout.main,
-                glyphs: self.glyphs,
-                keymap: &self.keymap,
-            };
-            self.panes.get_mut(self.pane).sync(ui);
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
         }
         if let Some(overlay) = self.overlays.last_mut() {
             overlay.prepare(self.size);
         }
+    }
+
+    /// Does something with the pane that is shown, where there is room for one.
+    fn on_pane<R>(&mut self, act: impl FnOnce(&mut dyn Pane, Ui<'_>) -> R) -> Option<R> {
+        let area = self.layout()?.main;
+        let ui = Ui { model: &self.model, area, glyphs: self.glyphs, keymap: &self.keymap };
+        Some(act(self.panes.get_mut(self.pane), ui))
     }
 
     pub(super) fn layout(&self) -> Option<Layout> {

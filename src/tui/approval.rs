@@ -4,11 +4,7 @@
 //! answered, `media` its pictures and sounds as files, `roots` what is shared with a server; `keys` says which key does what, `draw` shows it. None of them sends or opens anything.
 
 pub mod answering;
-pub mod completion;
 pub mod draw;
 pub mod elicitation;
-pub mod keys;
-pub mod media;
 pub mod roots;
 pub mod sampling;
-pub mod url;

@@ -3,7 +3,6 @@
 
 mod draw;
 pub mod export;
-mod failure;
 pub mod follow;
 pub mod run;
 pub mod screen;

@@ -18,7 +18,7 @@ use crate::tui::approval::roots;
 use crate::tui::effect::{ConfigCommand, Effect, Saving, ServerCommand};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::{form, put};
-use crate::tui::form::mouse::Clicked;
+use crate::tui::form::input::Clicked;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;

@@ -4,34 +4,21 @@
 //! are two views of the same thing and nothing is lost by switching. Owns no server and no call.
 
 pub mod check;
-pub mod command;
 pub mod draw;
 pub mod edit;
-pub mod field;
-mod fit;
-mod hint;
 pub mod input;
-pub mod json;
-mod keep;
 mod merge;
-mod moment;
-pub mod mouse;
-mod moved;
 pub mod pointer;
-pub mod popup;
-pub mod problem;
 pub mod row;
 pub mod schema;
-mod secret;
 pub mod seed;
-mod sheet;
 pub mod state;
 #[cfg(test)]
 mod tests;
 
+pub use check::Problem;
 pub use check::{CheckJob, Checked};
-pub use field::FieldKind;
-pub use problem::Problem;
+pub use row::FieldKind;
 pub use row::{Row, RowKind};
 pub use seed::Defaults;
 pub use state::FormState;

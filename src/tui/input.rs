@@ -3,10 +3,7 @@
 //! On Unix the bytes are read and decoded here instead of by crossterm, whose reader spins at full
 //! speed when the terminal is gone: here a hang-up is an event like any other.
 
-#[cfg(unix)]
-mod burst;
 mod decode;
-mod reply;
 #[cfg(unix)]
 mod unix;
 #[cfg(not(unix))]

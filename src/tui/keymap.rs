@@ -6,176 +6,89 @@ use crossterm::event::{KeyEvent, KeyModifiers};
 
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
+use crate::tui::ink::Ink;
 use crate::tui::pane::PaneId;
 use crate::tui::toml_place;
 
-mod spell;
 mod table;
 pub use table::BINDINGS;
 
-/// Where a binding holds. A key is looked up from the innermost scope outwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scope {
-    /// Everywhere.
-    Global,
-    /// Wherever rows are listed or text is scrolled.
-    List,
-    /// The list of servers at the left.
-    ServerList,
-    /// The servers pane.
-    Servers,
-    /// The tools pane.
-    Tools,
-    /// The resources pane.
-    Resources,
-    /// The prompts pane.
-    Prompts,
-    /// The traffic pane.
-    Traffic,
-    /// The logs pane.
-    Logs,
-    /// The metrics pane.
-    Metrics,
-    /// The cache pane.
-    Cache,
-    /// The inbox.
-    Inbox,
-    /// The configuration pane.
-    Config,
-    /// A recording that is shown instead of servers that run.
-    Playback,
-    /// A question with yes and no.
-    Confirm,
-    /// Commands that await approval.
-    Consent,
-    /// A value the configuration asks for.
-    Input,
-    /// A server that wants the person to sign in.
-    SignIn,
-    /// The list of saved filters.
-    SavedFilters,
-    /// A line that asks for a name.
-    Ask,
-    /// Help, black box and other texts laid over the panes.
-    Reader,
-    /// A line being typed: only what is bound here and chords with control work.
-    Text,
-    /// The whole call screen.
-    Call,
-    /// Its form; letters are text there, so these are chords or no letters.
-    Form,
-    /// Lines of its form that take no text.
-    FormLine,
-    /// Its result.
-    Result,
-    /// The answering screen.
-    Answer,
-    /// The answering screen over a completion.
-    AnswerSampling,
-    /// The answering screen over an elicitation.
-    AnswerElicitation,
-    /// The answering screen while nothing is typed.
-    AnswerReading,
-    /// The form of a server's entry, or of the roots shared with it.
-    Entry,
-    /// The chat; letters are typed there.
-    Chat,
-    /// The policy screen.
-    Policy,
+named! {
+    /// Where a binding holds. A key is looked up from the innermost scope outwards.
+    pub enum Scope {
+        /// Everywhere.
+        Global = "global",
+        /// Wherever rows are listed or text is scrolled.
+        List = "list",
+        /// The list of servers at the left.
+        ServerList = "server-list",
+        /// The servers pane.
+        Servers = "servers",
+        /// The tools pane.
+        Tools = "tools",
+        /// The resources pane.
+        Resources = "resources",
+        /// The prompts pane.
+        Prompts = "prompts",
+        /// The traffic pane.
+        Traffic = "traffic",
+        /// The logs pane.
+        Logs = "logs",
+        /// The metrics pane.
+        Metrics = "metrics",
+        /// The cache pane.
+        Cache = "cache",
+        /// The inbox.
+        Inbox = "inbox",
+        /// The configuration pane.
+        Config = "config",
+        /// A recording that is shown instead of servers that run.
+        Playback = "playback",
+        /// A question with yes and no.
+        Confirm = "confirm",
+        /// Commands that await approval.
+        Consent = "consent",
+        /// A value the configuration asks for.
+        Input = "input",
+        /// A server that wants the person to sign in.
+        SignIn = "sign-in",
+        /// The list of saved filters.
+        SavedFilters = "saved-filters",
+        /// A line that asks for a name.
+        Ask = "ask",
+        /// Help, black box and other texts laid over the panes.
+        Reader = "reader",
+        /// A line being typed: only what is bound here and chords with control work.
+        Text = "text",
+        /// The whole call screen.
+        Call = "call",
+        /// Its form; letters are text there, so these are chords or no letters.
+        Form = "form",
+        /// Lines of its form that take no text.
+        FormLine = "form-line",
+        /// Its result.
+        Result = "result",
+        /// The answering screen.
+        Answer = "answer",
+        /// The answering screen over a completion.
+        AnswerSampling = "answer-sampling",
+        /// The answering screen over an elicitation.
+        AnswerElicitation = "answer-elicitation",
+        /// The answering screen while nothing is typed.
+        AnswerReading = "answer-reading",
+        /// The form of a server's entry, or of the roots shared with it.
+        Entry = "entry",
+        /// The chat; letters are typed there.
+        Chat = "chat",
+        /// The policy screen.
+        Policy = "policy",
+    }
 }
 
 impl Scope {
-    /// All of them, outermost first.
-    pub const ALL: &'static [Self] = &[
-        Self::Global,
-        Self::List,
-        Self::ServerList,
-        Self::Servers,
-        Self::Tools,
-        Self::Resources,
-        Self::Prompts,
-        Self::Traffic,
-        Self::Logs,
-        Self::Metrics,
-        Self::Cache,
-        Self::Inbox,
-        Self::Config,
-        Self::Playback,
-        Self::Confirm,
-        Self::Consent,
-        Self::Input,
-        Self::SignIn,
-        Self::SavedFilters,
-        Self::Ask,
-        Self::Reader,
-        Self::Text,
-        Self::Call,
-        Self::Form,
-        Self::FormLine,
-        Self::Result,
-        Self::Answer,
-        Self::AnswerSampling,
-        Self::AnswerElicitation,
-        Self::AnswerReading,
-        Self::Entry,
-        Self::Chat,
-        Self::Policy,
-    ];
-
-    /// Its name in keymap files and help.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Global => "global",
-            Self::List => "list",
-            Self::ServerList => "server-list",
-            Self::Servers => "servers",
-            Self::Tools => "tools",
-            Self::Resources => "resources",
-            Self::Prompts => "prompts",
-            Self::Traffic => "traffic",
-            Self::Logs => "logs",
-            Self::Metrics => "metrics",
-            Self::Cache => "cache",
-            Self::Inbox => "inbox",
-            Self::Config => "config",
-            Self::Playback => "playback",
-            Self::Confirm => "confirm",
-            Self::Consent => "consent",
-            Self::Input => "input",
-            Self::SignIn => "sign-in",
-            Self::SavedFilters => "saved-filters",
-            Self::Ask => "ask",
-            Self::Reader => "reader",
-            Self::Text => "text",
-            Self::Call => "call",
-            Self::Form => "form",
-            Self::FormLine => "form-line",
-            Self::Result => "result",
-            Self::Answer => "answer",
-            Self::AnswerSampling => "answer-sampling",
-            Self::AnswerElicitation => "answer-elicitation",
-            Self::AnswerReading => "answer-reading",
-            Self::Entry => "entry",
-            Self::Chat => "chat",
-            Self::Policy => "policy",
-        }
-    }
-
-    /// The pane whose scope it is.
-    pub const fn pane(self) -> Option<PaneId> {
-        Some(match self {
-            Self::Servers => PaneId::Servers,
-            Self::Tools => PaneId::Tools,
-            Self::Resources => PaneId::Resources,
-            Self::Prompts => PaneId::Prompts,
-            Self::Traffic => PaneId::Traffic,
-            Self::Logs => PaneId::Logs,
-            Self::Metrics => PaneId::Metrics,
-            Self::Cache => PaneId::Cache,
-            Self::Inbox => PaneId::Inbox,
-            Self::Config => PaneId::Config,
-            _ => return None,
-        })
+    /// The pane whose own keys these are, when they are one's.
+    pub fn pane(self) -> Option<PaneId> {
+        PaneId::by_title(self.name())
     }
 
     /// The kind of screen it belongs to.
@@ -189,10 +102,6 @@ impl Scope {
             }
             _ => Screen::Panes,
         }
-    }
-
-    fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|scope| scope.name() == name)
     }
 }
 
@@ -419,6 +328,66 @@ pub struct Row {
     pub footer: u8,
 }
 
+// Keys in sentences: texts name an action in braces, and what is shown is the key it has now, so
+// that no sentence lies after a person has moved a key.
+
+/// What stands for a key that was taken away: the palette still finds the action.
+const UNBOUND: &str = "the palette";
+
+impl Keymap {
+    /// `text` with every `{name}` of an action replaced by the first of its keys that works in
+    /// these scopes, innermost first. What is no name of an action stays as it is.
+    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
+        self.spelled_in(scopes, text)
+    }
+
+    /// The same for a text that was put together; what others wrote in it stays as it is, unless it
+    /// names an action in braces.
+    pub fn spelled_in(&self, scopes: &[Scope], text: &str) -> Ink {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((name, after)) = after.split_once('}') else { break };
+            out.push_str(before);
+            match self.chords(scopes, name) {
+                Some(chords) => match chords.first() {
+                    Some(first) => out.push_str(&first.to_string()),
+                    None => out.push_str(UNBOUND),
+                },
+                None => out.extend(["{", name, "}"]),
+            }
+            rest = after;
+        }
+        out.push_str(rest);
+        Ink::line(&out)
+    }
+
+    /// The first key of an action that works while text is typed; any when none does.
+    pub fn key_while_typing(&self, scopes: &[Scope], name: &str) -> Option<Chord> {
+        let chords = self.chords(scopes, name)?;
+        chords.iter().find(|chord| chord.typed().is_none()).or_else(|| chords.first()).copied()
+    }
+
+    /// Chords of the named action that work in these scopes, of the innermost that has any; empty
+    /// when it lost all of them, `None` when there is no such action.
+    fn chords(&self, scopes: &[Scope], name: &str) -> Option<Vec<Chord>> {
+        let meaning_of = |chord: &Chord| {
+            scopes.iter().find_map(|scope| self.meanings.get(&(*scope, *chord)).copied())
+        };
+        for scope in scopes {
+            let rows = self.listed.iter().filter(|row| row.scope == *scope);
+            for row in rows.filter(|row| row.action.id() == name) {
+                let works = |chord: &&Chord| meaning_of(chord) == Some(row.action);
+                let chords: Vec<Chord> = row.chords.iter().filter(works).copied().collect();
+                if !chords.is_empty() {
+                    return Some(chords);
+                }
+            }
+        }
+        Action::by_id(name).map(|_| Vec::new())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crossterm::event::KeyCode;
@@ -539,5 +508,30 @@ mod tests {
             let error = Keymap::with_user(text).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod spell_tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_names_the_key_that_works_and_follows_a_person_who_moves_it() {
+        let text = "{follow} follows, {quit} leaves, {x} stays";
+        let scopes = [Scope::Traffic, Scope::List, Scope::Global];
+        let builtin = Keymap::builtin();
+        assert_eq!(builtin.spelled(&scopes, text).as_str(), "f follows, q leaves, {x} stays");
+        let moved = "[traffic]\nf = \"none\"\nf7 = \"follow\"\n[global]\nq = \"none\"";
+        let moved = Keymap::with_user(moved).unwrap();
+        let said = moved.spelled(&scopes, text);
+        assert_eq!(said.as_str(), "f7 follows, the palette leaves, {x} stays");
+    }
+
+    #[test]
+    fn while_text_is_typed_a_key_that_is_no_letter_is_named() {
+        let keymap = Keymap::builtin();
+        let key = keymap.key_while_typing(&[Scope::Global], "help").unwrap();
+        assert_eq!(key.to_string(), "f1");
+        assert_eq!(keymap.spelled(&[Scope::Call, Scope::Form], "{save-form}").as_str(), "ctrl-s");
     }
 }

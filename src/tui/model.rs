@@ -6,10 +6,10 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::ServerName;
-use crate::base::Timestamp;
 use crate::base::logs::LogRecord;
+use crate::base::ring::Batch;
 use crate::base::text::SafeText;
+use crate::base::{ServerName, Timestamp};
 use crate::config::{Diagnostic, McpConfig};
 use crate::deck::clients::ClientView;
 use crate::deck::policy::PolicyView;
@@ -24,13 +24,8 @@ use crate::mcp::CallId;
 use crate::mcp::traffic::TrafficRecord;
 use crate::tui::ink::{Dur, Ink, ink};
 
-mod activity;
-mod feed;
 mod inbox;
-mod left_out;
 pub use crate::deck::{FileText, InputState, InputView, Situation};
-pub use activity::Activity;
-pub use feed::Feed;
 pub use inbox::{Todo, kind_word, who_asks};
 
 /// The time zone times are shown in; set once when the dashboard starts, UTC before that.
@@ -346,6 +341,163 @@ fn seconds_text(seconds: u64) -> Ink {
     if seconds < 60 { ink!("{} s", seconds) } else { ink!("{}", Dur(Duration::from_secs(seconds))) }
 }
 
+// Messages per server over the last minute, in slots of two seconds: the spark-lines.
+
+/// Counts by server.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    by_server: HashMap<ServerName, Slots>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    /// Number of the newest slot.
+    newest: u64,
+    counts: VecDeque<u32>,
+}
+
+impl Activity {
+    /// Slots that are kept.
+    pub const SLOTS: usize = 30;
+    /// Length of one slot in microseconds.
+    pub const SLOT: u64 = 2_000_000;
+
+    /// Counts one message.
+    pub fn count(&mut self, server: &ServerName, at: Timestamp) {
+        if !self.by_server.contains_key(server) {
+            self.by_server.insert(server.clone(), Slots::default());
+        }
+        let Some(slots) = self.by_server.get_mut(server) else { return };
+        let slot = at.0 / Self::SLOT;
+        if slots.counts.is_empty() || slot > slots.newest + Self::SLOTS as u64 {
+            slots.counts.clear();
+            slots.newest = slot;
+            slots.counts.push_back(0);
+        }
+        while slots.newest < slot {
+            slots.newest += 1;
+            slots.counts.push_back(0);
+            if slots.counts.len() > Self::SLOTS {
+                slots.counts.pop_front();
+            }
+        }
+        let back = usize::try_from(slots.newest - slot).unwrap_or(usize::MAX);
+        if let Some(index) = slots.counts.len().checked_sub(back + 1) {
+            slots.counts[index] = slots.counts[index].saturating_add(1);
+        }
+    }
+
+    /// The newest `n` slots up to now, oldest first.
+    pub fn recent(&self, server: &ServerName, n: usize, now: Timestamp) -> Vec<u32> {
+        let Some(slots) = self.by_server.get(server) else { return vec![0; n] };
+        let idle = (now.0 / Self::SLOT).saturating_sub(slots.newest);
+        let idle = usize::try_from(idle).unwrap_or(n).min(n);
+        let len = slots.counts.len();
+        let mut recent = vec![0; (n - idle).saturating_sub(len)];
+        recent.extend(slots.counts.range(len.saturating_sub(n - idle)..));
+        recent.resize(n, 0);
+        recent
+    }
+}
+
+// A mirror of a telemetry ring: the same records, shared, dropped when the ring drops them.
+
+/// Records by sequence number. Bounded by the ring it mirrors.
+#[derive(Debug)]
+pub struct Feed<T> {
+    items: VecDeque<Arc<T>>,
+    first: u64,
+    missed: u64,
+    evicted: u64,
+}
+
+impl<T> Default for Feed<T> {
+    fn default() -> Self {
+        Self { items: VecDeque::new(), first: 0, missed: 0, evicted: 0 }
+    }
+}
+
+impl<T> Feed<T> {
+    /// Takes what was read; `oldest` is the first record the ring still holds.
+    pub fn take(&mut self, batch: Batch<T>, oldest: u64) {
+        if batch.missed > 0 {
+            // Records were dropped before they were read: what is here is older than the gap.
+            self.missed += batch.missed;
+            self.evicted += self.items.len() as u64;
+            self.items.clear();
+        }
+        if self.items.is_empty() {
+            self.first = batch.first;
+        }
+        self.items.extend(batch.items);
+        while self.first < oldest && self.items.pop_front().is_some() {
+            self.first += 1;
+            self.evicted += 1;
+        }
+    }
+
+    /// Sequence number of the oldest record.
+    pub const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Sequence number after the newest record.
+    pub fn end(&self) -> u64 {
+        self.first + self.items.len() as u64
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Records that were dropped before the screen saw them.
+    pub const fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// Records that are gone for room, seen or not.
+    pub const fn dropped(&self) -> u64 {
+        self.missed + self.evicted
+    }
+
+    /// The record of a sequence number, when it is still there.
+    pub fn get(&self, seq: u64) -> Option<&Arc<T>> {
+        self.items.get(usize::try_from(seq.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Records from a sequence number on, with theirs.
+    pub fn from(&self, seq: u64) -> impl Iterator<Item = (u64, &Arc<T>)> {
+        let start = seq.max(self.first);
+        let skip = usize::try_from(start - self.first).unwrap_or(usize::MAX).min(self.items.len());
+        self.items.range(skip..).enumerate().map(move |(n, item)| (start + n as u64, item))
+    }
+}
+
+// Servers of the files that are not there because their entry cannot be used.
+
+impl Model {
+    /// Servers of the files that are not there because their entry cannot be used, each with its
+    /// first problem; an error before anything else.
+    pub fn left_out(&self) -> Vec<(&ServerName, &Diagnostic)> {
+        let mut out: Vec<(&ServerName, &Diagnostic)> = Vec::new();
+        let errors = self.view.diagnostics.iter().filter(|d| d.is_error());
+        let dependents = self.view.diagnostics.iter().filter(|d| d.rule == "config/left-out");
+        for diagnostic in errors.chain(dependents) {
+            let Some(name) = &diagnostic.server else { continue };
+            if self.server(name).is_none() && !out.iter().any(|(known, _)| *known == name) {
+                out.push((name, diagnostic));
+            }
+        }
+        out
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,5 +521,67 @@ mod tests {
         model.reset_wake();
         assert_eq!(model.until(at(1_008)).as_str(), "8 s");
         assert_eq!(model.wake(), Some(at(1_001)));
+    }
+}
+
+#[cfg(test)]
+mod activity_tests {
+    use super::*;
+
+    #[test]
+    fn slots_age_and_gaps_are_empty() {
+        let mut activity = Activity::default();
+        let server = ServerName::new("a");
+        for at in [0, 1, 4_000_000] {
+            activity.count(&server, Timestamp(at));
+        }
+        let recent = |activity: &Activity, n, at| activity.recent(&server, n, Timestamp(at));
+        assert_eq!(recent(&activity, 4, 4_000_000), [0, 2, 0, 1]);
+        assert_eq!(recent(&activity, 4, 8_500_000), [0, 1, 0, 0], "idle slots follow");
+        assert_eq!(recent(&activity, 4, 60_000_000), [0; 4]);
+        activity.count(&server, Timestamp(900_000_000));
+        assert_eq!(recent(&activity, 2, 900_000_000), [0, 1]);
+    }
+}
+
+#[cfg(test)]
+mod feed_tests {
+    use super::*;
+    use crate::base::ring::{Ring, Weighed};
+
+    struct Line;
+    impl Weighed for Line {
+        fn bytes(&self) -> usize {
+            1
+        }
+    }
+
+    #[test]
+    fn it_holds_what_the_ring_holds_and_counts_what_it_never_saw() {
+        let ring = Ring::new(10, 1_000);
+        let mut feed = Feed::default();
+        let pull = |feed: &mut Feed<Line>| {
+            let batch = ring.read(feed.end(), 100);
+            feed.take(batch, ring.read(0, 0).first);
+        };
+        for _ in 0..6 {
+            ring.push(Arc::new(Line));
+        }
+        pull(&mut feed);
+        for _ in 0..6 {
+            ring.push(Arc::new(Line));
+        }
+        pull(&mut feed);
+        assert_eq!((feed.first(), feed.end(), feed.missed(), feed.dropped()), (2, 12, 0, 2));
+        for _ in 0..25 {
+            ring.push(Arc::new(Line));
+        }
+        pull(&mut feed);
+        assert_eq!((feed.first(), feed.end(), feed.missed()), (27, 37, 15));
+        assert!(feed.get(26).is_none() && feed.get(36).is_some());
+        assert_eq!(
+            feed.from(0).map(|(seq, _)| seq).collect::<Vec<_>>(),
+            (27..37).collect::<Vec<_>>()
+        );
     }
 }

@@ -10,19 +10,18 @@ use crate::tui::effect::Effect;
 use crate::tui::ink::Ink;
 use crate::tui::keymap::Scope;
 use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::pick::Pick;
 use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, Pen, TextInput, width};
 
-mod ask;
 mod consent;
 mod input;
 mod palette;
 mod sign_in;
-pub use crate::tui::pick::{ApprovalPick, CallPick, Choice, FilterPick, Line, Pick};
-pub use ask::{Ask, Named};
 pub use consent::Consent;
 pub use input::InputDialog;
 pub use palette::Palette;
+pub use palette::{Ask, Named};
 pub use sign_in::SignInDialog;
 
 /// Something over the panes.

@@ -43,6 +43,33 @@ pub enum PaneId {
     Config,
 }
 
+/// What is known of a pane without opening it.
+struct Tab {
+    digit: &'static str,
+    title: &'static str,
+    short: &'static str,
+    tiny: &'static str,
+    action: Action,
+}
+
+const fn tab(digit: &'static str, [title, short, tiny]: [&'static str; 3], action: Action) -> Tab {
+    Tab { digit, title, short, tiny, action }
+}
+
+/// In the order of [`PaneId`].
+const TABS: [Tab; 10] = [
+    tab("1", ["Servers", "Servers", "Srv"], Action::ShowServers),
+    tab("2", ["Tools", "Tools", "Tool"], Action::ShowTools),
+    tab("3", ["Resources", "Res", "Res"], Action::ShowResources),
+    tab("4", ["Prompts", "Prompts", "Prm"], Action::ShowPrompts),
+    tab("5", ["Traffic", "Traffic", "Trf"], Action::ShowTraffic),
+    tab("6", ["Logs", "Logs", "Log"], Action::ShowLogs),
+    tab("7", ["Metrics", "Metr", "Met"], Action::ShowMetrics),
+    tab("8", ["Cache", "Cache", "Cch"], Action::ShowCache),
+    tab("9", ["Inbox", "Inbox", "Inb"], Action::ShowInbox),
+    tab("0", ["Config", "Conf", "Cfg"], Action::ShowConfig),
+];
+
 impl PaneId {
     /// All of them, in the order of their keys.
     pub const ALL: [Self; 10] = [
@@ -60,66 +87,27 @@ impl PaneId {
 
     /// Title on the tab.
     pub const fn title(self) -> &'static str {
-        match self {
-            Self::Servers => "Servers",
-            Self::Tools => "Tools",
-            Self::Resources => "Resources",
-            Self::Prompts => "Prompts",
-            Self::Traffic => "Traffic",
-            Self::Logs => "Logs",
-            Self::Metrics => "Metrics",
-            Self::Cache => "Cache",
-            Self::Inbox => "Inbox",
-            Self::Config => "Config",
-        }
+        TABS[self as usize].title
     }
 
     /// Title where room is scarce.
     pub const fn short(self) -> &'static str {
-        match self {
-            Self::Resources => "Res",
-            Self::Metrics => "Metr",
-            Self::Config => "Conf",
-            other => other.title(),
-        }
+        TABS[self as usize].short
     }
 
     /// Title where there is hardly any room.
     pub const fn tiny(self) -> &'static str {
-        match self {
-            Self::Servers => "Srv",
-            Self::Tools => "Tool",
-            Self::Resources => "Res",
-            Self::Prompts => "Prm",
-            Self::Traffic => "Trf",
-            Self::Logs => "Log",
-            Self::Metrics => "Met",
-            Self::Cache => "Cch",
-            Self::Inbox => "Inb",
-            Self::Config => "Cfg",
-        }
+        TABS[self as usize].tiny
     }
 
     /// The digit of its key.
     pub const fn digit(self) -> &'static str {
-        const DIGITS: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "0"];
-        DIGITS[self as usize]
+        TABS[self as usize].digit
     }
 
     /// The action that shows it.
     pub const fn action(self) -> Action {
-        match self {
-            Self::Servers => Action::ShowServers,
-            Self::Tools => Action::ShowTools,
-            Self::Resources => Action::ShowResources,
-            Self::Prompts => Action::ShowPrompts,
-            Self::Traffic => Action::ShowTraffic,
-            Self::Logs => Action::ShowLogs,
-            Self::Metrics => Action::ShowMetrics,
-            Self::Cache => Action::ShowCache,
-            Self::Inbox => Action::ShowInbox,
-            Self::Config => Action::ShowConfig,
-        }
+        TABS[self as usize].action
     }
 
     /// The pane of this title, in any case.

@@ -166,6 +166,11 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// One that can be chosen.
+    pub const fn new(words: Ink, hint: Ink, pick: Pick) -> Self {
+        Self { words, hint, pick, disabled: None }
+    }
+
     /// What it is found by.
     pub fn fields(&self) -> Fields<'_> {
         let words = self.words.as_str();

@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use base64::Engine as _;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -24,24 +26,21 @@ use crate::error::{Error, ErrorCode};
 use crate::host::Host;
 use crate::host::approvals::Drafter;
 use crate::tui::app::calls::Calls;
-use crate::tui::app::{App, Redraw};
+use crate::tui::app::{App, Redraw, Setup};
 use crate::tui::call::export::Origin;
 use crate::tui::chat::port::{Chat, ChatCommand, OpenChat};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, EngineEvent};
-use crate::tui::graphics::TerminalReply;
+use crate::tui::graphics::{self, TerminalReply};
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
-use crate::tui::runner::Runner;
+use crate::tui::prefs::Prefs;
+use crate::tui::runner::{Files, Runner};
 use crate::tui::session::{PanicGuard, Session, refuse_terminal};
 use crate::tui::signal::{Signal, Signals};
 use crate::tui::state::{Places, read_prefs};
-
-mod setup;
-use setup::{follow_user_files, setup};
-
-mod outside;
+use crate::tui::theme::ColorDepth;
 
 /// Exit code when a signal or the end of the terminal ended the run, as for the verbs.
 const INTERRUPTED: u8 = 130;
@@ -173,18 +172,21 @@ impl Dashboard {
         if files.is_empty() {
             files.push(PathBuf::from(if options.tour { ":demo" } else { ":command" }));
         }
-        let prefs_file = places.prefs_file(&files);
-        let history_file = prefs_file.as_ref().map(|file| file.with_extension("history.jsonl"));
-        let calls_file = project.as_deref().map(SavedCalls::path_beside);
-        let answers_file = project.as_deref().map(Answers::path_beside);
-        let lock_file = if is_live { project.clone() } else { Some(PathBuf::from("mcp.json")) };
-        let lock_file = lock_file.map(|config| config.with_file_name(crate::deck::lock::FILE));
-        let kept = answers_file.as_deref().map(Answers::load).transpose();
-        let history = history_file.as_deref().map(History::load).unwrap_or_default();
-        let saved = calls_file.as_deref().map(SavedCalls::load).transpose();
+        let lock = if is_live { project.clone() } else { Some(PathBuf::from("mcp.json")) };
+        let prefs = places.prefs_file(&files);
+        let files = Files {
+            history: prefs.as_ref().map(|file| file.with_extension("history.jsonl")),
+            prefs,
+            calls: project.as_deref().map(SavedCalls::path_beside),
+            answers: project.as_deref().map(Answers::path_beside),
+            lock: lock.map(|config| config.with_file_name(crate::deck::lock::FILE)),
+        };
+        let kept = files.answers.as_deref().map(Answers::load).transpose();
+        let history = files.history.as_deref().map(History::load).unwrap_or_default();
+        let saved = files.calls.as_deref().map(SavedCalls::load).transpose();
         let problem = saved.as_ref().err().map(ToString::to_string);
         let saved_problem = problem.or_else(|| kept.as_ref().err().cloned());
-        let mut setup = setup(&options, &places, read_prefs(prefs_file.as_deref()));
+        let mut setup = setup(&options, &places, read_prefs(files.prefs.as_deref()));
         setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
         let asks = setup.graphics.asks(std::env::var("TERM").ok().as_deref());
         let question = setup.graphics.question();
@@ -210,11 +212,7 @@ impl Dashboard {
             session,
             signals,
             input: InputThread::spawn(input_sender)?,
-            runner: Runner::new(messages.clone(), prefs_file)
-                .remembering(history_file, calls_file)
-                .keeping_answers(answers_file)
-                .locking(lock_file)
-                .revealing(options.reveal),
+            runner: Runner::new(messages.clone(), files, options.reveal),
             engine: match options.source {
                 Source::Deck(deck) => Engine::spawn(*deck, engine_sender)?,
                 Source::Recording(name, scan) => Engine::play((name, *scan), engine_sender)?,
@@ -416,7 +414,7 @@ impl Dashboard {
                 if signal == Signal::Continued {
                     self.session.resume()?;
                 }
-                if let Some(cell) = setup::cell_pixels() {
+                if let Some(cell) = cell_pixels() {
                     // Another font, perhaps: pictures are fitted to cells.
                     self.update(Message::Terminal(TerminalReply::Cell(cell))).await?;
                 }
@@ -540,6 +538,120 @@ impl Dashboard {
         self.app.prepare();
         self.session.draw(&self.app)?;
         self.pacer.drawn(now);
+        Ok(())
+    }
+}
+
+// How the app is set up: from the options, the environment and the files of the person, which are
+// looked at again while it runs.
+
+/// Themes and keymap are few and small: they are looked at by the clock.
+const USER_FILES: Duration = Duration::from_secs(2);
+
+/// Tells when a theme or the keymap of the person changed.
+async fn follow_user_files(places: Places, messages: mpsc::Sender<Message>) {
+    let read = |places: Places| tokio::task::spawn_blocking(move || places.user_files());
+    let Ok(mut known) = read(places.clone()).await else { return };
+    loop {
+        tokio::time::sleep(USER_FILES).await;
+        let Ok(files) = read(places.clone()).await else { return };
+        if files != known {
+            known = files.clone();
+            if messages.send(Message::UserFiles(files)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The app as the options, the environment and the files of the person want it.
+fn setup(options: &Options, places: &Places, prefs: Prefs) -> Setup {
+    let depth = match options.colour {
+        Some(false) => ColorDepth::None,
+        _ => ColorDepth::from_env(|name| std::env::var(name).ok()),
+    };
+    let utf8 = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        .is_none_or(|value| {
+            let value = value.to_ascii_lowercase();
+            value.contains("utf-8") || value.contains("utf8")
+        });
+    let ascii = options.ascii || !utf8;
+    let glyphs = if ascii { &crate::tui::glyph::ASCII } else { &crate::tui::glyph::UNICODE };
+    let support = graphics::Support::from_env(|name| std::env::var(name).ok(), depth, glyphs);
+    Setup {
+        ascii,
+        graphics: support.with_cell(cell_pixels()),
+        theme: options.theme.clone(),
+        depth,
+        prefs,
+        user: places.user_files(),
+        home: dirs::home_dir(),
+        folder: std::env::current_dir().unwrap_or_default(),
+        tour: options.tour,
+        calls: Calls::default(),
+        origin: options.origin.clone(),
+    }
+}
+
+/// The size of a cell as the operating system has it; many terminals leave it at zero.
+fn cell_pixels() -> Option<graphics::CellPixels> {
+    let size = crossterm::terminal::window_size().ok()?;
+    let cell =
+        |pixels: u16, cells: u16| pixels.checked_div(cells).filter(|n| (2..=256).contains(n));
+    let (width, height) = (cell(size.width, size.columns)?, cell(size.height, size.rows)?);
+    Some(graphics::CellPixels { width, height })
+}
+
+// What the loop does with the terminal itself: the clipboard, the shell, an editor.
+
+impl Dashboard {
+    /// OSC 52: the terminal puts it on the clipboard, also through ssh. The text is base64, so
+    /// nothing in it can reach the terminal as a sequence.
+    fn copy(&mut self, text: &str) -> io::Result<()> {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+        self.session.write(format!("\x1b]52;c;{encoded}\x07").as_bytes())
+    }
+
+    fn resized(&mut self) -> io::Result<()> {
+        let (width, height) = self.session.size()?;
+        self.app.update(Message::Resize(width, height));
+        Ok(())
+    }
+
+    async fn suspend(&mut self) -> io::Result<()> {
+        self.input.pause();
+        self.session.leave()?;
+        self.signals.stop_job().await;
+        self.session.resume()?;
+        self.input.resume();
+        self.resized()
+    }
+
+    /// Hands the terminal to `$VISUAL` or `$EDITOR` and takes it back.
+    async fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Result<String, SafeText>> {
+        self.input.pause();
+        self.session.leave()?;
+        let edited = crate::tui::editor::edit(text, suffix).await;
+        self.session.resume()?;
+        self.input.resume();
+        self.resized()?;
+        Ok(edited)
+    }
+
+    /// Hands the terminal to the editor on a file itself; what it saves is followed like any edit.
+    async fn edit_file(&mut self, path: &std::path::Path, line: u32) -> io::Result<()> {
+        self.input.pause();
+        self.session.leave()?;
+        let done = crate::tui::editor::open(path, line).await;
+        self.session.resume()?;
+        self.input.resume();
+        self.resized()?;
+        if let Err(reason) = done {
+            let error = Error::new(ErrorCode::Internal, reason.as_str());
+            Box::pin(self.update(Message::Failed(error))).await?;
+        }
         Ok(())
     }
 }

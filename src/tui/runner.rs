@@ -2,7 +2,8 @@
 //! back as a message when there is something to say.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -10,20 +11,40 @@ use tokio_util::sync::CancellationToken;
 use crate::base::ServerName;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
+use crate::deck::answers::{Answers, ScriptedAnswer};
+use crate::deck::browser;
 use crate::deck::clients::Clients;
+use crate::deck::history::History;
+use crate::deck::lock::Lock;
 use crate::deck::policy::PolicyKeeper;
+use crate::deck::saved::{SavedCall, SavedCalls};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin};
+use crate::mcp::{Answer, ApprovalId};
 use crate::tui::effect::{
-    CallRequest, CallTarget, ClientOrder, Effect, PolicyOrder, ServerCommand,
+    Baseline, CallRequest, CallTarget, Effect, Existing, LockChange, PolicyOrder, ServerCommand,
 };
 use crate::tui::message::{CallToken, Message, ViewToken};
+use crate::tui::pick::ClientOrder;
 use crate::tui::prefs::Prefs;
-use crate::tui::result::{CompareJob, PictureJob};
+use crate::tui::result::{CompareJob, Content, PictureJob};
 use crate::tui::run::Reveal;
+use crate::tui::state;
 
-mod files;
-mod requests;
+/// Where things are kept beyond the session; without a file they are not.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// Preferences.
+    pub prefs: Option<PathBuf>,
+    /// The history of calls.
+    pub history: Option<PathBuf>,
+    /// Saved calls.
+    pub calls: Option<PathBuf>,
+    /// Answers to requests of servers.
+    pub answers: Option<PathBuf>,
+    /// Definitions to compare with.
+    pub lock: Option<PathBuf>,
+}
 
 /// Does effects that need no terminal.
 pub struct Runner {
@@ -34,13 +55,9 @@ pub struct Runner {
     /// What decides about callers that are not the person, where that is kept.
     pub policy: Option<PolicyKeeper>,
     messages: mpsc::Sender<Message>,
-    prefs_file: Option<PathBuf>,
+    files: Files,
     /// Preferences as they were read or written last.
     prefs: Prefs,
-    history_file: Option<PathBuf>,
-    calls_file: Option<PathBuf>,
-    answers_file: Option<PathBuf>,
-    lock_file: Option<PathBuf>,
     calls: HashMap<CallToken, CancellationToken>,
     reveal: Reveal,
     /// What was said not to be kept.
@@ -48,52 +65,20 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// A runner that reports to `messages`.
-    pub fn new(messages: mpsc::Sender<Message>, prefs_file: Option<PathBuf>) -> Self {
+    /// A runner that reports to `messages`; `reveal` says whether results show values of the
+    /// configuration or mask them.
+    pub fn new(messages: mpsc::Sender<Message>, files: Files, reveal: Reveal) -> Self {
         Self {
             host: None,
             clients: None,
             policy: None,
             messages,
-            prefs: crate::tui::state::read_prefs(prefs_file.as_deref()),
-            prefs_file,
-            history_file: None,
-            calls_file: None,
-            answers_file: None,
-            lock_file: None,
+            prefs: state::read_prefs(files.prefs.as_deref()),
+            files,
             calls: HashMap::new(),
-            reveal: Reveal::default(),
+            reveal,
             not_kept: HashSet::new(),
         }
-    }
-
-    /// Keeps the history of calls and saved calls in these files.
-    #[must_use]
-    pub fn remembering(mut self, history: Option<PathBuf>, calls: Option<PathBuf>) -> Self {
-        self.history_file = history;
-        self.calls_file = calls;
-        self
-    }
-
-    /// Keeps answers to requests of servers in this file.
-    #[must_use]
-    pub fn keeping_answers(mut self, file: Option<PathBuf>) -> Self {
-        self.answers_file = file;
-        self
-    }
-
-    /// Compares with definitions in this file.
-    #[must_use]
-    pub fn locking(mut self, file: Option<PathBuf>) -> Self {
-        self.lock_file = file;
-        self
-    }
-
-    /// Shows values of the configuration in results, or masks them.
-    #[must_use]
-    pub fn revealing(mut self, reveal: Reveal) -> Self {
-        self.reveal = reveal;
-        self
     }
 
     /// Does one effect; those of the terminal are not its business.
@@ -355,4 +340,218 @@ async fn run_command(
         ServerCommand::Unsubscribe(uri) => host.unsubscribe_resource(server, &uri).await?,
     }
     Ok(None)
+}
+
+// Effects about files: what a person saves and loads, and what outlives the program. What may
+// have to wait for a disk is done away from the drawing.
+
+/// There is no lock file beside nothing.
+const NO_LOCK: &str = "there is no configuration file, so no lock file beside it";
+
+impl Runner {
+    /// Does one of these effects; others are not its business.
+    fn about_files(&mut self, effect: Effect) {
+        match effect {
+            Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
+                Ok(path) => {
+                    Message::Done(SafeText::line(&format!("saved {}", whole(path).display())))
+                }
+                Err(error) => failed(&format!("{} was not saved: {error}", name.display())),
+            }),
+            Effect::SaveAs { path, content, existing } => {
+                self.beside(move || save_as(&path, content, existing));
+            }
+            Effect::SavePrefs(prefs) => {
+                let file = self.files.prefs.as_ref();
+                let written = file.map(|file| state::write_prefs(file, &self.prefs, &prefs));
+                self.prefs = *prefs;
+                self.kept("preferences", written);
+            }
+            Effect::Record(record) => {
+                let file = self.files.history.as_ref();
+                let written = file.map(|file| History::append(file, &record));
+                self.kept("calls and drafts", written);
+            }
+            Effect::SaveCall(name, call) => self.save_call(&name, *call),
+            Effect::ReadFile(token, path) => {
+                self.beside(move || Message::FileRead(token, content(&path)));
+            }
+            Effect::Baseline(baseline) => {
+                let file = self.files.lock.clone();
+                self.beside(move || {
+                    let known = match &baseline {
+                        Baseline::Lock => {
+                            file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| Lock::read(&f))
+                        }
+                        Baseline::Recording(path) => Lock::of_recording(path),
+                    };
+                    Message::Baseline(baseline, known.map_err(|problem| SafeText::line(&problem)))
+                });
+            }
+            Effect::Lock(change) => {
+                let file = self.files.lock.clone();
+                self.beside(move || {
+                    match file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| lock(&f, change)) {
+                        Ok(known) => Message::Baseline(Baseline::Lock, Ok(known)),
+                        Err(problem) => failed(&problem),
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Something that should outlive the program will not: said once, logged every time.
+    fn kept(&mut self, what: &'static str, written: Option<std::io::Result<()>>) {
+        let Some(Err(error)) = written else { return };
+        tracing::warn!(%error, "not kept: {what}");
+        if self.not_kept.insert(what) {
+            let text = format!("not kept beyond this session: {what}: {error}");
+            self.tell(Message::Warned(SafeText::line(&text)));
+        }
+    }
+
+    fn save_call(&self, name: &str, call: SavedCall) {
+        let Some(file) = &self.files.calls else {
+            let reason = "there is no configuration file to save calls beside";
+            return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
+        };
+        self.tell(match SavedCalls::put(file, name, call) {
+            Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
+            Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
+        });
+    }
+}
+
+/// Writes a file that a person named.
+fn save_as(path: &Path, content: Content, existing: Existing) -> Message {
+    let path = state::at_home(path);
+    let written = content
+        .bytes()
+        .map_err(std::io::Error::other)
+        .and_then(|bytes| state::write_file(&path, &bytes, existing));
+    match written {
+        Ok(size) => {
+            let text = format!("wrote {size} bytes to {}", whole(path).display());
+            Message::Done(SafeText::line(&text))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Message::FileExists(path, content)
+        }
+        Err(error) => failed(&format!("{} was not written: {error}", path.display())),
+    }
+}
+
+/// Largest file whose content fills a field, in bytes.
+const LARGEST_FILE: u64 = 4 << 20;
+
+/// The content of a file of at most [`LARGEST_FILE`] bytes, or why there is none.
+fn content(path: &Path) -> Result<Vec<u8>, SafeText> {
+    let path = state::at_home(path);
+    let fail = |reason: &str| SafeText::line(&format!("{}: {reason}", path.display()));
+    let read = || {
+        let mut bytes = Vec::new();
+        // It may grow while it is read, and some files do not know their size.
+        std::fs::File::open(&path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    if std::fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(fail("is no file"));
+    }
+    let bytes = read().map_err(|error: std::io::Error| fail(&error.to_string()))?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(fail("is larger than the 4 MiB that fill a field"));
+    }
+    Ok(bytes)
+}
+
+fn failed(text: &str) -> Message {
+    Message::Failed(Error::new(ErrorCode::Internal, text))
+}
+
+/// A path as it is found again from anywhere.
+fn whole(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// Changes the lock file; gives it as it is then.
+fn lock(file: &Path, change: LockChange) -> Result<Lock, String> {
+    let mut lock = Lock::read(file)?;
+    match change {
+        LockChange::Accept(server, place, now) => {
+            lock.servers.entry(server).or_default().accept(&place, &now);
+        }
+        LockChange::All(now) => lock.servers.extend(now.servers),
+    }
+    lock.write(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(lock)
+}
+
+// Effects about requests of servers: answered, decided by rules, denied together, given time,
+// drafted, kept, opened.
+
+impl Runner {
+    fn about_requests(&self, effect: Effect) {
+        match effect {
+            Effect::Answer(id, answer) => self.ask(|host| host.answer(id, answer)),
+            Effect::ApprovalRule(server, kind, rule) => {
+                self.ask(|host| host.set_approval_rule(&server, kind, rule));
+            }
+            Effect::Deny(answers) => self.deny(answers),
+            Effect::MoreTime(id, more) => {
+                self.ask(|host| host.extend_request(id, more).map(|_| ()));
+            }
+            Effect::Draft(id, params) => match self.host() {
+                Ok(host) => {
+                    let messages = self.messages.clone();
+                    tokio::spawn(async move {
+                        let drafted = host.draft(id, params).await;
+                        let _ = messages.send(Message::Drafted(id, drafted)).await;
+                    });
+                }
+                Err(error) => self.tell(Message::Drafted(id, Err(error))),
+            },
+            Effect::KeepAnswer(answer) => self.keep_answer(*answer),
+            Effect::OpenUrl(id, url) => {
+                let messages = self.messages.clone();
+                tokio::spawn(async move {
+                    let opened = browser::open(url).await;
+                    let _ = messages.send(Message::Opened(id, opened)).await;
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn deny(&self, answers: Vec<(ApprovalId, Answer)>) {
+        let host = match self.host() {
+            Ok(host) => host,
+            Err(error) => return self.tell(Message::Failed(error)),
+        };
+        let all = answers.len();
+        let denied = answers.into_iter().filter(|(id, no)| host.answer(*id, no.clone()).is_ok());
+        let text = match denied.count() {
+            denied if denied == all => format!("denied {denied}"),
+            denied => format!("denied {denied}; {} were no longer open", all - denied),
+        };
+        self.tell(Message::Done(SafeText::line(&text)));
+    }
+
+    fn keep_answer(&self, answer: ScriptedAnswer) {
+        let name = answer.name.clone().unwrap_or_default();
+        let Some(file) = &self.files.answers else {
+            let text = format!("kept {name} until you leave: there is no configuration file");
+            return self.tell(Message::Done(SafeText::line(&text)));
+        };
+        match Answers::put(file, answer) {
+            Ok(kept) => {
+                self.tell(Message::KeptAnswers(kept));
+                let text = format!("kept {name} in {}", file.display());
+                self.tell(Message::Done(SafeText::line(&text)));
+            }
+            Err(problem) => {
+                self.tell(Message::Failed(Error::new(ErrorCode::Configuration, problem)));
+            }
+        }
+    }
 }

@@ -8,81 +8,62 @@ use serde::Deserialize;
 
 use crate::tui::toml_place;
 
-mod colour;
-pub use colour::ColorDepth;
-use colour::parse_colour;
-
-macro_rules! roles {
-    ($($(#[$doc:meta])* $name:ident = $key:literal),* $(,)?) => {
-        /// What a piece of the screen means; the theme says how that looks.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Role { $($(#[$doc])* $name),* }
-
-        impl Role {
-            /// All of them, in the order of the documentation.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// Its key in a theme file.
-            pub const fn key(self) -> &'static str {
-                match self { $(Self::$name => $key),* }
-            }
-        }
-    };
-}
-
-roles! {
-    /// Ordinary text and the ground everything stands on.
-    Text = "text",
-    /// Text of less weight: labels, units, times.
-    Muted = "muted",
-    /// Text of least weight: hints, placeholders, what is not available.
-    Faint = "faint",
-    /// Titles of sections and columns.
-    Heading = "heading",
-    /// The one accent: the active tab, the focused list.
-    Accent = "accent",
-    /// The selected row where the keys go.
-    Selection = "selection",
-    /// The selected row elsewhere.
-    SelectionInactive = "selection-inactive",
-    /// Rules between regions.
-    Rule = "rule",
-    /// A key in footer and help.
-    Key = "key",
-    /// Something works.
-    Ok = "ok",
-    /// Something is under way.
-    Busy = "busy",
-    /// Something wants a look.
-    Warning = "warning",
-    /// Something failed.
-    Error = "error",
-    /// A person is needed.
-    Attention = "attention",
-    /// Words of a server, apart from ours.
-    Foreign = "foreign",
-    /// What a search or filter found.
-    Match = "match",
-    /// Added by a change.
-    Added = "added",
-    /// Removed by a change.
-    Removed = "removed",
-    /// Altered by a change.
-    Changed = "changed",
-    /// Messages from a server.
-    Inbound = "inbound",
-    /// Messages to a server.
-    Outbound = "outbound",
-    /// JSON: names of members.
-    JsonKey = "json-key",
-    /// JSON: strings.
-    JsonString = "json-string",
-    /// JSON: numbers.
-    JsonNumber = "json-number",
-    /// JSON: `true`, `false`, `null`.
-    JsonLiteral = "json-literal",
-    /// Where text is typed.
-    Input = "input",
+named! {
+    /// What is drawn, for a theme to colour.
+    pub enum Role {
+        /// Ordinary text and the ground everything stands on.
+        Text = "text",
+        /// Text of less weight: labels, units, times.
+        Muted = "muted",
+        /// Text of least weight: hints, placeholders, what is not available.
+        Faint = "faint",
+        /// Titles of sections and columns.
+        Heading = "heading",
+        /// The one accent: the active tab, the focused list.
+        Accent = "accent",
+        /// The selected row where the keys go.
+        Selection = "selection",
+        /// The selected row elsewhere.
+        SelectionInactive = "selection-inactive",
+        /// Rules between regions.
+        Rule = "rule",
+        /// A key in footer and help.
+        Key = "key",
+        /// Something works.
+        Ok = "ok",
+        /// Something is under way.
+        Busy = "busy",
+        /// Something wants a look.
+        Warning = "warning",
+        /// Something failed.
+        Error = "error",
+        /// A person is needed.
+        Attention = "attention",
+        /// Words of a server, apart from ours.
+        Foreign = "foreign",
+        /// What a search or filter found.
+        Match = "match",
+        /// Added by a change.
+        Added = "added",
+        /// Removed by a change.
+        Removed = "removed",
+        /// Altered by a change.
+        Changed = "changed",
+        /// Messages from a server.
+        Inbound = "inbound",
+        /// Messages to a server.
+        Outbound = "outbound",
+        /// JSON: names of members.
+        JsonKey = "json-key",
+        /// JSON: strings.
+        JsonString = "json-string",
+        /// JSON: numbers.
+        JsonNumber = "json-number",
+        /// JSON: `true`, `false`, `null`.
+        JsonLiteral = "json-literal",
+        /// Where text is typed.
+        Input = "input",
+    }
 }
 
 /// A theme, resolved.
@@ -179,9 +160,7 @@ impl Theme {
         palette: &BTreeMap<String, String>,
     ) -> Result<(), (String, String)> {
         for (key, value) in &config.roles {
-            let role = Role::ALL
-                .iter()
-                .find(|role| role.key() == key)
+            let role = Role::by_name(key)
                 .ok_or_else(|| (key.clone(), format!("there is no role `{key}`")))?;
             let spec = match value {
                 RoleConfig::Foreground(fg) => {
@@ -190,7 +169,7 @@ impl Theme {
                 RoleConfig::Full(full) => full.clone(),
             };
             let style = resolve(&spec, palette).map_err(|e| (key.clone(), e))?;
-            self.styles[*role as usize] = style;
+            self.styles[role as usize] = style;
         }
         Ok(())
     }
@@ -250,6 +229,117 @@ fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Sty
     Ok(style)
 }
 
+// Colours: reading them, and fitting them to what the terminal can show.
+
+/// How many colours the terminal has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColorDepth {
+    /// None wanted (`NO_COLOR`, `TERM=dumb`): weight, underline and reverse carry the meaning.
+    None,
+    /// The sixteen of ANSI.
+    Ansi16,
+    /// The xterm palette.
+    Indexed,
+    /// Red, green and blue.
+    #[default]
+    True,
+}
+
+impl ColorDepth {
+    /// Reads it from the environment as programs agree to say it.
+    pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Self {
+        let term = get("TERM").unwrap_or_default();
+        let colorterm = get("COLORTERM").unwrap_or_default();
+        if get("NO_COLOR").is_some_and(|v| !v.is_empty()) || term == "dumb" {
+            Self::None
+        } else if colorterm.contains("truecolor")
+            || colorterm.contains("24bit")
+            || term.contains("direct")
+        {
+            Self::True
+        } else if term.contains("256color") {
+            Self::Indexed
+        } else {
+            Self::Ansi16
+        }
+    }
+
+    /// `style` in these colours.
+    pub fn adapt(self, style: Style) -> Style {
+        if self == Self::None {
+            let mut plain = Style { fg: None, bg: None, underline_color: None, ..style };
+            if style.bg.is_some_and(|bg| bg != Color::Reset) {
+                plain = plain.add_modifier(Modifier::REVERSED);
+            }
+            return plain;
+        }
+        Style { fg: style.fg.map(|c| self.fit(c)), bg: style.bg.map(|c| self.fit(c)), ..style }
+    }
+
+    fn fit(self, colour: Color) -> Color {
+        match (self, colour) {
+            (Self::Indexed, Color::Rgb(r, g, b)) => Color::Indexed(nearest_indexed([r, g, b])),
+            (Self::Ansi16, Color::Rgb(r, g, b)) => nearest_ansi([r, g, b]),
+            (Self::Ansi16, Color::Indexed(n)) => nearest_ansi(rgb_of_indexed(n)),
+            _ => colour,
+        }
+    }
+}
+
+/// A colour by palette name, ANSI name, `#rrggbb` or index.
+fn parse_colour(text: &str, palette: &BTreeMap<String, String>) -> Result<Color, String> {
+    let literal = palette.get(text).map_or(text, String::as_str);
+    if literal == "none" {
+        return Ok(Color::Reset);
+    }
+    literal.parse().map_err(|_| {
+        format!("`{text}` is no colour: use a palette entry, an ANSI name, `#rrggbb` or 0 to 255")
+    })
+}
+
+const ANSI: [(Color, [u8; 3]); 16] = [
+    (Color::Black, [0, 0, 0]),
+    (Color::Red, [170, 0, 0]),
+    (Color::Green, [0, 170, 0]),
+    (Color::Yellow, [170, 120, 0]),
+    (Color::Blue, [0, 0, 170]),
+    (Color::Magenta, [170, 0, 170]),
+    (Color::Cyan, [0, 150, 170]),
+    (Color::Gray, [170, 170, 170]),
+    (Color::DarkGray, [85, 85, 85]),
+    (Color::LightRed, [255, 85, 85]),
+    (Color::LightGreen, [85, 255, 85]),
+    (Color::LightYellow, [255, 255, 85]),
+    (Color::LightBlue, [85, 120, 255]),
+    (Color::LightMagenta, [255, 85, 255]),
+    (Color::LightCyan, [85, 255, 255]),
+    (Color::White, [255, 255, 255]),
+];
+
+fn distance(a: [u8; 3], b: [u8; 3]) -> u32 {
+    a.iter().zip(b).map(|(x, y)| u32::from(x.abs_diff(y)).pow(2)).sum()
+}
+
+fn nearest_ansi(rgb: [u8; 3]) -> Color {
+    ANSI.iter().min_by_key(|(_, c)| distance(rgb, *c)).map_or(Color::Reset, |(name, _)| *name)
+}
+
+fn nearest_indexed(rgb: [u8; 3]) -> u8 {
+    (16..=255).min_by_key(|n| distance(rgb, rgb_of_indexed(*n))).unwrap_or(7)
+}
+
+fn rgb_of_indexed(n: u8) -> [u8; 3] {
+    match n {
+        0..=15 => ANSI[usize::from(n)].1,
+        16..=231 => {
+            let level = |v: u8| if v == 0 { 0 } else { 55 + v * 40 };
+            let n = n - 16;
+            [level(n / 36), level(n / 6 % 6), level(n % 6)]
+        }
+        232..=255 => [8 + (n - 232) * 10; 3],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,7 +349,7 @@ mod tests {
         for (name, _) in SHIPPED {
             let theme = Theme::load(name, &[]).unwrap();
             for role in Role::ALL.iter().filter(|r| **r != Role::Text) {
-                assert_ne!(theme.style(*role), Style::new(), "{name}: {}", role.key());
+                assert_ne!(theme.style(*role), Style::new(), "{name}: {}", role.name());
             }
         }
     }
@@ -304,5 +394,40 @@ mod tests {
             let error = Theme::load("mine", &[("mine".into(), text.into())]).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod colour_tests {
+    use super::*;
+
+    fn depth(vars: &[(&str, &str)]) -> ColorDepth {
+        ColorDepth::from_env(|key| {
+            vars.iter().find(|(k, _)| *k == key).map(|(_, v)| (*v).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_environment_says_how_many_colours_there_are() {
+        assert_eq!(depth(&[("TERM", "xterm"), ("NO_COLOR", "1")]), ColorDepth::None);
+        assert_eq!(depth(&[("TERM", "xterm-256color"), ("NO_COLOR", "")]), ColorDepth::Indexed);
+        assert_eq!(depth(&[("TERM", "xterm"), ("COLORTERM", "truecolor")]), ColorDepth::True);
+        assert_eq!(depth(&[("TERM", "linux")]), ColorDepth::Ansi16);
+        assert_eq!(depth(&[("TERM", "dumb")]), ColorDepth::None);
+    }
+
+    #[test]
+    fn without_colours_a_ground_of_its_own_becomes_reverse() {
+        let style = Style::new().fg(Color::Red).bg(Color::Blue);
+        let plain = ColorDepth::None.adapt(style);
+        assert_eq!((plain.fg, plain.bg), (None, None));
+        assert!(plain.add_modifier.contains(Modifier::REVERSED));
+    }
+
+    #[test]
+    fn true_colours_come_down_to_their_nearest_neighbour() {
+        let red = Style::new().fg(Color::Rgb(250, 80, 80));
+        assert_eq!(ColorDepth::Ansi16.adapt(red).fg, Some(Color::LightRed));
+        assert_eq!(ColorDepth::Indexed.adapt(red).fg, Some(Color::Indexed(203)));
     }
 }

@@ -8,19 +8,17 @@ use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
 
 pub mod browser;
-mod change;
 pub mod doc;
 pub mod key_line;
-pub mod list;
 pub mod pen;
 pub mod stream;
 pub mod text_input;
 
+pub use browser::ListState;
 pub use browser::{Browser, Part, Regions};
-pub use change::changed;
 pub use doc::Doc;
+pub use doc::changed;
 pub use key_line::KeyLine;
-pub use list::ListState;
 pub use pen::{Pen, width};
 pub use stream::Stream;
 pub use text_input::{FilterLine, Keep, TextInput};

@@ -1,26 +1,31 @@
 //! The answering screen of the dashboard, and the one for roots: opened on purpose, left with its
 //! draft kept, notified when its request is withdrawn. Turns what the person wants into effects.
 
-mod follow;
-mod picks;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::screen::Open;
-use super::{App, Redraw};
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
 use crate::deck::answers::Answers as KeptAnswers;
-use crate::host::approvals::PendingRequest;
-use crate::host::{RuleKind, SessionRule};
+use crate::error::Error;
+use crate::host::approvals::{Drafted, PendingRequest, Settlement};
+use crate::host::{HostView, RuleKind, SessionRule};
 use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::action::Action;
-use crate::tui::approval::answering::{AnswerScreen, Drafting, Stage};
+use crate::tui::app::screen::Open;
+use crate::tui::app::{App, Redraw};
+use crate::tui::approval::answering::{AnswerScreen, Drafting, Offer, Stage, kept_offers};
+use crate::tui::approval::elicitation::ElicitAction;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
-use crate::tui::overlay::{Overlay, SignInDialog};
+use crate::tui::entry::FormScreen;
+use crate::tui::form::Checked;
+use crate::tui::ink::{Ink, count, ink};
+use crate::tui::message::{FormToken, Message};
+use crate::tui::model::Model;
+use crate::tui::overlay::{Confirm, Overlay, Palette, SignInDialog};
+use crate::tui::pane::DenyAll;
+use crate::tui::pick::{ApprovalPick, Choice, Pick};
 use crate::tui::theme::Role;
 
 /// Requests being answered.
@@ -191,5 +196,368 @@ impl App {
     /// The request of an open screen.
     fn answered_request(&self) -> Option<Arc<PendingRequest>> {
         Some(Arc::clone(&self.answers.screens.get(&self.open_request()?)?.request))
+    }
+}
+
+// What the engine says about requests: settled, withdrawn, drafted, opened. Drafts outlive their
+// requests, so that they can be copied.
+
+/// Most drafts of withdrawn requests that are kept to be copied.
+const KEPT: usize = 50;
+
+/// What became of a request that is open no more.
+enum End {
+    Answered,
+    Withdrawn(SafeText),
+    /// It ended among so many others that how is not kept any more.
+    Unseen,
+}
+
+fn end_of(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> End {
+    let settlement = view.settled.iter().rev().find(|(_, request, _)| request.id == id);
+    match settlement {
+        Some((_, _, Settlement::Withdrawn { reason })) => End::Withdrawn(reason.clone()),
+        Some(_) if answering.stage == Stage::Sent => End::Answered,
+        Some(_) => End::Withdrawn(SafeText::line("answered elsewhere")),
+        None if view.servers.contains_key(&answering.request.server) => End::Unseen,
+        None => End::Withdrawn(SafeText::line("its server left the deck")),
+    }
+}
+
+impl App {
+    /// Withdraws screens whose requests are no longer open, and lets go of those that are answered.
+    pub(super) fn answers_followed(&mut self, view: &HostView) {
+        let mut notice = None;
+        let mut answered = Vec::new();
+        self.overlays.retain(|overlay| match overlay {
+            Overlay::SignIn(dialog) => view.pending.contains_key(&dialog.request.id),
+            _ => true,
+        });
+        let open = self.open_request();
+        for (id, answering) in &mut self.answers.screens {
+            if let Some(request) = view.pending.get(id) {
+                // It may have got more time.
+                answering.request = Arc::clone(request);
+                continue;
+            }
+            if answering.ended().is_some() {
+                continue;
+            }
+            match end_of(*id, answering, view) {
+                End::Answered => answered.push(*id),
+                End::Unseen => {
+                    let reason = SafeText::line("see the logs for how it ended");
+                    if answering.stage == Stage::Sent {
+                        let server = Ink::line(answering.request.server.as_str());
+                        notice = Some(ink!("the request of {} ended: {}", server, &reason));
+                    }
+                    answering.end(reason);
+                }
+                End::Withdrawn(reason) => {
+                    let late = answering.stage == Stage::Sent;
+                    if late {
+                        let server = Ink::line(answering.request.server.as_str());
+                        notice = Some(ink!("not sent: {} had withdrawn it: {}", server, &reason));
+                    } else if open == Some(*id) {
+                        notice = Some(ink!("withdrawn: {}", &reason));
+                    }
+                    answering.end(reason);
+                }
+            }
+        }
+        for id in answered {
+            self.answers.screens.remove(&id);
+            self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
+        }
+        if let Some(notice) = notice {
+            self.toast(notice, Role::Error);
+        }
+        self.forget_empty();
+    }
+
+    /// Keeps ended screens only while they hold something, and not without end.
+    fn forget_empty(&mut self) {
+        let open = self.open_request();
+        self.answers.screens.retain(|id, answering| {
+            answering.ended().is_none() || answering.has_draft() || open == Some(*id)
+        });
+        let ended = |(_, answering): &(&ApprovalId, &AnswerScreen)| answering.ended().is_some();
+        while self.answers.screens.iter().filter(ended).count() > KEPT {
+            let oldest =
+                self.answers.screens.iter().filter(ended).find(|(id, _)| Some(**id) != open);
+            let Some(id) = oldest.map(|(id, _)| *id) else { break };
+            self.answers.screens.remove(&id);
+        }
+        let kept =
+            self.answers.screens.values().filter(|answering| answering.has_draft()).filter_map(
+                |answering| {
+                    let reason = answering.ended()?.clone();
+                    Some((Arc::clone(&answering.request), reason))
+                },
+            );
+        self.model.kept_drafts = kept.collect();
+    }
+
+    /// Something about requests came back from outside.
+    pub(super) fn answer_message(&mut self, message: Message, effects: &mut Vec<Effect>) {
+        match message {
+            Message::Drafter(name) => self.model.drafter = name,
+            Message::Drafted(id, drafted) => self.answer_drafted(id, drafted),
+            Message::Opened(id, opened) => {
+                let answering = self.answers.screens.get_mut(&id);
+                match (answering, opened) {
+                    (Some(answering), opened) => {
+                        if let Some(effect) = answering.visited(opened) {
+                            self.absorb_effect(effect, effects);
+                        }
+                    }
+                    (None, Ok(())) => self.toast(ink!("go on in the browser"), Role::Ok),
+                    (None, Err(why)) => {
+                        let what = "copy the address, and paste the one the browser ends at";
+                        self.toast(ink!("{}: {}", &why, what), Role::Warning);
+                    }
+                }
+            }
+            Message::KeptAnswers(answers) => self.use_kept_answers(answers),
+            _ => {}
+        }
+        self.mark(Redraw::Now);
+    }
+
+    /// Work of the open answer for another thread: one check at a time.
+    pub(super) fn answer_work(&mut self, effects: &mut Vec<Effect>) {
+        let Some(answering) = self.answer_screen() else { return };
+        if let Some(job) = answering.pending_check() {
+            effects.push(Effect::Check(FormToken::answer(answering.id()), Box::new(job)));
+        }
+    }
+
+    /// A check of an answer's form is done; what waited for it is only sent while a person looks.
+    pub(super) fn answer_checked(
+        &mut self,
+        id: ApprovalId,
+        found: &Checked,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(answering) = self.answers.screens.get_mut(&id) else { return };
+        let wanted = answering.checked(found);
+        self.mark(Redraw::Now);
+        if let Some(effect) = wanted.filter(|_| self.open_request() == Some(id)) {
+            self.absorb_effect(effect, effects);
+        }
+    }
+
+    fn answer_drafted(&mut self, id: ApprovalId, drafted: Result<Drafted, Error>) {
+        if let Some(answering) = self.answers.screens.get_mut(&id) {
+            answering.drafted(match drafted {
+                Ok(drafted) => Ok((drafted.by, drafted.result)),
+                Err(error) => Err(SafeText::line(&error.message)),
+            });
+        }
+    }
+
+    /// Takes the kept answers of the configuration into use.
+    pub fn use_kept_answers(&mut self, answers: KeptAnswers) {
+        self.answers.kept = answers;
+    }
+}
+
+// Lists a person chooses from about requests: kept answers, tools, rules, servers; and the
+// question before many are denied.
+
+/// How many of the next requests a rule can be for.
+const NEXT_ONES: [u32; 4] = [1, 5, 10, 50];
+
+fn choice(words: Ink, hint: Ink, pick: ApprovalPick) -> Choice {
+    Choice::new(words, hint, Pick::Approval(pick))
+}
+
+impl App {
+    pub(super) fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
+        self.push_overlay(Overlay::Palette(Palette::new(title, choices)));
+    }
+
+    fn choose_template(&mut self) {
+        let Some(request) = self.answered_request() else { return };
+        let entry = self.model.config.as_ref().and_then(|c| c.servers.get(&request.server));
+        let Some(answering) = self.answers.screens.get(&request.id) else { return };
+        let offers = answering.offers(&self.answers.kept, entry.map(|entry| &entry.approvals));
+        let choices: Vec<Choice> = offers
+            .into_iter()
+            .map(|Offer { name, origin, result }| {
+                let take = ApprovalPick::Take(Box::new(result));
+                choice(Ink::line(&name), ink!("{}", origin), take)
+            })
+            .collect();
+        if choices.is_empty() {
+            return self.toast(ink!("nothing is kept for this kind of request"), Role::Warning);
+        }
+        self.choose(ink!("start from"), choices);
+    }
+
+    fn choose_tool(&mut self) {
+        let Some(answering) = self.answer_screen() else { return };
+        let named = |tool: &serde_json::Value, key: &str| {
+            SafeText::cut(tool.get(key).and_then(serde_json::Value::as_str).unwrap_or_default(), 80)
+        };
+        let choices: Vec<Choice> = answering
+            .tools()
+            .iter()
+            .enumerate()
+            .map(|(n, tool)| {
+                let words = ink!("{}  {}", named(tool, "name"), named(tool, "description"));
+                choice(words, ink!("tool"), ApprovalPick::Tool(n))
+            })
+            .collect();
+        if choices.is_empty() {
+            return self.toast(ink!("the request offers no tools"), Role::Warning);
+        }
+        self.choose(ink!("call a tool"), choices);
+    }
+
+    fn choose_how_many(&mut self) {
+        let Some(request) = self.answered_request() else { return };
+        if RuleKind::of(&request.kind).is_none() {
+            return self.toast(ink!("no rule covers this kind of request"), Role::Warning);
+        }
+        let hint = || ink!("this session");
+        let mut choices: Vec<Choice> = NEXT_ONES
+            .iter()
+            .map(|n| {
+                let words = ink!("Send, and answer the next {} the same way", *n);
+                choice(words, hint(), ApprovalPick::SendNext(Some(*n)))
+            })
+            .collect();
+        let all = ink!("Send, and answer all that follow the same way");
+        choices.push(choice(all, hint(), ApprovalPick::SendNext(None)));
+        let server = Ink::line(request.server.as_str());
+        self.choose(ink!("answer more requests of {} like this one?", server), choices);
+    }
+
+    /// Offers the rules of the server in question; of all servers when none is.
+    pub(super) fn choose_rules(&mut self) {
+        let target = self.target_server();
+        let mut choices = Vec::new();
+        for server in self.model.servers() {
+            if target.as_ref().is_some_and(|target| *target != server.name) {
+                continue;
+            }
+            for kind in [RuleKind::Sampling, RuleKind::Elicitation] {
+                let rule = crate::tui::pane::inbox::rule(server, kind, &self.model);
+                let words = ink!("{} {}", Model::name(&server.name), kind.method());
+                let pick = ApprovalPick::Rules(server.name.clone(), kind);
+                choices.push(choice(words, rule.unwrap_or_else(|| ink!("ask")), pick));
+            }
+        }
+        self.choose(ink!("requests of"), choices);
+    }
+
+    fn choose_rule(&mut self, server: &ServerName, kind: RuleKind) {
+        let entry = self.model.config.as_ref().and_then(|c| c.servers.get(server));
+        let asked = match kind {
+            RuleKind::Sampling => RequestKind::Sampling,
+            RuleKind::Elicitation => RequestKind::Elicitation,
+        };
+        let approvals = entry.map(|entry| &entry.approvals);
+        let offers = kept_offers(server.as_str(), &asked, &self.answers.kept, approvals);
+        let mut choices = Vec::new();
+        let mut add = |words: Ink, rule: Option<SessionRule>| {
+            let pick = ApprovalPick::Rule(server.clone(), kind, rule);
+            choices.push(choice(words, ink!("this session"), pick));
+        };
+        let rule = |rule: ApprovalRule, left| Some(SessionRule { rule, left });
+        add(ink!("ask: they wait for you"), rule(ApprovalRule::Ask, None));
+        add(ink!("deny all that follow"), rule(ApprovalRule::Deny, None));
+        for n in NEXT_ONES {
+            add(ink!("deny the next {}", n), rule(ApprovalRule::Deny, Some(n)));
+        }
+        for Offer { name, result, .. } in offers {
+            let canned = ApprovalRule::Canned(result);
+            let name = Ink::line(&name);
+            add(ink!("answer all that follow with: {}", &name), rule(canned.clone(), None));
+            for n in NEXT_ONES {
+                let words = ink!("answer the next {} with: {}", n, &name);
+                add(words, rule(canned.clone(), Some(n)));
+            }
+        }
+        add(ink!("as the entry in mcp.json says"), None);
+        let name = Ink::line(server.as_str());
+        self.choose(ink!("{} of {}:", kind.method(), name), choices);
+    }
+
+    /// Opens the roots of the server in question, or asks which.
+    pub(super) fn choose_roots(&mut self) {
+        if let Some(server) = self.target_server() {
+            return self.open_roots(server);
+        }
+        let servers = self.model.servers().map(|server| {
+            let count = ink!("{} roots", server.roots.len());
+            choice(Model::name(&server.name), count, ApprovalPick::Roots(server.name.clone()))
+        });
+        let choices = servers.collect();
+        self.choose(ink!("roots of"), choices);
+    }
+
+    fn open_roots(&mut self, server: ServerName) {
+        let Some(view) = self.model.server(&server) else { return };
+        let editor = FormScreen::roots(server, &view.roots, self.setup.home.clone());
+        self.push_screen(Open::Own(Box::new(editor)));
+    }
+
+    /// Does what was chosen.
+    pub(super) fn approval_pick(&mut self, pick: ApprovalPick, effects: &mut Vec<Effect>) {
+        match pick {
+            ApprovalPick::Take(result) => {
+                if let Some(answering) = self.answer_screen() {
+                    answering.take_result(&result);
+                }
+            }
+            ApprovalPick::Tool(index) => {
+                if let Some(answering) = self.answer_screen() {
+                    answering.begin_tool(index);
+                }
+            }
+            ApprovalPick::SendNext(left) => self.send_next(left, effects),
+            ApprovalPick::Rules(server, kind) => self.choose_rule(&server, kind),
+            ApprovalPick::Rule(server, kind, rule) => {
+                let name = Ink::line(server.as_str());
+                self.toast(ink!("{} of {} is decided anew", kind.method(), name), Role::Ok);
+                effects.push(Effect::ApprovalRule(server, kind, rule));
+            }
+            ApprovalPick::Roots(server) => self.open_roots(server),
+        }
+    }
+
+    fn ask_to_deny_server(&mut self) {
+        let Some(request) = self.answered_request() else { return };
+        let server = request.server.clone();
+        let pending = self.model.view.pending.values();
+        let ids = pending.filter(|r| r.server == server).map(|request| request.id).collect();
+        self.ask_to_deny_all(&DenyAll { server, ids });
+    }
+
+    /// Asks before many requests are denied.
+    pub(super) fn ask_to_deny_all(&mut self, deny: &DenyAll) {
+        let pending = &self.model.view.pending;
+        let answers: Vec<(ApprovalId, Answer)> =
+            deny.ids.iter().filter_map(|id| Some((*id, refusal(&pending.get(id)?.kind)))).collect();
+        let name = Ink::line(deny.server.as_str());
+        let lines = match answers.len() {
+            0 => return self.toast(ink!("no request of {} is waiting", name), Role::Ok),
+            open => vec![ink!("{} of this server will be denied", count(open, "open request"))],
+        };
+        let yes = vec![Effect::Deny(answers)];
+        let title = ink!("deny all of {}?", name);
+        self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
+    }
+}
+
+/// "No", as the wire carries it for this kind.
+fn refusal(kind: &RequestKind) -> Answer {
+    match kind {
+        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+            Answer::Result(ElicitAction::Decline.result(None))
+        }
+        _ => Answer::Refuse { code: -1, message: "the user declined".to_owned() },
     }
 }

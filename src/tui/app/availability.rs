@@ -13,8 +13,9 @@ use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Row, Scope};
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Choice, FilterPick, Overlay, Pick, Reader, Subject, reader_width};
+use crate::tui::overlay::{Overlay, Reader, Subject, reader_width};
 use crate::tui::pane::{Availability, PaneId, Ui};
+use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::Doc;
 
@@ -205,7 +206,7 @@ impl App {
                 let hint = Ink::line(&self.spell(row.chords[0]));
                 let words = ink!("{}", row.action.help());
                 let pick = Pick::Action(row.action);
-                choices.push(Choice { words, hint, pick, disabled: None });
+                choices.push(Choice::new(words, hint, pick));
             }
         }
         choices.extend(
@@ -217,24 +218,27 @@ impl App {
                 .filter(|action| self.is_of_panes(**action) && !self.is_of_screen(**action))
                 .map(|action| self.action_choice(*action, &scopes)),
         );
-        choices.extend(self.model.view.servers.keys().map(|name| Choice {
-            words: ink!("Show only {}", Model::name(name)),
-            hint: ink!("server"),
-            pick: Pick::Server(name.clone()),
-            disabled: None,
+        choices.extend(self.model.view.servers.keys().map(|name| {
+            Choice::new(
+                ink!("Show only {}", Model::name(name)),
+                ink!("server"),
+                Pick::Server(name.clone()),
+            )
         }));
         choices.extend(self.call_choices());
-        choices.extend(self.panes.traffic.saved.all().iter().map(|saved| Choice {
-            words: ink!("Use the traffic filter {}", Ink::line(&saved.name)),
-            hint: ink!("filter"),
-            pick: Pick::Filter(FilterPick::Use(saved.name.clone())),
-            disabled: None,
+        choices.extend(self.panes.traffic.saved.all().iter().map(|saved| {
+            Choice::new(
+                ink!("Use the traffic filter {}", Ink::line(&saved.name)),
+                ink!("filter"),
+                Pick::Filter(FilterPick::Use(saved.name.clone())),
+            )
         }));
-        choices.extend(self.theme_names().into_iter().map(|name| Choice {
-            words: ink!("Use the theme {}", Ink::line(&name)),
-            hint: ink!("theme"),
-            pick: Pick::Theme(name),
-            disabled: None,
+        choices.extend(self.theme_names().into_iter().map(|name| {
+            Choice::new(
+                ink!("Use the theme {}", Ink::line(&name)),
+                ink!("theme"),
+                Pick::Theme(name),
+            )
         }));
         choices.extend(self.offer_choices());
         choices
@@ -246,7 +250,7 @@ impl App {
         let words = ink!("{}", action.help());
         if let Some(pane) = self.elsewhere(action) {
             let hint = ink!("in {}", pane.title());
-            return Choice { words, hint, pick, disabled: None };
+            return Choice::new(words, hint, pick);
         }
         let disabled = match self.availability(action) {
             Availability::Ready => None,

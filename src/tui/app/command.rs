@@ -1,18 +1,31 @@
 //! Actions: what each does. The topmost overlay is asked first, then the pane, then what holds
 //! everywhere.
 
-use super::screen::Open;
-use super::{App, Focus, Redraw};
+use std::path::PathBuf;
+
+use serde_json::json;
+
 use crate::base::ServerName;
+use crate::base::text::SafeText;
+use crate::config::edit::entry::ShownEntry;
+use crate::config::import::templates;
+use crate::config::print::servers;
 use crate::host::ServerState;
 use crate::tui::action::Action;
-use crate::tui::effect::{Baseline, Effect, ServerCommand};
+use crate::tui::app::screen::Open;
+use crate::tui::app::{App, Focus, Redraw};
+use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
+use crate::tui::entry::FormScreen;
 use crate::tui::ink::{Ink, count, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::message::Message;
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Overlay, Palette, Pick, Subject, Verdict};
+use crate::tui::overlay::{Ask, Confirm, Named, Overlay, Palette, Subject, Verdict};
 use crate::tui::pane::logs::level_word;
-use crate::tui::pane::{Availability, Out, PaneId, Ui};
+use crate::tui::pane::{Availability, Out, Pane as _, PaneId};
+use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::policy::PolicyScreen;
+use crate::tui::prefs::SavedFilter;
 use crate::tui::theme::{Role, SHIPPED};
 use crate::tui::widget::Keep;
 
@@ -20,7 +33,7 @@ impl App {
     pub(super) fn perform(&mut self, action: Action, effects: &mut Vec<Effect>) {
         if self.stale && self.overlays.is_empty() {
             // Keys that come faster than frames act on what the next frame would show.
-            self.sync_pane();
+            self.on_pane(|pane, ui| pane.sync(ui));
         }
         if let Availability::Disabled(reason) = self.availability(action) {
             let mut text = ink!("{}: ", action.label());
@@ -51,15 +64,7 @@ impl App {
         self.perform_anywhere(action, effects);
     }
 
-    fn sync_pane(&mut self) {
-        let Some(layout) = self.layout() else { return };
-        let ui =
-            Ui { model: &self.model, area: layout.main, glyphs: self.glyphs, keymap: &self.keymap };
-        self.panes.get_mut(self.pane).sync(ui);
-    }
-
     fn perform_in_pane(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
-        let Some(layout) = self.layout() else { return false };
         let pane = self.panes.get_mut(self.pane);
         if pane.typing().is_some() {
             match action {
@@ -78,9 +83,7 @@ impl App {
             return true;
         }
         let mut out = Out::default();
-        let ui =
-            Ui { model: &self.model, area: layout.main, glyphs: self.glyphs, keymap: &self.keymap };
-        let done = self.panes.get_mut(self.pane).act(action, ui, &mut out);
+        let done = self.on_pane(|pane, ui| pane.act(action, ui, &mut out)).unwrap_or(false);
         self.absorb(out, effects);
         if done {
             self.remember_filter();
@@ -184,7 +187,7 @@ impl App {
             | Action::Later
             | Action::Earlier
             | Action::NextError
-            | Action::PreviousError => super::playback::act(action, effects),
+            | Action::PreviousError => super::incoming::act(action, effects),
             Action::Chat => self.push_screen(Open::Chat),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Suspend => effects.push(Effect::Suspend),
@@ -306,15 +309,10 @@ impl App {
     }
 
     fn turn_focus(&mut self) {
-        let Some(layout) = self.layout() else { return };
+        let has_list = self.layout().is_some_and(|layout| layout.servers.is_some());
         if self.focus == Focus::Servers {
             self.focus = Focus::Pane;
-            return;
-        }
-        let ui =
-            Ui { model: &self.model, area: layout.main, glyphs: self.glyphs, keymap: &self.keymap };
-        let inside = self.panes.get_mut(self.pane).focus_next(ui);
-        if !inside && layout.servers.is_some() {
+        } else if self.on_pane(|pane, ui| pane.focus_next(ui)) == Some(false) && has_list {
             self.focus = Focus::Servers;
         }
     }
@@ -390,7 +388,7 @@ impl App {
 
     fn open_palette(&mut self) {
         let choices = self.palette_choices();
-        self.push_overlay(Overlay::Palette(Palette::new(ink!("commands"), choices)));
+        self.choose(ink!("commands"), choices);
     }
 
     fn next_theme(&mut self, effects: &mut Vec<Effect>) {
@@ -443,5 +441,324 @@ impl App {
         self.panes.logs.write_prefs(prefs);
         self.panes.traffic.write_prefs(prefs);
         effects.push(Effect::SavePrefs(Box::new(prefs.clone())));
+    }
+}
+
+// What ends something asks once, everywhere the same: leaving, restarting, stopping, switching off.
+// It asks when calls, requests or drafts are open, unless the person turned the question off.
+
+impl App {
+    /// Does what ends the work of servers (of all without any), after a yes when there is work.
+    pub(super) fn end(
+        &mut self,
+        title: Ink,
+        servers: &[ServerName],
+        yes: Vec<Effect>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let lines = self.open_work(servers);
+        if lines.is_empty() || self.setup.prefs.end_unasked {
+            effects.extend(yes);
+        } else {
+            self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
+        }
+    }
+
+    /// What would be lost: calls in flight, requests that wait, answers half written.
+    fn open_work(&self, servers: &[ServerName]) -> Vec<Ink> {
+        let of = |name: &ServerName| servers.is_empty() || servers.contains(name);
+        let calls = self.model.calls.iter().filter(|call| of(&call.server)).count();
+        let pending = self.model.view.pending.values().filter(|r| of(&r.server)).count();
+        let drafts = self.answers.drafts(of);
+        let mut lines = Vec::new();
+        for (n, noun, end) in [
+            (calls, "running call", "will be cancelled"),
+            (pending, "waiting request", "will be refused"),
+            (drafts, "unsent answer", "will be lost"),
+        ] {
+            if n > 0 {
+                lines.push(ink!("{} {}.", count(n, noun), end));
+            }
+        }
+        let unsaved = self.stack.iter().filter_map(|open| match open {
+            Open::Own(screen) => screen.unsaved(),
+            _ => None,
+        });
+        lines.extend(unsaved.filter(|_| servers.is_empty()).map(|what| ink!("{}", what)));
+        lines
+    }
+
+    /// Stops the servers and leaves.
+    pub(super) fn quit(&mut self, effects: &mut Vec<Effect>) {
+        if matches!(self.model.engine, EngineState::Stopping(_)) {
+            return self.leave(effects);
+        }
+        // Whatever is answered: what was typed is kept.
+        self.keep_drafts(effects);
+        self.remember(effects);
+        self.end(ink!("stop the servers and quit?"), &[], vec![Effect::Quit], effects);
+    }
+
+    /// The same from everywhere; a second time in a row is a yes, a third one waits for nothing.
+    pub(super) fn quit_now(&mut self, effects: &mut Vec<Effect>) {
+        let asked = |overlay: &Overlay| matches!(overlay, Overlay::Confirm(confirm) if confirm.yes == [Effect::Quit]);
+        if matches!(self.model.engine, EngineState::Stopping(_)) {
+            effects.push(Effect::QuitNow);
+        } else if self.overlays.last().is_some_and(asked) {
+            self.leave(effects);
+        } else {
+            self.quit(effects);
+        }
+    }
+
+    pub(super) fn leave(&mut self, effects: &mut Vec<Effect>) {
+        self.keep_drafts(effects);
+        self.remember(effects);
+        effects.push(Effect::Quit);
+    }
+
+    /// Turns the question off, or on again.
+    pub(super) fn switch_ask_end(&mut self, effects: &mut Vec<Effect>) {
+        let unasked = !self.setup.prefs.end_unasked;
+        self.setup.prefs.end_unasked = unasked;
+        let how = if unasked { "without a question" } else { "after a question" };
+        self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
+        self.remember(effects);
+    }
+
+    /// The question before a server is restarted, stopped or switched off.
+    pub(super) fn end_title(what: &'static str, name: &ServerName) -> Ink {
+        ink!("{} {}?", what, Model::name(name))
+    }
+}
+
+// Adding, editing, copying, switching and removing servers from the dashboard. The files are
+// written by the engine thread; this holds the form and asks before anything is lost.
+
+impl App {
+    /// Whether the files can be edited from here.
+    pub(super) fn can_edit(&self) -> Availability {
+        let any = !self.model.view.files.is_empty() || !self.model.files.is_empty();
+        Availability::when(
+            any,
+            "the servers are the demo's or from the command line, not from a file",
+        )
+    }
+
+    /// Whether there is a server to edit.
+    pub(super) fn can_edit_server(&self) -> Availability {
+        match self.can_edit() {
+            Availability::Ready => {
+                Availability::when(self.target_server().is_some(), "select a server first")
+            }
+            no @ Availability::Disabled(_) => no,
+        }
+    }
+
+    /// Does an action on the files.
+    pub(super) fn edit_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let config = |command| Effect::Config(command);
+        let name = self.target_server();
+        match (action, name) {
+            (Action::AddServer, _) => self.open_templates(),
+            (Action::EditFile, name) => {
+                if let Some((file, line)) = self.place_of(name.as_ref()) {
+                    effects.push(Effect::EditFile(file, line));
+                }
+            }
+            (Action::UndoEdit, _) => effects.push(config(ConfigCommand::Undo)),
+            (Action::EditServer, Some(name)) => {
+                effects.push(config(ConfigCommand::OpenEntry(name)));
+            }
+            (Action::DuplicateServer, Some(name)) => {
+                effects.push(config(ConfigCommand::Change(Change::Duplicate(name))));
+            }
+            (Action::ToggleServer, Some(name)) => {
+                let known = self.model.config.as_ref().and_then(|c| c.servers.get(&name));
+                let off = known.is_some_and(|server| server.disabled);
+                if off {
+                    effects.push(config(ConfigCommand::Change(Change::Enable(name))));
+                } else {
+                    let title = Self::end_title("switch off", &name);
+                    let yes = vec![config(ConfigCommand::Change(Change::Disable(name.clone())))];
+                    self.end(title, &[name], yes, effects);
+                }
+            }
+            (Action::CopyEntry, Some(name)) => self.copy_entry(&name, effects),
+            (Action::RemoveServer, Some(name)) => self.ask_to_remove(name),
+            _ => {}
+        }
+    }
+
+    /// Copies the entry of a server as a configuration of its own, secrets masked.
+    fn copy_entry(&mut self, name: &ServerName, effects: &mut Vec<Effect>) {
+        let config = self.model.config.as_ref().and_then(|config| config.servers.get(name));
+        let entry = json!({ "servers": servers(config.into_iter()) });
+        let text = serde_json::to_string_pretty(&entry).unwrap_or_default();
+        self.absorb_effect(Effect::Copy(text), effects);
+    }
+
+    fn ask_to_remove(&mut self, name: ServerName) {
+        let file = self.place_of(Some(&name)).map(|(file, _)| file).unwrap_or_default();
+        let file = Ink::line(&file.display().to_string());
+        let title = ink!("remove {}?", Model::name(&name));
+        let lines = vec![
+            ink!("Its entry is taken out of {}", file),
+            self.spelled("and the server is stopped. {undo-edit} brings it back."),
+        ];
+        let yes = vec![Effect::Config(ConfigCommand::Change(Change::Remove(name)))];
+        let confirm = Confirm::new(title, lines, yes);
+        self.push_overlay(Overlay::Confirm(confirm));
+    }
+
+    /// File and line of an entry; of the file that wins without one.
+    fn place_of(&self, name: Option<&ServerName>) -> Option<(PathBuf, u32)> {
+        let config = self.model.config.as_ref();
+        let server = name.and_then(|name| config?.servers.get(name));
+        if let Some(server) = server.filter(|s| !s.at.file.as_os_str().is_empty()) {
+            return Some((server.at.file.clone(), server.at.line));
+        }
+        // A file with an error opens there.
+        if let Some(wrong) = self.model.rejected().next() {
+            return Some((wrong.at.file.clone(), wrong.at.line));
+        }
+        self.model.files.last().map(|file| (file.path.clone(), 1))
+    }
+
+    fn open_templates(&mut self) {
+        let choices = templates().into_iter().enumerate().map(|(n, (title, entry))| {
+            Choice::new(
+                ink!("{}", title),
+                Ink::line(entry["command"].as_str().unwrap_or("url")),
+                Pick::Template(n),
+            )
+        });
+        self.choose(ink!("add a server"), choices.collect());
+    }
+
+    /// Opens the form of a new server.
+    pub(super) fn open_template(&mut self, number: usize) {
+        let Some((_, template)) = templates().into_iter().nth(number) else { return };
+        let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
+        self.push_screen(Open::Own(Box::new(FormScreen::add(&template, &file))));
+    }
+
+    /// An entry came to be edited.
+    pub(super) fn open_entry(&mut self, entry: ShownEntry) {
+        self.push_screen(Open::Own(Box::new(FormScreen::edit(entry))));
+    }
+
+    /// An entry was written, or why not: its form says so while it is open.
+    pub(super) fn entry_saved(
+        &mut self,
+        outcome: Result<SafeText, SafeText>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let message = Message::Saved(outcome.clone());
+        let heard = self.screen_hears(&message, effects);
+        match outcome {
+            Ok(words) => self.toast(Ink::from(&words), Role::Ok),
+            Err(reason) if !heard => self.toast(Ink::from(&reason), Role::Error),
+            Err(_) => self.mark(Redraw::Now),
+        }
+    }
+}
+
+// Saved filters of the traffic: asked for a name, listed, used, renamed, removed, taken back.
+
+impl App {
+    /// Does an action on the saved filters.
+    pub(super) fn filter_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        match action {
+            Action::SaveFilter => self.ask_filter_name(),
+            Action::Filters => self.open_filters(),
+            Action::UndoFilter => {
+                self.undo_filters();
+                self.remember(effects);
+            }
+            _ => {}
+        }
+    }
+
+    fn ask_filter_name(&mut self) {
+        let traffic = &self.panes.traffic;
+        let text = traffic.filter().map_or("", |filter| filter.text()).trim().to_owned();
+        let name = traffic.saved.of_text(&text).map(|saved| saved.name.clone());
+        let ask = Ask::new(
+            Named::Filter(text),
+            name.as_deref().unwrap_or_default(),
+            traffic.saved.names(),
+        );
+        self.push_overlay(Overlay::Ask(ask));
+    }
+
+    /// Lists the saved filters.
+    pub(super) fn open_filters(&mut self) {
+        let choices = self.panes.traffic.saved.all().iter().rev().map(|saved| {
+            Choice::new(
+                Ink::line(&saved.name),
+                Ink::line(&saved.text),
+                Pick::Filter(FilterPick::Use(saved.name.clone())),
+            )
+        });
+        let mut palette = Palette::new(ink!("saved filters"), choices.collect());
+        palette.scopes = &[Scope::SavedFilters, Scope::Text];
+        self.push_overlay(Overlay::Palette(palette));
+    }
+
+    /// Does what was chosen.
+    pub(super) fn filter_pick(&mut self, pick: FilterPick, effects: &mut Vec<Effect>) {
+        let saved = &mut self.panes.traffic.saved;
+        match pick {
+            FilterPick::Use(name) => {
+                let Some(text) = saved.named(&name).map(|filter| filter.text.clone()) else {
+                    return;
+                };
+                self.show(PaneId::Traffic);
+                if let Some(filter) = self.panes.traffic.filter_mut() {
+                    filter.set(&text);
+                }
+                self.remember_filter();
+                self.mark(Redraw::Now);
+                return;
+            }
+            FilterPick::AskRename(name) => {
+                let names = saved.names();
+                let ask = Ask::new(Named::Rename(name.clone()), &name, names);
+                return self.push_overlay(Overlay::Ask(ask));
+            }
+            FilterPick::Save { name, text } => {
+                let shown = Ink::line(&name);
+                let replaced = saved.save(SavedFilter { name, text });
+                let mut said = ink!("{} {}", if replaced { "replaced" } else { "saved" }, shown);
+                said.push(self.spelled("   {filters} lists the saved filters"));
+                self.toast(said, Role::Ok);
+            }
+            FilterPick::Rename { from, to } => {
+                saved.rename(&from, &to);
+                self.open_filters();
+            }
+            FilterPick::Remove(name) => {
+                if saved.remove(&name) {
+                    let mut said = ink!("removed {}", Ink::line(&name));
+                    said.push(self.spelled("   {undo-filter} brings it back"));
+                    self.toast(said, Role::Ok);
+                }
+                self.open_filters();
+            }
+            FilterPick::Undo => {
+                self.undo_filters();
+                self.open_filters();
+            }
+        }
+        self.remember(effects);
+    }
+
+    fn undo_filters(&mut self) {
+        if self.panes.traffic.saved.undo() {
+            self.toast(ink!("undone"), Role::Ok);
+        } else {
+            self.toast(ink!("the saved filters were not changed"), Role::Warning);
+        }
     }
 }

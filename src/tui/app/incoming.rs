@@ -2,25 +2,32 @@
 
 use std::sync::Arc;
 
+use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{App, Redraw};
-use crate::base::LogLevel;
 use crate::base::text::SafeText;
+use crate::base::{LogLevel, ServerName};
+use crate::config::Hold;
 use crate::deck::policy::PolicyView;
 use crate::error::Error;
-use crate::host::HostView;
 use crate::host::policy::Held;
+use crate::host::{HostView, ReloadPlan};
+use crate::tui::action::Action;
+use crate::tui::app::{App, Redraw};
 use crate::tui::chat::port::ChatNews;
-use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, count, ink};
+use crate::tui::effect::{ConfigCommand, Effect};
+use crate::tui::ink::{Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::message::Message;
-use crate::tui::model::{EngineState, who_asks};
-use crate::tui::overlay::{Choice, Overlay, Palette, Pick, Reader};
-use crate::tui::pane::Toast;
+use crate::tui::model::{
+    EngineState, Feed, InputState, InputView, Model, Situation, Todo, who_asks,
+};
+use crate::tui::overlay::{Confirm, Consent, InputDialog, Overlay, Palette, Reader};
+use crate::tui::pane::{Cx, PaneId, Toast};
+use crate::tui::pick::{Choice, Pick};
+use crate::tui::player::{PlayCommand, Played};
 use crate::tui::theme::Role;
-use crate::tui::widget::Doc;
+use crate::tui::widget::{Doc, Pen};
 
 impl App {
     pub(super) fn incoming(&mut self, message: Message, effects: &mut Vec<Effect>) {
@@ -58,7 +65,7 @@ impl App {
                 self.model.traffic.take(batch, oldest);
                 self.mark(Redraw::Soon);
             }
-            Message::Played(played) => super::playback::played(self, *played, effects),
+            Message::Played(played) => super::incoming::played(self, *played, effects),
             Message::Logs(batch, oldest) => {
                 self.calls_logged(&batch.items);
                 let errors = batch.items.iter().filter(|line| line.level >= LogLevel::Error);
@@ -176,11 +183,8 @@ impl App {
     fn chat_news(&mut self, news: ChatNews) {
         match news {
             ChatNews::Choices(what, choices) => {
-                let choices = choices.into_iter().map(|(words, command)| Choice {
-                    words: Ink::from(&words),
-                    hint: Ink::default(),
-                    pick: Pick::Chat(command),
-                    disabled: None,
+                let choices = choices.into_iter().map(|(words, command)| {
+                    Choice::new(Ink::from(&words), Ink::default(), Pick::Chat(command))
                 });
                 let palette = Palette::new(ink!("{}", what.title()), choices.collect());
                 self.push_overlay(Overlay::Palette(palette));
@@ -301,4 +305,324 @@ impl App {
         self.overlays.push(overlay);
         self.mark(Redraw::Now);
     }
+}
+
+// The inbox: opens what waits for the person, and follows what of the configuration waits. Shows it
+// when it comes, without taking keys that were meant for something else.
+
+impl App {
+    /// Opens something that waits.
+    pub(super) fn open_todo(&mut self, todo: &Todo, effects: &mut Vec<Effect>) {
+        match todo {
+            Todo::Request(id) => self.open_answer(*id),
+            Todo::Approval(server) => {
+                let consent = Consent::new(&self.model.situation, Some(server), self.glyphs);
+                self.push_overlay(Overlay::Consent(consent));
+            }
+            Todo::Input(id) => self.open_input(id),
+            Todo::Plan => self.open_plan(),
+            Todo::Held(_) => self.open_policy(effects),
+        }
+    }
+
+    /// What waits first, but for requests whose answers are on their way.
+    pub(super) fn first_todo(&self) -> Option<Todo> {
+        let sent = |todo: &Todo| matches!(todo, Todo::Request(id) if self.answers.is_sent(*id));
+        self.model.inbox().find(|todo| !sent(todo))
+    }
+
+    /// Opens what waits first.
+    pub(super) fn open_first(&mut self, effects: &mut Vec<Effect>) {
+        match self.first_todo() {
+            Some(todo) => self.open_todo(&todo, effects),
+            None => self.toast(ink!("Nothing waits for you"), Role::Ok),
+        }
+    }
+
+    /// The configuration stands differently now.
+    pub(super) fn situation(&mut self, situation: Arc<Situation>, effects: &mut Vec<Effect>) {
+        let listed: Vec<Todo> = self.model.inbox_of_configuration().collect();
+        let before = std::mem::replace(&mut self.model.situation, situation);
+        let now = Arc::clone(&self.model.situation);
+        self.mark(Redraw::Now);
+        let mut shown = false;
+        self.overlays.retain_mut(|overlay| match overlay {
+            Overlay::Consent(consent) => {
+                shown = consent.follow(&now);
+                shown
+            }
+            // The question was answered elsewhere, or is asked no more.
+            Overlay::Input(dialog) => {
+                let same = |view: &&InputView| view.input == dialog.view.input;
+                let view = now.inputs.iter().find(same);
+                view.is_some_and(|view| view.state == dialog.view.state)
+            }
+            Overlay::Confirm(confirm) => now.plan.is_some() || !is_plan(confirm),
+            _ => true,
+        });
+        // A command that is another now is asked for anew, and so is a file that changed again.
+        let is_fresh = |todo: &Todo| match todo {
+            Todo::Approval(server) => {
+                !shown
+                    && before.awaiting(server).map(|a| &a.review)
+                        != now.awaiting(server).map(|a| &a.review)
+            }
+            Todo::Plan => now.plan != before.plan,
+            todo => !listed.contains(todo),
+        };
+        let fresh: Vec<Todo> = self.model.inbox_of_configuration().filter(is_fresh).collect();
+        let done = listed.iter().any(|todo| !self.model.inbox().any(|now| now == *todo));
+        if done {
+            self.toast.take_if(|(_, toast)| toast.role == Role::Attention);
+        }
+        // A command never takes the keys by itself, but on the first screen: nobody types yet.
+        let opens = |todo: &&Todo| !matches!(todo, Todo::Approval(_)) || before.revision == 0;
+        let next = fresh.iter().find(opens).cloned();
+        let next = next.or_else(|| self.model.inbox_of_configuration().find(|_| done));
+        match next.filter(|_| self.is_idle()) {
+            Some(todo) => self.open_todo(&todo, effects),
+            None => self.call_for(fresh.first()),
+        }
+        if !fresh.is_empty() {
+            self.attention(effects);
+        }
+    }
+
+    /// Says that something waits that was not there before.
+    fn call_for(&mut self, fresh: Option<&Todo>) {
+        let text = match fresh {
+            None | Some(Todo::Request(_) | Todo::Held(_)) => return,
+            Some(Todo::Approval(_)) => {
+                let asked = self.model.situation.asked().count();
+                let s = if asked == 1 { "s" } else { "" };
+                ink!("{} await{} your approval", count(asked, "command"), s)
+            }
+            Some(Todo::Input(_)) => ink!("the configuration asks for a value"),
+            Some(Todo::Plan) => ink!("the configuration has changed"),
+        };
+        let mut text = text;
+        text.push("   ").push(self.spelled("{show-inbox} shows it"));
+        self.toast(text, Role::Attention);
+    }
+
+    /// Shows the inputs of the configuration, answered or not.
+    pub(super) fn open_inputs(&mut self) {
+        let choices = self.model.situation.inputs.iter().map(|view| {
+            Choice::new(
+                ink!("{}  {}", Ink::line(&view.input.id), Ink::line(&view.input.description)),
+                ink!("{}", state_word(view.state)),
+                Pick::Input(view.input.id.clone()),
+            )
+        });
+        self.choose(ink!("inputs"), choices.collect());
+    }
+
+    /// Asks for one input.
+    pub(super) fn open_input(&mut self, id: &str) {
+        let keyring = self.model.situation.keyring;
+        let Some(view) = self.model.input(id).cloned() else { return };
+        self.push_overlay(Overlay::Input(Box::new(InputDialog::new(view, keyring))));
+    }
+
+    fn attention(&self, effects: &mut Vec<Effect>) {
+        if !self.setup.prefs.mute_bell && self.model.situation.revision > 1 {
+            effects.push(Effect::Bell);
+        }
+    }
+
+    /// Whether no key could be meant for something that would be covered.
+    fn is_idle(&mut self) -> bool {
+        self.overlays.is_empty()
+            && !self.has_screen()
+            && self.panes.get_mut(self.pane).typing().is_none()
+    }
+
+    /// Turns round whether changed files are shown before they are applied.
+    pub(super) fn ask_first(&mut self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Config(ConfigCommand::AskFirst));
+        if self.model.situation.asks {
+            self.toast(ink!("changed files are applied at once"), Role::Ok);
+        } else {
+            self.toast(ink!("changed files are shown before they are applied"), Role::Ok);
+        }
+    }
+
+    /// Shows what a changed file would do, and asks whether to use it.
+    fn open_plan(&mut self) {
+        let Some(plan) = &self.model.situation.plan else { return };
+        let confirm = Confirm {
+            title: ink!("apply the changed configuration?"),
+            lines: plan_lines(plan),
+            yes: vec![Effect::Config(ConfigCommand::Apply)],
+            by_itself: true,
+        };
+        self.push_overlay(Overlay::Confirm(confirm));
+    }
+
+    /// What a server waits for that may not start before the person has done something.
+    pub(super) fn hold(&self, name: &ServerName) -> Option<Todo> {
+        match self.model.config.as_ref()?.servers.get(name)?.hold.as_ref()? {
+            Hold::Approval => Some(Todo::Approval(name.clone())),
+            Hold::Input(id) => Some(Todo::Input(id.clone())),
+        }
+    }
+}
+
+const fn state_word(state: InputState) -> &'static str {
+    match state {
+        InputState::Open => "no answer",
+        InputState::Answered => "answered",
+        InputState::Kept => "keyring",
+        InputState::Variable => "variable",
+    }
+}
+
+fn is_plan(confirm: &Confirm) -> bool {
+    confirm.yes == [Effect::Config(ConfigCommand::Apply)]
+}
+
+/// Most servers named in the question; the Config pane has all of them.
+const NAMED: usize = 10;
+
+fn plan_lines(plan: &ReloadPlan) -> Vec<Ink> {
+    let mut lines = Vec::new();
+    for name in &plan.added {
+        lines.push(ink!("+ start    {}", Model::name(name)));
+    }
+    for name in &plan.removed {
+        lines.push(ink!("- stop     {}", Model::name(name)));
+    }
+    for (name, fields) in &plan.changed {
+        let fields = Ink::line(&fields.join(", "));
+        lines.push(ink!("~ restart  {}   because of {}", Model::name(name), fields));
+    }
+    for (name, fields) in &plan.followed {
+        let fields = Ink::line(&fields.join(", "));
+        lines.push(ink!("~ keep     {}   with another {}", Model::name(name), fields));
+    }
+    let more = lines.len().saturating_sub(NAMED);
+    lines.truncate(NAMED);
+    if more > 0 {
+        lines.push(ink!("  and {} more: the Config pane has all of them", more));
+    }
+    if lines.is_empty() {
+        lines.push(ink!("no server changes"));
+    }
+    let kept = plan.kept.len() - plan.followed.len();
+    if kept > 0 {
+        lines.push(ink!("  {} keep running as they are", kept));
+    }
+    lines
+}
+
+// A recording that is shown: takes its moments, and draws where it stands under the tabs.
+
+/// Cells before the slider.
+const BEFORE: u16 = 46;
+/// Messages, and lines of logs, that are kept while time passes.
+const KEPT: u64 = 20_000;
+
+/// Takes another moment of it.
+pub(super) fn played(app: &mut App, played: Played, effects: &mut Vec<Effect>) {
+    app.model.engine = EngineState::Running;
+    app.model.now = played.playback.at;
+    app.model.playback = Some(played.playback);
+    if let Some(operations) = played.operations {
+        app.model.operations = operations;
+    }
+    if let Some(view) = played.view {
+        app.incoming(Message::View(view), effects);
+    }
+    if let Some(news) = played.news {
+        if news.is_whole {
+            (app.model.traffic, app.model.logs) = (Feed::default(), Feed::default());
+            app.model.activity = crate::tui::model::Activity::default();
+            for pane in PaneId::ALL {
+                app.panes.get_mut(pane).rewound();
+            }
+        }
+        if let Some(view) = news.view {
+            app.incoming(Message::View(view), effects);
+        }
+        let oldest = |first: u64, next: u64| first.max(next.saturating_sub(KEPT));
+        let frames = oldest(app.model.traffic.first(), news.frames.next);
+        let logs = oldest(app.model.logs.first(), news.logs.next);
+        app.incoming(Message::Traffic(news.frames, frames), effects);
+        app.incoming(Message::Logs(news.logs, logs), effects);
+        app.incoming(Message::Calls(played.calls), effects);
+        app.incoming(Message::Metrics(played.metrics), effects);
+    }
+    // What was asked then can be answered no more.
+    effects.retain(|effect| !matches!(effect, Effect::Bell));
+    app.mark(Redraw::Soon);
+}
+
+/// Asks the player for what an action means.
+pub(super) fn act(action: Action, effects: &mut Vec<Effect>) {
+    let command = match action {
+        Action::Pause => PlayCommand::Pause,
+        Action::Faster => PlayCommand::Speed(true),
+        Action::Slower => PlayCommand::Speed(false),
+        Action::Later => PlayCommand::Step(true),
+        Action::Earlier => PlayCommand::Step(false),
+        Action::NextError => PlayCommand::Error(true),
+        Action::PreviousError => PlayCommand::Error(false),
+        _ => return,
+    };
+    effects.push(Effect::Play(command));
+}
+
+/// The rule under the tabs of a recording: the moment, how fast, and a slider.
+pub(super) fn render(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let Some(playback) = &cx.model.playback else { return };
+    Pen::new(buf, area).rule(" ", cx.style(Role::Text));
+    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+    let sign = if playback.is_playing { cx.glyphs.arrow } else { cx.glyphs.frozen };
+    pen.put(" ", cx.style(Role::Rule)).put(sign, cx.style(Role::Accent)).skip(1);
+    if let Some(read) = playback.read {
+        let percent = (read * 100.0) as u64;
+        pen.put(ink!("reading the recording: {} %", percent), cx.style(Role::Busy));
+        return;
+    }
+    let (span, passed) = (playback.end.since(playback.began), playback.at.since(playback.began));
+    let speed = if playback.speed >= 1.0 {
+        ink!("{}x", playback.speed as u64)
+    } else {
+        ink!("1/{}x", (1.0 / playback.speed) as u64)
+    };
+    let text =
+        ink!("{}  +{} of {}  {} ", Model::time_of_day(playback.at), Dur(passed), Dur(span), speed);
+    pen.clip(text, BEFORE.saturating_sub(4), cx.style(Role::Text));
+    let cells = area.width.saturating_sub(BEFORE + 1);
+    if cells < 4 {
+        return;
+    }
+    let share = passed.as_secs_f64() / span.as_secs_f64().max(1e-6);
+    let knob = (share.clamp(0.0, 1.0) * f64::from(cells - 1)).round() as u16;
+    for cell in 0..cells {
+        let (sign, role) = match cell.cmp(&knob) {
+            std::cmp::Ordering::Less => (cx.glyphs.spans[1], Role::Accent),
+            std::cmp::Ordering::Equal => (cx.glyphs.ready, Role::Accent),
+            std::cmp::Ordering::Greater => (cx.glyphs.horizontal, Role::Rule),
+        };
+        pen.column(BEFORE + cell).clip(sign, 1, cx.style(role));
+    }
+}
+
+/// What the header says of a recording, or of one that is made.
+pub(super) fn marks(cx: &Cx<'_>, right: &mut Vec<(Ink, Role)>) {
+    if let Some(playback) = &cx.model.playback {
+        let word = if playback.is_scrubbed { "a scrubbed recording" } else { "a recording" };
+        right.push((ink!("{}", word), Role::Attention));
+    }
+    if cx.model.recording.is_some() {
+        right.push((ink!("{} recording", cx.glyphs.ready), Role::Error));
+    }
+}
+
+/// The share of the recording that a click on the slider means.
+pub(super) fn share_at(x: u16, area: Rect) -> Option<f64> {
+    let cells = area.width.saturating_sub(BEFORE + 1);
+    let cell = x.checked_sub(area.x + BEFORE).filter(|cell| *cell < cells)?;
+    Some(f64::from(cell) / f64::from(cells.saturating_sub(1).max(1)))
 }

@@ -67,7 +67,7 @@ impl App {
             let here = Cx { focused: cx.focused && self.focus == Focus::Servers, ..cx };
             self.servers.render(&here, servers, buf);
         }
-        super::playback::render(&cx, layout.rule, buf);
+        super::incoming::render(&cx, layout.rule, buf);
         let here = Cx { focused: cx.focused && self.focus == Focus::Pane, ..cx };
         self.panes.get(self.pane).render(&here, layout.main, buf);
         self.render_footer(&cx, layout.footer, buf);
@@ -125,7 +125,7 @@ impl App {
             let place = crate::tui::ink::Piece::of(problem, 0, at);
             right.push((ink!("{} {}", self.glyphs.warning, place), Role::Warning));
         }
-        super::playback::marks(cx, &mut right);
+        super::incoming::marks(cx, &mut right);
         if !self.model.marked.is_empty() {
             right.push((ink!("{} marked", self.model.marked.len()), Role::Accent));
         }
@@ -176,49 +176,32 @@ impl App {
     }
 
     fn tab_labels(&self, room: u16) -> Vec<(PaneId, Ink)> {
-        let full: Vec<(PaneId, Ink)> = PaneId::ALL
-            .into_iter()
-            .map(|pane| {
-                let badge = self.badge(pane);
-                let text = if badge.as_str().is_empty() {
-                    ink!("{} {}", pane.digit(), pane.title())
-                } else {
-                    ink!("{} {} {}", pane.digit(), pane.title(), badge)
-                };
-                (pane, text)
-            })
-            .collect();
-        let fits = |labels: &[(PaneId, Ink)]| {
-            labels.iter().map(|(_, text)| width(text) + 2).sum::<u16>() <= room
+        let labels = |label: &dyn Fn(PaneId) -> Ink| -> Vec<(PaneId, Ink)> {
+            PaneId::ALL.into_iter().map(|pane| (pane, label(pane))).collect()
         };
-        if fits(&full) {
+        let fits = |labels: &[(PaneId, Ink)], gap: u16| {
+            labels.iter().map(|(_, text)| width(text) + gap).sum::<u16>() <= room
+        };
+        let full = labels(&|pane| {
+            let badge = self.badge(pane);
+            let gap = if badge.as_str().is_empty() { "" } else { " " };
+            ink!("{} {}{}{}", pane.digit(), pane.title(), gap, badge)
+        });
+        if fits(&full, 2) {
             return full;
         }
-        let short: Vec<(PaneId, Ink)> = PaneId::ALL
-            .into_iter()
-            .map(|pane| (pane, ink!("{} {}", pane.digit(), pane.short())))
-            .collect();
-        if short.iter().map(|(_, text)| width(text) + 1).sum::<u16>() <= room {
+        let short = labels(&|pane| ink!("{} {}", pane.digit(), pane.short()));
+        if fits(&short, 1) {
             return short;
         }
-        let tiny: Vec<(PaneId, Ink)> = PaneId::ALL
-            .into_iter()
-            .map(|pane| (pane, ink!("{}{}", pane.digit(), pane.tiny())))
-            .collect();
-        if tiny.iter().map(|(_, text)| width(text) + 1).sum::<u16>() <= room {
+        let tiny = labels(&|pane| ink!("{}{}", pane.digit(), pane.tiny()));
+        if fits(&tiny, 1) {
             return tiny;
         }
-        PaneId::ALL
-            .into_iter()
-            .map(|pane| {
-                let text = if pane == self.pane {
-                    ink!("{} {}", pane.digit(), pane.title())
-                } else {
-                    ink!("{}", pane.digit())
-                };
-                (pane, text)
-            })
-            .collect()
+        labels(&|pane| match pane {
+            _ if pane == self.pane => ink!("{} {}", pane.digit(), pane.title()),
+            _ => ink!("{}", pane.digit()),
+        })
     }
 
     /// Tabs with the columns they take.

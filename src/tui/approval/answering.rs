@@ -17,15 +17,13 @@ use crate::base::text::SafeText;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::action::Action;
-use crate::tui::approval::completion::SamplingDraft;
-use crate::tui::approval::draw::Spot;
+use crate::tui::approval::answering::draft::{SamplingDraft, area, pretty};
+use crate::tui::approval::draw::{self, Spot};
 use crate::tui::approval::elicitation::{self, Asks, ElicitAction, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
-use crate::tui::approval::{draw, keys};
 use crate::tui::effect::Effect;
 use crate::tui::form::FormState;
-use crate::tui::form::input::edit;
-use crate::tui::form::mouse::Clicked;
+use crate::tui::form::input::{Clicked, edit};
 use crate::tui::form::seed::Defaults;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::FormToken;
@@ -37,7 +35,6 @@ mod answer;
 mod draft;
 
 pub use draft::{Composer, Draft, Offer, ToolForm, kept as kept_offers};
-use draft::{area, pretty};
 
 /// What the server says, taken apart.
 pub enum Says {
@@ -358,7 +355,7 @@ fn body(area: Rect) -> Rect {
 
 impl Screen for AnswerScreen {
     fn scopes(&self) -> Vec<Scope> {
-        let Some(form) = self.open_form() else { return keys::scopes(self).to_vec() };
+        let Some(form) = self.open_form() else { return scopes(self).to_vec() };
         [&[Scope::Answer, Scope::AnswerElicitation], form.scopes()].concat()
     }
 
@@ -426,7 +423,7 @@ impl Screen for AnswerScreen {
     }
 
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
-        KeyLine::new(keys::footer(keymap, self), keymap.help_label())
+        KeyLine::new(footer(keymap, self), keymap.help_label())
     }
 }
 
@@ -741,6 +738,67 @@ fn hidden_characters(value: &Value) -> usize {
 fn too_many_fields(schema: &Value) -> bool {
     let fields = schema.get("properties").and_then(Value::as_object);
     fields.is_some_and(|fields| fields.len() > elicitation::MOST_FIELDS)
+}
+
+// Where the keys of the answering screen are looked up, and the words its last line shows.
+
+/// Where the keys of a request being answered are bound, innermost first.
+pub fn scopes(answering: &AnswerScreen) -> &'static [Scope] {
+    match (&answering.says, answering.is_typing()) {
+        (Says::Sampling(_), true) => &[Scope::AnswerSampling, Scope::Answer],
+        (Says::Sampling(_), false) => &[Scope::AnswerReading, Scope::AnswerSampling, Scope::Answer],
+        (Says::Elicitation(_), true) => &[Scope::AnswerElicitation, Scope::Answer],
+        (Says::Elicitation(_), false) => {
+            &[Scope::AnswerReading, Scope::AnswerElicitation, Scope::Answer]
+        }
+        (Says::Other(_), true) => &[Scope::Answer],
+        (Says::Other(_), false) => &[Scope::AnswerReading, Scope::Answer],
+    }
+}
+
+/// Keys and words for the footer: what decides comes first, in the words of the specification where
+/// it has them.
+pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'static str)> {
+    let (kind, send, deny) = match (&answering.says, &answering.draft) {
+        (Says::Sampling(_), _) => (Scope::AnswerSampling, "send", "deny"),
+        (Says::Elicitation(_), Draft::Consent) => (Scope::AnswerElicitation, "open it", "decline"),
+        (Says::Elicitation(_), _) => (Scope::AnswerElicitation, "accept", "decline"),
+        (Says::Other(_), Draft::Consent) => (Scope::AnswerReading, "allow", "refuse"),
+        (Says::Other(_), _) => (Scope::AnswerReading, "send", "deny"),
+    };
+    // What is typed for the answer is ended by the same key.
+    let send = match answering.part {
+        Part::Tool => "add it",
+        Part::Name => "keep it",
+        Part::Reason => deny,
+        Part::Request => "take it",
+        Part::Says | Part::Answer | Part::Model | Part::Stop => send,
+    };
+    let refused = matches!(&answering.says, Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) if url.open.is_none());
+    let media = matches!(&answering.says, Says::Sampling(reading) if reading.has_media());
+    let rank = |action: Action| match action {
+        Action::Send => 0,
+        Action::Deny => 1,
+        // What cannot be seen otherwise, and what decides too.
+        Action::SaveMedia | Action::CancelRequest => 2,
+        _ => 3,
+    };
+    let mut labels = keymap.labels(&[Scope::Answer, kind]);
+    labels.retain(|(.., action)| match action {
+        Action::CopyForm | Action::NextRequest | Action::Back => true,
+        _ if answering.ended().is_some() => false,
+        Action::Send => !refused,
+        Action::Deny => answering.part != Part::Reason,
+        Action::SaveMedia => media,
+        _ => true,
+    });
+    labels.sort_by_key(|(.., action)| rank(*action));
+    let worded = labels.into_iter().map(|(key, word, action)| match action {
+        Action::Send => (key, send),
+        Action::Deny => (key, deny),
+        _ => (key, word),
+    });
+    worded.collect()
 }
 
 #[cfg(test)]

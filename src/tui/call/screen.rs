@@ -23,14 +23,14 @@ use crate::host::Validation;
 use crate::tui::action::Action;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::form::draw::Look;
-use crate::tui::form::mouse::Clicked;
+use crate::tui::form::input::Clicked;
 use crate::tui::form::{Defaults, FormState, pointer};
 use crate::tui::graphics::Placement;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallPurpose, CallToken, FormToken};
-use crate::tui::overlay::{CallPick, Choice, Line, Pick};
 use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::pick::{CallPick, Choice, Line, Pick};
 use crate::tui::result::{Content, Purpose};
 use crate::tui::screen::{Help, Screen};
 use crate::tui::widget::KeyLine;
@@ -607,7 +607,7 @@ impl CallScreen {
 }
 
 fn choice(words: Ink, hint: &'static str, pick: CallPick) -> Choice {
-    Choice { words, hint: ink!("{}", hint), pick: Pick::Call(pick), disabled: None }
+    Choice::new(words, ink!("{}", hint), Pick::Call(pick))
 }
 
 impl CallScreen {

@@ -61,17 +61,12 @@ impl Subject {
             _ => "",
         };
         Self {
-            server: server.clone(),
-            kind: SubjectKind::Tool,
-            wire: Arc::clone(&tool.name),
-            label: tool.label.clone(),
             title: tool.title.clone(),
             description: tool.description.clone(),
             manner,
             schema: Arc::clone(&tool.input_schema),
             bytes: tool.raw.to_string().len(),
-            limits: ContentLimits::default(),
-            target: SafeText::default(),
+            ..Self::bare(server, SubjectKind::Tool, &tool.name, &tool.label)
         }
     }
 
@@ -90,17 +85,12 @@ impl Subject {
             }
         }
         Self {
-            server: server.clone(),
-            kind: SubjectKind::Prompt,
-            wire: Arc::clone(&prompt.name),
-            label: prompt.label.clone(),
             title: prompt.title.clone(),
             description: prompt.description.clone(),
             manner: "",
             schema: Arc::new(closed(properties, &required)),
             bytes: prompt.raw.to_string().len(),
-            limits: ContentLimits::default(),
-            target: SafeText::default(),
+            ..Self::bare(server, SubjectKind::Prompt, &prompt.name, &prompt.label)
         }
     }
 
@@ -116,44 +106,36 @@ impl Subject {
             properties.insert(variable.name, field);
         }
         Self {
-            server: server.clone(),
-            kind: SubjectKind::Template,
-            wire: Arc::clone(&template.uri_template),
-            label: template.label.clone(),
             title: template.title.clone().or_else(|| Some(template.name.clone())),
             description: template.description.clone(),
-            manner: "reads",
             schema: Arc::new(closed(properties, &[])),
             bytes: template.raw.to_string().len(),
-            limits: ContentLimits::default(),
-            target: SafeText::default(),
+            ..Self::bare(server, SubjectKind::Template, &template.uri_template, &template.label)
         }
     }
 
     /// A resource: nothing to fill in.
     pub fn resource(server: &ServerName, resource: &Resource) -> Self {
         Self {
-            server: server.clone(),
-            kind: SubjectKind::Resource,
-            wire: Arc::clone(&resource.uri),
-            label: resource.label.clone(),
             title: resource.title.clone().or_else(|| Some(resource.name.clone())),
             description: resource.description.clone(),
-            manner: "reads",
-            schema: Arc::new(closed(Map::new(), &[])),
             bytes: resource.raw.to_string().len(),
-            limits: ContentLimits::default(),
-            target: SafeText::default(),
+            ..Self::bare(server, SubjectKind::Resource, &resource.uri, &resource.label)
         }
     }
 
     /// A resource that is only known by its URI: behind a link of a result.
     pub fn uri(server: &ServerName, uri: &str) -> Self {
+        Self::bare(server, SubjectKind::Resource, &uri.into(), &SafeText::line(uri))
+    }
+
+    /// What is known of it by its name alone: it reads, and takes no arguments.
+    fn bare(server: &ServerName, kind: SubjectKind, wire: &Arc<str>, label: &SafeText) -> Self {
         Self {
             server: server.clone(),
-            kind: SubjectKind::Resource,
-            wire: uri.into(),
-            label: SafeText::line(uri),
+            kind,
+            wire: Arc::clone(wire),
+            label: label.clone(),
             title: None,
             description: None,
             manner: "reads",

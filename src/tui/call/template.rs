@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::tui::form::pointer::plain;
+
 /// One variable of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
@@ -182,10 +184,6 @@ fn pieces(operator: &Operator, variable: &Variable, value: Option<&Value>) -> Ve
             vec![named(encoded(&cut))]
         }
     }
-}
-
-fn plain(value: &Value) -> String {
-    crate::tui::form::field::plain(value)
 }
 
 /// Percent-encodes what is not allowed; with `reserved`, what has a meaning in URIs stays.

@@ -12,20 +12,18 @@ use super::export::{Export, Origin, Start, Written};
 use super::screen::CallScreen;
 use super::subject::{Subject, SubjectKind};
 use super::template::{expand, variables};
-use crate::base::ServerName;
-use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::base::text::shell::quoted;
+use crate::base::{ServerName, Timestamp};
 use crate::deck::history::{History, HistoryRecord};
 use crate::error::{Error, ErrorCode};
 use crate::host::call::AnswerSource;
 use crate::host::{CallOutcome, Validation};
-use crate::mcp::CallId;
-use crate::mcp::Progress;
+use crate::mcp::{CallId, Progress};
 use crate::tui::effect::{CallRequest, CallTarget, Effect};
 use crate::tui::form::draw::Look;
 use crate::tui::message::{CallPurpose, CallToken};
-use crate::tui::overlay::{CallPick, Line};
+use crate::tui::pick::{CallPick, Line};
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {
     Subject {

@@ -4,14 +4,18 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Clear, Widget};
+use serde_json::Value;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use super::input::Edits;
-use super::popup::{Chooses, Popup};
-use super::sheet::Sheet;
-use super::state::FormState;
+use crate::base::human::count;
 use crate::base::text::SafeText;
+use crate::tui::form::check::Weight;
+use crate::tui::form::input::{Chooses, Editor, Edits, Popup};
+use crate::tui::form::pointer::{self, plain};
+use crate::tui::form::row::{Field, FieldKind, Row, RowKind, type_words};
+use crate::tui::form::schema::Types;
+use crate::tui::form::state::FormState;
 
 /// Styles and signs of a form; made from the theme.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -269,7 +273,7 @@ fn draw_json(state: &FormState, look: &Look, ruled: bool, area: Rect, buf: &mut 
         Some(json) => json.area.lines().to_vec(),
         None => {
             let value = state.without_secrets(state.arguments());
-            super::json::pretty(Some(&value)).lines().map(str::to_owned).collect()
+            super::state::pretty(Some(&value)).lines().map(str::to_owned).collect()
         }
     };
     for (i, line) in shown.iter().take(usize::from(body.height)).enumerate() {
@@ -339,5 +343,349 @@ fn draw_popup(popup: &Popup, look: &Look, outer: Rect, buf: &mut Buffer) {
     }
     if narrowed.is_empty() {
         put(buf, x + 1, y + 1, width - 2, "No matches", look.faint);
+    }
+}
+
+// The fields of a form on the screen: one row each, what is being typed, and what is wrong with it.
+
+/// A field that is typed in is at least this wide where there is room.
+const FIELD: u16 = 12;
+
+/// What the fields are drawn with.
+pub(super) struct Sheet<'a> {
+    pub(super) state: &'a FormState,
+    pub(super) look: &'a Look,
+    /// Columns for what each field takes; 0 where there is no room.
+    pub(super) hints: u16,
+    pub(super) buf: &'a mut Buffer,
+}
+
+impl Sheet<'_> {
+    /// Draws every field in view, the line that calls, and the one that helps.
+    pub(super) fn fields(&mut self, submit: &str, area: Rect) {
+        let (body, help) = body(area);
+        let lines = window(self.state, body);
+        let label_width = label_width(self.state, lines.first().map_or(0, |(row, _)| *row), body);
+        for (row, line) in lines {
+            match self.state.rows().get(row) {
+                Some(found) => self.row(row, found, label_width, line),
+                None => self.submit(submit, line),
+            }
+        }
+        if let Some(help) = help {
+            self.help(help);
+        }
+    }
+
+    /// Whether the keys go to this row.
+    fn is_here(&self, index: usize) -> bool {
+        index == self.state.cursor() && !self.state.json().is_some_and(|json| json.focused)
+    }
+
+    fn row(&mut self, index: usize, row: &Row, label_width: u16, area: Rect) {
+        let look = self.look;
+        let here = self.is_here(index);
+        if here {
+            put(self.buf, area.x, area.y, 1, look.sign("▎", "|"), look.accent);
+        }
+        let indent = area.x + 1 + (row.depth * 2).min(area.width / 3);
+        let sign = match &row.kind {
+            RowKind::Field { folded: Some(true), .. } => look.sign("▸ ", "> "),
+            RowKind::Field { folded: Some(false), .. } => look.sign("▾ ", "v "),
+            _ => "",
+        };
+        let room = |x: u16| (area.x + label_width).saturating_sub(x);
+        let style = if here { look.accent } else { look.label };
+        let mut x = put(self.buf, indent, area.y, room(indent), sign, look.muted);
+        x = put(self.buf, x, area.y, room(x), &row.label, style);
+        if row.required && !row.removable && !row.label.is_empty() {
+            put(self.buf, x, area.y, 2, " *", look.muted);
+        }
+        let left = area.x + label_width + 1;
+        if left >= area.right() {
+            return;
+        }
+        let hints = self.hints.min((area.right() - left) / 2);
+        let value = Rect { x: left, width: area.right() - left - hints, ..area };
+        let editor = self.state.editor.as_ref().filter(|_| here);
+        let end = match editor {
+            Some(editor) => self.editor(editor, row, value),
+            None => self.value(row, value),
+        };
+        if let Some(problem) = self.state.problem_at(index) {
+            let style = if problem.weight == Weight::Note { look.warning } else { look.error };
+            let room = |x: u16| area.right().saturating_sub(x);
+            let at = (end + 2).min(area.right().saturating_sub(24).max(left));
+            let x = put(self.buf, at, area.y, room(at), look.sign("⚠ ", "! "), style);
+            put(self.buf, x, area.y, room(x), &problem.message, style);
+        } else if hints > 0 {
+            self.takes(row, Rect { x: value.right() + 1, width: hints - 1, height: 1, ..area });
+        }
+    }
+
+    /// Draws what is being typed at a row; gives the column after it.
+    fn editor(&mut self, editor: &Editor, row: &Row, area: Rect) -> u16 {
+        let wide = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0) as u16;
+        let width = if self.state.problem_at(self.state.cursor()).is_some() {
+            // What is wrong stands behind the field, not in it.
+            let most = area.width.saturating_sub(26);
+            (wide + 2).max(FIELD.min(most)).min(most).max(8).min(area.width)
+        } else {
+            area.width
+        };
+        self.buf.set_style(Rect { width, ..area }, self.look.input);
+        (&editor.area).render(Rect { width, ..area }, self.buf);
+        if editor.area.is_empty() && width > 12 {
+            let is_null = pointer::get(self.state.value(), &row.pointer)
+                .is_some_and(serde_json::Value::is_null);
+            let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
+            // What follows on the line, such as a problem, must not be drawn over the hint.
+            return put(self.buf, area.x + 1, area.y, width - 1, &ghost, self.look.faint);
+        }
+        area.x + (wide + 1).max(FIELD.min(width)).min(width)
+    }
+
+    /// Draws what stands at a row; gives the column after it.
+    fn value(&mut self, row: &Row, area: Rect) -> u16 {
+        let value = pointer::get(self.state.value(), &row.pointer);
+        let (text, style) = shown(self.state, row, value, self.look);
+        let limited: String = text.chars().take(usize::from(area.width) * 2 + 8).collect();
+        put(self.buf, area.x, area.y, area.width, &SafeText::line(&limited), style)
+    }
+
+    /// The line that calls, and what speaks against it.
+    fn submit(&mut self, submit: &str, area: Rect) {
+        let (state, look) = (self.state, self.look);
+        let here = state.is_on_submit() && !state.json().is_some_and(|json| json.focused);
+        let style = if here { look.selection } else { look.accent };
+        let x = put(self.buf, area.x + 1, area.y, area.width - 1, &format!(" {submit} "), style);
+        let blocking = state.blocking();
+        let mut note = |text: &str, style| {
+            put(self.buf, x + 2, area.y, area.right().saturating_sub(x + 2), text, style)
+        };
+        if let Some(problem) = state.schema_problem() {
+            let text = format!("cannot be checked: {}", problem.message);
+            note(&SafeText::line(&text), look.warning);
+        } else if blocking > 0 {
+            note(&count(blocking, "problem").to_string(), look.error);
+        } else if state.rows().is_empty() {
+            note("No arguments", look.muted);
+        } else if state.is_checking() {
+            note(look.sign("checking…", "checking..."), look.muted);
+        }
+    }
+
+    /// What the row under the cursor wants.
+    fn help(&mut self, area: Rect) {
+        if let Some(row) = self.state.current() {
+            self.takes(row, Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area });
+        }
+    }
+
+    /// What a row takes, and what the server says of it.
+    fn takes(&mut self, row: &Row, area: Rect) {
+        let room = |x: u16| area.right().saturating_sub(x);
+        let mut x = area.x;
+        x = put(self.buf, x, area.y, room(x), &describe(row), self.look.muted);
+        if let Some(description) = row.field().and_then(Field::description) {
+            let text: String = description.chars().take(400).collect();
+            x = put(self.buf, x, area.y, room(x), "  ", self.look.muted);
+            put(self.buf, x, area.y, room(x), &SafeText::line(&text), self.look.foreign);
+        }
+    }
+}
+
+// The words of a row: what stands there, what it takes, what it would be by default. Pure.
+
+/// What is shown in an empty editor.
+pub(super) fn ghost(row: &Row, edits: Edits) -> String {
+    match edits {
+        Edits::NewKey => "name of a new entry".to_owned(),
+        _ => row.field().map(placeholder).unwrap_or_default(),
+    }
+}
+
+fn placeholder(field: &Field) -> String {
+    let example = || field.merged.nodes.iter().find_map(|n| n.examples.first());
+    match (field.default(), example()) {
+        (Some(default), _) => cut(&format!("default {}", plain(default))),
+        (None, Some(example)) => cut(&format!("e.g. {}", plain(example))),
+        _ => String::new(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    SafeText::line(&text.chars().take(80).collect::<String>()).as_str().to_owned()
+}
+
+pub(super) fn shown(
+    state: &FormState,
+    row: &Row,
+    value: Option<&Value>,
+    look: &Look,
+) -> (String, Style) {
+    match &row.kind {
+        RowKind::Variant { titles, active, .. } => {
+            let title = titles.get(*active).map(|t| t.as_str().to_owned()).unwrap_or_default();
+            (format!("{title} {}", look.sign("▾", "v")), look.accent)
+        }
+        RowKind::Types { types, active } => {
+            let word = types.get(*active).map(|t| type_words(*t, false)).unwrap_or_default();
+            (format!("{word} {}", look.sign("▾", "v")), look.accent)
+        }
+        RowKind::Add { keyed } => {
+            let what = if *keyed { "entry" } else { "item" };
+            // Lists within lists end on lines that would look alike.
+            let place = super::pointer::split(&row.pointer).map(|(_, name)| cut(&name));
+            let place = place.filter(|name| name.parse::<usize>().is_err());
+            let to = place.map_or_else(String::new, |name| format!(" to {name}"));
+            (format!("+ add {what}{to}"), look.muted)
+        }
+        RowKind::More { hidden } => (format!("… {hidden} more, as JSON"), look.muted),
+        RowKind::Field { field, .. } => {
+            let draft =
+                state.drafts.get(&row.pointer).map(|draft| (draft.text.clone(), look.error));
+            let (text, style) = draft.unwrap_or_else(|| field_text(field, value, look));
+            let has_text = value.is_some_and(|v| !v.is_null() && *v != "");
+            if field.is_secret() && has_text {
+                // Always as many: their number would tell the length.
+                return (look.sign("••••••••", "********").to_owned(), look.muted);
+            }
+            (text, style)
+        }
+    }
+}
+
+/// A value of a choice by the name the schema gives it, or as it is.
+fn named(field: &Field, options: &[Value], value: &Value) -> String {
+    let at = options.iter().position(|option| option == value);
+    let name = at.and_then(|index| field.option_name(index, value));
+    name.map_or_else(|| plain(value), str::to_owned)
+}
+
+fn field_text(field: &Field, value: Option<&Value>, look: &Look) -> (String, Style) {
+    let Some(value) = value else {
+        let hint = placeholder(field);
+        let text =
+            if hint.is_empty() { "not set".to_owned() } else { format!("not set · {hint}") };
+        return (text, look.faint);
+    };
+    match (&field.kind, value) {
+        (_, Value::Null) => ("null".to_owned(), look.json_literal),
+        (FieldKind::Choice(options), value) => (named(field, options, value), look.text),
+        (FieldKind::MultiChoice(options), Value::Array(items)) if !items.is_empty() => {
+            let named = |item: &Value| named(field, options, item);
+            (items.iter().map(named).collect::<Vec<_>>().join(", "), look.text)
+        }
+        (_, Value::String(text)) if text.is_empty() => ("empty text".to_owned(), look.muted),
+        (_, Value::Array(items)) => (
+            if items.is_empty() {
+                "empty list".to_owned()
+            } else {
+                count(items.len(), "item").to_string()
+            },
+            look.muted,
+        ),
+        (FieldKind::Object { .. }, Value::Object(map)) => (
+            if map.is_empty() {
+                "empty object".to_owned()
+            } else {
+                count(map.len(), "entry").to_string()
+            },
+            look.muted,
+        ),
+        (FieldKind::Bool, Value::Bool(on)) => {
+            let sign = if *on { look.sign("✓ ", "[x] ") } else { look.sign("✗ ", "[ ] ") };
+            (format!("{sign}{on}"), look.text)
+        }
+        (_, Value::String(text)) => (text.clone(), look.text),
+        (_, other) => (other.to_string(), look.text),
+    }
+}
+
+/// What a field takes, in words: type, limits, format, default.
+pub fn hint(field: &Field) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    match &field.kind {
+        FieldKind::Text { format: Some(format), .. } => parts.push(cut(format)),
+        FieldKind::Text { .. } => parts.push("text".to_owned()),
+        FieldKind::Number { integer, minimum, maximum, .. } => {
+            parts.push(if *integer { "whole number" } else { "number" }.to_owned());
+            let bound = |word: &str, strict: &str, bound: &Option<(f64, bool)>| {
+                bound.map(|(n, exclusive)| format!("{} {n}", if exclusive { strict } else { word }))
+            };
+            parts.extend(bound("at least", "more than", minimum));
+            parts.extend(bound("at most", "less than", maximum));
+            if let Some(step) = field.merged.nodes.iter().find_map(|n| n.multiple_of) {
+                parts.push(format!("multiple of {step}"));
+            }
+        }
+        FieldKind::Bool => parts.push("yes/no".to_owned()),
+        FieldKind::Choice(options) => parts.push(choices("one of", field, options)),
+        FieldKind::MultiChoice(options) => parts.push(choices("any of", field, options)),
+        FieldKind::Const(value) => parts.push(cut(&format!("always {}", plain(value)))),
+        FieldKind::Null => parts.push("null".to_owned()),
+        FieldKind::Object { .. } => parts.push("object".to_owned()),
+        FieldKind::Array { .. } => parts.push("list".to_owned()),
+        FieldKind::Json(None) => parts.push("any JSON".to_owned()),
+        FieldKind::Json(Some(reason)) => parts.push(format!("JSON: {reason}")),
+    }
+    parts.extend(ranges(field));
+    if let Some(pattern) = field.merged.first(|n| n.pattern.as_deref()) {
+        parts.push(cut(&format!("matches {pattern}")));
+    }
+    if field.nullable && field.merged.types != Types::NULL {
+        parts.push("or null".to_owned());
+    }
+    if field.is_secret() {
+        parts.push("secret: never written to disk".to_owned());
+    }
+    for note in field.merged.nodes.iter().flat_map(|n| &n.notes) {
+        parts.push((*note).to_owned());
+    }
+    parts.join(" · ")
+}
+
+/// A few choices by name, many by their number.
+fn choices(of: &str, field: &Field, options: &[Value]) -> String {
+    let names: Vec<String> = options.iter().map(|option| named(field, options, option)).collect();
+    match names.join(", ") {
+        all if all.len() <= 60 => cut(&format!("{of} {all}")),
+        _ => format!("{of} {}", options.len()),
+    }
+}
+
+fn ranges(field: &Field) -> Vec<String> {
+    let nodes = &field.merged.nodes;
+    let range = |low: Option<u64>, high: Option<u64>, what: &'static str| match (low, high) {
+        (None, None) => None,
+        (Some(low), None) => Some(format!("at least {}", count(low, what))),
+        (None, Some(high)) => Some(format!("at most {}", count(high, what))),
+        (Some(low), Some(high)) => Some(format!("{low} to {}", count(high, what))),
+    };
+    let length = (
+        nodes.iter().filter_map(|n| n.length.0).max(),
+        nodes.iter().filter_map(|n| n.length.1).min(),
+    );
+    let items = (
+        nodes.iter().filter_map(|n| n.items_range.0).max(),
+        nodes.iter().filter_map(|n| n.items_range.1).min(),
+    );
+    let all = [range(length.0, length.1, "character"), range(items.0, items.1, "item")];
+    all.into_iter().flatten().collect()
+}
+
+/// What the row is, in words, for the line of help below the form.
+fn describe(row: &Row) -> String {
+    match &row.kind {
+        RowKind::Variant { titles, .. } => format!("one of {} alternatives", titles.len()),
+        RowKind::Types { types, .. } => {
+            let words: Vec<String> = types.iter().map(|t| type_words(*t, false)).collect();
+            words.join(" or ")
+        }
+        RowKind::Field { field, .. } => hint(field),
+        RowKind::Add { keyed: true } => "adds an entry: type its name".to_owned(),
+        RowKind::Add { keyed: false } => "adds an item".to_owned(),
+        RowKind::More { hidden } => format!("{hidden} more; edit them as JSON"),
     }
 }

@@ -3,16 +3,20 @@
 
 use std::sync::Arc;
 
+use jiff::Span;
+use jiff::civil::{Date, DateTime, Time};
 use serde_json::Value;
 
-use super::field::{FieldKind, item_conj};
-use super::fit;
-use super::merge::merge;
-use super::pointer::{self, join};
-use super::row::RowKind;
-use super::schema::Types;
-use super::seed::{Defaults, empty, seed};
-use super::state::FormState;
+use crate::base::Timestamp;
+use crate::tui::action::Action;
+use crate::tui::form::check::Weight;
+use crate::tui::form::input::{Editor, Edits, area};
+use crate::tui::form::merge::{fits, merge, same};
+use crate::tui::form::pointer::{self, join};
+use crate::tui::form::row::{FieldKind, RowKind, item_conj};
+use crate::tui::form::schema::Types;
+use crate::tui::form::seed::{Defaults, empty, seed};
+use crate::tui::form::state::FormState;
 
 /// Up or down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +224,7 @@ impl FormState {
         picks[slot] = Some(choice);
         let stashed = self.stash.remove(&(at.clone(), slot, choice));
         let new = stashed.unwrap_or_else(|| match current {
-            Some(value) if fit::fits(&self.document, &node, &value) => Some(value),
+            Some(value) if fits(&self.document, &node, &value) => Some(value),
             current => {
                 let mut fresh =
                     seed(&self.document, std::slice::from_ref(&node), Defaults::Required);
@@ -290,7 +294,7 @@ impl FormState {
         if let Some(FieldKind::Text { format: Some(format), .. }) = found.field().map(|f| &f.kind) {
             let column = self.editor.as_ref().map_or(usize::MAX, |editor| editor.area.cursor().1);
             let text = value.and_then(Value::as_str);
-            if let Some(text) = super::moment::stepped(format, text, column, direction, self.now) {
+            if let Some(text) = stepped_moment(format, text, column, direction, self.now) {
                 self.editor = None;
                 self.set(&at, Value::String(text));
                 self.focus();
@@ -373,7 +377,7 @@ fn stepped(kind: &FieldKind, value: Option<&Value>, direction: Direction) -> Opt
             serde_json::Number::from_f64(rounded).map(Value::Number)
         }
         FieldKind::Choice(options) if !options.is_empty() => {
-            let at = value.and_then(|v| options.iter().position(|o| fit::same(o, v)));
+            let at = value.and_then(|v| options.iter().position(|o| same(o, v)));
             let next = match (at, direction) {
                 (None, _) => 0,
                 (Some(i), Direction::Down) => (i + 1) % options.len(),
@@ -405,4 +409,350 @@ fn next_number(now: Option<f64>, step: f64, direction: Direction, limits: (Bound
     };
     let next = lowest.map_or(next, |low| next.max(low));
     highest.map_or(next, |high| next.min(high))
+}
+
+// What a person can want of a form, and what it does. Which key means which command is decided by
+// the key table.
+
+impl FormState {
+    /// Does a command; gives whether it meant anything here.
+    pub fn apply(&mut self, action: Action) -> bool {
+        let at = self.current().map(|row| row.pointer.clone()).unwrap_or_default();
+        match action {
+            Action::NextField => self.select(self.cursor + 1),
+            Action::PreviousField => self.select(self.cursor.saturating_sub(1)),
+            Action::FirstField => self.select(0),
+            Action::LastField => self.select(self.rows.len()),
+            Action::NextProblem => return self.next_problem(),
+            Action::Open => return self.enter(),
+            Action::Toggle => return self.toggle(),
+            Action::Unset => self.unset(&at),
+            Action::SetNull => self.set_null(self.cursor),
+            Action::SetEmpty => return self.set_empty(self.cursor),
+            Action::AddItem => return self.add_here(),
+            Action::RemoveItem => return self.on_member(Self::remove),
+            Action::DuplicateItem => return self.on_item(|form, at| form.duplicate(at).is_some()),
+            Action::MoveUp => {
+                return self.on_item(|f, at| f.move_item(at, Direction::Up).is_some());
+            }
+            Action::MoveDown => {
+                return self.on_item(|f, at| f.move_item(at, Direction::Down).is_some());
+            }
+            Action::StepUp => self.step(self.cursor, Direction::Up),
+            Action::StepDown => self.step(self.cursor, Direction::Down),
+            Action::Left => self.fold(self.cursor, true),
+            Action::Right => self.fold(self.cursor, false),
+            Action::Rename => return self.begin_rename(),
+            Action::AsJson => self.as_json(&at),
+            Action::Json => self.toggle_json(),
+            Action::Undo => return self.undo(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn next_problem(&mut self) -> bool {
+        if self.json.as_ref().is_some_and(|json| json.problem().is_some()) {
+            self.enter_json();
+            return true;
+        }
+        let rows = self.problems().iter().filter_map(|p| p.row);
+        let after = rows.clone().find(|row| *row > self.cursor);
+        let Some(row) = after.or_else(|| rows.clone().next()) else { return false };
+        self.select(row);
+        true
+    }
+
+    /// Goes to the gravest of the problems that keep the form from being sent, the first of those.
+    /// False when there is none.
+    pub fn go_to_gravest(&mut self) -> bool {
+        if self.json.as_ref().is_some_and(|json| json.problem().is_some()) {
+            self.enter_json();
+            return true;
+        }
+        let blocking = self.problems().iter().filter(|problem| problem.weight < Weight::Note);
+        let placed = blocking.filter_map(|problem| Some((problem.weight, problem.row?)));
+        let Some((_, row)) = placed.min() else { return false };
+        self.select(row);
+        true
+    }
+
+    fn enter(&mut self) -> bool {
+        let Some(row) = self.current() else { return false };
+        match &row.kind {
+            RowKind::Add { keyed: true } => return self.finish_key(),
+            RowKind::Add { keyed: false } => {
+                let at = row.pointer.clone();
+                return self.add_item(&at).is_some();
+            }
+            _ if self.editor.as_ref().is_some_and(|e| e.edits == Edits::Rename) => {
+                return self.finish_key();
+            }
+            RowKind::Field { folded: Some(folded), .. } => {
+                let folded = *folded;
+                self.fold(self.cursor, !folded);
+            }
+            RowKind::Variant { .. } | RowKind::Types { .. } => self.open_popup(String::new()),
+            RowKind::Field { field, .. } => match field.kind {
+                FieldKind::Choice(_) | FieldKind::MultiChoice(_) => self.open_popup(String::new()),
+                // A container that is null has nothing to fold: going in makes it empty.
+                FieldKind::Object { .. } | FieldKind::Array { .. } => {
+                    return self.set_empty(self.cursor);
+                }
+                _ => self.select(self.cursor + 1),
+            },
+            RowKind::More { .. } => self.toggle_json(),
+        }
+        true
+    }
+
+    fn toggle(&mut self) -> bool {
+        let Some(row) = self.current() else { return false };
+        let at = row.pointer.clone();
+        match &row.kind {
+            RowKind::Field { folded: Some(folded), .. } => {
+                let folded = *folded;
+                self.fold(self.cursor, !folded);
+            }
+            RowKind::Field { field, .. } => match &field.kind {
+                FieldKind::Bool => self.step(self.cursor, Direction::Up),
+                FieldKind::Const(fixed) => {
+                    let fixed = fixed.clone();
+                    if pointer::get(self.value.as_ref(), &at).is_some() {
+                        self.unset(&at);
+                    } else {
+                        self.set(&at, fixed);
+                    }
+                }
+                FieldKind::Null => self.set_null(self.cursor),
+                FieldKind::Choice(_) | FieldKind::MultiChoice(_) => self.open_popup(String::new()),
+                _ => return false,
+            },
+            RowKind::Variant { .. } | RowKind::Types { .. } => self.open_popup(String::new()),
+            RowKind::Add { keyed: false } => return self.add_item(&at).is_some(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The nearest list at or above the cursor gets an item; an object gets a key to be named.
+    fn add_here(&mut self) -> bool {
+        let Some(row) = self.current() else { return false };
+        let mut at = row.pointer.clone();
+        loop {
+            let adds = self
+                .rows
+                .iter()
+                .position(|r| r.pointer == at && matches!(r.kind, RowKind::Add { .. }));
+            if let Some(index) = adds {
+                let keyed = matches!(self.rows[index].kind, RowKind::Add { keyed: true });
+                if keyed {
+                    self.select(index);
+                    return true;
+                }
+                return self.add_item(&at).is_some();
+            }
+            let folded = self.rows.iter().find(|r| r.pointer == at).and_then(super::Row::field);
+            if folded.is_some_and(|f| matches!(f.kind, FieldKind::Array { open: true })) {
+                return self.add_item(&at).is_some();
+            }
+            if folded.is_some_and(|f| matches!(f.kind, FieldKind::Object { open: true })) {
+                // Unfolded, it has a line where the key is named.
+                self.decisions.folds.insert(at.clone(), false);
+                self.refresh();
+                let adds = |r: &super::Row| {
+                    r.pointer == at && matches!(r.kind, RowKind::Add { keyed: true })
+                };
+                if let Some(index) = self.rows.iter().position(adds) {
+                    self.select(index);
+                    return true;
+                }
+            }
+            let Some((parent, _)) = pointer::split(&at) else { return false };
+            at = parent.to_owned();
+        }
+    }
+
+    fn on_member(&mut self, act: impl FnOnce(&mut Self, &str)) -> bool {
+        let Some(row) = self.current() else { return false };
+        if row.removable {
+            let at = row.pointer.clone();
+            act(self, &at);
+            return true;
+        }
+        self.on_item(|form, at| {
+            act(form, at);
+            true
+        })
+    }
+
+    /// The nearest list item at or above the cursor.
+    fn on_item(&mut self, act: impl FnOnce(&mut Self, &str) -> bool) -> bool {
+        let Some(row) = self.current() else { return false };
+        let mut at = row.pointer.clone();
+        loop {
+            let Some((parent, _)) = pointer::split(&at) else { return false };
+            let parent = parent.to_owned();
+            if pointer::get(self.value.as_ref(), &parent).is_some_and(Value::is_array)
+                && pointer::get(self.value.as_ref(), &at).is_some()
+            {
+                return act(self, &at);
+            }
+            at = parent;
+        }
+    }
+
+    fn begin_rename(&mut self) -> bool {
+        let Some(row) = self.current().filter(|row| row.removable) else { return false };
+        let Some((parent, key)) = pointer::split(&row.pointer) else { return false };
+        if !pointer::get(self.value.as_ref(), parent).is_some_and(Value::is_object) {
+            return false;
+        }
+        let pointer = row.pointer.clone();
+        self.editor = Some(Editor { pointer, edits: Edits::Rename, area: area(&key) });
+        true
+    }
+
+    fn finish_key(&mut self) -> bool {
+        let Some(editor) = self.editor.take() else { return false };
+        let name = editor.area.lines().concat();
+        let done = match editor.edits {
+            Edits::NewKey if name.is_empty() => {
+                self.select(self.cursor + 1);
+                true
+            }
+            Edits::NewKey => self.add_key(&editor.pointer, &name).is_some(),
+            _ => self.rename(&editor.pointer, &name),
+        };
+        if !done {
+            self.editor = Some(editor);
+        }
+        done
+    }
+
+    /// Edits a place as JSON, or as fields again; not while something stands there that is no value:
+    /// it would be lost.
+    fn as_json(&mut self, at: &str) {
+        if self.drafts.get(at).is_some_and(|draft| !draft.message.is_empty()) {
+            return;
+        }
+        if !self.decisions.as_json.remove(at) {
+            self.decisions.as_json.insert(at.to_owned());
+        }
+        self.drafts.remove(at);
+        self.editor = None;
+        self.refresh();
+        self.focus();
+    }
+}
+
+// Dates and times stepped where the cursor stands: year, month, day, hour, minute or second
+// (RFC 3339, as JSON Schema's formats `date`, `time` and `date-time` want them). Pure.
+
+/// The next text of a field of this format. `column` is where the cursor stands; behind the last
+/// part the usual one is stepped: the day of a date, the minute of a time. What is not set becomes
+/// now. `None` when the format is none of these, or the text is not of it.
+pub(super) fn stepped_moment(
+    format: &str,
+    text: Option<&str>,
+    column: usize,
+    direction: Direction,
+    now: Timestamp,
+) -> Option<String> {
+    let one = if direction == Direction::Up { 1 } else { -1 };
+    let here = || crate::tui::model::zoned(now);
+    match (format, text.filter(|text| !text.is_empty())) {
+        ("date", None) => Some(here().date().to_string()),
+        ("time", None) => Some(here().strftime("%H:%M:00%:z").to_string()),
+        ("date-time", None) => Some(here().strftime("%Y-%m-%dT%H:%M:00%:z").to_string()),
+        ("date", Some(text)) => {
+            let date: Date = text.parse().ok()?;
+            Some(
+                date.checked_add(day_part(column).unwrap_or(Span::new().days(1)) * one)
+                    .ok()?
+                    .to_string(),
+            )
+        }
+        ("time", Some(text)) => {
+            let (clock, offset) = split(text, 0);
+            let time: Time = clock.parse().ok()?;
+            Some(format!("{}{offset}", time.wrapping_add(clock_part(column) * one)))
+        }
+        ("date-time", Some(text)) => {
+            let (moment, offset) = split(text, 11);
+            let moment: DateTime = moment.parse().ok()?;
+            let part = day_part(column).filter(|_| column <= 10);
+            let part = part.unwrap_or_else(|| clock_part(column.saturating_sub(11)));
+            Some(format!("{}{offset}", moment.checked_add(part * one).ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// Date or time and its offset from UTC.
+fn split(text: &str, from: usize) -> (&str, &str) {
+    let tail = text.get(from..).unwrap_or_default();
+    let at = tail.find(['Z', 'z', '+', '-']).map_or(text.len(), |at| from + at);
+    text.split_at(at)
+}
+
+/// The part of `2026-11-21` at a column.
+fn day_part(column: usize) -> Option<Span> {
+    match column {
+        0..=4 => Some(Span::new().years(1)),
+        5..=7 => Some(Span::new().months(1)),
+        8..=9 => Some(Span::new().days(1)),
+        _ => None,
+    }
+}
+
+/// The part of `12:30:00` at a column.
+fn clock_part(column: usize) -> Span {
+    match column {
+        0..=2 => Span::new().hours(1),
+        6..=7 => Span::new().seconds(1),
+        _ => Span::new().minutes(1),
+    }
+}
+
+#[cfg(test)]
+mod moment_tests {
+    use super::*;
+
+    fn up(format: &str, text: &str, column: usize) -> Option<String> {
+        stepped_moment(format, Some(text), column, Direction::Up, Timestamp(0))
+    }
+
+    fn down(format: &str, text: &str, column: usize) -> Option<String> {
+        stepped_moment(format, Some(text), column, Direction::Down, Timestamp(0))
+    }
+
+    #[test]
+    fn the_part_under_the_cursor_is_stepped_and_carries() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(up("date", "2026-12-31", 10), some("2027-01-01"));
+        assert_eq!(up("date", "2026-01-31", 6), some("2026-02-28"));
+        assert_eq!(down("date", "2024-02-29", 0), some("2023-02-28"));
+        assert_eq!(up("time", "23:59:00Z", 9), some("00:00:00Z"));
+        assert_eq!(down("time", "00:10:00+01:00", 1), some("23:10:00+01:00"));
+        assert_eq!(up("time", "12:00:59", 7), some("12:01:00"));
+        let moment = "2026-12-31T23:59:30-05:30";
+        assert_eq!(up("date-time", moment, 25), some("2027-01-01T00:00:30-05:30"));
+        assert_eq!(up("date-time", moment, 3), some("2027-12-31T23:59:30-05:30"));
+        assert_eq!(down("date-time", moment, 9), some("2026-12-30T23:59:30-05:30"));
+        assert_eq!(down("date-time", moment, 12), some("2026-12-31T22:59:30-05:30"));
+    }
+
+    #[test]
+    fn what_is_none_is_left_alone_and_what_is_not_set_is_now() {
+        for (format, text) in [("date", "soon"), ("time", "noon"), ("date-time", "é"), ("uri", "a")]
+        {
+            assert_eq!(up(format, text, 0), None);
+        }
+        let now = stepped_moment("date-time", None, 0, Direction::Up, Timestamp(0)).expect("now");
+        assert_eq!(now, "1970-01-01T00:00:00+00:00");
+        assert!(up("date-time", &now, 12).is_some(), "{now}");
+        let time = stepped_moment("time", None, 0, Direction::Down, Timestamp(0)).expect("now");
+        assert!(up("time", &time, 0).is_some(), "{time}");
+    }
 }

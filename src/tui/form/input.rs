@@ -1,15 +1,19 @@
 //! What keys and pasted text do to a form: moving, typing, choosing. No drawing; which key means
 //! which command is decided by the key table, [`FormState::type_key`] only types.
 
+use std::collections::HashSet;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::{Position, Rect};
 use ratatui_textarea::{CursorMove, Input, TextArea};
 use serde_json::Value;
 
-use super::field::FieldKind;
-use super::json::exact;
-use super::pointer;
-use super::row::RowKind;
-use super::state::{Draft, FormState, text_of};
+use crate::base::text::SafeText;
+use crate::tui::action::Action;
+use crate::tui::form::draw::{Spot, hit};
+use crate::tui::form::pointer::{self, plain};
+use crate::tui::form::row::{FieldKind, RowKind};
+use crate::tui::form::state::{FormState, HalfTyped, exact, text_of};
 use crate::tui::keymap::Scope;
 
 /// What an editor of a line edits.
@@ -96,7 +100,7 @@ impl FormState {
         };
         let draft = self.drafts.get(&row.pointer).map(|d| d.text.clone());
         let text = draft.or(text).filter(|text| text.len() <= INLINE);
-        let secret = row.field().is_some_and(super::field::Field::is_secret);
+        let secret = row.field().is_some_and(super::row::Field::is_secret);
         self.editor = text.map(|text| {
             let mut area = area(&text);
             if secret {
@@ -316,7 +320,7 @@ impl FormState {
             && !pointer::set(&mut self.value, at, value)
         {
             let message = "cannot be set: a value above it is of another kind".to_owned();
-            self.drafts.insert(at.to_owned(), Draft { text: String::new(), message });
+            self.drafts.insert(at.to_owned(), HalfTyped { text: String::new(), message });
         }
         self.changed();
         self.editor = editor;
@@ -331,7 +335,7 @@ impl FormState {
         if is_item {
             // A list has no gaps: an item without a value cannot be sent.
             let message = "an item needs a value; remove it or type one".to_owned();
-            self.drafts.insert(at.to_owned(), Draft { text: String::new(), message });
+            self.drafts.insert(at.to_owned(), HalfTyped { text: String::new(), message });
         } else {
             pointer::remove(&mut self.value, at);
         }
@@ -340,7 +344,7 @@ impl FormState {
     }
 
     fn take_draft(&mut self, at: &str, text: String, message: String) {
-        self.drafts.insert(at.to_owned(), Draft { text, message });
+        self.drafts.insert(at.to_owned(), HalfTyped { text, message });
         self.collect();
     }
 
@@ -449,7 +453,7 @@ impl FormState {
 }
 
 /// Edits as line editors do: what the text area takes, with `ctrl-u` to the start of the line.
-pub(in crate::tui) fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
+pub(crate) fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
         _ => area.input(Input::from(key)),
@@ -504,5 +508,302 @@ fn number(text: &str) -> Result<Value, String> {
             Err("too large to be sent as a number".to_owned())
         }
         _ => Err("not a number; write it as 42, -1.5 or 3e8".to_owned()),
+    }
+}
+
+// Lists to choose from: values, variants, types; narrowed by what is typed. No drawing.
+
+/// What a popup chooses for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Chooses {
+    /// A value.
+    One(Vec<Value>),
+    /// Several values.
+    Many(Vec<Value>),
+    /// A variant.
+    Variant,
+    /// A type.
+    Type,
+}
+
+/// A list to choose from, narrowed by what is typed.
+pub struct Popup {
+    /// The row it belongs to.
+    pub row: usize,
+    /// What is chosen.
+    pub chooses: Chooses,
+    /// Every entry.
+    pub entries: Vec<SafeText>,
+    /// What is typed to narrow them.
+    pub filter: String,
+    /// Index into the narrowed entries.
+    pub selected: usize,
+    /// Marked entries, for several.
+    pub marked: HashSet<usize>,
+}
+
+impl Popup {
+    /// Indices of the entries that fit the filter: the one that is it first, then those that begin
+    /// with it, then those that hold it.
+    pub fn narrowed(&self) -> Vec<usize> {
+        let wanted = self.filter.to_lowercase();
+        let rank = |entry: &SafeText| match entry.to_lowercase() {
+            _ if wanted.is_empty() => Some(0),
+            entry if entry == wanted => Some(0),
+            entry if entry.starts_with(&wanted) => Some(1),
+            entry => entry.contains(&wanted).then_some(2),
+        };
+        let ranked = self.entries.iter().enumerate().filter_map(|(i, e)| Some((rank(e)?, i)));
+        let mut ranked: Vec<(u8, usize)> = ranked.collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, index)| index).collect()
+    }
+}
+
+impl FormState {
+    pub(super) fn open_popup(&mut self, filter: String) {
+        let Some(row) = self.current() else { return };
+        let value = pointer::get(self.value.as_ref(), &row.pointer);
+        let label = |i: usize, option: &Value, field: &super::row::Field| {
+            let raw = plain(option);
+            match field.option_name(i, option) {
+                Some(name) if name != raw => SafeText::line(&format!("{name}  ({raw})")),
+                _ => SafeText::line(&raw),
+            }
+        };
+        let (chooses, entries, selected, marked) = match &row.kind {
+            RowKind::Variant { titles, active, .. } => {
+                (Chooses::Variant, titles.clone(), *active, HashSet::new())
+            }
+            RowKind::Types { types, active } => {
+                let words =
+                    types.iter().map(|t| SafeText::line(&super::row::type_words(*t, false)));
+                (Chooses::Type, words.collect(), *active, HashSet::new())
+            }
+            RowKind::Field { field, .. } => match &field.kind {
+                FieldKind::Choice(options) => {
+                    let at = value.and_then(|v| options.iter().position(|o| o == v)).unwrap_or(0);
+                    let entries = options.iter().enumerate().map(|(i, o)| label(i, o, field));
+                    (Chooses::One(options.to_vec()), entries.collect(), at, HashSet::new())
+                }
+                FieldKind::MultiChoice(options) => {
+                    let chosen = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                    let marked = chosen.iter().filter_map(|c| options.iter().position(|o| o == c));
+                    let entries = options.iter().enumerate().map(|(i, o)| label(i, o, field));
+                    (Chooses::Many(options.to_vec()), entries.collect(), 0, marked.collect())
+                }
+                _ => return,
+            },
+            _ => return,
+        };
+        self.popup = Some(Popup { row: self.cursor, chooses, entries, filter, selected, marked });
+    }
+
+    pub(super) fn type_popup(&mut self, key: KeyEvent) -> bool {
+        let Some(popup) = &mut self.popup else { return false };
+        let narrowed = popup.narrowed();
+        let last = narrowed.len().saturating_sub(1);
+        match key.code {
+            KeyCode::Up | KeyCode::BackTab => popup.selected = popup.selected.saturating_sub(1),
+            KeyCode::Down | KeyCode::Tab => popup.selected = (popup.selected + 1).min(last),
+            KeyCode::PageUp => popup.selected = popup.selected.saturating_sub(8),
+            KeyCode::PageDown => popup.selected = (popup.selected + 8).min(last),
+            KeyCode::Home => popup.selected = 0,
+            KeyCode::End => popup.selected = last,
+            KeyCode::Esc => self.popup = None,
+            KeyCode::Backspace => {
+                popup.filter.pop();
+                popup.selected = 0;
+            }
+            KeyCode::Char(' ') if matches!(popup.chooses, Chooses::Many(_)) => {
+                if let Some(index) = narrowed.get(popup.selected).copied() {
+                    self.mark(index);
+                }
+            }
+            KeyCode::Char(c)
+                if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+            {
+                popup.filter.push(c);
+                popup.selected = 0;
+            }
+            KeyCode::Enter => {
+                let chosen = narrowed.get(popup.selected).copied();
+                self.choose(chosen);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn mark(&mut self, index: usize) {
+        let Some(popup) = &mut self.popup else { return };
+        let Chooses::Many(options) = &popup.chooses else { return };
+        let Some(option) = options.get(index).cloned() else { return };
+        let on = popup.marked.insert(index) || !popup.marked.remove(&index);
+        let Some(at) = self.rows.get(popup.row).map(|row| row.pointer.clone()) else { return };
+        let before = pointer::get(self.value.as_ref(), &at).and_then(Value::as_array);
+        let mut items = before.cloned().unwrap_or_default();
+        if on {
+            items.push(option);
+        } else {
+            items.retain(|item| item != &option);
+        }
+        self.set(&at, Value::Array(items));
+    }
+
+    fn choose(&mut self, chosen: Option<usize>) {
+        let Some(popup) = self.popup.take() else { return };
+        let Some(chosen) = chosen else { return };
+        match &popup.chooses {
+            Chooses::One(options) => {
+                let at = self.rows.get(popup.row).map(|row| row.pointer.clone());
+                if let (Some(at), Some(option)) = (at, options.get(chosen)) {
+                    self.set(&at, option.clone());
+                }
+            }
+            Chooses::Variant => self.choose_variant(popup.row, chosen),
+            Chooses::Type => self.choose_type(popup.row, chosen),
+            Chooses::Many(_) => {}
+        }
+    }
+}
+
+// The mouse in a form: a click selects, a second one on the same line does what Enter does there;
+// the line that calls calls.
+
+/// What a click on a form means outside of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clicked {
+    /// Nothing.
+    Nothing,
+    /// The line that calls, or saves, was clicked.
+    Submit,
+}
+
+impl FormState {
+    /// A click at a place of the `area` the form is drawn in.
+    pub fn click(&mut self, at: Position, area: Rect) -> Clicked {
+        match hit(self, area, at) {
+            Some(Spot::Entry(entry)) => self.click_entry(entry),
+            Some(Spot::Outside) => self.popup = None,
+            Some(Spot::Json) => self.enter_json(),
+            Some(Spot::Row(row)) => {
+                if self.json().is_some_and(|json| json.focused) {
+                    self.toggle_json();
+                    if self.json().is_some_and(|json| json.focused) {
+                        // It is no JSON: what was typed there is not thrown away by a click.
+                        return Clicked::Nothing;
+                    }
+                }
+                let again = self.cursor() == row;
+                if row == self.rows().len() {
+                    self.select(row);
+                    return Clicked::Submit;
+                }
+                if !again {
+                    self.select(row);
+                } else if !self.takes_text() {
+                    self.apply(Action::Open);
+                }
+            }
+            Some(Spot::Frame) | None => {}
+        }
+        Clicked::Nothing
+    }
+
+    fn click_entry(&mut self, entry: usize) {
+        let Some(popup) = &mut self.popup else { return };
+        if entry >= popup.narrowed().len() {
+            return;
+        }
+        popup.selected = entry;
+        let many = matches!(popup.chooses, Chooses::Many(_));
+        let code = if many { KeyCode::Char(' ') } else { KeyCode::Enter };
+        self.type_popup(KeyEvent::from(code));
+    }
+
+    /// The wheel turned by so many rows: the cursor goes along.
+    pub fn wheel(&mut self, rows: isize) {
+        for _ in 0..rows.unsigned_abs() {
+            if self.popup_is_open() {
+                let code = if rows < 0 { KeyCode::Up } else { KeyCode::Down };
+                self.type_popup(KeyEvent::from(code));
+            } else {
+                self.apply(if rows < 0 { Action::PreviousField } else { Action::NextField });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod mouse_tests {
+    use std::sync::Arc;
+
+    use ratatui::buffer::Buffer;
+    use serde_json::json;
+
+    use super::super::draw::{Look, form};
+    use super::super::seed::Defaults;
+    use super::*;
+
+    const AREA: Rect = Rect { x: 3, y: 2, width: 60, height: 14 };
+
+    /// The place of a text on the drawn form.
+    fn place(state: &FormState, text: &str) -> Position {
+        let mut buf = Buffer::empty(Rect::new(0, 0, 80, 24));
+        form(state, &Look::default(), "Call", AREA, &mut buf);
+        for y in 0..24 {
+            let line: String = (0..80).map(|x| buf[(x, y)].symbol()).collect();
+            if let Some(at) = line.find(text) {
+                return Position::new(line[..at].chars().count() as u16, y);
+            }
+        }
+        panic!("{text} is not shown");
+    }
+
+    fn click(state: &mut FormState, text: &str) -> Clicked {
+        let at = place(state, text);
+        state.click(at, AREA)
+    }
+
+    #[test]
+    fn what_is_clicked_is_what_is_drawn_there() {
+        let schema = json!({"type": "object", "required": ["name", "kind", "on"], "properties": {
+            "name": {"type": "string"}, "kind": {"enum": ["apple", "pear", "plum"]},
+            "on": {"type": "boolean"},
+            "many": {"type": "array", "uniqueItems": true, "items": {"enum": ["x1", "x2"]}}}});
+        let mut state = FormState::new(&Arc::new(schema), Defaults::Required);
+        assert_eq!(click(&mut state, "name"), Clicked::Nothing);
+        assert!(state.takes_text());
+        click(&mut state, "kind");
+        assert!(!state.popup_is_open(), "the first click selects");
+        click(&mut state, "kind");
+        assert!(state.popup_is_open());
+        click(&mut state, "pear");
+        assert_eq!(state.arguments()["kind"], "pear");
+        click(&mut state, "many");
+        click(&mut state, "many");
+        click(&mut state, "x1");
+        click(&mut state, "✓ x1");
+        click(&mut state, "x2");
+        state.click(Position::new(AREA.x, AREA.y), AREA);
+        assert!(!state.popup_is_open(), "a click beside the list closes it");
+        assert_eq!(state.arguments()["many"], json!(["x2"]));
+        assert_eq!(click(&mut state, "Call"), Clicked::Submit);
+        state.wheel(-3);
+        assert!(!state.is_on_submit());
+    }
+
+    #[test]
+    fn a_click_between_fields_and_json_moves_the_keys_and_loses_nothing() {
+        let wide = Rect { width: 100, ..AREA };
+        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+        let mut state = FormState::new(&Arc::new(schema), Defaults::Required);
+        state.apply(Action::Json);
+        assert!(state.json().is_some_and(|json| json.focused));
+        state.click(Position::new(wide.x + 2, wide.y), wide);
+        assert!(state.json().is_some_and(|json| !json.focused));
+        state.click(Position::new(wide.right() - 4, wide.y + 3), wide);
+        assert!(state.json().is_some_and(|json| json.focused));
     }
 }

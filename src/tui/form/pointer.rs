@@ -92,6 +92,14 @@ pub fn rename(root: &mut Option<Value>, pointer: &str, name: &str) -> bool {
     true
 }
 
+/// A value as a person reads it: text without quotes.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

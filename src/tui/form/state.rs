@@ -4,24 +4,24 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_textarea::TextArea;
 use serde_json::{Map, Value};
 
-use super::check::{CheckJob, Checked, Checks};
-use super::field::FieldKind;
-use super::input::Editor;
-use super::json::JsonEditor;
-use super::problem::{self, Problem, Weight};
-use super::row::{self, Decisions, Row, RowKind};
-use super::schema::Document;
-use super::seed::{Defaults, seed};
-use super::{pointer, popup::Popup};
 use crate::config::ContentLimits;
+use crate::deck::drafts::Draft;
 use crate::host::Verdict;
 use crate::host::validate::{Limits, SchemaProblem};
+use crate::tui::form::check::{CheckJob, Checked, Checks, Problem, Weight, collect};
+use crate::tui::form::input::{Editor, Edits, Popup, area, edit};
+use crate::tui::form::pointer;
+use crate::tui::form::row::{self, Decisions, FieldKind, Row, RowKind};
+use crate::tui::form::schema::Document;
+use crate::tui::form::seed::{Defaults, constants, seed};
 
 /// Text that is no value yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Draft {
+pub struct HalfTyped {
     /// As typed.
     pub text: String,
     /// Why it is no value; empty when it is only half an intention, such as a key being named.
@@ -32,7 +32,7 @@ pub struct Draft {
 pub struct FormState {
     pub(super) document: Arc<Document>,
     pub(super) value: Option<Value>,
-    pub(super) drafts: BTreeMap<String, Draft>,
+    pub(super) drafts: BTreeMap<String, HalfTyped>,
     pub(super) decisions: Decisions,
     /// Values of variants that were left, to come back to.
     pub(super) stash: HashMap<(String, usize, usize), Option<Value>>,
@@ -42,7 +42,7 @@ pub struct FormState {
     pub(super) popup: Option<Popup>,
     pub(super) json: Option<JsonEditor>,
     /// Values of before, each with what was typed then.
-    pub(super) undo: Vec<(Option<Value>, BTreeMap<String, Draft>)>,
+    pub(super) undo: Vec<(Option<Value>, BTreeMap<String, HalfTyped>)>,
     /// The place that is being typed in since the last step of undo.
     pub(super) typing: Option<String>,
     /// The moment a date or time that is not set begins with.
@@ -112,7 +112,7 @@ impl FormState {
 
     /// `value` as it may be written to disk: without what the schema calls secret.
     pub fn without_secrets(&self, mut value: Value) -> Value {
-        super::secret::strip(&self.document, &self.decisions, &mut value);
+        super::seed::strip(&self.document, &self.decisions, &mut value);
         value
     }
 
@@ -298,7 +298,7 @@ impl FormState {
 
     /// Joins the problems again, for example after a draft changed.
     pub(super) fn collect(&mut self) {
-        self.problems = problem::collect(
+        self.problems = collect(
             &self.rows,
             self.value.as_ref(),
             &self.drafts,
@@ -375,4 +375,438 @@ pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String>
         (FieldKind::Json(_), Some(value)) => serde_json::to_string_pretty(value).ok()?,
         _ => return None,
     })
+}
+
+// The whole value as JSON text beside the form: the same value, edited either way.
+
+/// An editor of the whole value.
+pub struct JsonEditor {
+    /// The text.
+    pub area: TextArea<'static>,
+    /// Whether keys go here instead of to the fields.
+    pub focused: bool,
+    problem: Option<String>,
+    /// Text that was no value and was taken back.
+    taken_back: Option<String>,
+}
+
+/// Text longer than this is shown but not edited here.
+const EDITABLE: usize = 1 << 20;
+
+impl JsonEditor {
+    fn new(value: Option<&Value>) -> Self {
+        Self { area: area(&pretty(value)), focused: true, problem: None, taken_back: None }
+    }
+
+    /// Why the text is no value now.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Shows the value after the form changed it; what is being typed here is left alone.
+    pub(super) fn follow(&mut self, value: Option<&Value>) {
+        // Text that is no value yet is not lost because a field changed.
+        if !self.focused && self.problem.is_none() {
+            self.area = area(&pretty(value));
+            self.problem = None;
+        }
+    }
+}
+
+/// The text of a value; nothing when it is unset.
+pub fn pretty(value: Option<&Value>) -> String {
+    let text = value.and_then(|value| serde_json::to_string_pretty(value).ok()).unwrap_or_default();
+    if text.len() > EDITABLE {
+        return format!("\"{} bytes: too large to edit here\"", text.len());
+    }
+    text
+}
+
+/// Parses JSON, refusing what would not be sent as it is written: a whole number beyond 64 bits,
+/// a number with more digits than a double holds.
+///
+/// # Errors
+/// A sentence with line and column.
+pub fn exact(text: &str) -> Result<Value, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        let bare = message.split(" at line").next().unwrap_or_default();
+        format!("line {}, column {}: {bare}", error.line(), error.column())
+    })?;
+    match lossy_number(text) {
+        Some(token) => Err(format!("{token} cannot be sent exactly; it has too many digits")),
+        None => Ok(value),
+    }
+}
+
+/// The first number of `text` that parsing changes.
+fn lossy_number(text: &str) -> Option<&str> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != b'"' {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let start = at;
+                while at < bytes.len()
+                    && matches!(bytes[at], b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
+                {
+                    at += 1;
+                }
+                let token = &text[start..at];
+                if is_lossy(token) {
+                    return Some(token);
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn is_lossy(token: &str) -> bool {
+    let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
+    // What is so small that a double rounds it, to nothing in the end.
+    let rounded = token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal());
+    if rounded && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+        return true;
+    }
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    if digits <= 15 {
+        return false;
+    }
+    if token.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        return token.parse::<i64>().is_err() && token.parse::<u64>().is_err();
+    }
+    let significant = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches('0');
+    significant.bytes().filter(u8::is_ascii_digit).count() > 17
+}
+
+impl FormState {
+    /// Opens the JSON, gives it the keys, or gives them back to the fields and closes it.
+    pub(super) fn toggle_json(&mut self) {
+        match &mut self.json {
+            None => self.enter_json(),
+            Some(json) if json.focused => {
+                json.focused = false;
+                self.focus();
+            }
+            // Text that is no value yet stays until it is one.
+            Some(json) if json.problem.is_some() => self.enter_json(),
+            Some(_) => self.json = None,
+        }
+    }
+
+    /// Gives the keys to the JSON, which is opened when it is not.
+    pub(super) fn enter_json(&mut self) {
+        (self.editor, self.popup) = (None, None);
+        let value = self.value.as_ref();
+        self.json.get_or_insert_with(|| JsonEditor::new(value)).focused = true;
+    }
+
+    /// Whether the JSON is open.
+    pub const fn json(&self) -> Option<&JsonEditor> {
+        self.json.as_ref()
+    }
+
+    /// Takes JSON text back that is no value, or brings it back; gives whether it did either.
+    pub(super) fn undo_json(&mut self) -> bool {
+        let Some(json) = &mut self.json else { return false };
+        if json.problem.take().is_some() {
+            json.taken_back = Some(json.area.lines().join("\n"));
+            json.area = area(&pretty(self.value.as_ref()));
+            return true;
+        }
+        match json.taken_back.take() {
+            Some(text) => {
+                self.replace_json(&text);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Goes back from the JSON to the fields; text that is no value yet stays there.
+    pub fn leave_json(&mut self) -> bool {
+        let Some(json) = self.json.as_mut().filter(|json| json.focused) else { return false };
+        json.focused = false;
+        json.follow(self.value.as_ref());
+        self.focus();
+        true
+    }
+
+    pub(super) fn type_json(&mut self, key: KeyEvent) -> bool {
+        let Some(json) = &mut self.json else { return false };
+        let command = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        match key.code {
+            KeyCode::Esc | KeyCode::BackTab => return false,
+            KeyCode::Tab => {
+                json.area.insert_str("  ");
+            }
+            KeyCode::Char('p') if command => return false,
+            _ => {
+                let before = json.area.lines().to_vec();
+                edit(&mut json.area, key);
+                if json.area.lines() == before {
+                    return true;
+                }
+            }
+        }
+        self.json_typed();
+        true
+    }
+
+    /// Replaces the JSON text: from `$EDITOR`.
+    pub fn replace_json(&mut self, text: &str) {
+        if let Some(json) = &mut self.json {
+            json.area = area(text.trim_end());
+            self.json_typed();
+        }
+    }
+
+    pub(super) fn json_typed(&mut self) {
+        let Some(json) = &mut self.json else { return };
+        let text = json.area.lines().join("\n");
+        let parsed = if text.trim().is_empty() { Ok(None) } else { exact(&text).map(Some) };
+        match parsed {
+            Ok(value) => {
+                json.problem = None;
+                self.take_json(value);
+            }
+            Err(message) => json.problem = Some(message),
+        }
+    }
+}
+
+// What is kept of a form for later: its value, and what was typed that is no value yet. Does no I/O.
+
+impl FormState {
+    /// The form as it may be written to disk. Of a schema with secrets only values are kept: of text
+    /// that is no value yet nobody knows what it holds.
+    pub fn draft(&self) -> Draft {
+        let value = self.value.clone().map(|value| self.without_secrets(value));
+        let whole = !self.document.has_secrets();
+        let json = self.json.as_ref().filter(|json| whole && json.problem().is_some());
+        Draft {
+            value: value.unwrap_or_default(),
+            typed: if whole { self.half_typed() } else { BTreeMap::new() },
+            json: json.map(|json| json.area.lines().join("\n")),
+        }
+    }
+
+    /// Goes on where a draft was left.
+    pub fn take_up(&mut self, draft: Draft) {
+        if !draft.value.is_null() {
+            self.set_value(Some(draft.value));
+        }
+        self.type_again(draft.typed);
+        if let Some(text) = draft.json {
+            self.toggle_json();
+            self.replace_json(&text);
+        }
+    }
+
+    /// What was typed and is no value, by the JSON pointer of its field.
+    pub fn half_typed(&self) -> BTreeMap<String, String> {
+        let half = |(at, half): (&String, &HalfTyped)| {
+            (!half.message.is_empty() && !half.text.is_empty())
+                .then(|| (at.clone(), half.text.clone()))
+        };
+        self.drafts.iter().filter_map(half).collect()
+    }
+
+    /// Types what was typed before; fields that are gone, or take something else now, stay as they
+    /// are.
+    pub fn type_again(&mut self, typed: BTreeMap<String, String>) {
+        for (at, text) in typed {
+            let field = self.rows.iter().find_map(|row| match &row.kind {
+                RowKind::Field { field, .. } if row.pointer == at => Some(&field.kind),
+                _ => None,
+            });
+            let edits = match field {
+                Some(FieldKind::Number { .. }) => Edits::Number,
+                Some(FieldKind::Json(_)) => Edits::Json,
+                _ => continue,
+            };
+            self.take_typed(&at, edits, text);
+        }
+        let here = self.cursor;
+        self.editor = None;
+        self.select(here);
+    }
+}
+
+// What is remembered by place (text that is no value yet, choices, folds) goes with the places when
+// items move or keys are renamed. Otherwise what was typed in one item would be shown in another,
+// and the half of it that happened to be a value would be sent.
+
+impl FormState {
+    /// Items of a list moved; `to` gives where the item of an index is now, `None` when it is gone.
+    pub(super) fn items_moved(&mut self, list: &str, to: impl Fn(usize) -> Option<usize>) {
+        self.places_moved(|place| {
+            let below = place.strip_prefix(list).and_then(|rest| rest.strip_prefix('/'));
+            let (token, rest) = match below {
+                Some(below) => below.split_at(below.find('/').unwrap_or(below.len())),
+                None => return Some(place.to_owned()),
+            };
+            let Ok(index) = token.parse::<usize>() else { return Some(place.to_owned()) };
+            to(index).map(|index| format!("{list}/{index}{rest}"))
+        });
+    }
+
+    /// A place has another name.
+    pub(super) fn place_renamed(&mut self, at: &str, new: &str) {
+        self.places_moved(|place| {
+            let rest = place.strip_prefix(at).filter(|_| pointer::is_within(place, at));
+            Some(rest.map_or_else(|| place.to_owned(), |rest| format!("{new}{rest}")))
+        });
+    }
+
+    /// A place is gone, and everything below it.
+    pub(super) fn place_gone(&mut self, at: &str) {
+        self.places_moved(|place| (!pointer::is_within(place, at)).then(|| place.to_owned()));
+    }
+
+    /// What was typed in an item is in its copy too.
+    pub(super) fn drafts_copied(&mut self, from: &str, to: &str) {
+        let inside = self.drafts.iter().filter(|(place, _)| pointer::is_within(place, from));
+        let copies: Vec<_> =
+            inside.map(|(place, d)| (format!("{to}{}", &place[from.len()..]), d.clone())).collect();
+        self.drafts.extend(copies);
+    }
+
+    /// What was typed within a place and is no value is dropped, together with the part of it that
+    /// was one: it must not be what is sent instead.
+    pub(super) fn drop_drafts(&mut self, at: &str) {
+        let within = |place: &&String| pointer::is_within(place, at);
+        let places: Vec<String> = self.drafts.keys().filter(within).cloned().collect();
+        for place in places {
+            self.drafts.remove(&place);
+            let parent = pointer::split(&place).map(|(parent, _)| parent);
+            let parent = parent.and_then(|parent| pointer::get(self.value.as_ref(), parent));
+            if parent.is_some_and(Value::is_object) {
+                pointer::remove(&mut self.value, &place);
+            }
+        }
+    }
+
+    /// Objects that come into being because something in them is set begin with their constants.
+    pub(super) fn begin_above(&mut self, at: &str) {
+        for (end, _) in at.match_indices('/').skip(1) {
+            let above = &at[..end];
+            if pointer::get(self.value.as_ref(), above).is_some() {
+                continue;
+            }
+            let field = self.rows.iter().filter(|row| row.pointer == above).find_map(Row::field);
+            let Some(field) = field else { continue };
+            let constants = constants(&self.document, &field.merged);
+            if !constants.is_empty() {
+                pointer::set(&mut self.value, above, Value::Object(constants));
+            }
+        }
+    }
+
+    fn places_moved(&mut self, to: impl Fn(&str) -> Option<String>) {
+        fn keyed<T>(map: &mut HashMap<String, T>, to: impl Fn(&str) -> Option<String>) {
+            let moved = std::mem::take(map).into_iter();
+            map.extend(moved.filter_map(|(place, kept)| Some((to(&place)?, kept))));
+        }
+        let drafts: BTreeMap<_, _> = std::mem::take(&mut self.drafts);
+        let drafts = drafts.into_iter();
+        self.drafts = drafts.filter_map(|(place, draft)| Some((to(&place)?, draft))).collect();
+        keyed(&mut self.decisions.picks, &to);
+        keyed(&mut self.decisions.types, &to);
+        keyed(&mut self.decisions.folds, &to);
+        let as_json = std::mem::take(&mut self.decisions.as_json).into_iter();
+        self.decisions.as_json = as_json.filter_map(|place| to(&place)).collect();
+        let stash = std::mem::take(&mut self.stash).into_iter();
+        self.stash =
+            stash.filter_map(|((at, a, b), kept)| Some(((to(&at)?, a, b), kept))).collect();
+        self.editor = None;
+    }
+}
+
+#[cfg(test)]
+mod keep_tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::tui::action::Action;
+    use crate::tui::form::Defaults;
+
+    fn again(schema: &Arc<Value>, draft: &Draft) -> FormState {
+        // As it comes back from the disk.
+        let text = serde_json::to_string(draft).expect("writes");
+        let mut form = FormState::new(schema, Defaults::Required);
+        form.take_up(serde_json::from_str(&text).expect("reads"));
+        form
+    }
+
+    fn typed(schema: &Arc<Value>, script: &str) -> FormState {
+        let mut form = FormState::new(schema, Defaults::Required);
+        for c in script.chars() {
+            let code = if c == '\t' {
+                crossterm::event::KeyCode::Tab
+            } else {
+                crossterm::event::KeyCode::Char(c)
+            };
+            if !form.type_key(code.into()) {
+                form.apply(Action::NextField);
+            }
+        }
+        form
+    }
+
+    #[test]
+    fn text_that_is_no_value_comes_back_as_it_was_typed_and_is_still_a_problem() {
+        let schema = Arc::new(json!({"properties": {
+            "name": {"type": "string"}, "n": {"type": "integer"}, "any": {"not": {"const": 1}}}}));
+        let form = typed(&schema, "Ada\t12a\t{\"x\":");
+        assert!(form.has_drafts());
+        let draft = form.draft();
+        assert_eq!(draft.value, json!({"name": "Ada", "n": 12}));
+        let mut back = again(&schema, &draft);
+        assert_eq!((back.draft(), back.problems()), (draft, form.problems()));
+        back.select(1);
+        assert_eq!(back.editor.as_ref().map(|e| e.area.lines().join("")), Some("12a".to_owned()));
+        back.type_key(crossterm::event::KeyCode::Backspace.into());
+        assert!(!back.problems().iter().any(|problem| problem.pointer == "/n"));
+    }
+
+    #[test]
+    fn json_that_is_half_typed_comes_back_open() {
+        let schema = Arc::new(json!({"properties": {"a": {"type": "string"}}}));
+        let mut form = typed(&schema, "x");
+        form.toggle_json();
+        form.replace_json("{\"a\": \"y");
+        let back = again(&schema, &form.draft());
+        assert_eq!(back.arguments(), json!({"a": "x"}));
+        let json = back.json().expect("open");
+        assert_eq!(json.area.lines(), ["{\"a\": \"y"]);
+        assert!(json.problem().is_some() && back.has_drafts());
+    }
+
+    #[test]
+    fn of_a_schema_with_secrets_only_values_are_kept() {
+        let schema = Arc::new(json!({"properties": {
+            "pin": {"type": "integer", "writeOnly": true}, "n": {"type": "integer"}}}));
+        let draft = typed(&schema, "12x\t7").draft();
+        assert_eq!(draft, json!({"n": 7}).into());
+    }
+
+    #[test]
+    fn what_was_typed_for_a_field_that_is_another_one_now_is_let_go() {
+        let was = Arc::new(json!({"properties": {"n": {"type": "integer"}}}));
+        let is = Arc::new(json!({"properties": {"n": {"type": "boolean"}}}));
+        let back = again(&is, &typed(&was, "x").draft());
+        assert!(!back.has_drafts());
+    }
 }

@@ -74,7 +74,7 @@ fn text_in_a_number_field_is_refused_at_the_field_and_nothing_is_sent_in_its_pla
     assert_eq!(form.arguments(), json!({"n": 12}));
     press(&mut form, "abc");
     assert!(form.has_drafts());
-    assert_eq!(form.problem_at(0).map(|p| p.weight), Some(problem::Weight::Draft));
+    assert_eq!(form.problem_at(0).map(|p| p.weight), Some(check::Weight::Draft));
     press(&mut form, "<backspace><backspace><backspace>");
     assert!(!form.has_drafts());
     assert_eq!(form.arguments(), json!({"n": 12}));
@@ -484,8 +484,8 @@ proptest! {
         for key in keys {
             script::random(&mut form, key);
         }
-        let text = json::pretty(form.value());
-        let read = if text.is_empty() { None } else { Some(json::exact(&text).expect("exact")) };
+        let text = state::pretty(form.value());
+        let read = if text.is_empty() { None } else { Some(state::exact(&text).expect("exact")) };
         let again = FormState::with_value(&schema, read);
         prop_assert_eq!(again.value(), form.value());
         prop_assert_eq!(again.arguments(), form.arguments());
@@ -500,7 +500,7 @@ proptest! {
             script::random(&mut form, key);
             let _ = screen(&form, 40, 8);
         }
-        let text = json::pretty(form.value());
+        let text = state::pretty(form.value());
         if let Some(value) = form.value() {
             prop_assert_eq!(&serde_json::from_str::<Value>(&text).expect("JSON"), value);
         }

@@ -15,7 +15,7 @@ use super::Verdict;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::Answer;
 use crate::tui::action::Action;
-use crate::tui::approval::url::{UrlReading, read};
+use crate::tui::approval::elicitation::{UrlReading, read_url};
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
@@ -42,7 +42,7 @@ impl SignInDialog {
     /// Shows a sign-in.
     pub fn new(request: Arc<PendingRequest>) -> Self {
         let url = request.params.get("url").and_then(Value::as_str).unwrap_or_default();
-        let url = read(url);
+        let url = read_url(url);
         Self { request, url, pasted: TextInput::default(), is_qr: false }
     }
 

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use card::Density;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -19,14 +20,10 @@ use crate::tui::widget::{Doc, ListState, Part, Pen};
 
 mod black_box;
 mod card;
-mod graph;
-mod left_out;
-mod sources;
 mod table;
 pub mod tour;
 
 pub use black_box::{below_card, black_box, info, removals_seen};
-use card::Density;
 pub use card::{breaker_line, unstable};
 
 /// The servers pane.
@@ -121,14 +118,14 @@ impl ServersPane {
         self.names = table::sorted(ui.model, order, self.reversed);
         let sorting = (order, self.reversed);
         self.cards = table::draw(ui.model, ui.glyphs, &self.names, sorting, &mut doc);
-        left_out::draw(ui.model, ui.glyphs, &mut doc);
+        card::draw_left_out(ui.model, ui.glyphs, &mut doc);
         doc
     }
 
     fn cards(&mut self, ui: Ui<'_>) -> Doc {
         let mut graph = Doc::new(ui.area.width);
         if !self.hide_graph {
-            graph::draw(ui.model, ui.glyphs, &mut graph);
+            card::draw_graph(ui.model, ui.glyphs, &mut graph);
         }
         // By their number, not by what they say: a state that changes moves nothing.
         let roomy = self.names.len() * 4 + graph.len() <= usize::from(ui.area.height);
@@ -142,9 +139,9 @@ impl ServersPane {
             card::draw(server, ui, density, &mut doc);
             self.cards.push(start..doc.len());
         }
-        left_out::draw(ui.model, ui.glyphs, &mut doc);
+        card::draw_left_out(ui.model, ui.glyphs, &mut doc);
         if !self.hide_graph {
-            graph::draw(ui.model, ui.glyphs, &mut doc);
+            card::draw_graph(ui.model, ui.glyphs, &mut doc);
         }
         doc
     }

@@ -1,14 +1,25 @@
 //! Comparing two results: at once when both are small, otherwise as a job for another thread that
 //! tells how far it is and can be stopped. Does no I/O.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::diff::{self, Comparison, Limits};
-use super::view::{ResultView, Tab};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use crate::base::text::SafeText;
 use crate::mcp::Payload;
 use crate::tui::call::run::Difference;
+use crate::tui::effect::Effect;
+use crate::tui::form::draw::{Look, put};
+use crate::tui::result::compare;
+use crate::tui::result::rows::{Rows, find};
+use crate::tui::result::view::{ResultView, Tab};
 
 /// Results of which this much is all are compared at once: that takes a few milliseconds.
 const AT_ONCE: Limits = Limits { bytes: 32 << 10, lines: 2_000, time: Duration::from_millis(20) };
@@ -180,6 +191,637 @@ impl ResultView {
     }
 }
 
+// The tab of a comparison: its layout, its search, and drawing of the rows that are visible.
+
+/// Characters of a match's line that are shown before it.
+const BEFORE: usize = 16;
+
+impl ResultView {
+    const fn way(&self) -> Way {
+        Way { width: self.width, wrap: self.wrap, beside: self.beside }
+    }
+
+    /// Takes a comparison over; its layout follows.
+    pub(super) fn take_comparison(&mut self, comparison: Comparison) {
+        self.contrast = Some(Contrast::new(&comparison, self.way()));
+        self.comparison = Some(comparison);
+        self.shift = 0;
+    }
+
+    /// Lays the comparison out for the region and the ways of looking; the line on top stays.
+    pub(super) fn lay_comparison(&mut self) {
+        let Some(comparison) = &self.comparison else {
+            self.contrast = None;
+            return;
+        };
+        let way = self.way();
+        if self.contrast.as_ref().is_some_and(|contrast| contrast.way() == way) {
+            return;
+        }
+        let lines = &comparison.lines;
+        let top = self.contrast.as_ref().map(|contrast| contrast.line_at(lines, self.scroll).0);
+        let contrast = Contrast::new(comparison, way);
+        if let (Some(line), Tab::Compare) = (top, self.tab) {
+            self.scroll = contrast.row_of(lines, line, 0);
+        }
+        self.contrast = Some(contrast);
+    }
+
+    /// Rows of the comparison.
+    pub(super) fn compared_rows(&self) -> usize {
+        self.contrast.as_ref().map_or(0, Contrast::len)
+    }
+
+    /// Moves the window on long lines; says why when it cannot.
+    pub(super) fn shift_comparison(&mut self, columns: isize) -> Option<Effect> {
+        let (comparison, contrast) = (self.comparison.as_ref()?, self.contrast.as_ref()?);
+        if self.wrap {
+            let words =
+                "long lines are shown in several rows; {wrap} makes one of each, to be moved";
+            return Some(Effect::Say(words.to_owned()));
+        }
+        let room = isize::try_from(contrast.way().sides().0).unwrap_or(0);
+        let reach = |(at, line): (usize, &DiffLine)| {
+            let begins = contrast.begins(at).cast_signed();
+            (-begins, line.text.len().cast_signed() - begins - room / 2)
+        };
+        let (least, most) = comparison
+            .lines
+            .iter()
+            .enumerate()
+            .map(reach)
+            .fold((0, 0), |(least, most): (isize, isize), (left, right)| {
+                (least.min(left), most.max(right))
+            });
+        self.shift = (self.shift + columns * 8).clamp(least, most);
+        None
+    }
+
+    /// Looks for the search from behind the top row on, around the end; gives whether it is there.
+    pub(super) fn search_comparison(&mut self) -> bool {
+        let (Some(comparison), Some(contrast)) = (&self.comparison, &self.contrast) else {
+            return false;
+        };
+        let lines = &comparison.lines;
+        let (top, behind) = contrast.line_at(lines, self.scroll);
+        // In one row a line is found once; what goes on is searched to its end.
+        let (top, behind) = if self.wrap { (top, behind) } else { (top + 1, 0) };
+        let hit = |at: usize, from: usize| {
+            let text = lines.get(at)?.text.get(from..)?;
+            find(text, &self.needle, 0).map(|offset| (at, from + offset))
+        };
+        let found = hit(top, behind)
+            .or_else(|| (top + 1..lines.len()).find_map(|at| hit(at, 0)))
+            .or_else(|| (0..lines.len()).find_map(|at| hit(at, 0)));
+        let Some((line, offset)) = found else { return false };
+        self.scroll = contrast.row_of(lines, line, offset);
+        if !self.wrap {
+            let begins = contrast.begins(line);
+            let room = usize::from(contrast.way().sides().0) / 2;
+            let seen = (begins..begins + room).contains(&offset);
+            let place = offset.saturating_sub(BEFORE).cast_signed() - begins.cast_signed();
+            self.shift = if seen { 0 } else { place };
+        }
+        true
+    }
+
+    pub(super) fn draw_compare(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+        let mut area = area;
+        if let Some(words) = self.comparing_words() {
+            put(buf, area.x, area.y, area.width, words, look.muted);
+            return;
+        }
+        let (Some(comparison), Some(contrast)) = (&self.comparison, &self.contrast) else { return };
+        if let Some(words) = &comparison.left_out
+            && area.height > 0
+        {
+            put(buf, area.x, area.y, area.width, words, look.warning);
+            area = Rect { y: area.y + 1, height: area.height - 1, ..area };
+        }
+        if comparison.lines.is_empty() {
+            put(buf, area.x, area.y, area.width, "no difference", look.ok);
+            return;
+        }
+        let (left, right) = contrast.way().sides();
+        let columns = [(area.x, left), (area.right().saturating_sub(right), right)];
+        for y in 0..area.height {
+            let slices = contrast.row(&comparison.lines, self.scroll + usize::from(y));
+            for (slice, (x, width)) in slices.into_iter().zip(columns) {
+                if let Some(slice) = slice {
+                    let line = &comparison.lines[slice.line];
+                    let place = Rect { x, y: area.y + y, width, height: 1 };
+                    self.draw_compared(line, slice, contrast, look, place, buf);
+                }
+            }
+        }
+    }
+
+    fn draw_compared(
+        &self,
+        line: &DiffLine,
+        slice: Slice,
+        contrast: &Contrast,
+        look: &Look,
+        place: Rect,
+        buf: &mut Buffer,
+    ) {
+        let (style, sign) = match line.change {
+            Change::Same => (look.text, ' '),
+            Change::Removed => (look.removed, '-'),
+            Change::Added => (look.added, '+'),
+            Change::Skipped(n) => {
+                let words = format!("  … {n} lines the same");
+                put(buf, place.x, place.y, place.width, &words, look.faint);
+                return;
+            }
+        };
+        let mut part = slice.part;
+        if !self.wrap {
+            let from = part.start.cast_signed() + self.shift;
+            part = boundary(&line.text, from.max(0).unsigned_abs())..line.text.len();
+        }
+        let mut pen = Writing { x: place.x, place, buf };
+        // A row that goes on with a line says so beside its sign.
+        pen.put(&if slice.first { format!("{sign} ") } else { format!("{sign}…") }, style);
+        if slice.first && part.start > 0 {
+            pen.put("… ", look.faint);
+        }
+        // What cannot be seen is not looked at.
+        part.end =
+            part.end.min(boundary(&line.text, part.start + 4 * usize::from(place.width) + 64));
+        let text = |from: usize, to: usize| line.text.get(from..to).unwrap_or_default();
+        let apart = line.apart.clone().unwrap_or(0..0);
+        let (from, to) =
+            (apart.start.clamp(part.start, part.end), apart.end.clamp(part.start, part.end));
+        pen.put(text(part.start, from), style);
+        pen.put(text(from, to), style.add_modifier(Modifier::UNDERLINED));
+        pen.put(text(to, part.end), style);
+        let left_out =
+            self.wrap && part.end == contrast.ends(slice.line) && part.end < line.text.len();
+        if left_out {
+            pen.put(" …", look.faint);
+        }
+    }
+}
+
+/// Writes along one row.
+struct Writing<'a> {
+    x: u16,
+    place: Rect,
+    buf: &'a mut Buffer,
+}
+
+impl Writing<'_> {
+    fn put(&mut self, text: &str, style: Style) {
+        let room = self.place.right().saturating_sub(self.x);
+        self.x = put(self.buf, self.x, self.place.y, room, text, style);
+    }
+}
+
+// A comparison as rows for a width: long lines go on in further rows, or are looked at through a
+// window that moves sideways. Either way no difference is out of reach. Pure.
+
+/// How a comparison is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// Columns there are.
+    pub width: u16,
+    /// Long lines go on in the next row.
+    pub wrap: bool,
+    /// Earlier and later side by side.
+    pub beside: bool,
+}
+
+impl Way {
+    /// Narrower than this, two columns show nothing.
+    const NARROWEST: u16 = 40;
+
+    /// Columns of the earlier side and of the later one, when there are two; of both otherwise.
+    pub(super) const fn sides(self) -> (u16, u16) {
+        if self.beside && self.width >= Self::NARROWEST {
+            let half = self.width / 2;
+            (half - 1, self.width - half)
+        } else {
+            (self.width, self.width)
+        }
+    }
+
+    const fn is_beside(self) -> bool {
+        self.beside && self.width >= Self::NARROWEST
+    }
+}
+
+/// Columns of the sign in front of a line, and of what says that a row is not all of it.
+const SIGN: u16 = 2;
+/// What is the same is shown of a long line before the first difference and behind the last.
+const LEAD: usize = 16;
+/// Most rows of a line that is the same in both.
+const SAME_ROWS: usize = 3;
+
+/// Lines in one place: earlier and later, or one line alone in the first.
+type Place = (Option<usize>, Option<usize>);
+
+/// A comparison, laid out.
+#[derive(Debug)]
+pub(super) struct Contrast {
+    way: Way,
+    places: Vec<Place>,
+    /// The first row of each place, and behind the last the number of all.
+    starts: Vec<usize>,
+    /// The part of each line that is shown where lines go on.
+    windows: Vec<Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    shown: Range<usize>,
+    /// Unless it fits one row.
+    rows: Option<Rows>,
+}
+
+/// A part of a line in one row.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    /// Which line.
+    pub line: usize,
+    /// The part, in bytes of its text.
+    pub part: Range<usize>,
+    /// Whether the line begins with it in this row; the sign stands there.
+    pub first: bool,
+}
+
+impl Contrast {
+    pub(super) fn new(comparison: &Comparison, way: Way) -> Self {
+        let lines = &comparison.lines;
+        let (left, right) = way.sides();
+        let room = |line: &DiffLine| match line.change {
+            Change::Removed => left,
+            Change::Added => right,
+            Change::Same | Change::Skipped(_) => left.min(right),
+        };
+        let windows: Vec<Window> =
+            lines.iter().map(|line| window(line, room(line), way.wrap)).collect();
+        let places: Vec<Place> = if way.is_beside() {
+            side_by_side(lines)
+        } else {
+            (0..lines.len()).map(|line| (Some(line), None)).collect()
+        };
+        let mut starts = Vec::with_capacity(places.len() + 1);
+        let mut row = 0;
+        for (old, new) in &places {
+            starts.push(row);
+            let tall = |line: &Option<usize>| line.map_or(0, |at| windows[at].len(&lines[at]));
+            row += tall(old).max(tall(new)).max(1);
+        }
+        starts.push(row);
+        Self { way, places, starts, windows }
+    }
+
+    pub(super) const fn way(&self) -> Way {
+        self.way
+    }
+
+    /// How many rows there are.
+    pub(super) fn len(&self) -> usize {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// What stands in a row: of the earlier, or of the only line; and of the later.
+    pub(super) fn row(&self, lines: &[DiffLine], row: usize) -> [Option<Slice>; 2] {
+        let Some((place, within)) = self.place(row) else { return [None, None] };
+        let (old, new) = self.places[place];
+        [old, new].map(|line| self.slice(lines, line?, within))
+    }
+
+    fn slice(&self, lines: &[DiffLine], line: usize, within: usize) -> Option<Slice> {
+        let (window, text) = (&self.windows[line], &lines[line].text);
+        if within >= window.len(&lines[line]) {
+            return None;
+        }
+        let shown = text.get(window.shown.clone())?;
+        let part = match &window.rows {
+            None => window.shown.clone(),
+            Some(rows) => {
+                let row = rows.slice(shown, within..within + 1);
+                let from = offset(text, row.first()?);
+                // The last row of what is the same in both runs on, so that it is seen to be cut.
+                let last = within + 1 == window.len(&lines[line]);
+                from..if last { window.shown.end } else { from + row.first()?.len() }
+            }
+        };
+        Some(Slice { line, part, first: within == 0 })
+    }
+
+    fn place(&self, row: usize) -> Option<(usize, usize)> {
+        let place = self.starts.partition_point(|start| *start <= row).checked_sub(1)?;
+        (place < self.places.len()).then(|| (place, row - self.starts[place]))
+    }
+
+    /// The line that stands in a row, and where behind that row its text goes on.
+    pub(super) fn line_at(&self, lines: &[DiffLine], row: usize) -> (usize, usize) {
+        let slices = self.row(lines, row);
+        let found = slices.into_iter().flatten().next();
+        found.map_or((0, 0), |slice| (slice.line, slice.part.end))
+    }
+
+    /// The row that shows the byte at `offset` of a line, or where that line begins.
+    pub(super) fn row_of(&self, lines: &[DiffLine], line: usize, offset: usize) -> usize {
+        let holds = |(old, new): &Place| *old == Some(line) || *new == Some(line);
+        let Some(place) = self.places.iter().position(holds) else { return 0 };
+        let window = &self.windows[line];
+        let within =
+            window.rows.as_ref().filter(|_| window.shown.contains(&offset)).map_or(0, |rows| {
+                let text = lines[line].text.get(window.shown.clone()).unwrap_or_default();
+                rows.row_of(text, offset - window.shown.start).min(window.len(&lines[line]) - 1)
+            });
+        self.starts[place] + within
+    }
+
+    /// Where a line begins to be shown in a single row.
+    pub(super) fn begins(&self, line: usize) -> usize {
+        self.windows[line].shown.start
+    }
+
+    /// Where its last row ends.
+    pub(super) fn ends(&self, line: usize) -> usize {
+        self.windows[line].shown.end
+    }
+}
+
+impl Window {
+    fn len(&self, line: &DiffLine) -> usize {
+        let all = self.rows.as_ref().map_or(1, Rows::len);
+        if line.change == Change::Same { all.min(SAME_ROWS) } else { all }
+    }
+}
+
+/// The part of a line that is shown: the whole, when that fits; otherwise from a little before the
+/// first difference, and where lines go on to a little behind the last.
+fn window(line: &DiffLine, room: u16, wrap: bool) -> Window {
+    let text = &line.text;
+    // A row of so many bytes never takes more columns: what is safe has no wide character of one.
+    let room = usize::from(room.saturating_sub(3 * SIGN)).max(8);
+    let fits = text.len() <= room;
+    let mut shown = 0..text.len();
+    if let Some(apart) = line.apart.as_ref().filter(|_| !fits) {
+        shown.start = boundary(text, apart.start.saturating_sub(LEAD));
+        // A few characters left out save nothing.
+        if shown.start <= LEAD {
+            shown.start = 0;
+        }
+        let end = boundary(text, apart.end.saturating_add(LEAD));
+        if wrap && end + LEAD < text.len() {
+            shown.end = end;
+        }
+    }
+    let rows = (wrap && shown.len() > room)
+        .then(|| Rows::new(text.get(shown.clone()).unwrap_or_default(), room));
+    Window { shown, rows }
+}
+
+/// The nearest place at or before `at` where a character begins.
+pub(super) fn boundary(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// Where a part of a text begins in it.
+fn offset(text: &str, part: &str) -> usize {
+    (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
+}
+
+// A result beside an earlier one: unified or side by side. Pure; bounded in size and time.
+
+/// What happened to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The same in both.
+    Same,
+    /// Only in the earlier one.
+    Removed,
+    /// Only in the later one.
+    Added,
+    /// Lines that are the same and were left out.
+    Skipped(usize),
+}
+
+/// One line of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffLine {
+    /// What happened.
+    pub change: Change,
+    /// The line, whole.
+    pub text: SafeText,
+    /// Where it differs from the line that stands in its place on the other side, in bytes of
+    /// `text`: from the first difference to the last. `None` when nothing does, or next to nothing
+    /// is the same.
+    pub apart: Option<Range<usize>>,
+}
+
+/// A comparison of two results.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Unified lines with three lines of context; empty when both are equal.
+    pub lines: Vec<DiffLine>,
+    /// What was left out: of the results, or of their differences.
+    pub left_out: Option<String>,
+}
+
+impl Comparison {
+    /// In how many places the results differ: runs of lines that are not in both.
+    pub fn places(&self) -> usize {
+        let differs = |line: &DiffLine| matches!(line.change, Change::Removed | Change::Added);
+        let mut before = false;
+        let mut places = 0;
+        for line in &self.lines {
+            let now = differs(line);
+            places += usize::from(now && !before);
+            before = now;
+        }
+        places
+    }
+}
+
+/// How much is compared, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Most text of each result, in bytes.
+    pub bytes: usize,
+    /// Most lines of each result.
+    pub lines: usize,
+    /// Longest time that lines are matched; what is left then is told as different.
+    pub time: Duration,
+}
+
+/// Most lines of a comparison.
+const LINES: usize = 50_000;
+const CONTEXT: usize = 3;
+
+/// A result as text: texts as they are, everything else as indented JSON.
+#[derive(Debug, Default)]
+pub(super) struct Readable {
+    text: String,
+    /// Whether the rest was left out.
+    pub(super) cut: bool,
+}
+
+/// Compares two results as a person reads them, line by line.
+pub(super) fn compare(old: &Readable, new: &Readable, limits: Limits) -> Comparison {
+    let diff =
+        TextDiff::configure().timeout(limits.time).diff_lines(old.text.as_str(), new.text.as_str());
+    let mut lines: Vec<(Change, &str)> = Vec::new();
+    let mut last = 0;
+    let mut left_out = (old.cut || new.cut).then(|| {
+        let (size, lines) = (limits.bytes >> 20, limits.lines);
+        format!("only the beginning of each is compared: {size} MiB or {lines} lines")
+    });
+    'all: for group in diff.grouped_ops(CONTEXT) {
+        let first = group.first().map_or(0, |op| op.old_range().start);
+        if first > last {
+            lines.push((Change::Skipped(first - last), ""));
+        }
+        for op in &group {
+            last = op.old_range().end;
+            for change in diff.iter_changes(op) {
+                let tag = match change.tag() {
+                    ChangeTag::Equal => Change::Same,
+                    ChangeTag::Delete => Change::Removed,
+                    ChangeTag::Insert => Change::Added,
+                };
+                if lines.len() == LINES {
+                    let words = format!("only the first {LINES} lines of the comparison are shown");
+                    left_out.get_or_insert(words);
+                    break 'all;
+                }
+                lines.push((tag, change.value().trim_end_matches('\n')));
+            }
+        }
+    }
+    Comparison { lines: shown(&lines), left_out }
+}
+
+/// The lines made safe, each with the part that its counterpart does not have.
+fn shown(lines: &[(Change, &str)]) -> Vec<DiffLine> {
+    let safe = |(change, text): &(Change, &str)| DiffLine {
+        change: *change,
+        text: SafeText::line(text),
+        apart: None,
+    };
+    let mut out: Vec<DiffLine> = lines.iter().map(safe).collect();
+    let indexed: Vec<_> = lines.iter().enumerate().map(|(at, (change, _))| (*change, at)).collect();
+    for pair in paired(indexed.into_iter()) {
+        if let (Some(old), Some(new)) = pair
+            && old != new
+            && let Some((before, behind)) = around(&out[old].text, &out[new].text)
+        {
+            for line in [old, new] {
+                out[line].apart = Some(before..out[line].text.len() - behind);
+            }
+        }
+    }
+    out
+}
+
+/// How many bytes two texts have in common at their start and at their end, when that is a good part
+/// of them.
+fn around(old: &str, new: &str) -> Option<(usize, usize)> {
+    let same = |(a, b): &(u8, u8)| a == b;
+    let mut before = old.bytes().zip(new.bytes()).take_while(same).count();
+    while !old.is_char_boundary(before) || !new.is_char_boundary(before) {
+        before -= 1;
+    }
+    let (a, b) = (&old[before..], &new[before..]);
+    let mut behind = a.bytes().rev().zip(b.bytes().rev()).take_while(same).count();
+    while !a.is_char_boundary(a.len() - behind) || !b.is_char_boundary(b.len() - behind) {
+        behind -= 1;
+    }
+    ((before + behind) * 4 >= old.len().max(new.len())).then_some((before, behind))
+}
+
+/// Pairs for two columns: numbers of the earlier and the later line of each row.
+pub(super) fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
+    paired(lines.iter().enumerate().map(|(at, line)| (line.change, at)))
+}
+
+fn paired<T: Copy>(lines: impl Iterator<Item = (Change, T)>) -> Vec<(Option<T>, Option<T>)> {
+    let mut out: Vec<(Option<T>, Option<T>)> = Vec::new();
+    let mut waiting = 0;
+    for (change, line) in lines {
+        match change {
+            Change::Removed => {
+                out.push((Some(line), None));
+                waiting += 1;
+            }
+            Change::Added if waiting > 0 => {
+                let at = out.len() - waiting;
+                out[at].1 = Some(line);
+                waiting -= 1;
+            }
+            Change::Added => out.push((None, Some(line))),
+            Change::Same | Change::Skipped(_) => {
+                waiting = 0;
+                out.push((Some(line), Some(line)));
+            }
+        }
+    }
+    out
+}
+
+/// The beginning of a result as text.
+pub(super) fn readable(result: &Payload, limits: Limits) -> Readable {
+    let mut out = whole(result, limits.bytes);
+    out.cut |= result.cut().is_some();
+    let end = memchr::memchr_iter(b'\n', out.text.as_bytes()).nth(limits.lines);
+    if let Some(end) = end.filter(|end| end + 1 < out.text.len()) {
+        out.text.truncate(end + 1);
+        out.cut = true;
+    }
+    out
+}
+
+fn whole(result: &Value, most: usize) -> Readable {
+    let mut out = Readable::default();
+    let Some(members) = result.as_object() else {
+        out.push(result, most);
+        return out;
+    };
+    for block in result["content"].as_array().into_iter().flatten() {
+        let text = block.get("text").filter(|text| text.is_string());
+        out.push(text.unwrap_or(block), most);
+    }
+    for (name, value) in members {
+        if name != "content" || !value.is_array() {
+            out.push(&Value::String(format!("{name}:")), most);
+            out.push(value, most);
+        }
+    }
+    out
+}
+
+impl Readable {
+    fn push(&mut self, value: &Value, most: usize) {
+        let room = most.saturating_sub(self.text.len());
+        if self.cut || room == 0 {
+            self.cut = true;
+            return;
+        }
+        match value.as_str() {
+            Some(text) if text.len() > room => {
+                let end = (0..=room).rev().find(|end| text.is_char_boundary(*end));
+                self.text.push_str(&text[..end.unwrap_or(0)]);
+                self.cut = true;
+            }
+            Some(text) => self.text.push_str(text),
+            None => {
+                let (text, cut) = super::view::pretty(value, room);
+                self.text.push_str(&text);
+                self.cut = cut;
+            }
+        }
+        self.text.push('\n');
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -236,5 +878,150 @@ mod tests {
         assert_eq!(view.compared(found), Some(Difference::Unknown));
         let comparison = view.comparison.as_ref().expect("shown");
         assert!(comparison.left_out.as_ref().is_some_and(|words| words.contains("300000 lines")));
+    }
+}
+
+#[cfg(test)]
+mod contrast_tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::mcp::Payload;
+    use crate::tui::action::Action as C;
+    use crate::tui::form::draw::Look;
+    use crate::tui::result::{Purpose, ResultView};
+    use ratatui::buffer::Buffer;
+    use ratatui::layout::Rect;
+
+    fn answer(text: &str) -> Payload {
+        json!({"content": [{"type": "text", "text": text}]}).into()
+    }
+
+    fn compared(old: &str, new: &str) -> ResultView {
+        let mut view = ResultView::new(answer(new), Vec::new());
+        if view.compare_with(&answer(old), Purpose::Show).is_none() {
+            let found = view.compare_job().and_then(|job| job.run(|_| {})).expect("compared");
+            view.compared(found);
+        }
+        view
+    }
+
+    fn screen(view: &mut ResultView, width: u16, height: u16) -> String {
+        let area = Rect::new(0, 0, width, height);
+        let mut buf = Buffer::empty(area);
+        view.prepare(area, &Look::default());
+        view.render(&Look::default(), area, &mut buf);
+        let row = |y| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
+        (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
+    }
+
+    /// Differences at the start, in the middle and at the end of a long line.
+    fn scattered(word: &str) -> String {
+        let gap = "the same words again and again ".repeat(12);
+        format!("all of it: {word}1 {gap}{word}2 {gap}{word}3 {gap}end")
+    }
+
+    #[test]
+    fn every_difference_of_a_long_line_can_be_seen_wrapped() {
+        let mut view = compared(&scattered("old"), &scattered("new"));
+        for beside in [false, true] {
+            let drawn = screen(&mut view, 80, 60);
+            for n in 1..=3 {
+                assert!(drawn.contains(&format!("old{n}")), "{drawn}");
+                assert!(drawn.contains(&format!("new{n}")), "{drawn}");
+            }
+            assert!(!drawn.contains(" end"), "what is the same behind them is left out: {drawn}");
+            assert!(drawn.contains("-…") && drawn.contains("+…"), "{drawn}");
+            if !beside {
+                view.apply(C::SideBySide);
+            }
+        }
+        // Rows that do not fit are reached by scrolling.
+        let mut seen = screen(&mut view, 60, 6);
+        for _ in 0..40 {
+            view.move_by(1);
+            seen += &screen(&mut view, 60, 6);
+        }
+        assert!(seen.contains("old3") && seen.contains("new3"), "{seen}");
+    }
+
+    #[test]
+    fn every_difference_of_a_long_line_can_be_seen_in_one_row_that_moves() {
+        let mut view = compared(&scattered("old"), &scattered("new"));
+        let _ = screen(&mut view, 80, 10);
+        assert!(matches!(view.apply(C::SidewaysRight), Some(crate::tui::effect::Effect::Say(_))));
+        view.apply(C::Wrap);
+        let first = screen(&mut view, 80, 10);
+        assert!(first.contains("- all of it: old1") && !first.contains("old2"), "{first}");
+        let mut seen = String::new();
+        for _ in 0..200 {
+            assert_eq!(view.apply(C::SidewaysRight), None);
+            seen += &screen(&mut view, 80, 10);
+        }
+        assert!(seen.contains("new2") && seen.contains("old3"), "{seen}");
+        let last = screen(&mut view, 80, 10);
+        assert!(last.contains(" end"), "it stops at the end: {last}");
+        for _ in 0..200 {
+            view.apply(C::SidewaysLeft);
+        }
+        assert_eq!(screen(&mut view, 80, 10), first);
+    }
+
+    #[test]
+    fn a_long_line_begins_a_little_before_its_first_difference_and_its_start_can_be_moved_to() {
+        let start = format!("begin {}", "x".repeat(2_500));
+        let mut view = compared(&format!("{start}old"), &format!("{start}new"));
+        let lead = "x".repeat(LEAD);
+        let drawn = screen(&mut view, 60, 8);
+        for line in [format!("- … {lead}old"), format!("+ … {lead}new")] {
+            assert!(drawn.lines().any(|l| l == line), "{drawn}");
+        }
+        view.apply(C::Wrap);
+        let drawn = screen(&mut view, 60, 8);
+        assert!(drawn.contains(&format!("- … {lead}old")), "{drawn}");
+        for _ in 0..400 {
+            view.apply(C::SidewaysLeft);
+        }
+        assert!(screen(&mut view, 60, 8).contains("- begin xxx"));
+    }
+
+    #[test]
+    fn the_search_finds_every_place_of_a_comparison_and_brings_it_to_the_screen() {
+        let tail = "y".repeat(3_000);
+        let text =
+            |word: &str| format!("{word} {}needle {tail}needle\nshort needle", "z ".repeat(300));
+        let mut view = compared(&text("old"), &text("new"));
+        for wrap in [true, false] {
+            let _ = screen(&mut view, 60, 4);
+            if !wrap {
+                view.apply(C::Wrap);
+                let _ = screen(&mut view, 60, 4);
+            }
+            for _ in 0..4 {
+                assert_eq!(view.search("needle"), None);
+                let drawn = screen(&mut view, 60, 4);
+                assert!(drawn.contains("needle"), "{wrap}: {drawn}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_the_same_and_long_takes_few_rows_and_the_top_line_stays_when_the_way_changes()
+    {
+        let same = "same ".repeat(200);
+        let lines: Vec<_> = (0..6).map(|n| format!("{same}{n}\nword {n} old\n")).collect();
+        let lines = lines.concat();
+        let mut view = compared(&lines, &lines.replace("old", "new"));
+        let _ = screen(&mut view, 50, 8);
+        let places = |view: &ResultView| view.contrast.as_ref().expect("laid out").len();
+        // Six lines of three rows, six pairs, and the empty line at the end.
+        assert_eq!(places(&view), 6 * SAME_ROWS + 12 + 1);
+        view.move_by(10);
+        let top = screen(&mut view, 50, 8);
+        view.apply(C::Wrap);
+        view.apply(C::Wrap);
+        view.apply(C::SideBySide);
+        view.apply(C::SideBySide);
+        assert_eq!(screen(&mut view, 50, 8), top);
     }
 }

@@ -1,13 +1,15 @@
 //! A result taken apart into blocks: content of a tool, messages of a prompt, contents of a
 //! resource. Pure; one odd block never hides the others (MCP, server features, content types).
 
+use std::fmt::Write as _;
+
+use base64::Engine as _;
 use serde_json::Value;
 
-use super::binary::Binary;
-use super::image::Picture;
-use super::rows::Shared;
 use crate::base::text::SafeText;
 use crate::mcp::Payload;
+use crate::tui::result::image::Picture;
+use crate::tui::result::rows::Shared;
 
 /// The blocks of a result.
 pub type Blocks = Vec<Block>;
@@ -237,4 +239,378 @@ pub fn suffix(mime: &str) -> String {
     let tail = mime.rsplit(['/', '+']).next().unwrap_or_default();
     let clean: String = tail.chars().take_while(char::is_ascii_alphanumeric).take(8).collect();
     if clean.is_empty() { "bin".to_owned() } else { clean.to_ascii_lowercase() }
+}
+
+// Binary content as it came, in base64: what it is, and any row of it in hexadecimal, without
+// decoding the whole. Pure; the whole is only decoded to be saved, elsewhere.
+
+/// Bytes looked at to tell what it is.
+const HEAD: usize = 48 << 10;
+/// Base64 with line breaks is packed before it is shown by row; larger ones are only saved.
+const PACKED: usize = 4 << 20;
+
+/// Binary content.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    text: Shared,
+    /// The text without line breaks, where it had some.
+    packed: Option<String>,
+    bytes: u64,
+    /// Why it cannot be shown by row.
+    broken: Option<&'static str>,
+}
+
+impl Binary {
+    /// The content whose base64 is `text`. Looks at its beginning alone, whatever its size.
+    pub fn new(text: Shared) -> Self {
+        let raw = text.as_str();
+        let head = &raw.as_bytes()[..raw.len().min(HEAD)];
+        let mut packed = None;
+        let mut broken = None;
+        if head.iter().any(u8::is_ascii_whitespace) {
+            if raw.len() <= PACKED {
+                packed = Some(raw.split_ascii_whitespace().collect::<String>());
+            } else {
+                broken = Some("its base64 has line breaks");
+            }
+        }
+        let used = packed.as_deref().unwrap_or(raw);
+        let padding = used.bytes().rev().take(2).take_while(|b| *b == b'=').count();
+        let bytes = (used.len() as u64 * 3 / 4).saturating_sub(padding as u64);
+        let mut binary = Self { text, packed, bytes, broken };
+        if binary.broken.is_none() && bytes > 0 && binary.read(0, 3).is_none() {
+            binary.broken = Some("bad base64");
+        }
+        binary
+    }
+
+    /// The base64.
+    pub const fn text(&self) -> &Shared {
+        &self.text
+    }
+
+    /// Size in bytes; about, where the base64 is not what it should be.
+    pub const fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether there are no bytes.
+    pub const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// What it is, in words: kind by its first bytes, size, and of audio what its head says.
+    pub fn facts(&self) -> String {
+        let size = self.bytes;
+        if let Some(reason) = self.broken {
+            return format!("{reason} · about {size} bytes");
+        }
+        let head = self.read(0, HEAD).unwrap_or_default();
+        let known = facts(&head, size).or_else(|| kind(&head).map(str::to_owned));
+        let other = || if is_text(&head) { "text" } else { "data of no known kind" };
+        let kind = known.unwrap_or_else(|| other().to_owned());
+        format!("{kind} · {size} bytes")
+    }
+
+    /// How many rows of hexadecimal there are.
+    pub fn rows(&self) -> usize {
+        if self.broken.is_some() {
+            return 0;
+        }
+        usize::try_from(self.bytes.div_ceil(PER_ROW as u64)).unwrap_or(usize::MAX)
+    }
+
+    /// One row of hexadecimal.
+    pub fn row(&self, row: usize) -> String {
+        let from = row.saturating_mul(PER_ROW);
+        match self.read(from, PER_ROW) {
+            Some(bytes) => line(from, &bytes),
+            None => format!("{from:08x}  bad base64 from here on"),
+        }
+    }
+
+    /// At most `most` bytes from `from` on.
+    fn read(&self, from: usize, most: usize) -> Option<Vec<u8>> {
+        let text = self.packed.as_deref().unwrap_or_else(|| self.text.as_str()).as_bytes();
+        // Three bytes are four letters.
+        let first = from / 3 * 4;
+        let last = (from + most).div_ceil(3).saturating_mul(4).min(text.len());
+        let part = text.get(first..last)?;
+        let bytes = base64::engine::general_purpose::STANDARD.decode(part).ok()?;
+        let skip = from % 3;
+        Some(bytes.into_iter().skip(skip).take(most).collect())
+    }
+}
+
+// What the head of an audio file says of it: format, channels, rate, length. Pure; never fails,
+// reads only the bytes it is given.
+
+/// A sentence about the audio that begins with `head` and is `total` bytes long; nothing when the
+/// format is not known here.
+pub(super) fn facts(head: &[u8], total: u64) -> Option<String> {
+    if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WAVE") {
+        return wav(head, total);
+    }
+    if head.starts_with(b"fLaC") {
+        return flac(head);
+    }
+    if head.starts_with(b"OggS") {
+        return ogg(head);
+    }
+    mp3(head, total)
+}
+
+fn little(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
+    let part = bytes.get(at..at + len)?;
+    Some(part.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+}
+
+fn sentence(kind: &str, channels: u64, rate: u64, millis: Option<u64>) -> String {
+    let channels = match channels {
+        1 => "mono".to_owned(),
+        2 => "stereo".to_owned(),
+        n => format!("{n} channels"),
+    };
+    let length = millis.map_or_else(String::new, |ms| {
+        format!(" · {}:{:02}.{} long", ms / 60_000, ms / 1_000 % 60, ms / 100 % 10)
+    });
+    format!("{kind} · {channels} · {rate} Hz{length}")
+}
+
+fn wav(head: &[u8], total: u64) -> Option<String> {
+    let mut at = 12;
+    let mut format = None;
+    // Chunks follow each other; the format comes before the data.
+    for _ in 0..32 {
+        let size = little(head, at + 4, 4)?;
+        match head.get(at..at + 4)? {
+            b"fmt " => {
+                let field = |offset, len| little(head, at + 8 + offset, len);
+                format = Some((field(2, 2)?, field(4, 4)?, field(8, 4)?, field(14, 2)?));
+            }
+            b"data" => {
+                let (channels, rate, per_second, bits) = format?;
+                let size = size.min(total.saturating_sub(at as u64 + 8));
+                let millis = (size * 1_000).checked_div(per_second);
+                return Some(sentence(&format!("WAV {bits} bit"), channels, rate, millis));
+            }
+            _ => {}
+        }
+        at = at.checked_add(usize::try_from(size).ok()?)?.checked_add(8 + (size % 2) as usize)?;
+    }
+    None
+}
+
+fn flac(head: &[u8]) -> Option<String> {
+    // STREAMINFO is the first block: rate in 20 bits, channels in 3, depth in 5, samples in 36.
+    let bits = head.get(18..26)?.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let (rate, channels) = (bits >> 44, (bits >> 41 & 7) + 1);
+    let (depth, samples) = ((bits >> 36 & 31) + 1, bits & 0xf_ffff_ffff);
+    let millis = (samples * 1_000).checked_div(rate).filter(|_| samples > 0);
+    Some(sentence(&format!("FLAC {depth} bit"), channels, rate, millis))
+}
+
+fn ogg(head: &[u8]) -> Option<String> {
+    let find = |what: &[u8]| head.windows(what.len()).position(|w| w == what);
+    if let Some(at) = find(b"\x01vorbis") {
+        let channels = u64::from(*head.get(at + 11)?);
+        return Some(sentence("Ogg Vorbis", channels, little(head, at + 12, 4)?, None));
+    }
+    let at = find(b"OpusHead")?;
+    Some(sentence("Ogg Opus", u64::from(*head.get(at + 9)?), little(head, at + 12, 4)?, None))
+}
+
+/// Kilobits a second of layer III, by the number in a frame's head: MPEG 1, then MPEG 2 and 2.5.
+const MPEG1: [u64; 16] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0];
+const MPEG2: [u64; 16] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0];
+
+fn mp3(head: &[u8], total: u64) -> Option<String> {
+    let mut at = 0;
+    if head.starts_with(b"ID3") {
+        // Seven bits per byte, so that no frame is found in it.
+        let size = head.get(6..10)?.iter().fold(0_usize, |n, b| n << 7 | usize::from(b & 0x7f));
+        at = size + 10;
+    }
+    let frame = head.get(at..at + 4)?;
+    let (version, layer) = (frame[1] >> 3 & 3, frame[1] >> 1 & 3);
+    if frame[0] != 0xff || frame[1] & 0xe0 != 0xe0 || version == 1 || layer != 1 {
+        return None;
+    }
+    let rates = if version == 3 { MPEG1 } else { MPEG2 };
+    let kilobits = rates[usize::from(frame[2] >> 4)];
+    let base = *[44_100_u64, 48_000, 32_000].get(usize::from(frame[2] >> 2 & 3))?;
+    let rate = match version {
+        3 => base,
+        2 => base / 2,
+        _ => base / 4,
+    };
+    let channels = if frame[3] >> 6 == 3 { 1 } else { 2 };
+    // Exact for a constant rate, near enough for the others.
+    let millis = (total.saturating_sub(at as u64) * 8).checked_div(kilobits);
+    Some(sentence(&format!("MP3 about {kilobits} kbit/s"), channels, rate, millis))
+}
+
+// Bytes as rows of hexadecimal, and what kind of file they look like. Pure.
+
+/// Bytes per row.
+pub const PER_ROW: usize = 16;
+
+/// One row: offset, bytes, and those that are printable ASCII.
+pub fn line(from: usize, part: &[u8]) -> String {
+    let mut out = format!("{from:08x}  ");
+    for i in 0..PER_ROW {
+        match part.get(i) {
+            Some(byte) => {
+                let _ = write!(out, "{byte:02x} ");
+            }
+            None => out.push_str("   "),
+        }
+        if i == PER_ROW / 2 - 1 {
+            out.push(' ');
+        }
+    }
+    out.push(' ');
+    out.extend(part.iter().map(|b| if (0x20..0x7f).contains(b) { *b as char } else { '.' }));
+    out
+}
+
+/// The kind of file the first bytes speak of, whatever its declared type.
+pub fn kind(bytes: &[u8]) -> Option<&'static str> {
+    let known: [(&[u8], &str); 13] = [
+        (b"\x89PNG", "PNG image"),
+        (b"\xff\xd8\xff", "JPEG image"),
+        (b"GIF8", "GIF image"),
+        (b"%PDF", "PDF document"),
+        (b"PK\x03\x04", "ZIP archive"),
+        (b"\x1f\x8b", "gzip data"),
+        (b"OggS", "Ogg media"),
+        (b"fLaC", "FLAC audio"),
+        (b"ID3", "MP3 audio"),
+        (b"\x7fELF", "ELF program"),
+        (b"SQLite format 3", "SQLite database"),
+        (b"<svg", "SVG image"),
+        (b"<!DOCTYPE", "HTML"),
+    ];
+    if bytes.starts_with(b"RIFF") && bytes.len() > 12 {
+        return Some(match &bytes[8..12] {
+            b"WEBP" => "WebP image",
+            b"WAVE" => "WAV audio",
+            _ => "RIFF media",
+        });
+    }
+    known.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| *name)
+}
+
+/// Whether the beginning of some data is text: UTF-8, and no control characters but those of lines.
+/// It may be cut in the middle of a character.
+pub fn is_text(head: &[u8]) -> bool {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    let odd = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    !text.is_empty() && !text.contains(odd)
+}
+
+#[cfg(test)]
+mod binary_tests {
+
+    use super::*;
+
+    fn binary(text: &str) -> Binary {
+        Binary::new(Shared::own(text.to_owned()))
+    }
+
+    #[test]
+    fn every_row_is_found_without_the_rest() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(1_003).collect();
+        let engine = base64::engine::general_purpose::STANDARD;
+        let plain = engine.encode(&bytes);
+        let broken_up: String = plain
+            .as_bytes()
+            .chunks(76)
+            .map(|line| String::from_utf8_lossy(line).into_owned() + "\r\n")
+            .collect();
+        for text in [plain, broken_up] {
+            let binary = binary(&text);
+            assert_eq!((binary.len(), binary.rows()), (1_003, 63));
+            for row in 0..binary.rows() {
+                let part = &bytes[row * 16..(row * 16 + 16).min(bytes.len())];
+                assert_eq!(binary.row(row), line(row * 16, part));
+            }
+        }
+    }
+
+    #[test]
+    fn data_that_is_text_is_called_so() {
+        let engine = base64::engine::general_purpose::STANDARD;
+        let called = |bytes: &[u8]| binary(&engine.encode(bytes)).facts();
+        assert_eq!(called("a line\n\u{e9}\t".as_bytes()), "text · 10 bytes");
+        assert_eq!(called(b"a\x1b[2J"), "data of no known kind · 5 bytes");
+        assert_eq!(called(&[0xc3, 0x28]), "data of no known kind · 2 bytes");
+        // Cut in the middle of a character.
+        assert!(called("\u{e9}".repeat(30_000).as_bytes()).starts_with("text"));
+        assert!(called(&["x", &"\u{e9}".repeat(30_000)].concat().into_bytes()).starts_with("text"));
+    }
+
+    #[test]
+    fn what_is_no_base64_says_so_and_is_never_decoded() {
+        assert!(binary("%%%").facts().contains("bad base64"));
+        assert_eq!(binary("%%%").rows(), 0);
+        let late = format!("{}%%%%", "AAAA".repeat(20_000));
+        assert!(binary(&late).row(3_750).contains("bad base64 from here on"));
+        assert_eq!(binary("").rows(), 0);
+        assert!(binary("").is_empty());
+    }
+}
+
+#[cfg(test)]
+mod audio_tests {
+    use super::*;
+
+    /// A WAV file of `seconds` of silence: mono, 8 kHz, 16 bit.
+    fn wav_of(seconds: u32) -> Vec<u8> {
+        let mut out = b"RIFF\0\0\0\0WAVEfmt ".to_vec();
+        out.extend(16_u32.to_le_bytes());
+        for (value, len) in [(1_u32, 2), (1, 2), (8_000, 4), (16_000, 4), (2, 2), (16, 2)] {
+            out.extend(&value.to_le_bytes()[..len]);
+        }
+        out.extend(b"LIST\x02\0\0\0xxdata");
+        out.extend((16_000 * seconds).to_le_bytes());
+        out.resize(out.len() + 16_000 * seconds as usize, 0);
+        out
+    }
+
+    #[test]
+    fn the_head_of_a_file_tells_how_long_it_is() {
+        let wav = wav_of(3);
+        let said = facts(&wav[..100], wav.len() as u64);
+        assert_eq!(said.as_deref(), Some("WAV 16 bit · mono · 8000 Hz · 0:03.0 long"));
+        let mut flac = b"fLaC\0\0\0\x22".to_vec();
+        flac.extend([0; 10]);
+        let samples = 441_000;
+        let bits = (44_100_u64 << 44) | (1 << 41) | (15 << 36) | samples;
+        flac.extend(bits.to_be_bytes());
+        let said = facts(&flac, 99_999);
+        assert_eq!(said.as_deref(), Some("FLAC 16 bit · stereo · 44100 Hz · 0:10.0 long"));
+        let said = facts(&[0xff, 0xfb, 0x90, 0x00, 0, 0], 160_000);
+        assert_eq!(said.as_deref(), Some("MP3 about 128 kbit/s · stereo · 44100 Hz · 0:10.0 long"));
+    }
+
+    #[test]
+    fn heads_that_are_cut_or_lie_are_no_facts_and_no_panic() {
+        let wav = wav_of(1);
+        for end in 0..wav.len().min(80) {
+            let _ = facts(&wav[..end], u64::MAX);
+        }
+        let mut lying = wav;
+        lying[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(facts(&lying[..60], 60), None);
+        for head in [&b"ID3\x04\0\0\x7f\x7f\x7f\x7f"[..], b"OggS", b"fLaC", b"RIFF1234WAVE", b""] {
+            assert_eq!(facts(head, 10), None);
+        }
+    }
 }

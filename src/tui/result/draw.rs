@@ -3,14 +3,17 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use serde_json::Value;
 
-use super::content::BlockKind;
-use super::lay::Laid;
-use super::tree::{Key, TreeRow, children};
-use super::view::{ResultView, Tab};
 use crate::base::text::SafeText;
 use crate::tui::form::draw::{Look, put};
-use serde_json::Value;
+use crate::tui::graphics::{Graphics, Placement};
+use crate::tui::result::content::{Block, BlockKind};
+use crate::tui::result::image::{Picture, PictureDone, PictureJob};
+use crate::tui::result::markdown;
+use crate::tui::result::rows::{Rows, Shared};
+use crate::tui::result::tree::{Key, TreeRow, children};
+use crate::tui::result::view::{ResultView, Tab};
 
 /// A block of which something is seen.
 pub(super) struct Seen {
@@ -296,4 +299,218 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf
 
 fn short(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
+}
+
+// The blocks of a result as rows for a width. Whole texts are only measured, never copied; what is
+// drawn of them is found again row by row.
+
+/// A block as rows.
+pub(super) enum Laid {
+    /// Long text.
+    Rows(Rows, Shared),
+    /// Styled lines.
+    Lines(Vec<Vec<markdown::Span>>),
+    /// A picture of so many rows.
+    Picture(u16),
+    /// Facts, then so many rows of hexadecimal; the last number are those that are not shown.
+    Binary(Vec<markdown::Span>, usize, usize),
+}
+
+const PICTURE_ROWS: u16 = 24;
+/// Rows of hexadecimal shown of a block among others.
+const HEX_ROWS: usize = 4;
+
+impl Laid {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Rows(rows, _) => rows.len(),
+            Self::Lines(lines) => lines.len(),
+            Self::Picture(rows) => usize::from(*rows),
+            Self::Binary(_, rows, hidden) => 1 + rows + usize::from(*hidden > 0),
+        }
+    }
+}
+
+impl ResultView {
+    /// Brings the layout up to date with the region; cheap when nothing changed.
+    pub fn prepare(&mut self, area: Rect, look: &Look) {
+        let height = area.height.saturating_sub(1);
+        let pictures = height != self.height
+            && self.blocks.iter().any(|block| matches!(block.kind, BlockKind::Picture(..)));
+        self.height = height;
+        if self.stale || pictures || area.width != self.width || *look != self.look {
+            self.width = area.width;
+            self.look = look.clone();
+            self.stale = false;
+            self.laid = (0..self.blocks.len()).map(|index| self.lay(index)).collect();
+        }
+        self.lay_comparison();
+    }
+
+    /// The region a picture is fitted to: itself and its title are to be seen at once.
+    pub(super) fn picture_region(&self) -> (u16, u16) {
+        (self.width, self.height.saturating_sub(1).clamp(3, PICTURE_ROWS))
+    }
+
+    pub(super) fn lay_again(&mut self, index: usize) {
+        if index < self.laid.len() {
+            self.laid[index] = self.lay(index);
+        }
+    }
+
+    fn lay(&self, index: usize) -> Laid {
+        let (block, look) = (&self.blocks[index], &self.look);
+        match &block.kind {
+            BlockKind::Text(text) => self.lay_text(text),
+            BlockKind::Picture(..) if self.expanded.contains(&index) => self.lay_binary(index),
+            BlockKind::Picture(picture, binary) => match look.graphics {
+                Graphics::Off(reason) => {
+                    let text = format!("not drawn: {reason} · {}", binary.facts());
+                    Laid::Lines(vec![vec![(SafeText::line(&text), look.muted)]])
+                }
+                how => {
+                    let (width, height) = self.picture_region();
+                    Laid::Picture(picture.rows(width, height, how))
+                }
+            },
+            BlockKind::Data { .. } => self.lay_binary(index),
+            BlockKind::Link { uri, about } => Laid::Lines(vec![
+                vec![(SafeText::line(uri), look.accent)],
+                vec![(about.clone(), look.foreign)],
+            ]),
+            BlockKind::Unknown { reason } => self.lay_unknown(block, reason),
+        }
+    }
+
+    fn lay_text(&self, text: &Shared) -> Laid {
+        let raw = text.as_str();
+        if !self.plain && raw.len() <= markdown::LONGEST && markdown::looks_like(raw) {
+            return Laid::Lines(markdown::lines(raw, self.width, &self.look));
+        }
+        let shown = if self.plain { None } else { indented(raw) };
+        let text = shown.map_or_else(|| text.clone(), Shared::own);
+        let room = usize::from(self.width.max(10));
+        let most = if self.wrap { room } else { Rows::WIDEST };
+        Laid::Rows(Rows::new(text.as_str(), most), text)
+    }
+
+    fn lay_binary(&self, index: usize) -> Laid {
+        let block = &self.blocks[index];
+        let Some(binary) = block.binary() else { return Laid::Lines(Vec::new()) };
+        let about = match &block.kind {
+            BlockKind::Data { about, .. } => about.clone(),
+            _ => SafeText::line(&binary.facts()),
+        };
+        let all = binary.rows();
+        let shown = if self.expanded.contains(&index) { all } else { all.min(HEX_ROWS) };
+        Laid::Binary(vec![(about, self.look.foreign)], shown, all - shown)
+    }
+
+    fn lay_unknown(&self, block: &Block, reason: &SafeText) -> Laid {
+        let raw = self.result.pointer(&block.pointer).unwrap_or(super::view::NOTHING);
+        let (text, cut) = super::view::pretty(raw, 64 << 10);
+        let mut lines = vec![vec![(reason.clone(), self.look.warning)]];
+        for line in text.lines().take(200) {
+            let cut: String = line.chars().take(400).collect();
+            lines.push(vec![(SafeText::line(&cut), self.look.text)]);
+        }
+        if cut || text.lines().nth(200).is_some() {
+            let more = SafeText::line("… the rest is in the raw view");
+            lines.push(vec![(more, self.look.faint)]);
+        }
+        Laid::Lines(lines)
+    }
+}
+
+/// Text that is one JSON document, indented; nothing when it is not, or too large.
+fn indented(text: &str) -> Option<String> {
+    let trimmed = text.trim();
+    if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
+        return None;
+    }
+    let value: Value = crate::tui::form::state::exact(trimmed).ok()?;
+    serde_json::to_string_pretty(&value).ok()
+}
+
+// Which pictures of a result are worked on: those that can be seen, one at a time, and only so
+// many kept in memory. The work itself runs elsewhere.
+
+/// Most pictures of one result that are kept decoded.
+const DECODED: usize = 8;
+
+impl ResultView {
+    /// Work for another thread on a picture that can be seen now; what comes of it goes to
+    /// [`ResultView::picture_done`]. Nothing while such work is under way.
+    pub fn picture_job(&mut self) -> Option<PictureJob> {
+        if self.drawing || self.tab != Tab::Content || self.laid.is_empty() {
+            return None;
+        }
+        let region = self.picture_region();
+        let area = Rect { x: 0, y: 0, width: self.width, height: self.height };
+        let job = |seen: Seen| {
+            let (picture, rows) = self.seen_picture(&seen)?;
+            let window = (seen.skip as u16, rows);
+            picture.job(seen.index, region, window, (self.look.graphics, self.limits))
+        };
+        let found = self.seen(area).into_iter().find_map(job);
+        self.drawing = found.is_some();
+        found
+    }
+
+    /// Takes what came of a job.
+    pub fn picture_done(&mut self, done: PictureDone) {
+        self.drawing = false;
+        let index = done.block;
+        let Some(block) = self.blocks.get_mut(index) else { return };
+        let BlockKind::Picture(picture, _) = &mut block.kind else { return };
+        let known = picture.size.is_some();
+        match picture.take(done) {
+            Ok(()) => {
+                if let Some((w, h)) = picture.size.filter(|_| !known) {
+                    let title = format!("{} · {w} x {h}", block.title);
+                    block.title = crate::base::text::SafeText::line(&title);
+                }
+            }
+            Err(reason) => block.undrawable(&reason),
+        }
+        self.lay_again(index);
+        self.forget_pictures(index);
+    }
+
+    /// The farthest pictures give their memory back.
+    fn forget_pictures(&mut self, near: usize) {
+        let decoded = |(index, block): (usize, &mut super::content::Block)| match &block.kind {
+            BlockKind::Picture(picture, _) if picture.is_decoded() => Some(index),
+            _ => None,
+        };
+        let mut all: Vec<usize> = self.blocks.iter_mut().enumerate().filter_map(decoded).collect();
+        all.sort_by_key(|index| index.abs_diff(near));
+        for index in all.into_iter().skip(DECODED) {
+            if let BlockKind::Picture(picture, _) = &mut self.blocks[index].kind {
+                picture.forget();
+            }
+        }
+    }
+
+    /// The pictures that stand in pixels where the result is drawn in `area`.
+    pub fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
+        if self.tab != Tab::Content || area.height == 0 {
+            return Vec::new();
+        }
+        let place = |seen: Seen| {
+            let (picture, rows) = self.seen_picture(&seen)?;
+            let area = Rect { height: rows, ..seen.area };
+            picture.placement(self.picture_region(), seen.skip as u16, look.graphics, area)
+        };
+        self.seen(body(area)).into_iter().filter_map(place).collect()
+    }
+
+    /// The picture of a block that is seen, and how many rows of it are.
+    fn seen_picture(&self, seen: &Seen) -> Option<(&Picture, u16)> {
+        let Some(Laid::Picture(rows)) = self.laid.get(seen.index) else { return None };
+        let BlockKind::Picture(picture, _) = &self.blocks.get(seen.index)?.kind else {
+            return None;
+        };
+        Some((picture, rows.saturating_sub(seen.skip as u16).min(seen.area.height)))
+    }
 }

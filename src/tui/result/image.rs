@@ -202,7 +202,7 @@ fn decode(
     let reader =
         ImageReader::new(Cursor::new(&bytes)).with_guessed_format().map_err(|e| e.to_string())?;
     if reader.format().is_none() {
-        let kind = super::hex::kind(&bytes).unwrap_or("not a picture that is known here");
+        let kind = super::content::kind(&bytes).unwrap_or("not a picture that is known here");
         return Err(format!("its data is {kind}"));
     }
     let mut decoder = reader.into_decoder().map_err(|e| e.to_string())?;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::rows::Row;
+use super::Row;
 use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
 use crate::host::approvals::{Decider, PendingRequest, RuleKind, Settlement};

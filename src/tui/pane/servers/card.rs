@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::sources;
-use crate::base::Timestamp;
 use crate::base::text::SafeText;
+use crate::base::{ServerName, Timestamp};
 use crate::config::Hold;
 use crate::host::breaker::BreakerView;
+use crate::host::dev::{BuildEnd, BuildView, DevView};
 use crate::host::view::{AccountView, StartStep, StepStatus};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::Era;
@@ -60,7 +60,7 @@ pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
     findings(server, glyphs, doc);
     unstable(server, model, doc);
     if let Some(dev) = &server.dev {
-        sources::draw(dev, model, glyphs, doc);
+        draw_sources(dev, model, glyphs, doc);
     }
     if server.state == ServerState::Unavailable {
         let mut line = key(ui, "  {restart}", " retry   ");
@@ -419,5 +419,153 @@ fn findings(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
             ink!("  {} {} could not be used", glyphs.warning, count(rejected, "list entry")),
             Role::Warning,
         )]);
+    }
+}
+
+// The order in which servers start, as a tree with their states.
+
+const MAX_DEPTH: usize = 12;
+const MAX_LINES: usize = 60;
+
+/// Draws the order when any server depends on another.
+pub fn draw_graph(model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    let servers = &model.view.servers;
+    if servers.values().all(|server| server.dependencies.is_empty()) {
+        return;
+    }
+    doc.gap();
+    doc.heading("start order");
+    let end = doc.len() + MAX_LINES;
+    for server in servers.values().filter(|server| server.dependencies.is_empty()) {
+        if dependents(model, &server.name).next().is_some() {
+            doc.line(node(model, glyphs, &server.name, ink!("  ")));
+            branch(model, glyphs, &server.name, &mut Vec::new(), doc, end);
+        }
+    }
+}
+
+fn dependents<'a>(model: &'a Model, name: &'a ServerName) -> impl Iterator<Item = &'a ServerName> {
+    model.view.servers.values().filter(|s| s.dependencies.contains(name)).map(|s| &s.name)
+}
+
+fn branch(
+    model: &Model,
+    glyphs: &Glyphs,
+    name: &ServerName,
+    trunk: &mut Vec<bool>,
+    doc: &mut Doc,
+    end: usize,
+) {
+    if trunk.len() >= MAX_DEPTH || doc.len() >= end {
+        return;
+    }
+    let children: Vec<&ServerName> = dependents(model, name).collect();
+    for (n, child) in children.iter().enumerate() {
+        let last = n + 1 == children.len();
+        let mut lead = ink!("  ");
+        for more in trunk.iter() {
+            lead.push(if *more { glyphs.vertical } else { " " }).push("  ");
+        }
+        lead.push(if last { glyphs.last_branch } else { glyphs.branch });
+        lead.push(glyphs.horizontal).push(glyphs.arrow).push(" ");
+        doc.line(node(model, glyphs, child, lead));
+        trunk.push(!last);
+        branch(model, glyphs, child, trunk, doc, end);
+        trunk.pop();
+    }
+}
+
+fn node(model: &Model, glyphs: &Glyphs, name: &ServerName, lead: crate::tui::ink::Ink) -> DocLine {
+    let mut line = vec![(lead, Role::Rule), (Model::name(name), Role::Text)];
+    if let Some(server) = model.server(name) {
+        let text = ink!("  {} {}", glyphs.state(server.state), server.state.as_str());
+        line.push((text, state_role(server.state)));
+    }
+    line
+}
+
+// Servers of the file that are not there because their entry cannot be used: they must not be
+// missing without a word.
+
+/// A few lines for each.
+pub(super) fn draw_left_out(model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    for (name, problem) in model.left_out() {
+        doc.gap();
+        doc.line(vec![
+            (ink!("{:<14} ", Model::name(name)), Role::Heading),
+            (ink!("{} left out", glyphs.down), Role::Error),
+            (ink!("    {}", Ink::line(&problem.at.to_string())), Role::Muted),
+        ]);
+        doc.text(2, &Ink::line(&problem.message), Role::Error);
+        if let Some(help) = &problem.help {
+            doc.text(2, &ink!("{} {}", glyphs.arrow, Ink::line(help)), Role::Attention);
+        }
+        doc.line(vec![
+            (ink!("  0"), Role::Key),
+            (ink!(" shows the problems in the file"), Role::Muted),
+        ]);
+    }
+}
+
+// The sources of a server under development, on its card: what changed, how the build went,
+// whether the server was restarted for it.
+
+/// Lines of a failed build's output that are shown.
+const TAIL: usize = 4;
+
+/// Draws the line, and the last words of a build that failed.
+pub fn draw_sources(dev: &DevView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    let mut line: DocLine = vec![(ink!("  sources  "), Role::Faint)];
+    match dev.changed_at {
+        None => {
+            line.push((ink!("{} watched", count(dev.files, "file")), Role::Muted));
+        }
+        Some(at) => {
+            line.push((ink!("{} changed", &dev.changed_words()), Role::Text));
+            line.push((ink!(" {}", model.ago(at)), Role::Muted));
+        }
+    }
+    let mut part = |text: Ink, role: Role| {
+        line.push((ink!(" {} ", glyphs.dot), Role::Faint));
+        line.push((text, role));
+    };
+    let end = dev.build.as_ref().and_then(|build| build.end.as_ref());
+    let failed = matches!(end, Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _)));
+    if failed {
+        part(ink!("the previous build keeps running"), Role::Warning);
+    } else if let Some(build) = &dev.build {
+        let (text, role) = built(build, model);
+        part(text, role);
+    }
+    if dev.is_taken {
+        part(ink!("restarted"), Role::Ok);
+    }
+    doc.line(line);
+    if let Some(build) = dev.build.as_ref().filter(|_| failed) {
+        let (text, role) = built(build, model);
+        doc.text(2, &text, role);
+    }
+    for note in [&dev.note, &dev.watch_note].into_iter().flatten() {
+        doc.text(2, &ink!("{} {}", glyphs.warning, note), Role::Warning);
+    }
+    let tail = dev.build.as_ref().map(|build| build.tail.as_slice()).unwrap_or_default();
+    let said: Vec<_> = tail.iter().filter(|line| !line.trim().is_empty()).collect();
+    for text in said.into_iter().rev().take(TAIL).rev() {
+        doc.line(vec![(ink!("  build    "), Role::Faint), (Ink::from(text), Role::Foreign)]);
+    }
+}
+
+fn built(build: &BuildView, model: &Model) -> (Ink, Role) {
+    match &build.end {
+        None => (ink!("building {}", model.elapsed(build.began)), Role::Busy),
+        Some((BuildEnd::Done, took)) => (ink!("built in {}", Dur(*took)), Role::Text),
+        Some((BuildEnd::Superseded, _)) => (ink!("build superseded"), Role::Muted),
+        Some((BuildEnd::Failed(exit), took)) => {
+            let how = Ink::line(&exit.describe());
+            (ink!("build failed after {}: {}", Dur(*took), how), Role::Error)
+        }
+        Some((BuildEnd::Refused(reason), _)) => {
+            (ink!("the build could not be started: {}", reason), Role::Error)
+        }
     }
 }

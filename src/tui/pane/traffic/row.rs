@@ -1,16 +1,21 @@
 //! Rows of the traffic list.
 
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::groups::Group;
-use super::{Regions, TrafficPane};
+use crate::mcp::CallId;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
+use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
+use crate::tui::pane::traffic::{Regions, TrafficPane};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Part, Pen, scroll_bar};
+use crate::tui::widget::stream::Verdict;
+use crate::tui::widget::{Part, Pen, scroll_bar, width};
 
 const TIME: u16 = 12;
 const SIZE: u16 = 7;
@@ -193,6 +198,127 @@ fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
     }
     if let Some(problem) = &record.problem {
         pen.clip(ink!("  {} {}", cx.glyphs.warning, problem), left(pen), cx.style(Role::Warning));
+    }
+}
+
+// The line above the messages: filter, counts, and whether the list follows.
+
+impl TrafficPane {
+    pub(super) fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        if area.is_empty() {
+            return;
+        }
+        let feed = &cx.model.traffic;
+        let mut state = Ink::default();
+        if self.groups.on {
+            state.push("by operation  ");
+        }
+        if !self.marked.is_empty() {
+            state.push(ink!("{} marked  ", self.marked.len()));
+        }
+        if feed.dropped() > 0 {
+            state.push(ink!("{} dropped  ", feed.dropped()));
+        }
+        state.push(self.stream.state(cx, feed.end(), Scope::Traffic));
+        let count = ink!("{} of {}  ", self.stream.len(), feed.len());
+        let role = if self.stream.follow { Role::Muted } else { Role::Warning };
+        let room = area.width.saturating_sub(width(&state) + width(&count) + 3);
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.put("/ ", cx.style(Role::Accent));
+        let text: Ink = if self.input.text().is_empty() && !self.input.editing {
+            ink!("server: tool: method: kind: status: duration:> size:> or text")
+        } else {
+            Ink::line(self.input.text())
+        };
+        let text_role = match (&self.problem, self.input.text().is_empty()) {
+            (Some(_), _) => Role::Error,
+            (None, true) => Role::Faint,
+            (None, false) => Role::Text,
+        };
+        pen.clip(text, room, cx.style(text_role));
+        let total = width(&state) + width(&count);
+        pen.column(area.width.saturating_sub(total).max(2));
+        pen.put(count, cx.style(Role::Muted)).put(state, cx.style(role));
+        if self.input.editing {
+            let input =
+                Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
+            self.input.render(input, buf, cx.style(Role::Input));
+        }
+    }
+}
+
+// Messages grouped by the operation they belong to: a call with its retries, the server's requests
+// in it, progress and answer are one row that unfolds. Knows no drawing.
+
+/// Operations known before those whose messages are gone are forgotten.
+const MOST: usize = 20_000;
+
+/// The operations of a list.
+#[derive(Default)]
+pub struct Groups {
+    /// Whether messages are grouped.
+    pub on: bool,
+    by_call: HashMap<CallId, Group>,
+    open: HashSet<CallId>,
+}
+
+/// One operation.
+#[derive(Debug, Default)]
+pub struct Group {
+    /// Sequence number of its first message.
+    pub head: u64,
+    /// Sequence numbers of the others.
+    pub below: Vec<u64>,
+    /// The longest time between a request and its answer.
+    pub took: Option<Duration>,
+    /// Bytes of all its messages.
+    pub bytes: usize,
+    /// Whether something went wrong in it.
+    pub failed: bool,
+}
+
+impl Groups {
+    /// The filter changed: everything is looked at again.
+    pub fn reset(&mut self) {
+        self.by_call.clear();
+    }
+
+    /// What a message that passed the filter is to the list; `first` is the oldest one kept.
+    pub fn judge(&mut self, first: u64, seq: u64, record: &TrafficRecord) -> Verdict {
+        let Some(call) = record.call.filter(|_| self.on) else { return Verdict::Row };
+        if self.by_call.len() > MOST {
+            self.by_call.retain(|_, group| group.head >= first);
+            let known = &self.by_call;
+            self.open.retain(|call| known.contains_key(call));
+        }
+        let group = self.by_call.entry(call).or_insert(Group { head: seq, ..Group::default() });
+        if group.head < first {
+            *group = Group { head: seq, ..Group::default() };
+        }
+        group.bytes += record.bytes;
+        group.took = group.took.max(record.latency);
+        group.failed |= record.kind == MessageKind::Error || record.problem.is_some();
+        if group.head == seq {
+            return Verdict::Row;
+        }
+        group.below.push(seq);
+        if self.open.contains(&call) { Verdict::Under(group.head) } else { Verdict::Out }
+    }
+
+    /// The operation of a message, when messages are grouped.
+    pub fn of(&self, record: &TrafficRecord) -> Option<&Group> {
+        self.by_call.get(&record.call.filter(|_| self.on)?)
+    }
+
+    /// Whether an operation is unfolded.
+    pub fn is_open(&self, call: CallId) -> bool {
+        self.open.contains(&call)
+    }
+
+    /// Unfolds or folds an operation; gives it when that changes rows.
+    pub fn set_open(&mut self, call: CallId, open: bool) -> Option<&Group> {
+        let changed = if open { self.open.insert(call) } else { self.open.remove(&call) };
+        self.by_call.get(&call).filter(|group| changed && !group.below.is_empty())
     }
 }
 
