@@ -17,7 +17,6 @@ use crate::mcp::Payload;
 use crate::tui::call::run::Difference;
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::{Look, put};
-use crate::tui::result::compare;
 use crate::tui::result::rows::{Rows, find};
 use crate::tui::result::view::{ResultView, Tab};
 
@@ -91,16 +90,16 @@ impl CompareJob {
             Comparison::default()
         } else {
             tell(Stage::Reading);
-            let old = diff::readable(&self.earlier, ELSEWHERE);
+            let old = readable(&self.earlier, ELSEWHERE);
             if is_stopped() {
                 return None;
             }
-            let new = diff::readable(&self.later, ELSEWHERE);
+            let new = readable(&self.later, ELSEWHERE);
             if is_stopped() {
                 return None;
             }
             tell(Stage::Matching);
-            diff::compare(&old, &new, ELSEWHERE)
+            compare(&old, &new, ELSEWHERE)
         };
         (!is_stopped()).then_some(Compared { stopped: self.stopped, comparison })
     }
@@ -112,11 +111,11 @@ impl ResultView {
     pub fn compare_with(&mut self, earlier: &Payload, purpose: Purpose) -> Option<Difference> {
         self.comparing = None;
         let small = |payload: &Payload| {
-            let readable = diff::readable(payload, AT_ONCE);
+            let readable = readable(payload, AT_ONCE);
             (!readable.cut).then_some(readable)
         };
         if let (Some(old), Some(new)) = (small(earlier), small(&self.result)) {
-            return Some(self.found(diff::compare(&old, &new, AT_ONCE), purpose));
+            return Some(self.found(compare(&old, &new, AT_ONCE), purpose));
         }
         self.comparing = Some(Comparing {
             earlier: earlier.clone(),
@@ -218,11 +217,10 @@ impl ResultView {
         if self.contrast.as_ref().is_some_and(|contrast| contrast.way() == way) {
             return;
         }
-        let lines = &comparison.lines;
-        let top = self.contrast.as_ref().map(|contrast| contrast.line_at(lines, self.scroll).0);
+        let top = self.contrast.as_ref().map(|contrast| contrast.line_at(self.scroll).0);
         let contrast = Contrast::new(comparison, way);
         if let (Some(line), Tab::Compare) = (top, self.tab) {
-            self.scroll = contrast.row_of(lines, line, 0);
+            self.scroll = contrast.row_of(line, 0);
         }
         self.contrast = Some(contrast);
     }
@@ -263,7 +261,7 @@ impl ResultView {
             return false;
         };
         let lines = &comparison.lines;
-        let (top, behind) = contrast.line_at(lines, self.scroll);
+        let (top, behind) = contrast.line_at(self.scroll);
         // In one row a line is found once; what goes on is searched to its end.
         let (top, behind) = if self.wrap { (top, behind) } else { (top + 1, 0) };
         let hit = |at: usize, from: usize| {
@@ -274,7 +272,7 @@ impl ResultView {
             .or_else(|| (top + 1..lines.len()).find_map(|at| hit(at, 0)))
             .or_else(|| (0..lines.len()).find_map(|at| hit(at, 0)));
         let Some((line, offset)) = found else { return false };
-        self.scroll = contrast.row_of(lines, line, offset);
+        self.scroll = contrast.row_of(line, offset);
         if !self.wrap {
             let begins = contrast.begins(line);
             let room = usize::from(contrast.way().sides().0) / 2;
@@ -305,8 +303,8 @@ impl ResultView {
         let (left, right) = contrast.way().sides();
         let columns = [(area.x, left), (area.right().saturating_sub(right), right)];
         for y in 0..area.height {
-            let slices = contrast.row(&comparison.lines, self.scroll + usize::from(y));
-            for (slice, (x, width)) in slices.into_iter().zip(columns) {
+            let slices = contrast.row(self.scroll + usize::from(y));
+            for (slice, (x, width)) in slices.zip(columns) {
                 if let Some(slice) = slice {
                     let line = &comparison.lines[slice.line];
                     let place = Rect { x, y: area.y + y, width, height: 1 };
@@ -319,7 +317,7 @@ impl ResultView {
     fn draw_compared(
         &self,
         line: &DiffLine,
-        slice: Slice,
+        slice: &Slice,
         contrast: &Contrast,
         look: &Look,
         place: Rect,
@@ -335,7 +333,7 @@ impl ResultView {
                 return;
             }
         };
-        let mut part = slice.part;
+        let mut part = slice.part.clone();
         if !self.wrap {
             let from = part.start.cast_signed() + self.shift;
             part = boundary(&line.text, from.max(0).unsigned_abs())..line.text.len();
@@ -418,29 +416,18 @@ const LEAD: usize = 16;
 /// Most rows of a line that is the same in both.
 const SAME_ROWS: usize = 3;
 
-/// Lines in one place: earlier and later, or one line alone in the first.
-type Place = (Option<usize>, Option<usize>);
-
 /// A comparison, laid out.
 #[derive(Debug)]
 pub(super) struct Contrast {
     way: Way,
-    places: Vec<Place>,
-    /// The first row of each place, and behind the last the number of all.
-    starts: Vec<usize>,
-    /// The part of each line that is shown where lines go on.
-    windows: Vec<Window>,
-}
-
-#[derive(Debug)]
-struct Window {
-    shown: Range<usize>,
-    /// Unless it fits one row.
-    rows: Option<Rows>,
+    /// What stands in each row: of the earlier, or of the only line; and of the later.
+    rows: Vec<[Option<Slice>; 2]>,
+    /// The part of each line that is shown.
+    shown: Vec<Range<usize>>,
 }
 
 /// A part of a line in one row.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
     /// Which line.
     pub line: usize,
@@ -454,27 +441,33 @@ impl Contrast {
     pub(super) fn new(comparison: &Comparison, way: Way) -> Self {
         let lines = &comparison.lines;
         let (left, right) = way.sides();
-        let room = |line: &DiffLine| match line.change {
-            Change::Removed => left,
-            Change::Added => right,
-            Change::Same | Change::Skipped(_) => left.min(right),
+        // A row of so many bytes never takes more columns: what is safe has no wide character of one.
+        let room = |line: &DiffLine| {
+            let columns = match line.change {
+                Change::Removed => left,
+                Change::Added => right,
+                Change::Same | Change::Skipped(_) => left.min(right),
+            };
+            usize::from(columns.saturating_sub(3 * SIGN)).max(8)
         };
-        let windows: Vec<Window> =
-            lines.iter().map(|line| window(line, room(line), way.wrap)).collect();
-        let places: Vec<Place> = if way.is_beside() {
+        let shown: Vec<_> = lines.iter().map(|line| shown_of(line, room(line), way.wrap)).collect();
+        let slices = |at: Option<usize>| {
+            let Some(at) = at else { return Vec::new() };
+            slices(at, &lines[at], &shown[at], if way.wrap { room(&lines[at]) } else { usize::MAX })
+        };
+        let places = if way.is_beside() {
             side_by_side(lines)
         } else {
             (0..lines.len()).map(|line| (Some(line), None)).collect()
         };
-        let mut starts = Vec::with_capacity(places.len() + 1);
-        let mut row = 0;
-        for (old, new) in &places {
-            starts.push(row);
-            let tall = |line: &Option<usize>| line.map_or(0, |at| windows[at].len(&lines[at]));
-            row += tall(old).max(tall(new)).max(1);
+        let mut rows = Vec::with_capacity(lines.len());
+        for (old, new) in places {
+            let (mut old, mut new) = (slices(old).into_iter(), slices(new).into_iter());
+            for _ in 0..old.len().max(new.len()) {
+                rows.push([old.next(), new.next()]);
+            }
         }
-        starts.push(row);
-        Self { way, places, starts, windows }
+        Self { way, rows, shown }
     }
 
     pub(super) const fn way(&self) -> Way {
@@ -482,88 +475,47 @@ impl Contrast {
     }
 
     /// How many rows there are.
-    pub(super) fn len(&self) -> usize {
-        self.starts.last().copied().unwrap_or(0)
+    pub(super) const fn len(&self) -> usize {
+        self.rows.len()
     }
 
-    /// What stands in a row: of the earlier, or of the only line; and of the later.
-    pub(super) fn row(&self, lines: &[DiffLine], row: usize) -> [Option<Slice>; 2] {
-        let Some((place, within)) = self.place(row) else { return [None, None] };
-        let (old, new) = self.places[place];
-        [old, new].map(|line| self.slice(lines, line?, within))
-    }
-
-    fn slice(&self, lines: &[DiffLine], line: usize, within: usize) -> Option<Slice> {
-        let (window, text) = (&self.windows[line], &lines[line].text);
-        if within >= window.len(&lines[line]) {
-            return None;
-        }
-        let shown = text.get(window.shown.clone())?;
-        let part = match &window.rows {
-            None => window.shown.clone(),
-            Some(rows) => {
-                let row = rows.slice(shown, within..within + 1);
-                let from = offset(text, row.first()?);
-                // The last row of what is the same in both runs on, so that it is seen to be cut.
-                let last = within + 1 == window.len(&lines[line]);
-                from..if last { window.shown.end } else { from + row.first()?.len() }
-            }
-        };
-        Some(Slice { line, part, first: within == 0 })
-    }
-
-    fn place(&self, row: usize) -> Option<(usize, usize)> {
-        let place = self.starts.partition_point(|start| *start <= row).checked_sub(1)?;
-        (place < self.places.len()).then(|| (place, row - self.starts[place]))
+    /// What stands in a row.
+    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &Option<Slice>> {
+        self.rows.get(row).into_iter().flatten()
     }
 
     /// The line that stands in a row, and where behind that row its text goes on.
-    pub(super) fn line_at(&self, lines: &[DiffLine], row: usize) -> (usize, usize) {
-        let slices = self.row(lines, row);
-        let found = slices.into_iter().flatten().next();
+    pub(super) fn line_at(&self, row: usize) -> (usize, usize) {
+        let found = self.row(row).flatten().next();
         found.map_or((0, 0), |slice| (slice.line, slice.part.end))
     }
 
     /// The row that shows the byte at `offset` of a line, or where that line begins.
-    pub(super) fn row_of(&self, lines: &[DiffLine], line: usize, offset: usize) -> usize {
-        let holds = |(old, new): &Place| *old == Some(line) || *new == Some(line);
-        let Some(place) = self.places.iter().position(holds) else { return 0 };
-        let window = &self.windows[line];
-        let within =
-            window.rows.as_ref().filter(|_| window.shown.contains(&offset)).map_or(0, |rows| {
-                let text = lines[line].text.get(window.shown.clone()).unwrap_or_default();
-                rows.row_of(text, offset - window.shown.start).min(window.len(&lines[line]) - 1)
-            });
-        self.starts[place] + within
+    pub(super) fn row_of(&self, line: usize, offset: usize) -> usize {
+        let find = |is_it: &dyn Fn(&Slice) -> bool| {
+            self.rows.iter().position(|row| row.iter().flatten().any(is_it))
+        };
+        let here = find(&|slice| slice.line == line && slice.part.contains(&offset));
+        here.or_else(|| find(&|slice| slice.line == line)).unwrap_or(0)
     }
 
     /// Where a line begins to be shown in a single row.
     pub(super) fn begins(&self, line: usize) -> usize {
-        self.windows[line].shown.start
+        self.shown[line].start
     }
 
     /// Where its last row ends.
     pub(super) fn ends(&self, line: usize) -> usize {
-        self.windows[line].shown.end
-    }
-}
-
-impl Window {
-    fn len(&self, line: &DiffLine) -> usize {
-        let all = self.rows.as_ref().map_or(1, Rows::len);
-        if line.change == Change::Same { all.min(SAME_ROWS) } else { all }
+        self.shown[line].end
     }
 }
 
 /// The part of a line that is shown: the whole, when that fits; otherwise from a little before the
 /// first difference, and where lines go on to a little behind the last.
-fn window(line: &DiffLine, room: u16, wrap: bool) -> Window {
+fn shown_of(line: &DiffLine, room: usize, wrap: bool) -> Range<usize> {
     let text = &line.text;
-    // A row of so many bytes never takes more columns: what is safe has no wide character of one.
-    let room = usize::from(room.saturating_sub(3 * SIGN)).max(8);
-    let fits = text.len() <= room;
     let mut shown = 0..text.len();
-    if let Some(apart) = line.apart.as_ref().filter(|_| !fits) {
+    if let Some(apart) = line.apart.as_ref().filter(|_| text.len() > room) {
         shown.start = boundary(text, apart.start.saturating_sub(LEAD));
         // A few characters left out save nothing.
         if shown.start <= LEAD {
@@ -574,20 +526,37 @@ fn window(line: &DiffLine, room: u16, wrap: bool) -> Window {
             shown.end = end;
         }
     }
-    let rows = (wrap && shown.len() > room)
-        .then(|| Rows::new(text.get(shown.clone()).unwrap_or_default(), room));
-    Window { shown, rows }
+    shown
+}
+
+/// The shown part of a line in rows of so many bytes; of what is the same in both the first ones.
+fn slices(at: usize, line: &DiffLine, shown: &Range<usize>, room: usize) -> Vec<Slice> {
+    let slice = |part: Range<usize>| Slice { line: at, first: part.start == shown.start, part };
+    if shown.len() <= room {
+        return vec![slice(shown.clone())];
+    }
+    let text = line.text.get(shown.clone()).unwrap_or_default();
+    let rows = Rows::new(text, room);
+    let most = if line.change == Change::Same { SAME_ROWS } else { usize::MAX };
+    let parts = rows.slice(text, 0..rows.len().min(most));
+    let mut out: Vec<Slice> = parts
+        .into_iter()
+        .map(|part| {
+            let from = shown.start + (part.as_ptr() as usize - text.as_ptr() as usize);
+            slice(from..from + part.len())
+        })
+        .collect();
+    // The last row of what is the same in both runs on, so that it is seen to be cut.
+    if let Some(last) = out.last_mut() {
+        last.part.end = shown.end;
+    }
+    out
 }
 
 /// The nearest place at or before `at` where a character begins.
 pub(super) fn boundary(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}
-
-/// Where a part of a text begins in it.
-fn offset(text: &str, part: &str) -> usize {
-    (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
 }
 
 // A result beside an earlier one: unified or side by side. Pure; bounded in size and time.
