@@ -152,6 +152,9 @@ pub struct ErrorBody {
     /// Whether the server's side answered, only not with what was asked for: it is there.
     #[serde(skip)]
     pub(crate) answered: bool,
+    /// Whether a person has to sign in first: it says nothing about the server's health.
+    #[serde(skip)]
+    pub(crate) unauthorized: bool,
 }
 
 /// What was not granted to a caller.
@@ -205,6 +208,7 @@ impl Error {
             diagnostics: Vec::new(),
             rpc: None,
             answered: false,
+            unauthorized: false,
             retry_after: None,
             denial: None,
             raw: None,

@@ -15,7 +15,9 @@ use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::{Environment, HttpConfig, McpConfig, TransportConfig};
 use crate::deck::{browser, tokens};
-use crate::mcp::auth::{AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken};
+use crate::mcp::auth::{
+    AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken, scopes_in_words,
+};
 
 /// `mcpdeck login`
 pub fn login(common: &Common, args: &LoginArgs) -> Exit {
@@ -172,9 +174,7 @@ impl SignInPrompt for Terminal {
         let browser = self.browser;
         async move {
             let SignIn { issuer, scopes, url, .. } = request;
-            let scopes: Vec<&str> = scopes.iter().map(SafeText::as_str).collect();
-            let asks =
-                if scopes.is_empty() { "nothing in particular".into() } else { scopes.join(" ") };
+            let asks = scopes_in_words(scopes.iter().map(SafeText::as_str));
             output::complain(&format!("{issuer} asks you to sign in, for: {asks}"));
             if browser {
                 output::complain(&format!("opening {}", SafeText::line(url.as_str())));

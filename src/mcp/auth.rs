@@ -16,6 +16,6 @@ mod step;
 mod token;
 
 pub use authorizer::{Accounts, Authorizer, NotSent};
-pub use sign_in::{Authorization, SignIn, SignInPrompt};
+pub use sign_in::{Authorization, SignIn, SignInPrompt, scopes_in_words};
 pub use step::{AuthEvent, AuthFailure, AuthStep, StepKind};
 pub use token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore, covers};

@@ -78,6 +78,9 @@ pub struct Outgoing {
     pub headers: Vec<(String, String)>,
 }
 
+/// What a server that wants a token is said to do.
+const UNAUTHORIZED: &str = "the server asks for authorisation (HTTP 401)";
+
 /// Why a message was not sent.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SendError {
@@ -96,7 +99,7 @@ pub enum SendError {
     /// The server has forgotten the session; the message may be sent again in another one.
     #[error("the server has forgotten the session")]
     Expired,
-    /// The server asks for authorisation; its `WWW-Authenticate` header.
-    #[error("the server asks for authorisation (HTTP 401)")]
+    /// The server asks for authorisation, and there is none to give.
+    #[error("{0}")]
     Unauthorized(String),
 }

@@ -124,7 +124,7 @@ impl Admitted<'_> {
     pub(super) async fn failure(self, error: &Error) {
         let counts = match error.code {
             ErrorCode::Timeout => self.config.on_timeout == OnTimeout::Breaker,
-            ErrorCode::ServerUnavailable => true,
+            ErrorCode::ServerUnavailable => !error.unauthorized,
             // An error object is an answer; an answer that is none is a failure.
             ErrorCode::Protocol => error.rpc.is_none() || self.config.breaker.errors,
             _ => false,

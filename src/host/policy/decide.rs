@@ -10,7 +10,7 @@ use crate::error::{Denial, Error, ErrorCode};
 use crate::host::policy::grants::{GrantWord, Grants};
 use crate::host::policy::pins::{Held, Pins};
 use crate::host::policy::principal::{Action, Principal, Scope, Target, TargetKind};
-use crate::host::policy::rules::{Layer, Rules, Word};
+use crate::host::policy::rules::{Rules, Verdict};
 use crate::host::policy::uri;
 
 /// Everything that decides.
@@ -109,23 +109,25 @@ impl Policy {
             TargetKind::Server => target.server.into(),
         };
         let own = self.rules.profiles.get(&*principal.profile);
+        let own = own.map(|layer| layer.verdict(target, &full)).unwrap_or_default();
         // What is denied to the caller as such is decided first: it says nothing of the target.
         let mut decision = if person {
             Decision::new(Effect::Allow, Reason::Person, None)
         } else {
-            self.granted(principal, action, (target, &full), own, now)
+            self.granted(principal, action, (target, &full), &own, now)
         };
         if decision.effect == Effect::Deny {
             return decision;
         }
         let mut ask = None;
-        for layer in std::iter::once(&self.rules.all).chain(own) {
-            match layer.says(target, &full) {
-                Word::Deny(rule) => return Decision::new(Effect::Deny, Reason::Rule, Some(rule)),
-                Word::NotListed => return Decision::new(Effect::Deny, Reason::NotListed, None),
-                Word::Ask(rule) => _ = ask.get_or_insert(rule),
-                Word::Nothing => {}
+        for verdict in [self.rules.all.verdict(target, &full), own] {
+            if let Some(rule) = verdict.deny {
+                return Decision::new(Effect::Deny, Reason::Rule, Some(rule));
             }
+            if verdict.is_listing && verdict.allow.is_none() {
+                return Decision::new(Effect::Deny, Reason::NotListed, None);
+            }
+            ask = ask.or(verdict.ask);
         }
         if target.kind != TargetKind::Server
             && let Some(held) = self.pins.held(target)
@@ -145,7 +147,7 @@ impl Policy {
         principal: &Principal,
         action: Action,
         (target, full): (&Target<'_>, &str),
-        own: Option<&Layer>,
+        own: &Verdict,
         now: Timestamp,
     ) -> Decision {
         let scopes = action.scopes(target.kind);
@@ -160,15 +162,14 @@ impl Policy {
         }
         // The page of a tab is no server's: no rule over names permits it.
         if action != Action::ReadTab
-            && let Some(rule) = own.and_then(|layer| layer.allows(target, full))
+            && let Some(rule) = &own.allow
         {
-            return Decision::new(Effect::Allow, Reason::Rule, Some(rule));
+            return Decision::new(Effect::Allow, Reason::Rule, Some(Arc::clone(rule)));
         }
-        let of_rules = own.is_some_and(|layer| layer.allows_any(target.kind));
         match standing {
             GrantWord::Stale(rule) => deny(Reason::Changed, Some(rule)),
             GrantWord::OtherTools => deny(Reason::OtherTools, None),
-            _ if of_rules => deny(Reason::NotListed, None),
+            _ if own.is_listing => deny(Reason::NotListed, None),
             GrantWord::OtherScopes => match scopes.first() {
                 Some(scope) => deny(Reason::Scope(*scope), None),
                 None => deny(Reason::NotGranted, None),

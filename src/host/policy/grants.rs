@@ -112,16 +112,24 @@ impl Grant {
 /// All grants, compiled.
 #[derive(Debug, Default)]
 pub struct Grants {
-    by_origin: HashMap<Box<str>, Vec<Compiled>>,
+    by_origin: HashMap<Box<str>, OfOrigin>,
     all: Vec<Grant>,
+}
+
+/// The grants of one origin, and the globs of all of them in one set.
+#[derive(Debug, Default)]
+struct OfOrigin {
+    grants: Vec<Compiled>,
+    tools: GlobSet,
+    /// For each glob of the set the place of its grant.
+    of: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Compiled {
     grant: Grant,
     rule: Arc<str>,
-    /// `None`: all tools.
-    tools: Option<GlobSet>,
+    all_tools: bool,
 }
 
 /// What the grants say.
@@ -145,23 +153,35 @@ impl Grants {
     /// Compiles grants. One whose globs cannot be read permits nothing; a `DENY` of that kind
     /// denies all tools.
     pub fn new(all: Vec<Grant>) -> Self {
-        let mut by_origin: HashMap<Box<str>, Vec<Compiled>> = HashMap::new();
+        let mut by_origin: HashMap<Box<str>, (OfOrigin, GlobSetBuilder)> = HashMap::new();
         for grant in &all {
-            let mut set = GlobSetBuilder::new();
+            let (own, set) = by_origin
+                .entry(grant.origin.as_str().into())
+                .or_insert_with(|| (OfOrigin::default(), GlobSetBuilder::new()));
             let mut readable = true;
             for glob in &grant.allowed_tools {
                 match Glob::new(glob) {
-                    Ok(glob) => _ = set.add(glob),
+                    Ok(glob) => {
+                        set.add(glob);
+                        own.of.push(own.grants.len());
+                    }
                     Err(_) => readable = false,
                 }
             }
-            let deny = grant.effect == GrantKind::Deny;
-            let every = grant.allowed_tools.is_empty() || (deny && !readable);
-            let tools = (!every).then(|| set.build().unwrap_or_else(|_| GlobSet::empty()));
-            let compiled = Compiled { rule: grant.rule().into(), grant: grant.clone(), tools };
-            by_origin.entry(grant.origin.as_str().into()).or_default().push(compiled);
+            let all_tools = grant.allowed_tools.is_empty();
+            let mut compiled =
+                Compiled { rule: grant.rule().into(), grant: grant.clone(), all_tools };
+            compiled.all_tools |= !readable && compiled.denies();
+            own.grants.push(compiled);
         }
-        Self { by_origin, all }
+        let built = by_origin.into_iter().map(|(origin, (mut own, set))| {
+            match set.build() {
+                Ok(set) => own.tools = set,
+                Err(_) => own.grants.iter_mut().for_each(|of| of.all_tools |= of.denies()),
+            }
+            (origin, own)
+        });
+        Self { by_origin: built.collect(), all }
     }
 
     /// All of them.
@@ -184,19 +204,21 @@ impl Grants {
         let kind = origin.split_once(':').map(|(kind, _)| format!("{kind}:*"));
         let own = self.by_origin.get(origin.as_str());
         let shared = kind.and_then(|kind| self.by_origin.get(kind.as_str()));
-        let of_profile = |compiled: &&Compiled| {
-            *compiled.grant.profile == *principal.profile && !compiled.grant.is_over(now)
-        };
-        let grants = own.into_iter().chain(shared).flatten().filter(of_profile);
         let mut best = GrantWord::Nothing;
-        let better = |a: &GrantWord, b: &GrantWord| rank(a) < rank(b);
-        for compiled in grants {
-            let said = compiled.says(principal, scopes, target, full);
-            if matches!(said, GrantWord::Denied(_)) {
-                return said;
-            }
-            if better(&best, &said) {
-                best = said;
+        for of_origin in own.into_iter().chain(shared) {
+            let covering = of_origin.tools.matches(full);
+            for (at, compiled) in of_origin.grants.iter().enumerate() {
+                if *compiled.grant.profile != *principal.profile || compiled.grant.is_over(now) {
+                    continue;
+                }
+                let named = || covering.iter().any(|glob| of_origin.of.get(*glob) == Some(&at));
+                let said = compiled.says(principal, scopes, target, named);
+                if matches!(said, GrantWord::Denied(_)) {
+                    return said;
+                }
+                if rank(&said) > rank(&best) {
+                    best = said;
+                }
             }
         }
         best
@@ -215,21 +237,26 @@ const fn rank(standing: &GrantWord) -> u8 {
 }
 
 impl Compiled {
+    fn denies(&self) -> bool {
+        self.grant.effect == GrantKind::Deny
+    }
+
+    /// `named`: whether one of its globs is about the target.
     fn says(
         &self,
         principal: &Principal,
         scopes: &[Scope],
         target: &Target<'_>,
-        full: &str,
+        named: impl Fn() -> bool,
     ) -> GrantWord {
         let grant = &self.grant;
         let is_tool = target.kind == TargetKind::Tool;
         let scoped =
             grant.scopes.is_empty() || scopes.iter().any(|scope| grant.scopes.contains(scope));
-        let covered = !is_tool || self.tools.as_ref().is_none_or(|tools| tools.is_match(full));
+        let covered = !is_tool || self.all_tools || named();
         match &grant.effect {
             // A list of tools that are denied says nothing of what is no tool.
-            GrantKind::Deny if !is_tool && self.tools.is_some() => return GrantWord::Nothing,
+            GrantKind::Deny if !is_tool && !self.all_tools => return GrantWord::Nothing,
             GrantKind::Deny if scoped && covered => {
                 return GrantWord::Denied(Arc::clone(&self.rule));
             }

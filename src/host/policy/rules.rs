@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{Candidate, Glob, GlobSet, GlobSetBuilder};
+use parking_lot::RwLock;
 
 use crate::host::policy::config::{Patterns, PolicyConfig, RuleConfig, RuleMatch};
 use crate::host::policy::principal::{Target, TargetKind};
@@ -26,19 +27,21 @@ pub(super) struct Layer {
     allow: List,
     ask: List,
     deny: List,
+    /// What was said of tools, by their whole name: a list asks about the same ones again and again.
+    known: RwLock<HashMap<Box<str>, (ToolHints, Verdict)>>,
 }
 
-/// What a layer says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
-    /// A rule denies it.
-    Deny(Arc<str>),
-    /// There is a list of what is allowed, and it is not on it.
-    NotListed,
-    /// A rule wants a person asked.
-    Ask(Arc<str>),
-    /// Nothing that narrows.
-    Nothing,
+/// Tools of which a layer keeps what it said.
+const KNOWN: usize = 10_000;
+
+/// The first rule of each effect that is about a target.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Verdict {
+    pub(super) deny: Option<Arc<str>>,
+    pub(super) allow: Option<Arc<str>>,
+    pub(super) ask: Option<Arc<str>>,
+    /// There is a list of what is allowed.
+    pub(super) is_listing: bool,
 }
 
 /// Rules of one effect, by the kind of what they are about.
@@ -110,7 +113,7 @@ impl Rules {
         let mut layer = |at: &str, lists: [(&str, &Vec<RuleConfig>); 3]| {
             let [allow, ask, deny] = lists
                 .map(|(key, rules)| List::compile(&format!("{at}/{key}"), rules, &mut problems));
-            Layer { allow, ask, deny }
+            Layer { allow, ask, deny, known: RwLock::default() }
         };
         let all = layer("", lists(&config.allow, &config.ask, &config.deny));
         let profiles = config.profiles.iter().map(|(name, profile)| {
@@ -195,24 +198,35 @@ impl Rules {
 
 impl Layer {
     /// What this layer says; `full` is `server.name`, or the URI in its one spelling.
-    pub(super) fn says(&self, target: &Target<'_>, full: &str) -> Word {
-        if let Some(rule) = self.deny.of(target.kind).first(target, full) {
-            return Word::Deny(rule);
+    pub(super) fn verdict(&self, target: &Target<'_>, full: &str) -> Verdict {
+        let [deny, allow, ask] = [&self.deny, &self.allow, &self.ask].map(|l| l.of(target.kind));
+        if [deny, allow, ask].iter().all(|globs| globs.rules.is_empty()) {
+            return Verdict::default();
         }
-        if !self.allow.of(target.kind).rules.is_empty() && self.allows(target, full).is_none() {
-            return Word::NotListed;
+        let is_tool = target.kind == TargetKind::Tool;
+        if is_tool
+            && let Some((hints, verdict)) = self.known.read().get(full)
+            && *hints == target.hints
+        {
+            return verdict.clone();
         }
-        self.ask.of(target.kind).first(target, full).map_or(Word::Nothing, Word::Ask)
-    }
-
-    /// The rule that allows it, whatever else is said.
-    pub(super) fn allows(&self, target: &Target<'_>, full: &str) -> Option<Arc<str>> {
-        self.allow.of(target.kind).first(target, full)
-    }
-
-    /// Whether it allows anything of a kind.
-    pub(super) fn allows_any(&self, kind: TargetKind) -> bool {
-        !self.allow.of(kind).rules.is_empty()
+        let candidate = Candidate::new(full);
+        let [deny_rule, allow_rule, ask_rule] =
+            [deny, allow, ask].map(|globs| globs.first(target, &candidate));
+        let verdict = Verdict {
+            deny: deny_rule,
+            allow: allow_rule,
+            ask: ask_rule,
+            is_listing: !allow.rules.is_empty(),
+        };
+        if is_tool {
+            let mut known = self.known.write();
+            if known.len() >= KNOWN {
+                known.clear();
+            }
+            known.insert(full.into(), (target.hints, verdict.clone()));
+        }
+        verdict
     }
 }
 
@@ -323,12 +337,8 @@ impl Globs {
     }
 
     /// The first rule that is about it.
-    fn first(&self, target: &Target<'_>, full: &str) -> Option<Arc<str>> {
-        if self.rules.is_empty() {
-            return None;
-        }
-        let mut found = Vec::new();
-        self.set.matches_into(full, &mut found);
+    fn first(&self, target: &Target<'_>, full: &Candidate<'_>) -> Option<Arc<str>> {
+        let found = self.set.matches_candidate(full);
         let fits = |entry: &&Entry| {
             entry.hints.fit(target.hints)
                 && entry.servers.as_ref().is_none_or(|servers| servers.is_match(target.server))

@@ -22,6 +22,7 @@ use crate::host::server::connect::OpenRequest;
 use crate::host::view::AccountView;
 use crate::mcp::auth::{
     Accounts, AuthEvent, AuthFailure, AuthStep, Authorizer, SignIn, SignInPrompt, StoredToken,
+    scopes_in_words,
 };
 use crate::mcp::session::{Responder, ServerRequest, SessionContext};
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
@@ -204,9 +205,7 @@ struct Inbox(Arc<dyn Responder>);
 
 impl SignInPrompt for Inbox {
     fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>> {
-        let scopes: Vec<&str> = request.scopes.iter().map(SafeText::as_str).collect();
-        let asks =
-            if scopes.is_empty() { "nothing in particular".into() } else { scopes.join(" ") };
+        let asks = scopes_in_words(request.scopes.iter().map(SafeText::as_str));
         let SignIn { server, issuer, .. } = &request;
         let params = json!({
             "mode": "url",

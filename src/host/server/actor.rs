@@ -183,11 +183,7 @@ impl Actor {
                 self.closed(reason).await;
             }
             Command::TimedOut(..) | Command::Unreachable(..) => {}
-            Command::SignedIn => {
-                let closed = self.slot.close_breakers(self.deck.clock.now());
-                self.deck.facts.record_all(closed).await;
-                self.give(Input::Start).await;
-            }
+            Command::SignedIn => self.give(Input::Start).await,
             Command::Refresh(done) => self.refresh_all(done),
         }
     }

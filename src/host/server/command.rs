@@ -24,7 +24,7 @@ pub enum Command {
     TimedOut(u64, SafeText),
     /// A request found nobody at the address of the session of this generation.
     Unreachable(u64, SafeText),
-    /// Somebody has signed in: start, and forgive what failed for want of a token.
+    /// Somebody has signed in: start.
     SignedIn,
     /// Fetch the lists again; answered when they are there.
     Refresh(oneshot::Sender<Result<(), Error>>),

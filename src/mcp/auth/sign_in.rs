@@ -37,6 +37,36 @@ pub struct SignIn {
     pub redirect_uri: String,
 }
 
+/// What a token with these scopes is for, in words: the scopes of `OpenID` Connect Core 1.0
+/// (sections 5.4 and 11), and those that join a verb to a thing, as `repo:read` does. Others stand as they are.
+pub fn scopes_in_words<'a>(scopes: impl IntoIterator<Item = &'a str>) -> String {
+    const VERBS: [&str; 8] =
+        ["admin", "call", "create", "delete", "list", "manage", "read", "write"];
+    let words = |scope: &str| {
+        let known = match scope {
+            "openid" => "who you are",
+            "profile" => "your name and picture",
+            "email" => "your email address",
+            "address" => "your postal address",
+            "phone" => "your phone number",
+            "offline_access" => "staying signed in while you are away",
+            _ => {
+                let (first, second) = scope.split_once([':', '.'])?;
+                let verb = |word: &str| VERBS.contains(&word);
+                return match (verb(first), verb(second)) {
+                    (true, false) => Some(format!("{first} {second} ({scope})")),
+                    (false, true) => Some(format!("{second} {first} ({scope})")),
+                    _ => None,
+                };
+            }
+        };
+        Some(format!("{known} ({scope})"))
+    };
+    let words = scopes.into_iter().map(|scope| words(scope).unwrap_or_else(|| scope.to_owned()));
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "nothing in particular".to_owned() } else { words.join(", ") }
+}
+
 /// Shows a sign-in to a person.
 pub trait SignInPrompt: Send + Sync + 'static {
     /// Shows it. `None` when the browser will come back by itself to `redirect_uri`, or else the
@@ -432,6 +462,16 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(15 * 60);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scopes_are_said_in_words_and_keep_their_names() {
+        assert_eq!(
+            scopes_in_words(["openid", "offline_access", "repo:read", "write.files", "a:b"]),
+            "who you are (openid), staying signed in while you are away (offline_access), \
+             read repo (repo:read), write files (write.files), a:b"
+        );
+        assert_eq!(scopes_in_words([]), "nothing in particular");
+    }
 
     #[test]
     fn a_parameter_is_found_by_its_whole_name() {

@@ -283,6 +283,7 @@ impl Core {
             other if self.view.get().is_some() => {
                 let mut error = failed(other.to_string()).help(help);
                 error.answered = true;
+                error.unauthorized = matches!(other, SendError::Unauthorized(_));
                 error
             }
             other => failed(other.to_string()),

@@ -15,7 +15,7 @@ use tokio_util::io::StreamReader;
 
 use crate::config::HttpConfig;
 use crate::mcp::auth::NotSent;
-use crate::mcp::transport::{SendError, connection};
+use crate::mcp::transport::{SendError, UNAUTHORIZED, connection};
 use crate::mcp::wire::tap::Tap;
 
 /// Pieces of what the server said that wait to be read.
@@ -75,14 +75,14 @@ impl Remote {
             Err(NotSent::Http(error)) => return Err(self.broken(&error)),
             Err(NotSent::Auth(failure)) => {
                 self.tap.unauthorized.store(true, Ordering::Relaxed);
-                return Err(SendError::Refused(failure.to_string()));
+                return Err(SendError::Unauthorized(failure.to_string()));
             }
         };
         let status = response.status();
         self.tap.context.seen.status(status.as_u16());
         if status == StatusCode::UNAUTHORIZED {
             self.tap.unauthorized.store(true, Ordering::Relaxed);
-            return Err(SendError::Unauthorized(String::new()));
+            return Err(SendError::Unauthorized(UNAUTHORIZED.to_owned()));
         }
         if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);

@@ -14,6 +14,7 @@ use url::Url;
 use super::Verdict;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::Answer;
+use crate::mcp::auth::scopes_in_words;
 use crate::tui::action::Action;
 use crate::tui::approval::elicitation::{UrlReading, read_url};
 use crate::tui::effect::Effect;
@@ -114,9 +115,7 @@ impl SignInDialog {
         let issuer = params.get("issuer").and_then(Value::as_str).unwrap_or_default();
         doc.field("signs you in", Ink::line(issuer), Role::Foreign);
         let scopes = params.get("scopes").and_then(Value::as_array).into_iter().flatten();
-        let scopes: Vec<&str> = scopes.filter_map(Value::as_str).collect();
-        let scopes =
-            if scopes.is_empty() { "nothing in particular".into() } else { scopes.join(", ") };
+        let scopes = scopes_in_words(scopes.filter_map(Value::as_str));
         doc.field("asks for", Ink::line(&scopes), Role::Foreign);
         doc.field("goes to", Ink::from(&self.url.host), Role::Attention);
         for warning in self.url.refusals.iter().chain(&self.url.warnings) {

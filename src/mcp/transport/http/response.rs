@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use http::StatusCode;
-use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::RETRY_AFTER;
 
 use super::Http;
 use crate::base::text::SafeText;
 use crate::mcp::auth::NotSent;
-use crate::mcp::transport::{SendError, connection};
+use crate::mcp::transport::{SendError, UNAUTHORIZED, connection};
 use crate::mcp::wire::cut;
 
 /// A body, as far as the limit lets it be read.
@@ -124,15 +124,13 @@ impl Http {
             Err(NotSent::Http(error)) => return Err(self.unreachable(&error)),
             Err(NotSent::Auth(failure)) => {
                 self.tap.unauthorized.store(true, Ordering::Relaxed);
-                return Err(SendError::Refused(failure.to_string()));
+                return Err(SendError::Unauthorized(failure.to_string()));
             }
         };
         self.tap.context.seen.status(response.status().as_u16());
         if response.status() == StatusCode::UNAUTHORIZED {
             self.tap.unauthorized.store(true, Ordering::Relaxed);
-            let challenge = response.headers().get(WWW_AUTHENTICATE);
-            let challenge = challenge.and_then(|value| value.to_str().ok()).unwrap_or_default();
-            return Err(SendError::Unauthorized(challenge.to_owned()));
+            return Err(SendError::Unauthorized(UNAUTHORIZED.to_owned()));
         }
         Ok(response)
     }

@@ -78,7 +78,7 @@ fn about(request: &PendingRequest, model: &Model, doc: &mut Doc) {
     heading(request, doc);
     doc.field("to answer", model.until(request.deadline), Role::Busy);
     doc.field("size", ink!("{}", Bytes(request.bytes as u64)), Role::Text);
-    if request.deferred {
+    if request.deferred && !request.kind.is_own() {
         doc.field("answered by", "calling again (input_required)", Role::Text);
     }
     doc.heading("from the server");
