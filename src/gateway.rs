@@ -6,6 +6,7 @@
 
 mod bridge;
 mod catalog;
+mod follow;
 mod guard;
 mod mcp;
 mod metrics;

@@ -543,6 +543,7 @@ async fn a_model_drafts_the_answer_to_a_sampling_request_and_sends_nothing() {
             arrived: now,
             deadline: now,
             deferred: false,
+            input: None,
         })
     };
     let drafter = ModelDrafter::new(model(Format::Anthropic, &provider));

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use mcpdeck::gateway::{Bridge, DEFAULT_SCOPES, Options, OwnerToken, TokenStore};
 use serde_json::{Value, json};
@@ -17,17 +18,52 @@ mod fake;
 /// A server whose answer holds what no typed client knows.
 const VENDOR: &str = r#"{
   "serverInfo": {"name": "vendor", "version": "1"},
+  "capabilities": {
+    "tools": {"listChanged": true}, "resources": {"subscribe": true, "listChanged": true},
+    "logging": {}, "completions": {}, "tasks": {"requests": {"tools": {"call": {}}}}
+  },
+  "resources": [{"uri": "vendor://a", "name": "a", "x-vendor": 1}],
+  "resourceTemplates": [{"uriTemplate": "vendor://t/{id}", "name": "t"}],
+  "reads": {"vendor://t/7": {"answer": {"contents": [{"uri": "vendor://t/7", "text": "seven", "x-vendor": 2}]}}},
+  "on": {
+    "completion/complete": {"answer": {"completion": {"values": ["7"]}, "x-vendor": 3}},
+    "tasks/get": {"answer": {"taskId": "t-1", "status": "completed", "pollInterval": 50}},
+    "tasks/result": {"answer": {"content": [], "x-vendor": 4}}
+  },
   "tools": [
     {"name": "odd", "inputSchema": {"type": "object"}, "x-vendor": {"cost": 7}},
     {"name": "fail", "inputSchema": {"type": "object"}},
-    {"name": "with.dots", "inputSchema": {"type": "object"}}
+    {"name": "with.dots", "inputSchema": {"type": "object"}},
+    {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+    {"name": "wait", "inputSchema": {"type": "object"}},
+    {"name": "touch", "inputSchema": {"type": "object"}}
   ],
   "calls": {
     "odd": {"answer": {"content": [{"type": "hologram", "beams": 3}], "x-vendor": [1, 2]}},
     "fail": {"answer": {"content": [{"type": "text", "text": "no"}], "isError": true}},
-    "with.dots": {"text": "dotted"}
+    "with.dots": {"text": "dotted"},
+    "slow": {"answer": {"task": {"taskId": "t-1", "status": "working", "pollInterval": 50}}},
+    "wait": [
+      {"progress": {"steps": 1, "total": 9, "message": "begun"}},
+      {"wait": "cancelled"},
+      {"notify": {"method": "notifications/resources/updated", "params": {"uri": "vendor://a"}}}
+    ],
+    "touch": [
+      {"notify": {"method": "notifications/message",
+                  "params": {"level": "info", "data": {"for": "${arguments.who}"}, "x-vendor": 5}}},
+      {"notify": {"method": "notifications/message", "params": {"level": "debug", "data": "no"}}},
+      {"notify": {"method": "notifications/resources/updated", "params": {"uri": "vendor://b"}}},
+      {"notify": {"method": "notifications/resources/updated", "params": {"uri": "vendor://a"}}},
+      {"text": "touched"},
+      {"delay": 20},
+      {"notify": {"method": "notifications/message", "params": {"level": "error", "data": "all"}}}
+    ]
   }
 }"#;
+
+/// Between two looks at a service: each is a connection, and many of them keep its servers from
+/// starting on a busy machine.
+const POLL: Duration = Duration::from_millis(20);
 
 /// A running service; ended with SIGTERM when dropped.
 struct Service {
@@ -47,9 +83,9 @@ fn configured(folder: &Path) -> std::path::PathBuf {
     let greeter = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/servers/greeter.jsonc");
     let exe = env!("CARGO_BIN_EXE_mcpdeck");
     let config = json!({"servers": {
-        "vendor": {"command": exe, "args": ["mock", folder.join("vendor.jsonc")]},
-        "greeter": {"command": exe, "args": ["mock", greeter]},
-        "absent": {"command": folder.join("no-such-program"), "retry": {"max": 0}},
+        "vendor": {"command": exe, "args": ["mock", folder.join("vendor.jsonc")], "startupTimeout": 45},
+        "greeter": {"command": exe, "args": ["mock", greeter], "startupTimeout": 45},
+        "absent": {"command": folder.join("no-such-program")},
     }});
     let file = folder.join("mcp.json");
     std::fs::write(&file, config.to_string()).unwrap();
@@ -100,9 +136,10 @@ impl Service {
         assert_eq!(event["mcp"], format!("{url}/mcp"));
         let token = std::fs::read_to_string(event["tokenFile"].as_str().unwrap()).unwrap();
         let service = Self { child, stdout, url, token: token.trim().to_owned(), folder };
-        // Ready once every server has started or failed.
+        // Ready once every server has started or failed; the first list waits for that.
         while service.get("/readyz").status != 200 {
-            std::thread::yield_now();
+            service.get("/tools");
+            std::thread::sleep(POLL);
         }
         service
     }
@@ -146,6 +183,36 @@ impl Service {
         session
     }
 
+    /// The messages that come on a stream: that of a session, or the answer to a request.
+    fn stream(&self, token: &str, of: Result<&str, &Value>) -> Events {
+        let port = self.url.rsplit(':').next().unwrap();
+        let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        let (line, body) = match of {
+            Ok(session) => {
+                (format!("GET /mcp HTTP/1.1\r\nMcp-Session-Id: {session}"), String::new())
+            }
+            Err(request) => {
+                let method = request["method"].as_str().unwrap();
+                let version = "Content-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28";
+                let name = request["params"]["name"].as_str();
+                let name = name.map(|name| format!("\r\nMcp-Name: {name}")).unwrap_or_default();
+                let line = format!("POST /mcp HTTP/1.1\r\n{version}\r\nMcp-Method: {method}{name}");
+                (line, request.to_string())
+            }
+        };
+        let text = format!(
+            "{line}\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut status = String::new();
+        stream.read_line(&mut status).unwrap();
+        assert!(status.contains(" 200 "), "{status}");
+        Events(stream)
+    }
+
     fn state(&self) -> std::path::PathBuf {
         self.folder.path().join("state")
     }
@@ -184,6 +251,21 @@ impl Service {
         std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
         assert_eq!(rest, "", "stdout holds the one event");
         status
+    }
+}
+
+/// The messages of a stream of events, in their order.
+struct Events(BufReader<std::net::TcpStream>);
+
+impl Events {
+    fn next(&mut self) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream goes on");
+            if let Some(text) = line.strip_prefix("data: {") {
+                return serde_json::from_str(&format!("{{{text}")).unwrap();
+            }
+        }
     }
 }
 
@@ -227,7 +309,7 @@ impl Client<'_> {
     /// The service follows the files of the policy in its own time.
     fn until(&self, tools: &Result<Vec<String>, String>) {
         while self.tools() != *tools {
-            std::thread::yield_now();
+            std::thread::sleep(POLL);
         }
     }
 }
@@ -578,6 +660,108 @@ fn a_client_of_the_newest_protocol_needs_no_session() {
     assert_eq!(refused.message()["error"]["code"], -32_020, "{refused:?}");
 }
 
+/// The parameters of a request from 2026-07-28 on.
+fn modern(mut params: Value, more: &Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    params["_meta"].as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    params
+}
+
+#[test]
+fn updates_and_logs_reach_those_who_asked_for_them_and_nobody_else() {
+    let service = Service::start();
+    let token = service.token.clone();
+    let [reader, other] = [(); 2].map(|()| service.session(&token));
+    let ask = |session: &str, id, method: &str, params| {
+        service.mcp(&token, &[("Mcp-Session-Id", session)], &request(id, method, &params)).message()
+    };
+    let subscribed = ask(&reader, 1, "resources/subscribe", json!({"uri": "vendor://a"}));
+    assert_eq!(subscribed["result"], json!({}), "{subscribed}");
+    let unknown = ask(&reader, 2, "resources/subscribe", json!({"uri": "nobody://has"}));
+    assert_eq!(unknown["error"]["data"]["code"], "ERR_TOOL_NOT_FOUND", "{unknown}");
+    for session in [&reader, &other] {
+        assert_eq!(
+            ask(session, 3, "logging/setLevel", json!({"level": "info"}))["result"],
+            json!({})
+        );
+    }
+    let [mut told, mut rest] = [&reader, &other].map(|s| service.stream(&token, Ok(s)));
+    let listen = json!({"notifications": {"resourceSubscriptions": ["vendor://a"]}});
+    let listen = request(9, "subscriptions/listen", &modern(listen, &json!({})));
+    let mut listener = service.stream(&token, Err(&listen));
+    assert_eq!(listener.next()["method"], "notifications/subscriptions/acknowledged");
+    let touch = json!({"name": "vendor__touch", "arguments": {"who": "other"}});
+    ask(&other, 4, "tools/call", touch.clone());
+    // What is logged during a call goes to its caller, as the server sent it; what is logged while
+    // nobody calls goes to everybody who reads logs.
+    let logged = rest.next();
+    assert_eq!(logged["method"], "notifications/message");
+    let whole = json!({"level": "info", "data": {"for": "other"}, "x-vendor": 5});
+    assert_eq!(logged["params"], whole);
+    assert_eq!(rest.next()["params"]["data"], "all", "it subscribed to nothing");
+    let both = [told.next(), told.next()];
+    let updated = both.iter().find(|told| told["method"] == "notifications/resources/updated");
+    assert_eq!(updated.unwrap()["params"]["uri"], "vendor://a", "{both:?}");
+    assert!(both.iter().any(|told| told["params"]["data"] == "all"), "{both:?}");
+    let updated = listener.next();
+    assert_eq!(updated["params"]["uri"], "vendor://a", "{updated}");
+    // Without its subscription a session hears of nothing; the other subscriber still does.
+    ask(&reader, 5, "resources/unsubscribe", json!({"uri": "vendor://a"}));
+    ask(&other, 6, "tools/call", touch.clone());
+    assert_eq!(told.next()["params"]["data"], "all");
+    assert_eq!(listener.next()["params"]["uri"], "vendor://a");
+    // Of the newest protocol the level goes with the call, and its messages come in the answer.
+    let level = json!({"io.modelcontextprotocol/logLevel": "debug"});
+    let call = request(7, "tools/call", &modern(touch.clone(), &level));
+    let mut answer = service.stream(&token, Err(&call));
+    assert_eq!(answer.next()["params"], whole);
+    assert_eq!(answer.next()["params"]["data"], "no");
+    assert_eq!(answer.next()["result"]["content"][0]["text"], "touched");
+    let call = request(8, "tools/call", &modern(touch, &json!({})));
+    let first = service.stream(&token, Err(&call)).next();
+    assert_eq!(first["result"]["content"][0]["text"], "touched", "no level, no messages");
+}
+
+#[test]
+fn templates_completion_tasks_progress_and_cancellation_pass_through() {
+    let service = Service::start();
+    let token = service.token.clone();
+    let session = service.session(&token);
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    let ask = |id, method: &str, params| {
+        service.mcp(&token, &headers, &request(id, method, &params)).message()["result"].clone()
+    };
+    assert_eq!(ask(1, "resources/list", json!({}))["resources"][0]["x-vendor"], 1);
+    let templates = ask(2, "resources/templates/list", json!({}));
+    assert_eq!(templates["resourceTemplates"][0]["uriTemplate"], "vendor://t/{id}");
+    let read = ask(3, "resources/read", json!({"uri": "vendor://t/7"}));
+    assert_eq!(read["contents"][0]["x-vendor"], 2, "{read}");
+    let argument = json!({"name": "id", "value": ""});
+    let reference = json!({"type": "ref/resource", "uri": "vendor://t/{id}"});
+    let completed = ask(4, "completion/complete", json!({"ref": reference, "argument": argument}));
+    assert_eq!(completed, json!({"completion": {"values": ["7"]}, "x-vendor": 3}));
+    let task = ask(5, "tools/call", json!({"name": "vendor__slow", "arguments": {}}));
+    assert_eq!(task, json!({"content": [], "x-vendor": 4}), "it ran as a task at its server");
+    // Progress has the client's own token; cancelled, the call ends at the server too.
+    let subscribed = ask(6, "resources/subscribe", json!({"uri": "vendor://a"}));
+    assert_eq!(subscribed, json!({}));
+    let mut told = service.stream(&token, Ok(&session));
+    let call = modern(json!({"name": "vendor__wait"}), &json!({"progressToken": "mine"}));
+    let mut waiting = service.stream(&token, Err(&request(7, "tools/call", &call)));
+    let progress = waiting.next();
+    assert_eq!(progress["params"]["progressToken"], "mine", "{progress}");
+    assert_eq!(
+        (&progress["params"]["total"], &progress["params"]["message"]),
+        (&json!(9.0), &json!("begun"))
+    );
+    drop(waiting);
+    assert_eq!(told.next()["method"], "notifications/resources/updated", "said once cancelled");
+}
+
 #[test]
 fn a_session_opens_nothing_for_another_token() {
     let service = Service::start();
@@ -588,6 +772,10 @@ fn a_session_opens_nothing_for_another_token() {
     let headers = [("Mcp-Session-Id", session.as_str())];
     assert_eq!(service.mcp(&other, &headers, &list).status, 404);
     assert_eq!(service.mcp(&token, &headers, &list).status, 200);
+    let auth = service.auth();
+    let ended = [headers[0], ("Authorization", auth.as_str())];
+    assert_eq!(service.send("DELETE", "/mcp", &ended, "").status, 204);
+    assert_eq!(service.mcp(&token, &headers, &list).status, 404);
 }
 
 #[cfg(unix)]

@@ -152,6 +152,8 @@ async fn upgrade(
 /// Why a connection ends: code (RFC 6455, section 7.4) and words.
 type End = (u16, &'static str);
 
+/// A message over the limit, or bytes that are none.
+const UNREADABLE: End = (close_code::POLICY, "the message is too large, or no frame");
 const GONE: End = (close_code::AWAY, "the client is gone");
 
 struct Connection {
@@ -185,7 +187,8 @@ impl Connection {
                         Some(Ok(Frame::Binary(_))) => {
                             return Err((close_code::UNSUPPORTED, "text is expected"));
                         }
-                        Some(Ok(Frame::Close(_)) | Err(_)) | None => return Ok(()),
+                        Some(Err(_)) => return Err(UNREADABLE),
+                        Some(Ok(Frame::Close(_))) | None => return Ok(()),
                     };
                     if minute.elapsed() >= Duration::from_secs(60) {
                         (minute, count) = (Instant::now(), 0);

@@ -1,12 +1,13 @@
 //! What servers ask during a client's call (sampling, elicitation) goes to that client when it can
 //! answer; otherwise to the operator.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
+use rmcp::model::InputResponses;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -42,7 +43,7 @@ pub struct Bridge {
 #[derive(Debug)]
 pub(crate) struct Line {
     bridge: Bridge,
-    call: CallId,
+    pub call: CallId,
     pub asks: mpsc::Receiver<Ask>,
 }
 
@@ -71,10 +72,13 @@ impl RequestHandler for Bridge {
         request: Arc<PendingRequest>,
         withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
-        let asked = matches!(
-            request.kind,
-            RequestKind::Sampling | RequestKind::Elicitation | RequestKind::UrlElicitation
-        );
+        let asked = match request.kind {
+            RequestKind::Sampling | RequestKind::Elicitation | RequestKind::UrlElicitation => true,
+            // An input of one call. As a request of its own it is about the session, which is shared:
+            // the operator's roots are those of all clients.
+            RequestKind::Roots => request.deferred,
+            _ => false,
+        };
         let line = request.call.filter(|_| asked).and_then(|call| self.lock().get(&call).cloned());
         Box::pin(async move {
             let line = line?;
@@ -100,7 +104,36 @@ pub(crate) struct Parked {
     pub outcome: JoinHandle<Result<CallOutcome, Error>>,
     pub cancel: CancellationToken,
     /// What it waits for, by the key in `inputRequests`.
-    pub waiting: HashMap<String, oneshot::Sender<Option<Answer>>>,
+    pub waiting: BTreeMap<String, Ask>,
+}
+
+impl Parked {
+    /// Waits for the client's response to what a server asks, unless a fitting one is `given`.
+    pub fn wait_for(&mut self, ask: Ask, given: &mut InputResponses) {
+        let key = match &ask.request.input {
+            Some(place) => place.key.to_string(),
+            None => format!("input-{}", ask.request.id),
+        };
+        self.waiting.insert(key.clone(), ask);
+        if let Some(response) = given.remove(&key) {
+            self.respond(&key, response);
+        }
+    }
+
+    /// Hands over a client's response. One that does not have the shape of what was asked for is left
+    /// out, so that it is asked for again.
+    pub fn respond(&mut self, key: &str, response: Value) {
+        let fits = |ask: &Ask| match ask.request.kind {
+            RequestKind::Sampling => response.get("content").is_some(),
+            RequestKind::Roots => response["roots"].is_array(),
+            _ => response["action"].is_string(),
+        };
+        if self.waiting.get(key).is_some_and(fits)
+            && let Some(ask) = self.waiting.remove(key)
+        {
+            let _ = ask.reply.send(Some(Answer::Result(response)));
+        }
+    }
 }
 
 impl Drop for Parked {
@@ -142,9 +175,4 @@ impl Parking {
         }
         parked.remove(state).map(|(_, call)| call)
     }
-}
-
-/// The result of a client's `sampling/createMessage` or `elicitation/create` as an answer.
-pub(crate) fn answer(result: Value) -> Answer {
-    Answer::Result(result)
 }

@@ -11,12 +11,10 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 
 use super::outside::Outside;
-use super::state::Gateway;
+use super::state::{Gateway, Owner};
 use super::tokens::Client;
 use crate::host::policy::OutsideCode;
 
-/// Most legacy sessions at once, over all clients.
-const SESSIONS: usize = 1_000;
 const SESSION: &str = "mcp-session-id";
 
 /// Lets a request through with its [`Client`] among its extensions, or refuses it.
@@ -50,17 +48,21 @@ pub(crate) async fn guard(
         client.profile = profile.into();
     }
     let session = session_of(request.headers()).map(str::to_owned);
+    let mut place = None;
     if let Some(session) = &session {
         // The same answer as for a session that never was: an id tells nothing about others.
-        if is_mcp && gateway.owners().get(session) != Some(&client.id) {
+        if is_mcp && gateway.owners().get(session).is_none_or(|owner| owner.client != client.id) {
             return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
         }
         client.session = Some(session.as_str().into()).filter(|_| is_mcp);
-    } else if is_mcp && gateway.sessions.sessions.read().await.len() >= SESSIONS {
-        let message = "too many sessions are open; close one with DELETE";
-        let refused =
-            Outside::new(OutsideCode::RateLimited, StatusCode::SERVICE_UNAVAILABLE, message);
-        return ([(header::RETRY_AFTER, "60")], refused).into_response();
+    } else if is_mcp && may_open(&request) {
+        place = gateway.place().await;
+        if place.is_none() {
+            let message = "too many sessions are open; close one with DELETE";
+            let refused =
+                Outside::new(OutsideCode::RateLimited, StatusCode::SERVICE_UNAVAILABLE, message);
+            return ([(header::RETRY_AFTER, "60")], refused).into_response();
+        }
     }
     let is_delete = request.method() == Method::DELETE;
     request.extensions_mut().insert(client.clone());
@@ -68,8 +70,19 @@ pub(crate) async fn guard(
     if is_mcp {
         response = until_cut(response, &client);
         let opened = session_of(response.headers()).map(str::to_owned);
+        if is_delete && response.status() == StatusCode::ACCEPTED {
+            // What the official Python client takes for a session that was ended.
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
         let is_gone = is_delete || response.status() == StatusCode::NOT_FOUND;
-        remember(&gateway, &client, session, opened, is_gone).await;
+        match (session, opened, place) {
+            (Some(used), ..) if is_gone => _ = gateway.owners().remove(&used),
+            (None, Some(opened), Some(place)) => {
+                let client = Arc::clone(&client.id);
+                gateway.owners().insert(opened, Owner { client, _place: place });
+            }
+            _ => {}
+        }
     }
     response
 }
@@ -107,26 +120,11 @@ fn until_cut(response: Response, client: &Client) -> Response {
         .map(|body| Body::from_stream(body.into_data_stream().take_until(cut.cancelled_owned())))
 }
 
-/// Keeps whose the session of an answer is, and forgets those that are gone.
-async fn remember(
-    gateway: &Gateway,
-    client: &Client,
-    used: Option<String>,
-    opened: Option<String>,
-    is_gone: bool,
-) {
-    match (used, opened) {
-        (Some(used), _) if is_gone => _ = gateway.owners().remove(&used),
-        (None, Some(opened)) => {
-            let open = gateway.sessions.sessions.read().await;
-            let mut owners = gateway.owners();
-            if owners.len() > 2 * open.len() + 64 {
-                owners.retain(|id, _| open.contains_key(id.as_str()));
-            }
-            owners.insert(opened, Arc::clone(&client.id));
-        }
-        _ => {}
-    }
+/// Whether a request without a session may be one that opens one: from 2026-07-28 on there are none.
+fn may_open(request: &Request) -> bool {
+    let version = request.headers().get("mcp-protocol-version");
+    request.method() == Method::POST
+        && version.is_none_or(|version| version.as_bytes() < &b"2026-07-28"[..])
 }
 
 /// Refuses what a page of another site, or a name that was made to point here, would send.

@@ -1,47 +1,62 @@
 //! The aggregated MCP server: one per client session (or per request, from 2026-07-28 on), over the
 //! same upstream sessions for everybody.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+#[expect(deprecated, reason = "clients up to 2025-11-25 send it")]
+use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities,
-    ClientNotification, ClientRequest, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorData, Extensions, GetPromptRequestParams, GetPromptResponse,
-    GetPromptResult, Implementation, InputRequest, InputRequiredResult, InputResponses,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
-    ServerRequest, ServerResult, SubscriptionFilter, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientNotification, ClientRequest,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode as RpcCode,
+    ErrorData, Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+    Implementation, InputRequiredResult, InputResponses, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, ServerResult,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, Service};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use super::bridge::{Ask, Parked, answer};
+use super::bridge::{Ask, Parked};
 use super::catalog::{Catalog, Entry};
+use super::follow::{Recipient, Session, follow, log_level, logged_during};
 use super::outside::Outside;
 use super::raw::KEY;
 use super::state::Gateway;
 use super::tokens::Client;
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
-use crate::host::policy::{Action, InForce, Scope, TargetKind};
-use crate::host::{CallOptions, CallOutcome, HostView};
+use crate::host::policy::{Action, Scope, TargetKind};
+use crate::host::{CallOptions, CallOutcome};
 use crate::mcp::{Answer, RequestKind};
 
 /// Progress of one call that waits to be sent on; more is dropped.
 const PROGRESS: usize = 16;
+/// How long the inputs of one round are gathered before the client is asked for them.
+const ROUND: Duration = Duration::from_millis(200);
 
 /// One client's view of all servers.
 pub(crate) struct Face {
     gateway: Arc<Gateway>,
     /// Who is at the other end, where no token says it.
     client: Option<Client>,
+    session: Arc<Session>,
+    /// Fires when the session is over.
+    over: CancellationToken,
+}
+
+impl Drop for Face {
+    fn drop(&mut self) {
+        self.over.cancel();
+    }
 }
 
 /// What is called, and how.
@@ -59,7 +74,7 @@ enum Ended {
 
 impl Face {
     pub fn new(gateway: Arc<Gateway>, client: Option<Client>) -> Self {
-        Self { gateway, client }
+        Self { gateway, client, session: Arc::default(), over: CancellationToken::new() }
     }
 
     fn client(&self, extensions: &Extensions) -> Result<Client, ErrorData> {
@@ -160,22 +175,30 @@ impl Face {
         context: &RequestContext<RoleServer>,
         client: &Client,
         (target, operation): (String, Operation),
-        (state, responses): (Option<String>, Option<InputResponses>),
+        (state, given): (Option<String>, Option<InputResponses>),
     ) -> Result<Ended, ErrorData> {
         let (progress, mut progressed) = mpsc::channel(PROGRESS);
+        let level = match context.meta.log_level() {
+            Some(level) if is_modern(context) => {
+                let level = log_level(level);
+                self.gateway.log_from(client, level).await;
+                Some(level)
+            }
+            _ => self.session.level(),
+        };
+        let mut notices = level.map(|_| self.gateway.host.notices());
+        let mut given = given.unwrap_or_default();
         let mut call = match state {
             None => self.begin(client, target, operation, progress),
             Some(state) => {
                 let call = self.gateway.parked.fetch(&state, &client.id, &target);
                 let gone = "requestState fits no call that waits: call again without it";
                 let mut call = call.ok_or_else(|| ErrorData::invalid_params(gone, None))?;
-                for (key, result) in responses.unwrap_or_default() {
-                    if let Some(reply) = call.waiting.remove(&key) {
-                        let _ = reply.send(Some(answer(result)));
-                    }
+                for (key, response) in std::mem::take(&mut given) {
+                    call.respond(&key, response);
                 }
                 if !call.waiting.is_empty() {
-                    return self.park(call, HashMap::new());
+                    return self.park(call);
                 }
                 call
             }
@@ -194,6 +217,11 @@ impl Face {
                         let _ = context.peer.notify_progress(param).await;
                     }
                 }
+                Some(notice) = async { notices.as_mut()?.recv().await.ok() } => {
+                    if let Some(logged) = logged_during(&notice, Some(call.line.call), level) {
+                        let _ = context.peer.send_notification(logged).await;
+                    }
+                }
                 outcome = &mut call.outcome => {
                     let lost = |_| Error::new(ErrorCode::Internal, "the call was lost");
                     let outcome = outcome.unwrap_or_else(|error| Err(lost(error)));
@@ -203,12 +231,27 @@ impl Face {
                     };
                 }
                 Some(ask) = call.line.asks.recv() => {
-                    if !can_answer(context.client_capabilities().as_ref(), &ask.request.kind) {
-                        let _ = ask.reply.send(None);
-                    } else if is_modern(context) {
-                        return self.park_for(call, ask);
-                    } else {
-                        asked.push(forward(context, ask));
+                    if !is_modern(context) {
+                        asked.extend(answerable(context, ask).map(|ask| forward(context, ask)));
+                        continue;
+                    }
+                    let of = ask.request.input.as_ref().map_or(1, |place| place.of);
+                    let mut next = Some(ask);
+                    // The other inputs of the same round; one that a rule decides never comes.
+                    let round = async {
+                        for _ in 0..of {
+                            let ask = match next.take() {
+                                Some(ask) => Some(ask),
+                                None => call.line.asks.recv().await,
+                            };
+                            if let Some(ask) = ask.and_then(|ask| answerable(context, ask)) {
+                                call.wait_for(ask, &mut given);
+                            }
+                        }
+                    };
+                    let _ = tokio::time::timeout(ROUND, round).await;
+                    if !call.waiting.is_empty() {
+                        return self.park(call);
                     }
                 }
                 Some(()) = asked.next(), if !asked.is_empty() => {}
@@ -235,41 +278,26 @@ impl Face {
         let outcome =
             tokio::spawn(async move { gateway.perform(&caller, operation, options).await });
         let client = Arc::clone(&client.id);
-        Parked { client, target, line, outcome, cancel, waiting: HashMap::new() }
+        Parked { client, target, line, outcome, cancel, waiting: BTreeMap::new() }
     }
 
     /// Puts a call aside until its client has fetched what the server asks for.
-    fn park_for(&self, mut call: Parked, first: Ask) -> Result<Ended, ErrorData> {
-        let mut requests = HashMap::new();
-        let mut next = Some(first);
-        while let Some(ask) = next {
-            let method = ask.request.kind.method().to_owned();
-            let request = json!({"method": method, "params": &*ask.request.params});
-            match serde_json::from_value::<InputRequest>(request) {
-                Ok(request) => {
-                    let key = format!("input-{}", ask.request.id);
-                    requests.insert(key.clone(), request);
-                    call.waiting.insert(key, ask.reply);
-                }
-                // A request that the client's era cannot express is refused here.
-                Err(_) => _ = ask.reply.send(None),
-            }
-            next = call.line.asks.try_recv().ok();
-        }
-        self.park(call, requests)
-    }
-
-    fn park(
-        &self,
-        call: Parked,
-        requests: HashMap<String, InputRequest>,
-    ) -> Result<Ended, ErrorData> {
-        let requests = (!requests.is_empty()).then(|| requests.into_iter().collect());
+    fn park(&self, call: Parked) -> Result<Ended, ErrorData> {
+        let asked = |ask: &Ask| {
+            let request = &ask.request;
+            json!({"method": request.kind.method(), "params": &*request.params})
+        };
+        let requests = call.waiting.iter().map(|(key, ask)| (key.clone(), asked(ask)));
+        let requests: serde_json::Map<String, Value> = requests.collect();
         let state = self.gateway.parked.park(call);
         let full = || ErrorData::internal_error("too many calls wait for input", None);
         let state = state.ok_or_else(full)?;
-        let result = InputRequiredResult::new(requests, Some(state));
-        Ok(Ended::NeedsInput(result))
+        let result = json!({
+            "resultType": "input_required", "inputRequests": requests, "requestState": state,
+        });
+        let mut placeholder = InputRequiredResult::new(None, Some(state));
+        placeholder.meta = Some(self.gateway.raws.keep(result.to_string())?);
+        Ok(Ended::NeedsInput(placeholder))
     }
 }
 
@@ -333,21 +361,27 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-fn can_answer(capabilities: Option<&ClientCapabilities>, kind: &RequestKind) -> bool {
-    let Some(capabilities) = capabilities else { return false };
-    match kind {
+/// What a server asks, when the client can answer it; otherwise it goes to the operator.
+fn answerable(context: &RequestContext<RoleServer>, ask: Ask) -> Option<Ask> {
+    let capabilities = context.client_capabilities().unwrap_or_default();
+    let can = match ask.request.kind {
         RequestKind::Sampling => capabilities.sampling.is_some(),
         RequestKind::Elicitation => capabilities.elicitation.is_some(),
         RequestKind::UrlElicitation => {
             capabilities.elicitation.as_ref().is_some_and(|modes| modes.url.is_some())
         }
+        RequestKind::Roots => capabilities.roots.is_some(),
         // An agent gives itself no permission.
-        RequestKind::Roots
-        | RequestKind::Guard
+        RequestKind::Guard
         | RequestKind::Permission
         | RequestKind::SignIn
         | RequestKind::Other(_) => false,
+    };
+    if can {
+        return Some(ask);
     }
+    let _ = ask.reply.send(None);
+    None
 }
 
 /// Asks the client what a server asks during its call. Must be polled by the task that handles the
@@ -357,7 +391,7 @@ async fn forward(context: &RequestContext<RoleServer>, ask: Ask) {
     let request = CustomRequest::new(method, Some((*ask.request.params).clone()));
     let result = context.peer.send_request(ServerRequest::CustomRequest(request)).await;
     let reply = match result {
-        Ok(result) => serde_json::to_value(result).ok().map(answer),
+        Ok(result) => serde_json::to_value(result).ok().map(Answer::Result),
         Err(rmcp::service::ServiceError::McpError(error)) => Some(Answer::Refuse {
             code: i64::from(error.code.0),
             message: crate::base::text::SafeText::line(&error.message).to_string(),
@@ -367,6 +401,7 @@ async fn forward(context: &RequestContext<RoleServer>, ask: Ask) {
     let _ = ask.reply.send(reply);
 }
 
+#[expect(deprecated, reason = "clients up to 2025-11-25 subscribe and log so")]
 impl ServerHandler for Face {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -376,7 +411,9 @@ impl ServerHandler for Face {
             .enable_prompts_list_changed()
             .enable_resources()
             .enable_resources_list_changed()
+            .enable_resources_subscribe()
             .enable_completions()
+            .enable_logging()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("mcpdeck", env!("CARGO_PKG_VERSION")))
@@ -482,7 +519,18 @@ impl ServerHandler for Face {
         let server = self.lists(&client, &request.uri, |catalog| &catalog.resources);
         let operation = Operation::Resource { server, uri: request.uri.clone() };
         let resumed = (request.request_state, request.input_responses);
-        match self.run(&context, &client, (request.uri, operation), resumed).await? {
+        let uri = request.uri.clone();
+        let ended = self.run(&context, &client, (request.uri, operation), resumed).await;
+        let named = |mut error: ErrorData| {
+            // Which one there is not (2026-07-28, resources, error handling).
+            if error.code == RpcCode::INVALID_PARAMS
+                && let Some(Value::Object(data)) = &mut error.data
+            {
+                data.entry("uri").or_insert_with(|| json!(uri));
+            }
+            error
+        };
+        match ended.map_err(named)? {
             Ended::NeedsInput(input) => Ok(ReadResourceResponse::InputRequired(input)),
             Ended::Done(outcome) => {
                 let meta = self.result(&context, outcome, true)?;
@@ -533,149 +581,71 @@ impl ServerHandler for Face {
         serde_json::from_value(self.catalog().tool(name)?.raw.clone()).ok()
     }
 
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let client = self.known(&context).await?;
+        let level = log_level(request.level);
+        self.session.logged_from(level);
+        self.gateway.log_from(&client, level).await;
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let client = self.allowed(&context, Scope::ResourcesRead).await?;
+        self.session.subscribe(&self.gateway, &client, &request.uri).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.session.unsubscribe(&request.uri);
+        Ok(())
+    }
+
     fn accepted_subscription_filter(
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        let mut accepted = requested.clone();
-        accepted.resource_subscriptions = None;
-        Some(accepted)
+        Some(requested.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let sink = context.sink().clone();
         let client = self.client(&context.request_context().extensions)?;
-        let mut changes = Changes::new(Arc::clone(&self.gateway), client);
-        loop {
-            tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                changed = changes.next() => {
-                    let Some([tools, prompts, resources]) = changed else { return Ok(()) };
-                    // What was not asked for is refused by the sink.
-                    if tools { let _ = sink.notify_tool_list_changed().await; }
-                    if prompts { let _ = sink.notify_prompt_list_changed().await; }
-                    if resources { let _ = sink.notify_resource_list_changed().await; }
-                }
-            }
+        let session = Arc::<Session>::default();
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            // What may not be read, or does not exist, is never heard of.
+            let _ = session.subscribe(&self.gateway, &client, uri).await;
         }
+        let sink = Recipient::Listener(context.sink().clone());
+        tokio::select! {
+            () = context.cancelled() => {}
+            () = follow(Arc::clone(&self.gateway), client, session, sink) => {}
+        }
+        Ok(())
     }
 
-    /// From now on the client hears of changed lists (protocol up to 2025-11-25).
+    /// From now on the client hears of what changes (protocol up to 2025-11-25).
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(client) = self.client(&context.extensions) else { return };
-        let mut changes = Changes::new(Arc::clone(&self.gateway), client);
+        let peer = Recipient::Session(context.peer);
+        let following = follow(Arc::clone(&self.gateway), client, Arc::clone(&self.session), peer);
+        let over = self.over.clone();
         tokio::spawn(async move {
-            let peer = context.peer;
-            while let Some([tools, prompts, resources]) = changes.next().await {
-                if peer.is_transport_closed() {
-                    return;
-                }
-                if tools {
-                    let _ = peer.notify_tool_list_changed().await;
-                }
-                if prompts {
-                    let _ = peer.notify_prompt_list_changed().await;
-                }
-                if resources {
-                    let _ = peer.notify_resource_list_changed().await;
-                }
+            tokio::select! {
+                () = over.cancelled() => {}
+                () = following => {}
             }
         });
     }
-}
-
-/// Follows the lists that a client sees: what servers offer, and what the policy shows of it.
-struct Changes {
-    gateway: Arc<Gateway>,
-    client: Client,
-    view: watch::Receiver<Arc<HostView>>,
-    policy: watch::Receiver<Arc<InForce>>,
-    offered: Lists,
-    seen: Lists,
-}
-
-/// Tools, prompts and resources by what identifies them: definitions are shared, so their places
-/// tell them apart.
-type Lists = [Vec<usize>; 3];
-
-/// Lists settle before clients are told: a server that starts fills several at once.
-const SETTLE: Duration = Duration::from_millis(100);
-
-impl Changes {
-    fn new(gateway: Arc<Gateway>, client: Client) -> Self {
-        let (view, policy) = (gateway.host.view(), gateway.host.follow_policy());
-        let now = Arc::clone(&view.borrow());
-        let mut changes = Self {
-            gateway,
-            client,
-            view,
-            policy,
-            offered: lists(&now, |_, _| true),
-            seen: Lists::default(),
-        };
-        changes.seen = changes.visible(&now);
-        changes
-    }
-
-    /// Which of tools, prompts and resources have changed; `None` when the host is gone.
-    async fn next(&mut self) -> Option<[bool; 3]> {
-        loop {
-            let mut decided_anew = false;
-            tokio::select! {
-                changed = self.view.changed() => changed.ok()?,
-                changed = self.policy.changed() => {
-                    changed.ok()?;
-                    decided_anew = true;
-                }
-            }
-            tokio::time::sleep(SETTLE).await;
-            let view = Arc::clone(&self.view.borrow_and_update());
-            let offered = lists(&view, |_, _| true);
-            if offered == self.offered && !decided_anew {
-                continue;
-            }
-            self.offered = offered;
-            let now = self.visible(&view);
-            if now != self.seen {
-                let changed = [0, 1, 2].map(|at| now[at] != self.seen[at]);
-                self.seen = now;
-                return Some(changed);
-            }
-        }
-    }
-
-    fn visible(&self, view: &HostView) -> Lists {
-        let principal = self.client.principal();
-        lists(view, |server, what| self.gateway.host.is_visible(&principal, server, what))
-    }
-}
-
-fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> bool) -> Lists {
-    let mut out = Lists::default();
-    for server in view.servers.values() {
-        let all = &server.capabilities;
-        let mut add = |at: usize, kind, name: &str, place: usize| {
-            if shows(&server.name, (kind, name)) {
-                out[at].push(place);
-            }
-        };
-        let state = usize::from(server.state == crate::host::ServerState::Ready);
-        for tool in &all.tools {
-            // Whether it can be called stands in its description.
-            add(0, TargetKind::Tool, &tool.name, Arc::as_ptr(tool).addr() | state);
-        }
-        for prompt in &all.prompts {
-            add(1, TargetKind::Prompt, &prompt.name, Arc::as_ptr(prompt).addr());
-        }
-        for resource in &all.resources {
-            add(2, TargetKind::Resource, &resource.uri, Arc::as_ptr(resource).addr());
-        }
-        for template in &all.templates {
-            let place = Arc::as_ptr(template).addr();
-            add(2, TargetKind::Resource, &template.uri_template, place);
-        }
-    }
-    out
 }
 
 /// The MCP server over a pipe, where results can be sent as they are.
@@ -697,6 +667,7 @@ impl Service<RoleServer> for OverPipe {
             ServerResult::ListPromptsResult(result) => result.meta.as_ref(),
             ServerResult::ListResourcesResult(result) => result.meta.as_ref(),
             ServerResult::ListResourceTemplatesResult(result) => result.meta.as_ref(),
+            ServerResult::InputRequiredResult(result) => result.meta.as_ref(),
             _ => None,
         };
         let token = meta.and_then(|meta| meta.0.get(KEY)).and_then(Value::as_str);

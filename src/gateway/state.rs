@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::bridge::{Bridge, Parking};
 use super::catalog::{Catalogs, Entry};
@@ -14,14 +14,14 @@ use super::metrics::Metrics;
 use super::outside::Outside;
 use super::raw::Raws;
 use super::tokens::{Client, OwnerToken, TokenStore};
-use crate::base::ServerName;
+use crate::base::{LogLevel, ServerName};
 use crate::deck::clients::Clients;
 use crate::host::policy::{Action, TargetKind};
-use crate::host::{Host, HostView, Origin, ServerState};
+use crate::host::{Host, HostView, Origin, ServerState, ServerView};
 
 /// How long the first requests wait for servers that start, as clients do that list once: less than
 /// the sixty seconds after which the official SDKs give up.
-const STARTING: Duration = Duration::from_secs(30);
+const STARTING: Duration = Duration::from_secs(50);
 
 /// Whether a server has neither started nor failed yet.
 pub(super) fn is_starting(view: &HostView) -> bool {
@@ -63,8 +63,19 @@ pub(crate) struct Gateway {
     /// The first start of all servers is over, or took too long.
     started: OnceCell<()>,
     /// Whose a legacy session is: an id alone opens nothing.
-    owners: Mutex<HashMap<String, Arc<str>>>,
+    owners: Mutex<HashMap<String, Owner>>,
+    places: Arc<Semaphore>,
 }
+
+/// Whose a session is, and its place among the open ones.
+pub(crate) struct Owner {
+    /// The id of its token.
+    pub client: Arc<str>,
+    pub _place: OwnedSemaphorePermit,
+}
+
+/// Most sessions at once, over all clients (protocol up to 2025-11-25).
+const SESSIONS: usize = 1_000;
 
 impl Gateway {
     pub fn new(host: Host, bridge: Bridge, options: Options, port: u16) -> Arc<Self> {
@@ -94,6 +105,7 @@ impl Gateway {
             sessions: Arc::default(),
             started: OnceCell::new(),
             owners: Mutex::default(),
+            places: Arc::new(Semaphore::new(SESSIONS)),
         })
     }
 
@@ -106,6 +118,20 @@ impl Gateway {
             let _ = tokio::time::timeout(STARTING, over).await;
         };
         self.started.get_or_init(waiting).await;
+    }
+
+    /// Has the servers that a client sees log from a level on; none logs less than before.
+    pub async fn log_from(&self, client: &Client, level: LogLevel) {
+        let (host, view, principal) = (&self.host, self.host.snapshot(), client.principal());
+        let logs = |server: &&Arc<ServerView>| {
+            let session = server.session.as_ref();
+            session.is_none_or(|session| session.capabilities.get("logging").is_some())
+                && host.visible(&principal, &server.name).is_some()
+                && host.log_level(&server.name).is_none_or(|now| level < now)
+        };
+        let servers = view.servers.values().filter(logs);
+        // What one server refuses is nothing to the others.
+        futures::future::join_all(servers.map(|s| host.set_log_level(&s.name, level))).await;
     }
 
     /// Whose a bearer token is; `None` for none of ours, and for one that has expired.
@@ -171,8 +197,20 @@ impl Gateway {
         }
     }
 
-    pub fn owners(&self) -> MutexGuard<'_, HashMap<String, Arc<str>>> {
+    pub fn owners(&self) -> MutexGuard<'_, HashMap<String, Owner>> {
         self.owners.lock()
+    }
+
+    /// A place for one more session; none when too many are open.
+    pub async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(place);
+        }
+        // Sessions that ended by themselves have not given theirs back.
+        let open = self.sessions.sessions.read().await;
+        self.owners().retain(|id, _| open.contains_key(id.as_str()));
+        drop(open);
+        Arc::clone(&self.places).try_acquire_owned().ok()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
-use crate::mcp::{Answer, RequestKind};
+use crate::mcp::{Answer, InputPlace, RequestKind};
 use crate::mcp::{ApprovalId, CallId};
 
 /// A request of a server that is open.
@@ -43,6 +43,9 @@ pub struct PendingRequest {
     pub deadline: Timestamp,
     /// Whether it came as `input_required` (2026-07-28 and later) and nothing is open meanwhile.
     pub deferred: bool,
+    /// Which input of its result it is then.
+    #[serde(skip)]
+    pub input: Option<InputPlace>,
 }
 
 /// Who or what decided.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::Clock;
@@ -24,6 +25,7 @@ use crate::host::server::slot::Slots;
 use crate::host::validate::Validators;
 use crate::mcp::CallId;
 use crate::mcp::Era;
+use crate::mcp::Notice;
 use crate::mcp::traffic::TrafficRecord;
 
 /// Shared state of a host.
@@ -36,6 +38,8 @@ pub struct Shared {
     pub traffic: Ring<TrafficRecord>,
     /// All logs.
     pub logs: Ring<LogRecord>,
+    /// What servers tell without being asked.
+    pub notices: broadcast::Sender<Notice>,
     /// Prompts and resources that were fetched.
     pub cache: Cache,
     /// Requests of servers.
@@ -75,6 +79,9 @@ impl Shared {
     /// Messages and bytes of traffic that are kept.
     const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
 
+    /// Notices that wait for a reader; of more, it misses the oldest.
+    const NOTICES: usize = 1_024;
+
     /// Nothing but what every host has: no servers yet.
     pub fn new(parts: SharedParts) -> Self {
         let force = CancellationToken::new();
@@ -86,6 +93,7 @@ impl Shared {
             facts: parts.facts,
             traffic: Ring::new(Self::TRAFFIC.0, Self::TRAFFIC.1),
             logs: parts.logs,
+            notices: broadcast::Sender::new(Self::NOTICES),
             cache: Cache::default(),
             approvals: parts.approvals,
             validators: Validators::default(),

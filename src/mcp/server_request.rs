@@ -1,5 +1,7 @@
 //! Requests of a server to its client: what they are for, and how they are answered.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -49,6 +51,15 @@ impl RequestKind {
             Self::Other(method) => method,
         }
     }
+}
+
+/// The place of a request among the inputs of one `input_required` result (2026-07-28, SEP-2322).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputPlace {
+    /// Its key in `inputRequests`.
+    pub key: Arc<str>,
+    /// How many there are.
+    pub of: usize,
 }
 
 /// How a request is answered.

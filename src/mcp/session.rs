@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::Clock;
@@ -19,12 +19,12 @@ use crate::base::text::SafeText;
 use crate::base::{LogLevel, ServerName};
 use crate::config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
 use crate::error::Error;
-use crate::mcp::CallId;
 use crate::mcp::auth::Authorizer;
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::pending::{ByteCount, PendingRequest};
 use crate::mcp::traffic::TrafficRecord;
 use crate::mcp::{Answer, Claim, RequestKind};
+use crate::mcp::{CallId, InputPlace, Notice};
 use crate::mcp::{Era, SessionView};
 use crate::mcp::{Finding, Payload};
 
@@ -64,6 +64,9 @@ pub struct SessionContext {
     pub black_box: Ring<TrafficRecord>,
     /// All servers' logs.
     pub logs: Ring<LogRecord>,
+    /// What the server tells without being asked. Overflow policy: who reads too slowly misses the
+    /// oldest.
+    pub notices: broadcast::Sender<Notice>,
     /// What the owner must know. Overflow policy: what the channel cannot take is coalesced by its
     /// kind, and repeats of findings are counted, so that nothing is lost, the amount is bounded and
     /// answers never wait behind events.
@@ -237,6 +240,8 @@ pub struct ServerRequest {
     pub bytes: usize,
     /// Whether it came as `input_required`.
     pub deferred: bool,
+    /// Which input of its result it is then.
+    pub input: Option<InputPlace>,
     /// Fires when the server cancels the request or the session ends; holds the reason afterwards.
     pub withdrawn: CancellationToken,
     /// Which of answer and withdrawal was first.

@@ -73,6 +73,7 @@ fn ask(world: &World, kind: RequestKind) -> BoxFuture<'static, Answer> {
         params: Arc::new(json!({"messages": []})),
         bytes: 15,
         deferred: false,
+        input: None,
         withdrawn: CancellationToken::new(),
         claim: Arc::default(),
     })

@@ -72,6 +72,7 @@ impl Desk {
             arrived: ARRIVED,
             deadline: ARRIVED.plus(PATIENCE),
             deferred,
+            input: None,
         };
         self.fact(Fact::RequestArrived { request: Arc::new(request) });
     }

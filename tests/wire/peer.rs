@@ -178,6 +178,7 @@ fn rig_of(
         traffic: Ring::<TrafficRecord>::new(10_000, 64 << 20),
         black_box: Ring::new(1000, 16 << 20),
         logs: Ring::<LogRecord>::new(10_000, 64 << 20),
+        notices: tokio::sync::broadcast::Sender::new(16),
         events: events_in,
         approvals: Arc::new(TestDesk { asked: asked_in, script, outside_calls }),
         auth: None,

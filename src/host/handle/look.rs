@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::base::Clock;
-use crate::base::ServerName;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Ring;
 use crate::base::secret::Secret;
 use crate::base::text::SafeText;
+use crate::base::{LogLevel, ServerName};
 use crate::config::{RootConfig, ServerConfig};
 use crate::host::cache::{CacheKey, CacheView};
 use crate::host::call::CallView;
 use crate::host::handle::Host;
 use crate::host::metrics::ServerMetrics;
 use crate::host::{HostView, Record};
+use crate::mcp::Notice;
 use crate::mcp::capabilities::Capabilities;
 use crate::mcp::traffic::TrafficRecord;
 use crate::process::Usage;
@@ -133,6 +134,18 @@ impl Host {
     /// All logs.
     pub fn logs(&self) -> Ring<LogRecord> {
         self.inner.deck.logs.clone()
+    }
+
+    /// What servers tell from now on without being asked: updated resources, and what they log. Overflow
+    /// policy: who reads too slowly misses the oldest.
+    pub fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.inner.deck.notices.subscribe()
+    }
+
+    /// The level that a server is asked to log at; `None` when it was never asked.
+    pub fn log_level(&self, server: &ServerName) -> Option<LogLevel> {
+        let slot = Arc::clone(self.inner.deck.slots().get(server)?);
+        slot.log_level().or(slot.live().config.log_level)
     }
 
     /// The host's time, in which every [`crate::base::Timestamp`] is given.

@@ -12,7 +12,7 @@ use crate::host::handle::Host;
 use crate::host::operation::Operation;
 use crate::host::policy::{Action, Admission, TargetKind};
 use crate::host::router::Route;
-use crate::host::server::slot::Wanted;
+use crate::host::server::slot::{Slot, Wanted};
 use crate::mcp::CallId;
 use crate::mcp::PendingRequest;
 use crate::mcp::SessionView;
@@ -96,11 +96,7 @@ impl Host {
         uri: &str,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let route = self.inner.deck.routes().resource(uri, options.server.as_ref());
-        let what = (TargetKind::Resource, uri);
-        let point = &self.inner.deck.policy;
-        let found = point.direct(options.principal(), Action::Read, what, route);
-        let (slot, admission) = routed("resources/read", uri, found)?;
+        let (slot, admission) = self.located(uri, &options)?;
         let uri: Arc<str> = uri.into();
         let request = Request::ReadResource { uri: Arc::clone(&uri) };
         self.operate((slot, uri), "resources/read", request, (options, admission)).await
@@ -134,15 +130,38 @@ impl Host {
         self.operate((slot, "".into()), "completion/complete", request, (options, admission)).await
     }
 
-    /// Subscribes to a resource; updates arrive as log records and invalidate the cache. The
-    /// subscription is renewed when the server is restarted.
+    /// The server from which a caller reads a resource; nothing is sent.
+    ///
+    /// # Errors
+    /// As [`Host::get_resource_with`].
+    pub fn find_resource(&self, uri: &str, options: &CallOptions) -> Result<ServerName, Error> {
+        Ok(self.located(uri, options)?.0.name.clone())
+    }
+
+    fn located(
+        &self,
+        uri: &str,
+        options: &CallOptions,
+    ) -> Result<(Arc<Slot>, Option<Admission>), Error> {
+        let route = self.inner.deck.routes().resource(uri, options.server.as_ref());
+        let what = (TargetKind::Resource, uri);
+        let point = &self.inner.deck.policy;
+        let found = point.direct(options.principal(), Action::Read, what, route);
+        routed("resources/read", uri, found)
+    }
+
+    /// Subscribes to a resource; updates come as [`Host::notices`] and invalidate the cache. The
+    /// subscription is renewed when the server is restarted, and ends at the server when everybody
+    /// who subscribed has ended it.
     ///
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn subscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
-        let request = Request::Subscribe { uri: uri.into() };
-        self.ask(server, request).await?;
-        self.inner.deck.routes().server(server)?.subscribed(uri, Wanted::Yes);
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        if !slot.subscriptions().iter().any(|known| **known == *uri) {
+            self.ask(server, Request::Subscribe { uri: uri.into() }).await?;
+        }
+        slot.subscribed(uri, Wanted::Yes);
         Ok(())
     }
 
@@ -151,7 +170,9 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn unsubscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
-        self.inner.deck.routes().server(server)?.subscribed(uri, Wanted::No);
+        if self.inner.deck.routes().server(server)?.subscribed(uri, Wanted::No) > 0 {
+            return Ok(());
+        }
         self.ask(server, Request::Unsubscribe { uri: uri.into() }).await
     }
 

@@ -159,6 +159,7 @@ impl Operation {
                 bytes: params.to_string().len(),
                 params: Arc::new(params),
                 deferred: false,
+                input: None,
                 withdrawn: CancellationToken::new(),
                 claim: Arc::default(),
             })

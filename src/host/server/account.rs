@@ -222,6 +222,7 @@ impl SignInPrompt for Inbox {
             bytes: params.to_string().len(),
             params: Arc::new(params),
             deferred: true,
+            input: None,
             withdrawn: CancellationToken::new(),
             claim: Arc::default(),
         });

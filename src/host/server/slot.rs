@@ -5,7 +5,7 @@
 //! waits.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound::Included;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +124,8 @@ pub struct InFlight {
 /// What the host wants of every session of this server; outlives each of them.
 #[derive(Default)]
 struct Desired {
-    subscriptions: BTreeSet<Arc<str>>,
+    /// Resources, each with how many want to hear of it.
+    subscriptions: BTreeMap<Arc<str>, usize>,
     log_level: Option<LogLevel>,
 }
 
@@ -238,16 +239,20 @@ impl Slot {
 
     /// Resources the host is subscribed to.
     pub fn subscriptions(&self) -> Vec<Arc<str>> {
-        self.desired().subscriptions.iter().cloned().collect()
+        self.desired().subscriptions.keys().cloned().collect()
     }
 
-    /// Remembers a subscription, or its end.
-    pub fn subscribed(&self, uri: &str, wanted: Wanted) {
+    /// One more wants to hear of a resource, or one less; gives how many do now.
+    pub fn subscribed(&self, uri: &str, wanted: Wanted) -> usize {
         let mut desired = self.desired();
-        match wanted {
-            Wanted::Yes => desired.subscriptions.insert(uri.into()),
-            Wanted::No => desired.subscriptions.remove(uri),
+        let count = desired.subscriptions.entry(uri.into()).or_default();
+        *count = match wanted {
+            Wanted::Yes => *count + 1,
+            Wanted::No => count.saturating_sub(1),
         };
+        let now = *count;
+        desired.subscriptions.retain(|_, count| *count > 0);
+        now
     }
 
     /// The log level that the user chose.

@@ -91,6 +91,7 @@ fn settled_requests_are_kept_within_bytes_and_failures_within_number() {
             arrived: Timestamp(0),
             deadline: Timestamp(0),
             deferred: false,
+            input: None,
         });
         let settlement = Settlement::Withdrawn { reason: SafeText::default() };
         let (id, after) = (ApprovalId(n), Duration::ZERO);
@@ -173,6 +174,7 @@ fn every_fact() -> Vec<Fact> {
         arrived: Timestamp(5),
         deadline: Timestamp(6),
         deferred: true,
+        input: None,
     });
     let open = BreakerView::Open { until: Timestamp(1), cause: SafeText::line("boom") };
     let kept = PendingRequest { id: ApprovalId(4), ..PendingRequest::clone(&request) };

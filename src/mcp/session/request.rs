@@ -15,7 +15,7 @@ use crate::mcp::Era;
 use crate::mcp::Payload;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::wire::tap;
-use crate::mcp::{Answer, RequestKind};
+use crate::mcp::{Answer, InputPlace, RequestKind};
 
 impl Core {
     /// Performs a caller's request.
@@ -132,9 +132,9 @@ impl Core {
         }
         let withdrawn = CancellationToken::new();
         let on_drop = withdrawn.clone().drop_guard();
-        let mut asked = Vec::new();
+        let (mut asked, of) = (Vec::new(), requests.len());
         for (key, request) in requests {
-            asked.push(self.input(key, request, pending, &withdrawn)?);
+            asked.push(self.input((key, of), request, pending, &withdrawn)?);
         }
         let held = pending.hold();
         let answers = tokio::select! {
@@ -152,7 +152,7 @@ impl Core {
 
     fn input(
         &self,
-        key: String,
+        (key, of): (String, usize),
         mut request: Value,
         pending: &PendingRequest,
         withdrawn: &CancellationToken,
@@ -174,6 +174,7 @@ impl Core {
             params: Arc::new(params),
             bytes,
             deferred: true,
+            input: Some(InputPlace { key: key.as_str().into(), of }),
             withdrawn: withdrawn.clone(),
             claim: Arc::default(),
         });

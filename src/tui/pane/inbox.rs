@@ -396,6 +396,7 @@ mod rows_tests {
             arrived: Timestamp(id),
             deadline: Timestamp(id + 100),
             deferred: false,
+            input: None,
         })
     }
 

@@ -42,6 +42,7 @@ impl Open {
             arrived: now,
             deadline: now.plus(max_waiting),
             deferred: asked.deferred,
+            input: asked.input.clone(),
         });
         Ok(Self { approvals, request, claim: Arc::clone(&asked.claim), settled: false })
     }

@@ -35,6 +35,7 @@ impl Rig {
             params: Arc::new(json!({})),
             bytes: 2,
             deferred: false,
+            input: None,
             withdrawn: withdrawn.clone(),
             claim: Arc::default(),
         };
@@ -349,6 +350,7 @@ async fn an_answer_that_was_first_is_the_end_of_it_and_so_is_a_withdrawal() {
             params: Arc::new(json!({})),
             bytes: 2,
             deferred: false,
+            input: None,
             withdrawn: withdrawn.clone(),
             claim: Arc::clone(&claim),
         }));

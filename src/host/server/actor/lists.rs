@@ -18,7 +18,7 @@ use crate::host::server::actor::{Actor, Happened};
 use crate::host::view::StartStep;
 use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::mcp::session::FetchedList;
-use crate::mcp::{Finding, FindingKind};
+use crate::mcp::{Finding, FindingKind, Notice, NoticeKind};
 
 /// Which fetches run, are planned, or are due again.
 #[derive(Default)]
@@ -206,6 +206,9 @@ impl Actor {
             key.server == self.slot.name && key.params == params
         });
         self.note(&format!("resource updated: {uri}"));
+        // After the cache has forgotten it: whoever hears of it reads the new one.
+        let (server, kind) = (self.slot.name.clone(), NoticeKind::Updated { uri: uri.into() });
+        let _ = self.deck.notices.send(Notice { server, kind });
     }
 
     /// A record of the log for a person.

@@ -71,6 +71,7 @@ impl Actor {
             traffic: self.deck.traffic.clone(),
             black_box: self.slot.black_box.clone(),
             logs: self.deck.logs.clone(),
+            notices: self.deck.notices.clone(),
             events,
             approvals: Arc::new(QueueHandle(Arc::clone(&self.deck.approvals))),
             auth: None,

@@ -20,10 +20,13 @@ use crate::mcp::pending::PendingRequest;
 use crate::mcp::session::SessionEvent;
 use crate::mcp::traffic::MessageKind;
 use crate::mcp::wire::cut;
+use crate::mcp::{Notice, NoticeKind};
 
 impl Tap {
     /// Longest URI of an update, in bytes: many may wait to be told.
     const URI: usize = 16 << 10;
+    /// Longest log message that is passed on, in bytes: many may wait.
+    const LOGGED: usize = 64 << 10;
 
     pub(super) fn take_notification(
         &self,
@@ -36,7 +39,7 @@ impl Tap {
         let mut call = None;
         match method {
             "notifications/progress" => call = self.progress(&params, &source),
-            "notifications/message" => self.log(&params),
+            "notifications/message" => self.log(params, &source),
             "notifications/tools/list_changed" => self.changed(&[ListKind::Tools]),
             "notifications/prompts/list_changed" => self.changed(&[ListKind::Prompts]),
             "notifications/resources/list_changed" => {
@@ -111,7 +114,7 @@ impl Tap {
         request.call
     }
 
-    fn log(&self, params: &Value) {
+    fn log(&self, params: Value, source: &Source<'_>) {
         const TEXT: usize = 16 << 10;
         let level = match params.get("level").and_then(Value::as_str).unwrap_or_default() {
             "debug" => LogLevel::Debug,
@@ -138,6 +141,16 @@ impl Tap {
             text: SafeText::block(&self.text(text.as_bytes(), TEXT)),
         };
         record.keep(&self.context.logs);
+        let during = self.during(source.stream);
+        let notices = &self.context.notices;
+        let fits = source.raw.len() <= Self::LOGGED && notices.receiver_count() > 0;
+        if fits && (during.is_some() || self.in_flight().is_empty()) {
+            let params = self.context.redactor.redact_json(&params).unwrap_or(params);
+            let call = during.and_then(|request| request.call);
+            let server = self.context.server.clone();
+            let _ =
+                notices.send(Notice { server, kind: NoticeKind::Logged { level, params, call } });
+        }
     }
 
     /// Legacy: the server no longer wants an answer of ours. Modern: it ends one of our requests.

@@ -78,6 +78,7 @@ impl Tap {
             params: Arc::new(params),
             bytes: source.raw.len(),
             deferred: false,
+            input: None,
             withdrawn: withdrawn.clone(),
             claim,
         };

@@ -375,6 +375,7 @@ mod tests {
             arrived: Timestamp(0),
             deadline: Timestamp(60_000_000),
             deferred: false,
+            input: None,
         }))
     }
 

@@ -24,6 +24,7 @@ fn answering(kind: RequestKind, params: Value) -> AnswerScreen {
         arrived: Timestamp(0),
         deadline: Timestamp(60_000_000),
         deferred: false,
+        input: None,
     }))
 }
 
