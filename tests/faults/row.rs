@@ -16,6 +16,9 @@ use super::tcp::TcpTurn;
 pub struct Row {
     /// Its id in the catalogue, with a letter when a row has several files.
     pub id: String,
+    /// Other rows of the catalogue that it plays too.
+    #[serde(default)]
+    pub also: Vec<String>,
     /// What is tried, and what is expected, as a sentence.
     pub title: String,
     /// The servers; a healthy one named `well` is added.
@@ -265,6 +268,9 @@ pub struct CallStep {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServePlan {
+    /// More arguments of `serve`.
+    #[serde(default)]
+    pub args: Vec<String>,
     /// Tokens by name, each with the arguments of `token new`.
     #[serde(default)]
     pub tokens: BTreeMap<String, Vec<String>>,
@@ -273,6 +279,9 @@ pub struct ServePlan {
     pub grants: Vec<Vec<String>>,
     /// What is sent, in order.
     pub requests: Vec<Exchange>,
+    /// Streams that are open when the service is told to end.
+    #[serde(default)]
+    pub streams: usize,
 }
 
 /// A request to the service, each on a connection of its own, and its answer.
@@ -290,10 +299,16 @@ pub struct Exchange {
     /// Its JSON, or its text.
     #[serde(default)]
     pub body: Value,
+    /// Bytes that follow the head, in hexadecimal.
+    #[serde(default)]
+    pub hex: String,
     /// So many of them at once, each with its own number for `@N@`, in `says` too.
     pub times: Option<usize>,
     /// Status of the answers; several where either is right.
     pub status: Vec<u16>,
+    /// It is sent again until it is answered so, for a minute at most.
+    #[serde(default)]
+    pub until: bool,
     /// How many answers have the first status, of several requests.
     pub count: Option<usize>,
     /// Texts that an answer holds, heads included.
@@ -391,7 +406,8 @@ pub fn read_all(folder: &Path, filters: &[String], canary: &str) -> Vec<Row> {
         let row: Row = serde_json::from_str(&text)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert_eq!(row.id, stem, "a row's file is named by its id");
-        if filters.is_empty() || filters.contains(&row.id) {
+        let named = |filter: &String| row.id == *filter || row.also.contains(filter);
+        if filters.is_empty() || filters.iter().any(named) {
             rows.push(row);
         }
     }

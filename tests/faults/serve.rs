@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -28,11 +28,16 @@ struct Service<'a> {
 
 /// Plays it; gives what was not as expected.
 pub fn play(row: &Row, plan: &ServePlan, stage: &Stage) -> Vec<String> {
-    let mut service = Service::start(stage);
+    let mut service = Service::start(stage, &plan.args);
     service.admit(plan);
     let mut problems = Vec::new();
     for exchange in &plan.requests {
-        let answers = service.exchange(exchange);
+        let mut answers = service.exchange(exchange);
+        let begun = Instant::now();
+        while exchange.until && judge(exchange, &answers).is_some() && begun.elapsed() < ANSWER {
+            std::thread::sleep(Duration::from_millis(100));
+            answers = service.exchange(exchange);
+        }
         problems.extend(judge(exchange, &answers).map(|told| format!("{}: {told}", row.title)));
         for answer in &answers {
             let foreign = secrets().into_iter().find(|secret| answer.contains(secret));
@@ -43,7 +48,14 @@ pub fn play(row: &Row, plan: &ServePlan, stage: &Stage) -> Vec<String> {
         }
     }
     problems.extend(stage.flaws(&[]));
+    let streams: Vec<_> = (0..plan.streams).map(|_| service.listen()).collect();
     problems.extend(service.end());
+    for mut stream in streams {
+        // What is left of it, and its end.
+        if let Err(error) = stream.read_to_end(&mut Vec::new()) {
+            problems.push(format!("SIGTERM: a stream was not ended: {error}"));
+        }
+    }
     let left = stage.bench.left_after(Duration::from_secs(2));
     if !left.is_empty() {
         problems.push(format!("I6: the service left behind: {left:#?}"));
@@ -68,8 +80,9 @@ fn judge(exchange: &Exchange, answers: &[String]) -> Option<String> {
 }
 
 impl<'a> Service<'a> {
-    fn start(stage: &'a Stage) -> Self {
+    fn start(stage: &'a Stage, args: &[String]) -> Self {
         let mut command = verb(stage, &["serve", "--listen", "127.0.0.1:0"]);
+        command.args(args);
         command.arg("--token-file").arg(stage.state().join("own-token"));
         command.arg("--log-file").arg(&stage.log);
         let mut child =
@@ -99,6 +112,30 @@ impl<'a> Service<'a> {
         wait_for(send, ANSWER, || {
             self.exchange(&wanted)[0].starts_with("HTTP/1.1 200").then_some(())
         });
+    }
+
+    /// A stream of changes that is open (`subscriptions/listen`).
+    fn listen(&self) -> BufReader<TcpStream> {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
+            "params": {"notifications": {"toolsListChanged": true}, "_meta": meta}});
+        let send = json!({"send": "POST /mcp", "body": body, "status": [],
+            "headers": ["MCP-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen"]});
+        let exchange: Exchange = serde_json::from_value(send).expect("an exchange");
+        let mut stream =
+            TcpStream::connect(format!("127.0.0.1:{}", self.words["PORT"])).expect("it listens");
+        stream.set_read_timeout(Some(ANSWER)).expect("a socket");
+        stream.write_all(&self.request(&exchange, 0)).expect("it reads");
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        while !line.contains("subscriptions/acknowledged") {
+            line.clear();
+            assert!(stream.read_line(&mut line).expect("it answers") > 0, "a stream");
+        }
+        stream
     }
 
     /// Makes the tokens and grants of the row.
@@ -168,7 +205,8 @@ impl<'a> Service<'a> {
             "Connection: close".to_owned(),
             format!("Content-Length: {}", body.len()),
         ];
-        if !body.is_empty() {
+        let hex = exchange.hex.replace(' ', "");
+        if hex.is_empty() && !body.is_empty() {
             usual.push("Content-Type: application/json".to_owned());
             usual.push("Accept: application/json, text/event-stream".to_owned());
         }
@@ -183,7 +221,12 @@ impl<'a> Service<'a> {
         for (name, token) in &self.tokens {
             send = send.replace(&format!("@TOKEN-{name}@"), token);
         }
-        format!("{send} HTTP/1.1\r\n{}\r\n\r\n{body}", usual.join("\r\n")).into_bytes()
+        let head = format!("{send} HTTP/1.1\r\n{}\r\n\r\n{body}", usual.join("\r\n"));
+        let more = hex.as_bytes().chunks(2).map(|two| {
+            let two = std::str::from_utf8(two).expect("digits");
+            u8::from_str_radix(two, 16).expect("two digits")
+        });
+        head.into_bytes().into_iter().chain(more).collect()
     }
 
     fn keep(&mut self, header: &str, answer: &str) {
