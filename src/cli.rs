@@ -20,6 +20,8 @@ mod load;
 mod load_test;
 mod login;
 mod look;
+#[cfg(unix)]
+mod native_host;
 mod operate;
 mod outcome;
 mod output;
@@ -183,6 +185,12 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Report(args)) => recording::report(&args),
         Some(Verb::Replay(args)) => recording::replay(&cli.common, &args, telemetry),
         Some(Verb::Schema { which }) => docs::schema(which),
+        #[cfg(unix)]
+        Some(Verb::NativeHost(args)) => native_host::native_host(&args),
+        #[cfg(all(unix, feature = "tui"))]
+        Some(Verb::Attach { service }) => {
+            return dashboard::attach(&cli, telemetry, service).unwrap_or_else(Into::into);
+        }
         #[cfg(feature = "tui")]
         Some(Verb::Open { ref file }) => {
             return dashboard::open(&cli, telemetry, file).unwrap_or_else(Into::into);

@@ -36,6 +36,7 @@ pub use diagnostics::{Diagnostic, Mark, Position, Severity};
 pub use discover::{
     Pairs, discover, single_command, single_command_with, single_url, single_url_with,
 };
+pub(crate) use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 pub use environment::{Environment, Sources, input_variable};
 pub use hold::Hold;
 pub use json_schema::json_schema;

@@ -5,6 +5,7 @@ pub mod answers;
 pub mod browser;
 pub mod clients;
 mod command;
+mod definitions;
 pub mod drafts;
 mod edits;
 pub mod gate;
@@ -12,6 +13,8 @@ mod handle;
 pub mod history;
 mod inputs;
 pub mod keyring;
+#[cfg(unix)]
+pub mod local;
 pub mod lock;
 pub mod policy;
 pub mod recording;

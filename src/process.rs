@@ -24,6 +24,7 @@
 #[cfg(unix)]
 mod before_exec;
 mod census;
+mod container;
 mod containment;
 mod context;
 mod environment;
@@ -53,6 +54,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub use container::Container;
 pub use containment::{Containment, containment};
 pub use context::{Grace, ProcessContext};
 pub use environment::is_safe_name;

@@ -38,6 +38,8 @@ macro_rules! named {
 pub mod action;
 pub mod app;
 pub mod approval;
+#[cfg(unix)]
+mod attached;
 mod backend;
 pub mod call;
 pub mod chat;

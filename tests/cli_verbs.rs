@@ -13,6 +13,9 @@ mod copied;
 mod copied_calls;
 #[path = "cli_verbs/findings.rs"]
 mod findings;
+#[cfg(unix)]
+#[path = "cli_verbs/launch.rs"]
+mod launch;
 #[path = "cli_verbs/limits.rs"]
 mod limits;
 #[path = "cli_verbs/log.rs"]

@@ -48,6 +48,30 @@ pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, E
     show(cli, telemetry, Source::Recording(name, Box::new(scan)), None)
 }
 
+/// Shows a service that runs until the person leaves; the service goes on.
+#[cfg(unix)]
+pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<ExitCode, Exit> {
+    let state = Environment::of_process().state_dir.unwrap_or_default();
+    let mut found = crate::deck::local::sockets(&state);
+    let id = |path: &Path| path.file_stem()?.to_str()?.parse::<u32>().ok();
+    found.retain(|path| pid.is_none_or(|pid| id(path) == Some(pid)));
+    let socket = match <[_; 1]>::try_from(found) {
+        Ok([socket]) => socket,
+        Err(none) if none.is_empty() => {
+            return Err(output::refuse("no service is running: start `mcpdeck serve`"));
+        }
+        Err(several) => {
+            let ids: Vec<String> =
+                several.iter().filter_map(|path| id(path)).map(|id| id.to_string()).collect();
+            let ids = ids.join(", ");
+            return Err(output::refuse(&format!("several services run; name one: {ids}")));
+        }
+    };
+    let clients = Clients::default();
+    clients.served_at("the service that is attached to");
+    show(cli, telemetry, Source::Attached(socket), Some(clients))
+}
+
 fn show(
     cli: &Cli,
     telemetry: &Telemetry,

@@ -269,7 +269,7 @@ pub fn unready(view: &HostView, again: Again<'_>) -> Option<Error> {
     let down: Vec<_> = view
         .servers
         .values()
-        .filter(|s| !matches!(s.state, ServerState::Ready | ServerState::Disabled))
+        .filter(|s| !s.state.is_callable() && s.state != ServerState::Disabled)
         .collect();
     let first = down.first()?;
     let reason = first.reason.as_ref().map_or("it did not become ready", |r| r.as_str());

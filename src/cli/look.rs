@@ -76,7 +76,7 @@ fn exit_of(view: &HostView, left_out: &LeftOut) -> Exit {
     if !left_out.is_empty() {
         return Exit::Usage;
     }
-    let up = |s: &ServerView| matches!(s.state, ServerState::Ready | ServerState::Disabled);
+    let up = |s: &ServerView| s.state.is_callable() || s.state == ServerState::Disabled;
     if !view.servers.values().all(|s| up(s)) {
         return Exit::Unavailable;
     }
@@ -108,7 +108,7 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
     let mut out = String::new();
     for server in view.servers.values() {
         let _ = write!(out, "{}", SafeText::line(server.name.as_str()));
-        if server.state != ServerState::Ready {
+        if !server.state.is_callable() {
             let reason = server.reason.as_ref().map_or("", |r| r.as_str());
             let _ = writeln!(out, "  {}: {reason}", server.state.as_str());
             if let Some(help) = &server.help {

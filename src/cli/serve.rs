@@ -18,6 +18,8 @@ use crate::config::Environment;
 use crate::deck::DeckBuilder;
 use crate::deck::clients::Clients;
 use crate::deck::gate::Gate;
+#[cfg(unix)]
+use crate::deck::local::{Listening, Local};
 use crate::deck::policy::PolicyKeeper;
 use crate::deck::{Deck, DeckEvent, TrustStore};
 use crate::gateway::{
@@ -164,6 +166,8 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
         };
         let host = deck.host().clone();
         let keeper = PolicyKeeper::open(&host, &files, &env).await;
+        let clients = Clients::default();
+        let _local = local(&host, &keeper, &clients);
         let recorder = match recording::start(common, &host) {
             Ok(recorder) => recorder,
             Err(message) => {
@@ -176,7 +180,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
             if args.stdio {
                 serve_stdio(host.clone(), bridge, args.profile.clone(), stop).await
             } else {
-                over_http(args, host.clone(), bridge, stop).await
+                over_http(args, host.clone(), bridge, clients, stop).await
             }
         };
         let served = {
@@ -297,14 +301,35 @@ impl Door {
     }
 }
 
+/// The socket for dashboards that attach and for browsers; without one the service runs all the
+/// same.
+#[cfg(unix)]
+fn local(host: &Host, policy: &PolicyKeeper, clients: &Clients) -> Option<Listening> {
+    let state = Environment::of_process().state_dir?;
+    let local = Local { host: host.clone(), policy: policy.clone(), clients: clients.clone() };
+    let listening = local.listen(&state);
+    listening
+        .inspect_err(|error| {
+            tracing::warn!(target: "mcpdeck::gateway", %error, "there is no local socket");
+        })
+        .ok()
+}
+
+#[cfg(not(unix))]
+fn local(_: &Host, _: &PolicyKeeper, _: &Clients) -> Option<()> {
+    None
+}
+
 async fn over_http(
     args: &ServeArgs,
     host: Host,
     bridge: Bridge,
+    clients: Clients,
     stop: CancellationToken,
 ) -> Result<(), String> {
     let file = args.token_file.as_deref();
-    let mut door = Door::open(args.listen, file, Clients::default(), &args.profile)?;
+    let mut door = Door::open(args.listen, file, clients, &args.profile)?;
+    door.options.clients.served_at(&format!("{}/mcp", door.url));
     door.options.allowed_hosts.clone_from(&args.allow_host);
     door.options.allowed_origins.clone_from(&args.allow_origin);
     let (url, file) = (&door.url, &door.token_file);
@@ -337,8 +362,10 @@ pub fn beside(
     clients.served_at(&format!("{}/mcp, token in {}", door.url, door.token_file.display()));
     let bridge = Bridge::default();
     let callback = bridge.clone();
-    let deck = deck.keep_policy().alongside(move |host| {
+    let known = clients.clone();
+    let deck = deck.keep_policy().alongside(move |host, policy| {
         Box::pin(async move {
+            let _local = policy.and_then(|policy| local(&host, &policy, &known));
             let served = match door.service(host, callback) {
                 Ok(service) => {
                     service.run(CancellationToken::new()).await.map_err(|e| e.to_string())

@@ -26,7 +26,9 @@ pub struct ConfigChange {
 /// Settings that say what the host does with a server rather than what the server is: they are
 /// taken into use as they change, and the server runs on. All others need another process, another
 /// connection or another handshake.
-pub const FOLLOWED: [&str; 15] = [
+pub const FOLLOWED: [&str; 17] = [
+    "start",
+    "idleStop",
     "timeout",
     "startupTimeout",
     "shutdownTimeout",
@@ -97,6 +99,8 @@ pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     note(old.stop != new.stop, "stop");
     note(old.dependencies != new.dependencies, "dependencies");
     note(old.disabled != new.disabled, "disabled");
+    note(old.on_demand != new.on_demand, "start");
+    note(old.idle_stop != new.idle_stop, "idleStop");
     note(old.restart != new.restart, "restart");
     note(old.on_timeout != new.on_timeout, "onTimeout");
     note(old.retry != new.retry, "retry");
@@ -255,6 +259,7 @@ mod tests {
             ("roots", r#","roots":["file:///x"]"#),
             ("logLevel", r#","logLevel":"error""#),
             ("dev", r#","dev":{"watch":["x"]}"#),
+            ("start", r#","start":"onDemand""#),
         ] {
             let change = between(more);
             assert_eq!(change.followed, [("a".into(), vec![key.to_owned()])], "{more}");

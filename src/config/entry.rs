@@ -18,6 +18,13 @@ pub(crate) mod address;
 pub(crate) mod settings;
 pub(crate) mod transport;
 
+/// Stands in the arguments of a container engine for the file that it writes the container's id to.
+pub(crate) const ID_FILE: &str = "{cidfile}";
+/// The label with the process id of the host, which is filled in at the start.
+pub(crate) const HOST_LABEL: &str = "mcpdeck.host=";
+/// The label that holds which entry a container is of.
+pub(crate) const ENTRY_LABEL: &str = "mcpdeck.entry=";
+
 /// What reading an entry needs, and what it leaves behind.
 pub(crate) struct Reader<'a, 'p> {
     pub(crate) problems: &'p mut Problems<'a>,

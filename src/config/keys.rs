@@ -117,6 +117,11 @@ const SERVER_KEYS: &[Key] = &[
     ),
     key("id", Shape::Text, "Name of the server where the servers are a list (older spelling)"),
     key("command", Shape::Text, "Program to run, found on PATH; never passed to a shell"),
+    key(
+        "launch",
+        Shape::Object(&LAUNCH),
+        "How the program is brought here; instead of a `command`",
+    ),
     key("args", Shape::List(&Shape::Text), "Arguments, passed as they are"),
     key(
         "env",
@@ -143,6 +148,13 @@ const SERVER_KEYS: &[Key] = &[
     key("dependsOn", Shape::List(&Shape::Text), "Servers that must be ready first")
         .alias("dependencies"),
     key("disabled", Shape::Flag, "Listed but not started").default("false"),
+    key("start", Shape::Word(STARTS), "When the server is started").default("\"auto\""),
+    key(
+        "idleStop",
+        Shape::Seconds,
+        "Seconds without a call after which an `onDemand` server is stopped until the next one",
+    ),
+    key("idleStopMs", Shape::Millis, "The same in milliseconds").alias("idleStop"),
     key("stop", Shape::Object(&STOP), "How long each rung of a stop lasts; over `shutdownTimeout`"),
     key("restart", RESTART_SETTING, "What happens when the process ends unasked"),
     key("onTimeout", Shape::Word(ON_TIMEOUT), "What a request without an answer in time means")
@@ -208,6 +220,11 @@ const TRANSPORTS: &[(&str, &str)] = &[
     ("ws", "WebSocket"),
 ];
 
+const STARTS: &[(&str, &str)] = &[
+    ("auto", "with the configuration"),
+    ("onDemand", "with the first call; its lists are those of `mcp.lock.json` or its last session"),
+];
+
 const RESTART_POLICIES: &[(&str, &str)] =
     &[("never", "it stays down until it is asked for"), ("on-failure", "it is started again")];
 
@@ -247,6 +264,36 @@ const GUARD_MODES: &[(&str, &str)] = &[
 
 const RULES: &[(&str, &str)] =
     &[("ask", "a person or the application decides"), ("deny", "refused at once")];
+
+static LAUNCH: ObjectShape = ObjectShape {
+    name: "launch",
+    doc: "`launch`",
+    keys: &[
+        key(
+            "uv",
+            Shape::Text,
+            "A Python package such as `mcp-server-time==1.2`, run by uvx; `command` names its program \
+             when that is called otherwise",
+        ),
+        key("docker", Shape::Object(&DOCKER), "A container; `command` and `args` are given to it"),
+    ],
+    required: &[],
+    foreign: &[],
+};
+
+static DOCKER: ObjectShape = ObjectShape {
+    name: "docker",
+    doc: "`docker`",
+    keys: &[
+        key("image", Shape::Text, "The image"),
+        key("memory", Shape::Bytes, "Most memory"),
+        key("cpus", Shape::Number { min: 0.01, max: 1_024.0 }, "Most processors"),
+        key("network", Shape::Text, "Its network; `none` for none"),
+        key("mounts", Shape::List(&Shape::Text), "FROM:TO or FROM:TO:ro, each"),
+    ],
+    required: &["image"],
+    foreign: &[],
+};
 
 static STOP: ObjectShape = ObjectShape {
     name: "stop",

@@ -154,6 +154,10 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
     }
     put("dependencies", json!(server.dependencies));
     put("disabled", json!(server.disabled));
+    if server.on_demand {
+        put("start", json!("onDemand"));
+        put("idleStop", json!(server.idle_stop.map(seconds)));
+    }
     put(
         "restart",
         json!({

@@ -68,6 +68,10 @@ pub struct ServerConfig {
     pub dependencies: Vec<ServerName>,
     /// Listed but not started.
     pub disabled: bool,
+    /// Starts when it is called first (`"start": "onDemand"`), where its definitions are known.
+    pub on_demand: bool,
+    /// Stops again when nothing has used it for so long (`idleStop`); with `on_demand`.
+    pub idle_stop: Option<Duration>,
     /// What to do when it dies (decision D1).
     pub restart: RestartConfig,
     /// What a request's timeout means (decision D4).
@@ -424,6 +428,8 @@ impl ServerConfig {
             stop: StopConfig::default(),
             dependencies: Vec::new(),
             disabled: false,
+            on_demand: false,
+            idle_stop: None,
             restart: RestartConfig::default(),
             on_timeout: OnTimeout::default(),
             retry: RetryConfig::default(),

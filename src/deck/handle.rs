@@ -86,7 +86,7 @@ pub struct DeckBuilder {
 }
 
 /// Work that is done as long as a deck is open.
-type Alongside = Box<dyn FnOnce(Host) -> BoxFuture<'static, ()> + Send>;
+type Alongside = Box<dyn FnOnce(Host, Option<PolicyKeeper>) -> BoxFuture<'static, ()> + Send>;
 
 impl DeckBuilder {
     /// Uses these files, the last of them with the highest precedence, and follows them.
@@ -148,11 +148,12 @@ impl DeckBuilder {
         self
     }
 
-    /// Does this with the host once it runs, until the deck ends.
+    /// Does this with the host, and with what decides where that is kept, once it runs, until the
+    /// deck ends.
     #[must_use]
     pub fn alongside(
         mut self,
-        work: impl FnOnce(Host) -> BoxFuture<'static, ()> + Send + 'static,
+        work: impl FnOnce(Host, Option<PolicyKeeper>) -> BoxFuture<'static, ()> + Send + 'static,
     ) -> Self {
         self.alongside = Some(Box::new(work));
         self
@@ -193,7 +194,9 @@ impl DeckBuilder {
             None
         };
         if let Some(alongside) = alongside {
-            tokio::spawn(stop.clone().run_until_cancelled_owned(alongside(host.clone())));
+            tokio::spawn(
+                stop.clone().run_until_cancelled_owned(alongside(host.clone(), policy.clone())),
+            );
         }
         let task = tokio::spawn(work.run(asked, stop));
         Ok(Deck { host, policy, commands, events: receiver, task, guard })

@@ -192,7 +192,7 @@ impl LockedServer {
         }
     }
 
-    const fn list(&self, kind: ListKind) -> &BTreeMap<String, Value> {
+    pub(super) const fn list(&self, kind: ListKind) -> &BTreeMap<String, Value> {
         match kind {
             ListKind::Tools => &self.tools,
             ListKind::Prompts => &self.prompts,

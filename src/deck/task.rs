@@ -9,6 +9,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::command::ConfigCommand;
+use super::definitions::Kept;
 use super::edits::Made;
 use super::gate::{Gate, Passed};
 use super::handle::{DeckBuilder, DeckEvent, Masks, Notebook, Source};
@@ -121,7 +122,7 @@ impl Work {
         if !files.is_empty() || keep_watching {
             host = host.follow_sources(SourceOptions { poll_only, ..SourceOptions::default() });
         }
-        let host = host.initialize().await?;
+        let host = host.memory(Kept::of(&environment)).initialize().await?;
         let watch = (!files.is_empty()).then(|| {
             let options = WatchOptions { known: Some(known), poll_only, ..WatchOptions::default() };
             Watch::start(files.clone(), environment.clone(), options)

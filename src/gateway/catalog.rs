@@ -77,7 +77,7 @@ impl Catalogs {
 
 /// Why a server's tools cannot be called now; `None` when they can.
 fn unavailable(server: &ServerView) -> Option<String> {
-    (server.state != ServerState::Ready).then(|| server.state.as_str().to_owned())
+    (!server.state.is_callable()).then(|| server.state.as_str().to_owned())
 }
 
 impl Catalog {

@@ -263,7 +263,7 @@ fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> boo
                 out[at].push(place);
             }
         };
-        let state = usize::from(server.state == crate::host::ServerState::Ready);
+        let state = usize::from(server.state.is_callable());
         for tool in &all.tools {
             // Whether it can be called stands in its description.
             add(0, TargetKind::Tool, &tool.name, Arc::as_ptr(tool).addr() | state);

@@ -19,7 +19,7 @@ use super::tokens::Client;
 use crate::base::ServerName;
 use crate::error::ErrorCode;
 use crate::host::policy::{Action, OutsideCode, Scope, TargetKind};
-use crate::host::{CallOptions, CallOutcome, ServerState};
+use crate::host::{CallOptions, CallOutcome};
 
 /// Longest time a caller may ask for.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -50,12 +50,12 @@ pub(crate) async fn tools(
     let view = gateway.host.snapshot();
     let catalog = gateway.catalogs.of(&view);
     let tools = gateway.seen_by(&client, TargetKind::Tool, &catalog.tools).map(|tool| {
-        let state = view.servers.get(&tool.server).map(|server| server.state);
+        let is_there = view.servers.get(&tool.server).is_some_and(|it| it.state.is_callable());
         json!({
             "name": tool.name,
             "server": tool.server,
             "tool": tool.original,
-            "available": state == Some(ServerState::Ready),
+            "available": is_there,
             "definition": tool.raw,
         })
     });

@@ -18,15 +18,18 @@ use crate::base::{LogLevel, ServerName};
 use crate::deck::clients::Clients;
 use crate::host::policy::{Action, TargetKind};
 use crate::host::{Host, HostView, Origin, ServerState, ServerView};
+use crate::mcp::Capabilities;
 
 /// How long the first requests wait for servers that start, as clients do that list once: less than
 /// the sixty seconds after which the official SDKs give up.
 const STARTING: Duration = Duration::from_secs(50);
 
-/// Whether a server has neither started nor failed yet.
+/// Whether a server has neither started nor failed yet. One that a call wakes is listed already.
 pub(super) fn is_starting(view: &HostView) -> bool {
-    let mut states = view.servers.values().map(|server| server.state);
-    states.any(|state| matches!(state, ServerState::Starting | ServerState::Waiting))
+    view.servers.values().any(|server| {
+        matches!(server.state, ServerState::Starting | ServerState::Waiting)
+            && *server.capabilities == Capabilities::default()
+    })
 }
 
 /// What a service is started with.

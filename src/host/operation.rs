@@ -19,7 +19,7 @@ use crate::host::backoff::retry_delay;
 use crate::host::call::{AnswerSource, CallOptions, CallOutcome, Caller};
 use crate::host::operation::arguments::Checked;
 use crate::host::operation::flight::Flight;
-use crate::host::policy::Admission;
+use crate::host::policy::{Action, Admission, Digest, TargetKind};
 use crate::host::server::command::Command;
 use crate::host::server::slot::{Live, Slot};
 use crate::host::shared::Shared;
@@ -83,8 +83,13 @@ impl Operation {
             return Ok(kept);
         }
         let version = self.deck.cache.version();
+        let woken = self.wake().await;
+        let live = self.slot.live();
         let flight = Flight::begin(&self);
-        let result = self.checked(&live, &flight).await;
+        let result = match woken {
+            Ok(()) => self.checked(&live, &flight).await,
+            Err(error) => Err(error),
+        };
         let outcome = match result {
             Ok((checked, answered, tool)) => {
                 self.keep(&live, &answered, version);
@@ -94,6 +99,46 @@ impl Operation {
         };
         flight.end(&self, &outcome);
         outcome.or_else(|error| self.stale_answer(&live, error))
+    }
+
+    /// Starts the server when it sleeps. What it offers then must be what the caller was shown.
+    async fn wake(&self) -> Result<(), Error> {
+        let before = self.slot.live();
+        if !before.is_asleep() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = self.slot.wake() => {}
+            () = self.options.cancel.cancelled() => {
+                return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
+            }
+        }
+        let now = self.slot.live();
+        now.session()?;
+        if let (Some(admission), Request::CallTool { .. }) = (&self.admission, &self.request) {
+            let (point, what) = (&self.deck.policy, (TargetKind::Tool, &*self.target));
+            let principal = &admission.principal;
+            let decision = point.decide(principal, Action::Call, &self.slot, what);
+            if !decision.is_visible() {
+                point.block(principal, Action::Call, &self.target, &decision);
+                return Err(decision.refusal(&self.target, TargetKind::Tool));
+            }
+        }
+        self.as_shown(&before, &now)
+    }
+
+    /// # Errors
+    /// [`ErrorCode::PolicyBlocked`] for a tool whose definition is another one now.
+    fn as_shown(&self, before: &Live, now: &Live) -> Result<(), Error> {
+        let Some(shown) = self.tool(before) else { return Ok(()) };
+        let same = |now: Arc<Tool>| Digest::of_value(&now.raw) == Digest::of_value(&shown.raw);
+        if self.tool(now).is_some_and(same) {
+            return Ok(());
+        }
+        let message = "the server was asleep, and offers another definition of this tool now than \
+                       was shown; nothing was sent";
+        Err(Error::new(ErrorCode::PolicyBlocked, message)
+            .help("look at the definition, then call again"))
     }
 
     async fn checked(
@@ -115,6 +160,8 @@ impl Operation {
     async fn rounds(&self, tool: Option<&Tool>, flight: &Flight) -> Result<Answered, Error> {
         let mut attempt = 0;
         loop {
+            // It may have fallen asleep just now.
+            self.wake().await?;
             let live = self.slot.live();
             let retry = self.options.retry.as_ref().unwrap_or(&live.config.retry);
             // The time of callers that are not the person is limited as a whole: once it has run

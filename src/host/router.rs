@@ -160,7 +160,7 @@ impl Routes {
             let error = Error::new(ErrorCode::ToolNotFound, message);
             return Some(error.server(&slot.name).help(help));
         }
-        live.session.is_none().then(|| live.unavailable())
+        (!live.is_callable()).then(|| live.unavailable())
     }
 
     /// The server that has the resource `uri`: the one that lists it, else the one whose template

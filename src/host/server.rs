@@ -7,6 +7,7 @@ pub mod connect;
 pub mod gate;
 pub mod keeper;
 pub mod lifecycle;
+pub mod memory;
 pub mod reach;
 pub(in crate::host) mod remedy;
 pub mod slot;

@@ -21,6 +21,7 @@ use crate::host::projector::Facts;
 use crate::host::router::Routes;
 use crate::host::server::connect::Connector;
 use crate::host::server::gate::StartGate;
+use crate::host::server::memory::Memory;
 use crate::host::server::slot::Slots;
 use crate::host::validate::Validators;
 use crate::mcp::CallId;
@@ -50,6 +51,8 @@ pub struct Shared {
     pub validators: Validators,
     /// How servers are reached.
     pub connector: Arc<dyn Connector>,
+    /// What servers offered, for those that start on demand.
+    pub memory: Option<Arc<dyn Memory>>,
     /// Places for servers that start at once.
     pub starting: StartGate,
     /// Skips every grace: the second Ctrl-C.
@@ -73,6 +76,8 @@ pub struct SharedParts {
     pub approvals: Arc<ApprovalQueue>,
     /// How servers are reached.
     pub connector: Arc<dyn Connector>,
+    /// What servers offered, for those that start on demand.
+    pub memory: Option<Arc<dyn Memory>>,
 }
 
 impl Shared {
@@ -98,6 +103,7 @@ impl Shared {
             approvals: parts.approvals,
             validators: Validators::default(),
             connector: parts.connector,
+            memory: parts.memory,
             starting: StartGate::default(),
             slots: RwLock::default(),
             routes: RwLock::default(),

@@ -45,9 +45,16 @@ pub enum ServerState {
     Unavailable,
     /// Stopped on purpose, or being stopped.
     Shutdown,
+    /// Its process rests until somebody calls (`"start": "onDemand"`).
+    Sleeping,
 }
 
 impl ServerState {
+    /// Whether a call is answered: at once, or after the start that it causes.
+    pub const fn is_callable(self) -> bool {
+        matches!(self, Self::Ready | Self::Sleeping)
+    }
+
     /// The word shown.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -57,6 +64,7 @@ impl ServerState {
             Self::Ready => "ready",
             Self::Unavailable => "unavailable",
             Self::Shutdown => "shutdown",
+            Self::Sleeping => "sleeping",
         }
     }
 }

@@ -11,6 +11,10 @@ use crate::deck::recording::Scan;
 use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent};
 use crate::error::Error;
 use crate::host::Host;
+#[cfg(unix)]
+use crate::tui::attached::Remote;
+#[cfg(unix)]
+use crate::tui::message::Message;
 use crate::tui::player::{PlayCommand, Played};
 
 /// What the thread reports.
@@ -64,6 +68,31 @@ impl Engine {
         })?;
         let (stop, commands) = (CancellationToken::new(), mpsc::channel(1).0);
         Ok(Self { stop, commands, thread: Some(thread), host: None, player: Some(player) })
+    }
+
+    /// Starts a thread that tells of a service that runs elsewhere.
+    #[cfg(unix)]
+    pub fn watch(
+        remote: Remote,
+        events: mpsc::Sender<EngineEvent>,
+        messages: mpsc::Sender<Message>,
+    ) -> std::io::Result<Self> {
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("attached".into()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = crate::tui::attached::run(remote, messages) => stopped.cancelled().await,
+                        () = stopped.cancelled() => {}
+                    }
+                });
+            }
+            drop(events);
+        })?;
+        let commands = mpsc::channel(1).0;
+        Ok(Self { stop, commands, thread: Some(thread), host: None, player: None })
     }
 
     /// Moves in the recording that is played.

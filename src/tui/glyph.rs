@@ -148,7 +148,7 @@ impl Glyphs {
             ServerState::Starting => self.busy,
             ServerState::Unavailable => self.down,
             ServerState::Waiting => self.waiting,
-            ServerState::Disabled | ServerState::Shutdown => self.off,
+            ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => self.off,
         }
     }
 }

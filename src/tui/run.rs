@@ -27,6 +27,8 @@ use crate::host::Host;
 use crate::host::approvals::Drafter;
 use crate::tui::app::calls::Calls;
 use crate::tui::app::{App, Redraw, Setup};
+#[cfg(unix)]
+use crate::tui::attached::Remote;
 use crate::tui::call::export::Origin;
 use crate::tui::chat::port::{Chat, ChatCommand, OpenChat};
 use crate::tui::effect::Effect;
@@ -54,6 +56,21 @@ pub enum Source {
     Deck(Box<DeckBuilder>),
     /// A recording, with the name of its file: nothing is started.
     Recording(SafeText, Box<Scan>),
+    /// A service that runs elsewhere, by its local socket.
+    #[cfg(unix)]
+    Attached(PathBuf),
+}
+
+impl Source {
+    /// The files that are followed, or what stands for them where things are remembered.
+    fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Deck(deck) => deck.followed().to_vec(),
+            Self::Recording(..) => vec![PathBuf::from(":recording")],
+            #[cfg(unix)]
+            Self::Attached(_) => vec![PathBuf::from(":attached")],
+        }
+    }
 }
 
 /// How the dashboard is started.
@@ -162,10 +179,7 @@ impl Dashboard {
         let clock = Clock::system();
         crate::tui::model::use_local_time();
         let places = Places::of_process();
-        let mut files = match &options.source {
-            Source::Deck(deck) => deck.followed().to_vec(),
-            Source::Recording(..) => vec![PathBuf::from(":recording")],
-        };
+        let mut files = options.source.files();
         // The file beside which a project keeps what belongs to it: that of highest precedence.
         let is_live = matches!(options.source, Source::Deck(_));
         let project = files.last().filter(|_| is_live).cloned();
@@ -207,6 +221,11 @@ impl Dashboard {
         session.draw(&app)?;
         let (input_sender, mut inputs) = mpsc::channel(256);
         let (engine_sender, mut engine_events) = mpsc::channel(8);
+        #[cfg(unix)]
+        let remote = match &options.source {
+            Source::Attached(socket) => Some(Remote(socket.clone())),
+            _ => None,
+        };
         let mut deck = Self {
             app,
             session,
@@ -216,6 +235,10 @@ impl Dashboard {
             engine: match options.source {
                 Source::Deck(deck) => Engine::spawn(*deck, engine_sender)?,
                 Source::Recording(name, scan) => Engine::play((name, *scan), engine_sender)?,
+                #[cfg(unix)]
+                Source::Attached(socket) => {
+                    Engine::watch(Remote(socket), engine_sender, messages.clone())?
+                }
             },
             pacer: Pacer::default(),
             clock,
@@ -233,6 +256,10 @@ impl Dashboard {
             chat: None,
         };
         deck.runner.clients = options.clients;
+        #[cfg(unix)]
+        {
+            deck.runner.remote = remote;
+        }
         deck.pacer.drawn(Instant::now());
         tokio::spawn(follow_user_files(places, deck.messages.clone()));
         if let Some(problem) = saved_problem {

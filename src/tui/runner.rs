@@ -54,6 +54,9 @@ pub struct Runner {
     pub clients: Option<Clients>,
     /// What decides about callers that are not the person, where that is kept.
     pub policy: Option<PolicyKeeper>,
+    /// The service that is watched instead, when it runs elsewhere.
+    #[cfg(unix)]
+    pub remote: Option<crate::tui::attached::Remote>,
     messages: mpsc::Sender<Message>,
     files: Files,
     /// Preferences as they were read or written last.
@@ -72,6 +75,8 @@ impl Runner {
             host: None,
             clients: None,
             policy: None,
+            #[cfg(unix)]
+            remote: None,
             messages,
             prefs: state::read_prefs(files.prefs.as_deref()),
             files,
@@ -83,6 +88,14 @@ impl Runner {
 
     /// Does one effect; those of the terminal are not its business.
     pub fn perform(&mut self, effect: Effect) {
+        #[cfg(unix)]
+        let effect = match &self.remote {
+            Some(remote) => match remote.perform(effect, &self.messages) {
+                Some(effect) => effect,
+                None => return,
+            },
+            None => effect,
+        };
         match effect {
             Effect::Server(server, command) => self.command(server, command),
             Effect::Call(token, request) => self.call(token, request),
@@ -199,6 +212,11 @@ impl Runner {
     }
 
     fn host(&self) -> Result<Host, Error> {
+        #[cfg(unix)]
+        if self.remote.is_some() {
+            let text = "an attached dashboard cannot do that: do it where the service runs";
+            return Err(Error::new(ErrorCode::Configuration, text));
+        }
         let missing = || Error::new(ErrorCode::Internal, "the engine is not running");
         self.host.clone().ok_or_else(missing)
     }

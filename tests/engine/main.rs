@@ -5,6 +5,7 @@
 
 mod fake;
 
+mod asleep;
 mod calls;
 mod changes;
 mod control;

@@ -16,11 +16,13 @@ pub fn is_settled<'a>(
     match server.state {
         ServerState::Starting => false,
         ServerState::Waiting => needs(name).into_iter().any(|other| {
-            let is_ready =
-                view.servers.get(other).is_some_and(|server| server.state == ServerState::Ready);
+            let is_ready = view.servers.get(other).is_some_and(|server| server.state.is_callable());
             !is_ready && is_settled(view, other, needs)
         }),
         ServerState::Unavailable => server.retry_at.is_none(),
-        ServerState::Ready | ServerState::Disabled | ServerState::Shutdown => true,
+        ServerState::Ready
+        | ServerState::Disabled
+        | ServerState::Shutdown
+        | ServerState::Sleeping => true,
     }
 }

@@ -62,6 +62,17 @@ pub enum Verb {
     /// Make, list and revoke the tokens of `serve`.
     #[cfg(feature = "gateway")]
     Token(crate::cli::serve::TokenArgs),
+    /// Open a dashboard on a service that runs (`serve`, `--serve`): watch it, restart and stop
+    /// servers, answer requests, pause, cut and revoke clients.
+    #[cfg(all(unix, feature = "tui"))]
+    Attach {
+        /// The process id of the service; the only one there is when left out.
+        #[arg(value_name = "PID")]
+        service: Option<u32>,
+    },
+    /// The bridge that a browser starts for an extension; `native-host install` lets one.
+    #[cfg(unix)]
+    NativeHost(crate::cli::native_host::NativeHostArgs),
     /// Show a recording in the dashboard: every pane, any moment of it; nothing is started.
     Open {
         /// The recording (`--record`).

@@ -29,6 +29,13 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut Ser
         out.stop.term = reader.duration(&of, "term", "termMs");
     }
     out.disabled = reader.flag(entry, "disabled").unwrap_or(false);
+    out.on_demand = reader.word(entry, "start") == Some("onDemand");
+    out.idle_stop = reader.duration(entry, "idleStop", "idleStopMs");
+    if let (Some((key, node)), false) = (entry.either("idleStop", "idleStopMs"), out.on_demand) {
+        let message = format!("`{key}` means nothing without `\"start\": \"onDemand\"`");
+        let pointer = child(&entry.pointer, key);
+        reader.problems.warn("config/unused-key", &node.range, &pointer, message);
+    }
     if let Some(key) = entry.either("dependencies", "dependsOn").map(|(key, _)| key) {
         let names = reader.texts(entry, key).unwrap_or_default();
         let all: IndexSet<ServerName> = names.iter().map(|name| ServerName::new(name)).collect();

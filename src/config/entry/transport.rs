@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
+use crate::base::hash::file_key;
 use crate::base::secret::Secret;
-use crate::config::entry::{Entry, Reader, address, settings};
+use crate::config::entry::{
+    ENTRY_LABEL, Entry, HOST_LABEL, ID_FILE, Reader, address, number, settings,
+};
 use crate::config::env_file::{self, EnvProblem};
 use crate::config::hazards::{is_hidden, is_hook};
 use crate::config::keys::SERVER;
@@ -62,7 +65,7 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
     let node = entry.node;
     let brace = node.range.start..node.range.start + 1;
     let url = URLS.iter().find(|key| node.get(key).is_some());
-    let command = node.get("command");
+    let command = node.get("command").or_else(|| node.get("launch"));
     let declared = match (reader.word(entry, "type"), reader.word(entry, "transport")) {
         // `local` and `remote` say where; `transport` says how.
         (Some("local" | "remote") | None, Some(how)) => Some((how, "transport")),
@@ -82,7 +85,7 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
                 None
             }
             (None, None) => {
-                let message = "the entry needs `command` or `url`";
+                let message = "the entry needs `command`, `launch` or `url`";
                 let words = node.members().iter().map(|member| member.key.as_str());
                 let mut near = words.filter_map(|key| Some((key, meant(&SERVER, key)?)));
                 let near =
@@ -120,7 +123,7 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
 fn unused_keys(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, kind: TransportKind) {
     let unused: &[&str] = match kind {
         TransportKind::Stdio => &["url", "httpUrl", "serverUrl", "headers", "oauth", "tls"],
-        _ => &["command", "args", "env", "envFile", "cwd", "inheritEnv"],
+        _ => &["command", "launch", "args", "env", "envFile", "cwd", "inheritEnv"],
     };
     for m in entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
         let message = format!("`{}` means nothing to a server of type `{}`", m.key, kind.as_str());
@@ -130,11 +133,11 @@ fn unused_keys(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, kind: TransportKi
 }
 
 fn stdio(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<StdioConfig> {
-    let command = reader.text(entry, "command");
+    let mut command = reader.text(entry, "command");
     if let (Some(command), Some(node)) = (&command, entry.node.get("command")) {
         check_command(command, node, entry, reader);
     }
-    let args = match entry.node.get("args") {
+    let mut args = match entry.node.get("args") {
         Some(_) => reader.texts(entry, "args"),
         None => Some(Vec::new()),
     };
@@ -152,9 +155,75 @@ fn stdio(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<StdioConfig> 
         reader.problems.warn("config/cwd", &node.range, &pointer, message);
     }
     let env = environment(entry, reader);
+    if entry.node.get("launch").is_some() {
+        let (program, mut line) = launch(entry, reader, &mut env.as_ref()?.keys())?;
+        line.append(args.as_mut()?);
+        (command, args) = (Some(program), Some(line));
+    }
     let inherit_env = reader.flag(entry, "inheritEnv").unwrap_or(false);
     let limits = process_limits(entry, reader);
     Some(StdioConfig { command: command?, args: args?, env: env?, cwd, inherit_env, limits })
+}
+
+/// The program and its arguments, before those of the entry. `None` when it cannot be told.
+fn launch(
+    entry: &Entry<'_>,
+    reader: &mut Reader<'_, '_>,
+    variables: &mut dyn Iterator<Item = &String>,
+) -> Option<(String, Vec<String>)> {
+    let of = settings::inner(entry, "launch")?;
+    let command = reader.text(entry, "command");
+    match (settings::inner(&of, "docker"), of.node.get("uv")) {
+        (Some(docker), None) => {
+            let args = docker_run(&docker, reader, variables)?;
+            Some(("docker".to_owned(), args.into_iter().chain(command).collect()))
+        }
+        (None, Some(_)) => {
+            let package = reader.text(&of, "uv")?;
+            let name = package.split(['=', '<', '>', '!', '~', '@', '[', ';', ' ']).next();
+            let program = command.or_else(|| name.map(str::to_owned))?;
+            Some(("uvx".to_owned(), vec!["--from".to_owned(), package, program]))
+        }
+        _ => {
+            let message = "`launch` needs either `uv` or `docker`";
+            let pointer = child(&entry.pointer, "launch");
+            reader.problems.error("config/missing-key", &of.node.range, &pointer, message);
+            None
+        }
+    }
+}
+
+fn docker_run(
+    of: &Entry<'_>,
+    reader: &mut Reader<'_, '_>,
+    variables: &mut dyn Iterator<Item = &String>,
+) -> Option<Vec<String>> {
+    let key = file_key(format!("{}\0{}", reader.folder.display(), of.name));
+    let entry = format!("{ENTRY_LABEL}{key}");
+    let fixed = ["run", "--init", "--rm", "-i", "--cidfile", ID_FILE, "--label", &entry];
+    let more = ["--label", HOST_LABEL, "--security-opt", "no-new-privileges"];
+    let mut args: Vec<String> = fixed.iter().chain(&more).map(|arg| (*arg).to_owned()).collect();
+    let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
+    if let Some(cpus) = of.node.get("cpus").and_then(number) {
+        option("--cpus", cpus.to_string());
+    }
+    if let Some(memory) = settings::bytes(of, reader, "memory") {
+        option("--memory", format!("{memory}b"));
+    }
+    if let Some(network) = reader.text(of, "network") {
+        option("--network", network);
+    }
+    if of.node.get("mounts").is_some() {
+        for mount in reader.texts(of, "mounts")? {
+            option("--volume", mount);
+        }
+    }
+    // By name: the values are in the environment, never in the arguments.
+    for name in variables {
+        option("--env", name.clone());
+    }
+    args.push(reader.text(of, "image")?);
+    Some(args)
 }
 
 fn check_command(command: &str, node: &Node, entry: &Entry<'_>, reader: &mut Reader<'_, '_>) {

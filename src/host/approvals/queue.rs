@@ -11,7 +11,7 @@ mod rules;
 pub(crate) use decide::panic_text;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ pub struct ApprovalQueue {
     facts: Facts,
     handler: RwLock<Option<Arc<dyn RequestHandler>>>,
     drafter: RwLock<Option<Arc<dyn Drafter>>>,
-    person: Person,
+    /// How many persons answer.
+    present: AtomicUsize,
     ids: AtomicU64,
     inner: Mutex<Inner>,
     calls: OnceLock<FindCall>,
@@ -54,6 +55,15 @@ pub enum Person {
     /// They do not.
     #[default]
     Absent,
+}
+
+/// A person who answers until this is dropped; requests that are open then keep waiting.
+pub struct Presence(Arc<ApprovalQueue>);
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.0.present.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -80,7 +90,7 @@ impl ApprovalQueue {
             facts,
             handler: RwLock::new(handler),
             drafter: RwLock::default(),
-            person,
+            present: AtomicUsize::new(usize::from(person == Person::Present)),
             ids: AtomicU64::new(1),
             inner: Mutex::default(),
             calls: OnceLock::new(),
@@ -98,6 +108,17 @@ impl ApprovalQueue {
     /// Registers another callback; requests that are open stay with the one before.
     pub fn set_handler(&self, handler: Option<Arc<dyn RequestHandler>>) {
         *self.handler.write() = handler;
+    }
+
+    /// Somebody answers from now on, besides those who did before.
+    pub fn person_arrives(self: &Arc<Self>) -> Presence {
+        self.present.fetch_add(1, Ordering::Relaxed);
+        Presence(Arc::clone(self))
+    }
+
+    /// Whether a request of a server waits for a person.
+    pub fn is_asking(&self, server: &ServerName) -> bool {
+        self.lock().waiting.values().any(|waiting| waiting.request.server == *server)
     }
 
     /// Answers a request that waits for a person.

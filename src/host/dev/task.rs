@@ -240,6 +240,9 @@ impl Follower {
         let server = self.slot.name.clone();
         let resting = |state| matches!(state, ServerState::Disabled | ServerState::Shutdown);
         let before = self.slot.live();
+        if before.is_asleep() {
+            return;
+        }
         if before.settled && resting(before.state) {
             let note = SafeText::line("the server is stopped and stays so; start it manually");
             return self.record(Fact::SourcesNoted { server, note }).await;

@@ -22,6 +22,7 @@ use crate::host::dev::sources::SourceOptions;
 use crate::host::handle::{Host, Inner, Startup};
 use crate::host::projector;
 use crate::host::server::connect::Connector;
+use crate::host::server::memory::Memory;
 use crate::host::server::reach::Reach;
 use crate::host::server::slot::Slot;
 use crate::host::server::slot::Slots;
@@ -48,6 +49,7 @@ pub struct HostBuilder {
     connector: Option<Arc<dyn Connector>>,
     accounts: Option<Accounts>,
     sources: Option<SourceOptions>,
+    memory: Option<Arc<dyn Memory>>,
 }
 
 /// Time for the start of all servers together, under [`Startup::All`].
@@ -138,6 +140,14 @@ impl HostBuilder {
         self
     }
 
+    /// Keeps what servers offer, so that those with `"start": "onDemand"` need not start before they
+    /// are called. Without this, they start once. Not used under [`Startup::All`].
+    #[must_use]
+    pub fn memory(mut self, memory: impl Memory) -> Self {
+        self.memory = Some(Arc::new(memory));
+        self
+    }
+
     /// What a server that does not start means.
     pub(crate) const fn startup_mode(&self) -> Startup {
         self.startup
@@ -169,7 +179,9 @@ impl HostBuilder {
         let facts = projection.facts.clone();
         let approvals = Arc::new(ApprovalQueue::new(facts.clone(), self.handler, self.person));
         approvals.set_drafter(self.drafter);
-        let parts = SharedParts { facts, logs, approvals: Arc::clone(&approvals), connector };
+        let memory = self.memory.filter(|_| startup != Startup::All);
+        let approvals_of = Arc::clone(&approvals);
+        let parts = SharedParts { facts, logs, approvals: approvals_of, connector, memory };
         let deck = Arc::new(Shared::new(parts));
         let known = Arc::downgrade(&deck);
         approvals.attach(move |server, call| {

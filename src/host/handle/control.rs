@@ -13,6 +13,7 @@ use crate::base::text::SafeText;
 use crate::config::{Diagnostic, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
+use crate::host::approvals::queue::Presence;
 use crate::host::approvals::{Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
 use crate::host::handle::builder::settled;
 use crate::host::handle::{Host, ShutdownReport};
@@ -198,6 +199,12 @@ impl Host {
     /// one before. Requests that are open stay with the one they were given to.
     pub fn register_callback(&self, handler: impl RequestHandler) {
         self.inner.deck.approvals.set_handler(Some(Arc::new(handler)));
+    }
+
+    /// A person answers pending requests until what this gives is dropped
+    /// ([`crate::HostBuilder::person_answers`] says so for good).
+    pub fn person_arrives(&self) -> Presence {
+        self.inner.deck.approvals.person_arrives()
     }
 
     /// Answers a pending request of a server.

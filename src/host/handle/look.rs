@@ -22,12 +22,12 @@ use crate::mcp::traffic::TrafficRecord;
 use crate::process::Usage;
 
 impl Host {
-    /// All servers that can be called, with all their capabilities (requirements K2, H1). Servers
+    /// All servers that can be called, those that sleep included, with all their capabilities (requirements K2, H1). Servers
     /// that are down stand in the view, with their last known lists and the reason.
     pub fn get_tools(&self) -> Vec<(ServerName, Arc<Capabilities>)> {
         let slots = self.inner.deck.slots();
         let live = slots.iter().map(|(name, slot)| (name, slot.live()));
-        live.filter(|(_, live)| live.session.is_some())
+        live.filter(|(_, live)| live.is_callable())
             .map(|(name, live)| (name.clone(), Arc::clone(&live.capabilities)))
             .collect()
     }

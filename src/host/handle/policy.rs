@@ -45,12 +45,20 @@ impl Host {
         server: &ServerName,
         what: (TargetKind, &str),
     ) -> bool {
-        let point = &self.inner.deck.policy;
-        let slots = self.inner.deck.slots();
-        point.is_free(principal)
-            || slots
-                .get(server)
-                .is_some_and(|slot| point.decide(principal, Action::List, slot, what).is_visible())
+        self.inner.deck.policy.is_free(principal) || self.may(principal, Action::List, server, what)
+    }
+
+    /// Whether a caller may do something, as [`Host::check`] decides it; nothing is noted.
+    pub fn may(
+        &self,
+        principal: &Principal,
+        action: Action,
+        server: &ServerName,
+        what: (TargetKind, &str),
+    ) -> bool {
+        let (point, slots) = (&self.inner.deck.policy, self.inner.deck.slots());
+        let slot = slots.get(server);
+        slot.is_some_and(|slot| point.decide(principal, action, slot, what).is_visible())
     }
 
     /// The part of a server's lists, ready or not, that a caller may see; `None` when that is
@@ -107,7 +115,7 @@ impl Host {
     pub fn offers(&self, principal: &Principal) -> Vec<(ServerName, Arc<Capabilities>)> {
         let slots = self.inner.deck.slots();
         let point = &self.inner.deck.policy;
-        let live = slots.iter().filter(|(_, slot)| slot.live().session.is_some());
+        let live = slots.iter().filter(|(_, slot)| slot.live().is_callable());
         let offers = live.map(|(name, slot)| (name.clone(), point.visible(principal, slot)));
         let free = point.is_free(principal);
         offers.filter(|(_, all)| free || has_some(all)).collect()
@@ -125,7 +133,7 @@ impl Host {
         let known = slots.iter().filter(|(_, slot)| {
             let live = slot.live();
             let cut = live.capabilities.partial.iter().any(|(list, _)| *list == ListKind::Tools);
-            live.session.is_some() && !cut
+            live.is_callable() && !cut
         });
         known
             .map(|(name, slot)| {

@@ -207,7 +207,7 @@ impl Host {
         let (slot, name) = routed("tools/call", name, route)?;
         let live = slot.live();
         let tool = live.tool(&name).cloned().ok_or_else(|| live.unavailable())?;
-        live.session().map(|_| (slot.name.clone(), tool))
+        live.callable().map(|()| (slot.name.clone(), tool))
     }
 
     /// The prompt that `name` means and its server; nothing is sent.
@@ -220,7 +220,7 @@ impl Host {
         let live = slot.live();
         let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == name);
         let prompt = prompt.cloned().ok_or_else(|| live.unavailable())?;
-        live.session().map(|_| (slot.name.clone(), prompt))
+        live.callable().map(|()| (slot.name.clone(), prompt))
     }
 
     /// Reserves an id for a call that is about to be made.
@@ -266,6 +266,7 @@ impl Host {
     async fn ask(&self, server: &ServerName, request: Request) -> Result<(), Error> {
         let deck = &self.inner.deck;
         let slot = Arc::clone(deck.routes().server(server)?);
+        slot.wake().await;
         let live = slot.live();
         let own = PendingRequest::own(live.config.request_timeout);
         live.session()?.request(request, own).await.map(|_| ()).map_err(Error::advised)

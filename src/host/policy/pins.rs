@@ -14,7 +14,7 @@ use crate::base::hash::hex;
 use crate::config::{ServerConfig, TransportConfig};
 use crate::host::policy::principal::{ServerDigests, Target, TargetKind};
 use crate::mcp::capabilities::FieldChange;
-use crate::mcp::capabilities::diff::every_difference;
+use crate::mcp::capabilities::diff::{every_difference, is_set};
 
 /// SHA-256 of a definition in canonical JSON, of a command line, or of a text.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ impl Digest {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 
-    /// Of a JSON value: the order of keys and blanks are no difference.
+    /// Of a JSON value: the order of keys and of sets, and blanks, are no difference.
     pub fn of_value(value: &Value) -> Self {
         let mut hasher = Sha256::new();
         feed(value, &mut hasher);
@@ -61,7 +61,14 @@ fn feed(value: &Value, hasher: &mut Sha256) {
             for key in keys {
                 hasher.update(Value::String(key.clone()).to_string());
                 hasher.update(b":");
-                feed(&object[key], hasher);
+                match &object[key] {
+                    Value::Array(items) if is_set(key) => {
+                        let mut items: Vec<String> = items.iter().map(Value::to_string).collect();
+                        items.sort_unstable();
+                        hasher.update(items.join(","));
+                    }
+                    value => feed(value, hasher),
+                }
                 hasher.update(b",");
             }
             hasher.update(b"}");

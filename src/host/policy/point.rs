@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -25,6 +25,7 @@ use crate::host::policy::principal::{Action, Principal, ServerDigests, Target, T
 use crate::host::policy::trifecta::{Taint, Trifecta};
 use crate::host::router::{Route, Routes};
 use crate::host::server::slot::{Live, Slot};
+use crate::mcp::SessionView;
 use crate::mcp::capabilities::{Capabilities, ToolHints};
 
 /// Everything that decides at one moment.
@@ -38,7 +39,7 @@ pub struct InForce {
 }
 
 /// Something that was not permitted.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Blocked {
     /// When.
@@ -65,7 +66,7 @@ pub struct Admission {
 /// What a server offers now, with digests.
 struct Seen {
     config: Arc<ServerConfig>,
-    generation: u64,
+    said: Option<Arc<SessionView>>,
     capabilities: Arc<Capabilities>,
     about: ServerDigests,
     tools: HashMap<Arc<str>, Digest>,
@@ -178,7 +179,7 @@ impl CheckPoint {
         if let Some(seen) = all.get(&slot.name)
             && Arc::ptr_eq(&seen.config, &live.config)
             && Arc::ptr_eq(&seen.capabilities, &live.capabilities)
-            && (seen.generation == live.generation || live.session.is_none())
+            && seen.said.as_ref().map(Arc::as_ptr) == live.about.as_ref().map(Arc::as_ptr)
         {
             return Arc::clone(seen);
         }
@@ -187,7 +188,7 @@ impl CheckPoint {
         };
         let seen = Arc::new(Seen {
             config: Arc::clone(&live.config),
-            generation: live.generation,
+            said: live.about.clone(),
             capabilities: Arc::clone(&live.capabilities),
             about: ServerDigests::new(&live.config, &instructions(live)),
             tools: live.capabilities.tools.iter().map(digest).collect(),
@@ -402,7 +403,6 @@ fn key(principal: &Principal, run: Option<&Arc<str>>) -> Run {
 }
 
 fn instructions(live: &Live) -> String {
-    let view = live.session.as_ref().map(|session| session.view());
-    let text = view.and_then(|view| view.instructions.as_ref().map(ToString::to_string));
-    text.unwrap_or_default()
+    let said = live.about.as_ref().and_then(|view| view.instructions.as_ref());
+    said.map(ToString::to_string).unwrap_or_default()
 }

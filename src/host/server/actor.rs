@@ -52,6 +52,8 @@ enum Happened {
     DependenciesChanged(u64),
     Timer(u64),
     RefreshDue(u64, ListKind),
+    /// It may be time for the session of this number to end.
+    IdleLook(u64),
     Listed(u64, ListKind, Result<FetchedList, Error>),
     Nothing,
 }
@@ -131,7 +133,7 @@ impl Actor {
     pub async fn run(mut self) {
         self.deck.approvals.configure(&self.config);
         if !self.config.disabled && self.desired.is_run() {
-            self.give(Input::Start).await;
+            self.begin().await;
         }
         while !self.finished {
             let events = async {
@@ -191,7 +193,7 @@ impl Actor {
     fn desire(&self, next: Next) {
         match next {
             Next::Start => self.desired.run(),
-            Next::Rest | Next::Disable => self.desired.rest(),
+            Next::Rest | Next::Sleep | Next::Disable => self.desired.rest(),
             Next::Leave => self.desired.leave(),
         }
     }
@@ -210,8 +212,14 @@ impl Actor {
                 let input = self.dependencies();
                 self.give(input).await;
             }
-            (false, true) => self.give(Input::Retire(Next::Start, reason)).await,
-            (false, false) => self.give(Input::Start).await,
+            (false, true) if *self.machine.phase() != Phase::Sleeping => {
+                self.give(Input::Retire(Next::Start, reason)).await;
+            }
+            (false, _) => {
+                // What is known of it may be of another process.
+                self.listed_before &= !self.config.on_demand;
+                self.begin().await;
+            }
         }
     }
 
@@ -249,7 +257,11 @@ impl Actor {
             Happened::Listed(generation, kind, result) if generation == self.generation => {
                 self.listed(kind, result).await;
             }
-            Happened::Exited(_)
+            Happened::IdleLook(generation) if generation == self.generation => {
+                self.idle_look().await;
+            }
+            Happened::IdleLook(_)
+            | Happened::Exited(_)
             | Happened::ExitDidNotFollow(..)
             | Happened::DependenciesChanged(_)
             | Happened::Timer(_)

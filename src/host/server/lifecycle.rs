@@ -64,6 +64,7 @@ impl Lifecycle {
                 | Phase::Wedged
                 | Phase::Failed
                 | Phase::Stopped
+                | Phase::Sleeping
                 | Phase::Disabled
                 | Phase::Gone
         )
@@ -76,6 +77,7 @@ impl Lifecycle {
             Input::Start => self.start(),
             Input::Restart => self.restart(),
             Input::Stop(next) => self.stop(next),
+            Input::Sleep => self.sleep(),
             Input::Retire(next, reason) => self.retire(next, reason),
             Input::Renew(reason) => self.renew(reason),
             Input::Unblocked if self.phase == Phase::Waiting => self.open(),
@@ -105,7 +107,7 @@ impl Lifecycle {
 
     fn start(&mut self) -> Vec<Step> {
         match self.phase {
-            Phase::Disabled | Phase::Failed | Phase::Stopped => self.begin(),
+            Phase::Disabled | Phase::Failed | Phase::Stopped | Phase::Sleeping => self.begin(),
             Phase::Backoff => {
                 let mut steps = vec![Step::Disarm];
                 steps.extend(self.begin());
@@ -113,7 +115,7 @@ impl Lifecycle {
             }
             // Its session cannot be trusted any more: a start means a fresh one.
             Phase::Wedged | Phase::Dying { .. } => self.restart(),
-            Phase::Stopping { next: Next::Rest } => {
+            Phase::Stopping { next: Next::Rest | Next::Sleep } => {
                 self.phase = Phase::Stopping { next: Next::Start };
                 Vec::new()
             }
@@ -186,7 +188,25 @@ impl Lifecycle {
             | Phase::Waiting
             | Phase::Stopping { .. }
             | Phase::Stopped
+            | Phase::Sleeping
             | Phase::Gone => Vec::new(),
+        }
+    }
+
+    /// A call that comes while it falls asleep wakes it: it is asleep from the beginning.
+    fn sleep(&mut self) -> Vec<Step> {
+        let asleep = announce(ServerState::Sleeping, None);
+        match self.phase {
+            Phase::Ready => {
+                self.phase = Phase::Stopping { next: Next::Sleep };
+                let reason = SafeText::line("sleeping until it is called");
+                vec![asleep, Step::Unpublish(reason), Step::Drain]
+            }
+            Phase::Stopped | Phase::Disabled => {
+                self.phase = Phase::Sleeping;
+                vec![asleep]
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -223,11 +243,11 @@ impl Lifecycle {
                 vec![Step::Hurry]
             }
             Phase::Disabled => match next {
-                Next::Rest | Next::Disable => Vec::new(),
+                Next::Rest | Next::Sleep | Next::Disable => Vec::new(),
                 Next::Start => self.begin(),
                 Next::Leave => self.leave(),
             },
-            Phase::Waiting | Phase::Backoff | Phase::Failed | Phase::Stopped => {
+            Phase::Waiting | Phase::Backoff | Phase::Failed | Phase::Stopped | Phase::Sleeping => {
                 let quiet = self.phase == Phase::Stopped;
                 let mut steps = vec![Step::Disarm];
                 if !quiet {
@@ -236,7 +256,7 @@ impl Lifecycle {
                 }
                 self.phase = Phase::Stopped;
                 match next {
-                    Next::Rest => {}
+                    Next::Rest | Next::Sleep => {}
                     Next::Start => steps.extend(self.begin()),
                     Next::Disable => steps.extend(self.disable()),
                     Next::Leave => steps.extend(self.leave()),
@@ -329,6 +349,7 @@ impl Lifecycle {
                 match next {
                     Next::Start => self.begin(),
                     Next::Disable => self.disable(),
+                    Next::Sleep => self.sleep(),
                     Next::Rest => {
                         let reason = SafeText::line("stopped on request");
                         vec![announce(ServerState::Shutdown, Some(reason))]

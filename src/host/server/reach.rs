@@ -23,7 +23,9 @@ use crate::mcp::auth::Accounts;
 use crate::mcp::session::{
     self, Attempt, ConnectError, Connected, Endpoint, SessionContext, attempts,
 };
-use crate::process::{self, Grace, Launch, ProcessContext, ServerProcess, Spawned, Usage};
+use crate::process::{
+    self, Container, Grace, Launch, ProcessContext, ServerProcess, Spawned, Usage,
+};
 
 /// Starts processes and connects to URLs.
 #[derive(Clone, Debug, Default)]
@@ -119,13 +121,23 @@ struct TryFailure {
     another_era: bool,
 }
 
+/// The process of a server, and the container it is about.
+struct Running {
+    process: ServerProcess,
+    container: Option<Container>,
+}
+
 async fn try_process(
     request: &OpenRequest,
-    launch: Launch,
+    mut launch: Launch,
     attempt: &Attempt,
 ) -> Result<Opened, TryFailure> {
     let step = request.steps.begin(StartStep::Spawn).await;
     let context = process_context(&request.context);
+    let container = Container::prepare(&mut launch);
+    if let Some(container) = &container {
+        container.end_left().await;
+    }
     let Spawned { stdin, stdout, process } = match process::spawn(launch, context).await {
         Ok(spawned) => spawned,
         Err(problem) => {
@@ -138,6 +150,7 @@ async fn try_process(
     };
     request.steps.spawned(process.pid()).await;
     request.steps.done(step, &format!("pid {}", process.pid())).await;
+    let process = Running { process, container };
     let endpoint = Endpoint::Pipe { read: Box::new(stdout), write: Box::new(stdin) };
     let failure = match handshake(request, endpoint, attempt).await {
         Ok(connected) => {
@@ -154,14 +167,10 @@ const MUTE_GRACE: Grace =
     Grace { stdin: Duration::from_millis(400), term: Duration::from_millis(600) };
 
 /// Ends the process of a failed handshake and makes its end part of the reason.
-async fn end_failed(
-    request: &OpenRequest,
-    process: ServerProcess,
-    failure: ConnectError,
-) -> TryFailure {
+async fn end_failed(request: &OpenRequest, process: Running, failure: ConnectError) -> TryFailure {
     let by_itself = failure.closed
         && !request.cancel.is_cancelled()
-        && tokio::time::timeout(EXIT_FOLLOWS, process.wait()).await.is_ok();
+        && tokio::time::timeout(EXIT_FOLLOWS, process.process.wait()).await.is_ok();
     process.expect_exit();
     // What has not said a word has nothing to finish; who waits for its start has waited enough.
     let mute = request.context.seen.is_mute();
@@ -184,7 +193,7 @@ async fn end_failed(
     let mut lasting = !failure.retryable;
     // What ends before it has heard a word ends because of something else than the era. That holds
     // also where its exit is not known yet: on a busy machine that may take its time.
-    let unheard = failure.closed && process.ignored_stdin();
+    let unheard = failure.closed && process.process.ignored_stdin();
     let another_era = !failure.unauthorized && !unheard;
     if by_itself {
         let said = remedy::telling(&stderr_tail).map(|line| format!(": {}", line.trim()));
@@ -320,24 +329,24 @@ fn process_context(context: &SessionContext) -> ProcessContext {
     }
 }
 
-impl Process for ServerProcess {
+impl Process for Running {
     fn pid(&self) -> u32 {
-        Self::pid(self)
+        self.process.pid()
     }
 
     fn exited(&self) -> BoxFuture<'static, ()> {
-        let mut exit = self.exit();
+        let mut exit = self.process.exit();
         Box::pin(async move {
             let _ = exit.wait_for(Option::is_some).await;
         })
     }
 
     fn expect_exit(&self) {
-        Self::expect_exit(self);
+        self.process.expect_exit();
     }
 
     fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport> {
-        let process = self.clone();
+        let (process, container) = (self.process.clone(), self.container.clone());
         Box::pin(async move {
             let stopped = process.stop(plan.grace);
             let exit = tokio::select! {
@@ -347,15 +356,18 @@ impl Process for ServerProcess {
                     process.wait().await
                 }
             };
+            if let Some(container) = container {
+                container.end().await;
+            }
             ExitReport { exit, stderr_tail: process.stderr_tail(TAIL) }
         })
     }
 
     fn usage(&self) -> Option<Usage> {
-        Self::usage(self)
+        self.process.usage()
     }
 
     fn is_suspended(&self) -> bool {
-        crate::process::is_suspended(Self::pid(self))
+        crate::process::is_suspended(self.process.pid())
     }
 }

@@ -8,11 +8,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Bound::Included;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::base::Timestamp;
 use crate::base::ring::Ring;
@@ -27,12 +29,13 @@ use crate::host::metrics::{Ending, Metrics, ServerMetrics};
 use crate::host::server::account::Account;
 use crate::host::server::command::Command;
 use crate::host::server::connect::{Opened, Process};
+use crate::host::server::lifecycle::Input;
 use crate::host::{Fact, ServerState};
-use crate::mcp::CallId;
 use crate::mcp::capabilities::{Capabilities, Tool};
 use crate::mcp::pending::{ByteCount, PendingRequest};
 use crate::mcp::session::SessionHandle;
 use crate::mcp::traffic::TrafficRecord;
+use crate::mcp::{CallId, SessionView};
 
 /// The servers of a host by name, in file order.
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;
@@ -57,6 +60,9 @@ pub struct Slot {
     calls: Mutex<BTreeMap<CallId, Arc<InFlight>>>,
     /// Requests of callers that are with the server now.
     busy: watch::Sender<usize>,
+    /// When it was used last, in milliseconds after `made`.
+    used: AtomicU64,
+    made: Instant,
 }
 
 /// A request that is with the server, until it is dropped.
@@ -65,6 +71,7 @@ pub struct Busy<'a>(&'a Slot);
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         let mut left = 0;
+        self.0.used.store(self.0.now(), Relaxed);
         self.0.busy.send_if_modified(|count| {
             *count = count.saturating_sub(1);
             left = *count;
@@ -97,6 +104,8 @@ pub struct Live {
     pub session: Option<Arc<dyn SessionHandle>>,
     /// Its process while it lives, to look at.
     pub process: Option<Arc<dyn Process>>,
+    /// What its session, or its last one, says of it.
+    pub about: Option<Arc<SessionView>>,
     /// Its lists, without what the entry's filter hides; kept when the server dies.
     pub capabilities: Arc<Capabilities>,
     /// Tools that the entry's filter hides.
@@ -154,6 +163,7 @@ impl Slot {
             generation: 0,
             session: None,
             process: None,
+            about: None,
             capabilities: Arc::default(),
             hidden: Arc::from([]),
             config: Arc::clone(&config),
@@ -170,6 +180,32 @@ impl Slot {
             ledger: Mutex::default(),
             calls: Mutex::default(),
             busy: watch::channel(0).0,
+            used: AtomicU64::new(0),
+            made: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.made.elapsed().as_millis() as u64
+    }
+
+    /// How long nobody has used it; nothing while somebody does.
+    pub fn idle_for(&self) -> Option<Duration> {
+        let used = *self.busy.borrow() > 0 || !self.calls().is_empty();
+        let used = used || !self.desired().subscriptions.is_empty();
+        let since = self.now().saturating_sub(self.used.load(Relaxed));
+        (!used).then(|| Duration::from_millis(since))
+    }
+
+    /// Starts it when it sleeps; of several at once one start is all there is. Returns when it is
+    /// ready or has failed.
+    pub async fn wake(&self) {
+        let (done, taken) = oneshot::channel();
+        if self.live().is_asleep()
+            && self.commands.send(Command::Control(Input::Start, done)).await.is_ok()
+        {
+            let _ = taken.await;
+            let _ = self.watch().wait_for(|live| live.settled).await;
         }
     }
 
@@ -208,7 +244,12 @@ impl Slot {
 
     /// Puts a fresh session in place. For the actor.
     pub fn open_for_callers(&self, opened: &Opened) {
-        self.publish(|live| live.session = Some(Arc::clone(&opened.session)));
+        let about = Some(opened.session.view());
+        self.used.store(self.now(), Relaxed);
+        self.publish(|live| {
+            live.session = Some(Arc::clone(&opened.session));
+            live.about = about;
+        });
     }
 
     /// Turns callers away before the actor has heard of the reason, so that no call slips through
@@ -344,10 +385,27 @@ impl Live {
         self.session.as_ref().ok_or_else(|| self.unavailable())
     }
 
+    /// Whether a call starts it.
+    pub fn is_asleep(&self) -> bool {
+        self.session.is_none() && self.state == ServerState::Sleeping
+    }
+
+    /// Whether a call is answered: at once, or after the start that it causes.
+    pub fn is_callable(&self) -> bool {
+        self.session.is_some() || self.is_asleep()
+    }
+
+    /// # Errors
+    /// As [`Live::session`], for a server that no call starts either.
+    pub fn callable(&self) -> Result<(), Error> {
+        if self.is_callable() { Ok(()) } else { Err(self.unavailable()) }
+    }
+
     /// Why it cannot be called.
     pub fn unavailable(&self) -> Error {
         let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let help = match self.state {
+            ServerState::Sleeping => "call it: a call starts it",
             ServerState::Disabled => "enable it in its entry, or start it",
             ServerState::Starting | ServerState::Waiting => "wait until it is ready",
             ServerState::Unavailable if self.retry_at.is_some() => "it will be tried again",

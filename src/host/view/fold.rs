@@ -32,9 +32,8 @@ impl ServerView {
                     self.restarts += u32::from(self.starts > 1 && !self.rests);
                     self.rests = false;
                 }
-                if *state == ServerState::Shutdown && self.state == ServerState::Shutdown {
-                    self.rests = true;
-                }
+                let stopped = *state == ServerState::Shutdown && self.state == *state;
+                self.rests |= stopped || *state == ServerState::Sleeping;
                 self.state = *state;
                 self.since = at;
                 self.reason.clone_from(reason);

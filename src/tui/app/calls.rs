@@ -524,8 +524,7 @@ impl App {
     pub(super) fn offer_choices(&self) -> impl Iterator<Item = Choice> {
         self.model.servers().flat_map(|server| {
             let all = &server.capabilities;
-            let disabled =
-                (server.state != ServerState::Ready).then(|| ink!("{}", server.state.as_str()));
+            let disabled = (!server.state.is_callable()).then(|| ink!("{}", server.state.as_str()));
             let name = Model::name(&server.name);
             let choice = move |verb: &'static str, label: &SafeText, list, wire: &_| Choice {
                 words: ink!("{} {}.{}", verb, &name, label),

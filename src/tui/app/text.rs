@@ -13,7 +13,7 @@ pub const fn state_role(state: ServerState) -> Role {
         ServerState::Ready => Role::Ok,
         ServerState::Starting | ServerState::Waiting => Role::Busy,
         ServerState::Unavailable => Role::Error,
-        ServerState::Disabled | ServerState::Shutdown => Role::Faint,
+        ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => Role::Faint,
     }
 }
 
@@ -30,11 +30,12 @@ pub fn spark(cx: &Cx<'_>, server: &ServerName, cells: usize, pen: &mut Pen<'_>) 
 }
 
 /// Counts of states, as the header says them.
-pub fn count_states(model: &Model) -> [(ServerState, usize); 6] {
+pub fn count_states(model: &Model) -> [(ServerState, usize); 7] {
     [
         ServerState::Ready,
         ServerState::Starting,
         ServerState::Waiting,
+        ServerState::Sleeping,
         ServerState::Unavailable,
         ServerState::Shutdown,
         ServerState::Disabled,

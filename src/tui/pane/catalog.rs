@@ -461,7 +461,7 @@ impl Pane for CatalogPane {
 }
 
 fn unavailable(server: &ServerView) -> Option<Ink> {
-    if server.state == ServerState::Ready {
+    if server.state.is_callable() {
         return None;
     }
     let mut text = ink!("{}", server.state.as_str());

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use tokio::time::Instant;
 use crate::base::text::SafeText;
 use crate::config::{ApprovalRule, ApprovalRules};
 use crate::host::Fact;
+use crate::host::approvals::queue::ApprovalQueue;
 use crate::host::approvals::queue::open::Open;
-use crate::host::approvals::queue::{ApprovalQueue, Person};
 use crate::host::approvals::{Decider, PendingRequest, RequestHandler};
 use crate::mcp::session::ServerRequest;
 use crate::mcp::{Answer, RequestKind};
@@ -43,7 +44,8 @@ pub(super) async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) 
     let may_park = asked.kind != RequestKind::Roots;
     let began = Instant::now();
     let (sender, mut patience) = watch::channel(open.patience());
-    let person = (may_park && approvals.person == Person::Present).then(|| open.park(sender));
+    let person =
+        (may_park && approvals.present.load(Ordering::Relaxed) > 0).then(|| open.park(sender));
     open.arrived().await;
     let verdict = verdict(&approvals, &open.request, &asked, person);
     let (answer, by) = tokio::select! {

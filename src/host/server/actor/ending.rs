@@ -25,6 +25,41 @@ const GOODBYE: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(5);
 
 impl Actor {
+    /// Looks from time to time whether anybody uses it still.
+    pub(super) fn watch_idleness(&self) {
+        if let (true, Some(limit)) = (self.config.on_demand, self.config.idle_stop) {
+            self.look_again(limit);
+        }
+    }
+
+    fn look_again(&self, after: Duration) {
+        let generation = self.generation;
+        let look = tokio::time::sleep(after).map(move |()| Happened::IdleLook(generation));
+        self.work.push(look.boxed());
+    }
+
+    pub(super) async fn idle_look(&mut self) {
+        let (true, Some(limit)) = (self.config.on_demand, self.config.idle_stop) else { return };
+        if *self.machine.phase() != Phase::Ready {
+            return;
+        }
+        let name = &self.slot.name;
+        let needed = self.deck.slots().values().any(|slot| {
+            let live = slot.live();
+            let up = live.session.is_some() || !live.settled;
+            up && live.config.dependencies.contains(name)
+        });
+        let asks = self.deck.approvals.is_asking(name);
+        match self.slot.idle_for().filter(|_| !needed && !asks) {
+            Some(idle) if idle >= limit => {
+                self.remember();
+                self.give(Input::Sleep).await;
+            }
+            Some(idle) => self.look_again(limit.saturating_sub(idle)),
+            None => self.look_again(limit),
+        }
+    }
+
     /// Closes the session and ends the process, as asked.
     pub(super) fn end(&mut self) {
         if self.ending {

@@ -16,6 +16,7 @@ use crate::host::server::account::Account;
 use crate::host::server::actor::{Actor, EVENTS, Happened, lists};
 use crate::host::server::connect::{OpenError, OpenRequest, Opened, Steps, StopPlan};
 use crate::host::server::lifecycle::{Input, Phase};
+use crate::host::server::memory::Definitions;
 use crate::host::shared::Shared;
 use crate::host::view::StartStep;
 use crate::mcp::capabilities::{Capabilities, ListKind};
@@ -38,6 +39,46 @@ struct Attempt {
 }
 
 impl Actor {
+    /// Starts, or sleeps when that is wanted and it is known what the server offers.
+    pub(super) async fn begin(&mut self) {
+        let sleeps = self.config.on_demand && self.config.hold.is_none();
+        if !sleeps || !(self.listed_before || self.recall().await) {
+            return self.give(Input::Start).await;
+        }
+        if *self.machine.phase() == Phase::Sleeping {
+            return;
+        }
+        self.give(Input::Sleep).await;
+        self.deck.reroute();
+    }
+
+    async fn recall(&mut self) -> bool {
+        let (memory, config) = (self.deck.memory.clone(), Arc::clone(&self.config));
+        let Some(memory) = memory else { return false };
+        let known = tokio::task::spawn_blocking(move || memory.recall(&config)).await;
+        let Ok(Some(known)) = known else { return false };
+        self.slot.publish(|live| live.about = Some(Arc::new(known.about)));
+        self.take_lists(known.capabilities).await;
+        self.deck.reroute();
+        true
+    }
+
+    /// Keeps what it offers now for the time when it sleeps.
+    pub(super) fn remember(&self) {
+        let live = self.slot.live();
+        let (Some(memory), Some(about)) = (self.deck.memory.clone(), live.about.clone()) else {
+            return;
+        };
+        if !self.config.on_demand || !self.capabilities.partial.is_empty() {
+            return;
+        }
+        let (config, capabilities) = (Arc::clone(&self.config), Arc::clone(&self.capabilities));
+        tokio::task::spawn_blocking(move || {
+            let (about, capabilities) = ((*about).clone(), (*capabilities).clone());
+            memory.keep(&config, &Definitions { about, capabilities });
+        });
+    }
+
     pub(super) fn open(&mut self) {
         self.generation += 1;
         self.closed = None;

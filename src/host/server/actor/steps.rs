@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::select_all;
+use tokio::sync::oneshot;
 
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
@@ -13,8 +14,9 @@ use crate::base::{LogLevel, Timestamp};
 use crate::config::{ServerConfig, TransportConfig};
 use crate::host::server::actor::lists::offers;
 use crate::host::server::actor::{Actor, Happened};
+use crate::host::server::command::Command;
 use crate::host::server::connect::Opened;
-use crate::host::server::lifecycle::Input;
+use crate::host::server::lifecycle::{Input, Phase};
 use crate::host::server::slot::Live;
 use crate::host::{Fact, ServerState};
 use crate::mcp::PendingRequest;
@@ -99,9 +101,12 @@ impl Actor {
             let live = Arc::clone(&watch.borrow_and_update());
             watched.push(watch);
             if live.session.is_none() || live.state != ServerState::Ready {
-                let hopeless = live.settled;
+                // What sleeps is needed now.
+                let start = || Command::Control(Input::Start, oneshot::channel().0);
+                let wakes = live.is_asleep() && slot.commands.try_send(start()).is_ok();
+                let hopeless = live.settled && !wakes;
                 if missing.as_ref().is_none_or(|(_, before)| hopeless && !before) {
-                    missing = Some((SafeText::line(&missing_reason(&live)), hopeless));
+                    missing = Some((SafeText::line(&missing_reason(&live, hopeless)), hopeless));
                 }
             }
         }
@@ -143,6 +148,8 @@ impl Actor {
             self.warn_of_shared_names();
         }
         self.subscribe_again(&opened);
+        self.remember();
+        self.watch_idleness();
     }
 
     /// Which of its tools other servers have too: the bare name of such a one leads nowhere.
@@ -216,7 +223,14 @@ impl Actor {
             self.take_lists(Capabilities::clone(&self.capabilities)).await;
             self.deck.reroute();
         }
+        if *self.machine.phase() == Phase::Sleeping && !config.on_demand {
+            return self.give(Input::Start).await;
+        }
         let Some(opened) = self.current.clone() else { return };
+        if (before.on_demand, before.idle_stop) != (config.on_demand, config.idle_stop) {
+            self.remember();
+            self.watch_idleness();
+        }
         let offered = opened.session.view();
         if filtered && offers(&offered.capabilities, ListKind::Tools) {
             self.list_changed(ListKind::Tools);
@@ -241,9 +255,9 @@ impl Actor {
     }
 }
 
-fn missing_reason(live: &Live) -> String {
+fn missing_reason(live: &Live, hopeless: bool) -> String {
     let name = &live.config.name;
-    match (&live.reason, live.settled) {
+    match (&live.reason, hopeless) {
         (Some(reason), true) => {
             format!("needs `{name}`, which is {}: {reason}", live.state.as_str())
         }

@@ -36,6 +36,8 @@ pub enum Phase {
     },
     /// Stopped on purpose.
     Stopped,
+    /// Stopped until somebody calls.
+    Sleeping,
     /// Its actor is done.
     Gone,
 }
@@ -61,6 +63,8 @@ pub struct Loss {
 pub enum Next {
     /// It rests, visible, until somebody starts it.
     Rest,
+    /// It rests until somebody calls.
+    Sleep,
     /// It starts again.
     Start,
     /// It is disabled now.
@@ -78,6 +82,8 @@ pub enum Input {
     Restart,
     /// Somebody wants it stopped.
     Stop(Next),
+    /// Nobody uses it, and a call starts it again.
+    Sleep,
     /// Its entry changed or is gone, for this reason: calls in flight may finish first.
     Retire(Next, SafeText),
     /// What it is made of changed, for this reason: a server that is wanted starts afresh, calls in

@@ -69,7 +69,7 @@ impl Order {
                 ServerState::Starting | ServerState::Waiting => 4,
                 ServerState::Ready if !server.breaker.is_closed() => 3,
                 ServerState::Ready => 2,
-                ServerState::Disabled | ServerState::Shutdown => 1,
+                ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => 1,
             },
             Self::Name => 0,
             Self::Tools => server.capabilities.tools.len() as u64,

@@ -1,0 +1,232 @@
+//! `native-host`: the bridge that a browser starts for an extension. Frames of the browser on stdin
+//! and stdout, lines on the local socket of the running service; holds nothing itself.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::{Args, Subcommand, ValueEnum};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use super::output;
+use crate::base::text::SafeText;
+use crate::config::Environment;
+use crate::deck::local::native::MESSAGES;
+use crate::deck::local::{LINE, sockets};
+use crate::host::policy::OutsideCode;
+
+/// Name of the host in the browser.
+const NAME: &str = "mcpdeck";
+/// Largest message that a browser takes, in bytes.
+const MOST: usize = 1 << 20;
+/// Text of one part of a longer one, in bytes; what JSON makes of it stays below [`MOST`].
+const PART: usize = MOST / 8;
+/// Messages that are answered at once.
+const AT_ONCE: usize = 16;
+
+/// `mcpdeck native-host`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct NativeHostArgs {
+    #[command(subcommand)]
+    verb: Option<NativeHostVerb>,
+    /// Who starts it, as the browser says it.
+    #[arg(value_name = "CALLER", allow_hyphen_values = true)]
+    caller: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum NativeHostVerb {
+    /// Let an extension of your browser start it.
+    Install {
+        /// The browser.
+        #[arg(long)]
+        browser: Browser,
+        /// The id of the extension.
+        #[arg(long, value_name = "ID", value_parser = extension)]
+        extension: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Browser {
+    Firefox,
+    Chrome,
+}
+
+fn extension(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@.-_{}".contains(c);
+    let is_one = !text.is_empty() && text.chars().all(plain);
+    is_one.then(|| text.to_owned()).ok_or_else(|| "that is no id of an extension".to_owned())
+}
+
+/// Answers an extension until the browser closes stdin, or installs the bridge.
+pub fn native_host(args: &NativeHostArgs) -> Exit {
+    let Some(state) = Environment::of_process().state_dir else {
+        return output::refuse("there is no state folder: set MCPDECK_STATE_DIR");
+    };
+    let done = match &args.verb {
+        Some(NativeHostVerb::Install { browser, extension }) => {
+            install(&state, *browser, extension)
+        }
+        None if !known(&state).iter().any(|known| args.caller.contains(known)) => {
+            return output::refuse(
+                "this extension may not call: `mcpdeck native-host install` lets one",
+            );
+        }
+        None => bridge(&state).map(|()| String::new()),
+    };
+    match done {
+        Ok(said) => output::print(&said, Exit::Ok),
+        Err(error) => output::refuse(&SafeText::line(&error.to_string())),
+    }
+}
+
+/// Extensions that may call, as browsers name them.
+fn known(state: &Path) -> Vec<String> {
+    let text = std::fs::read(state.join("extensions.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn install(state: &Path, browser: Browser, extension: &str) -> io::Result<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = std::env::home_dir().ok_or_else(|| io::Error::other("there is no home folder"))?;
+    let mac = cfg!(target_os = "macos");
+    let (folder, key, caller) = match browser {
+        Browser::Firefox if mac => {
+            ("Library/Application Support/Mozilla/NativeMessagingHosts", "allowed_extensions", None)
+        }
+        Browser::Firefox => (".mozilla/native-messaging-hosts", "allowed_extensions", None),
+        Browser::Chrome => {
+            let linux = ".config/google-chrome/NativeMessagingHosts";
+            let folder = "Library/Application Support/Google/Chrome/NativeMessagingHosts";
+            let caller = format!("chrome-extension://{extension}/");
+            (if mac { folder } else { linux }, "allowed_origins", Some(caller))
+        }
+    };
+    let caller = caller.unwrap_or_else(|| extension.to_owned());
+    std::fs::create_dir_all(state)?;
+    let mut all = known(state);
+    if !all.contains(&caller) {
+        all.push(caller.clone());
+    }
+    std::fs::write(state.join("extensions.json"), json!(all).to_string())?;
+    // A manifest names a program without arguments.
+    let script = state.join("native-host.sh");
+    let program = std::env::current_exe()?;
+    let quoted = format!("'{}'", program.display().to_string().replace('\'', r"'\''"));
+    std::fs::write(&script, format!("#!/bin/sh\nexec {quoted} native-host \"$@\"\n"))?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700))?;
+    let folder = home.join(folder);
+    std::fs::create_dir_all(&folder)?;
+    let file = folder.join(format!("{NAME}.json"));
+    let mut manifest = json!({
+        "name": NAME, "description": "MCP servers of mcpdeck", "path": script, "type": "stdio",
+    });
+    manifest[key] = json!([caller]);
+    std::fs::write(&file, format!("{manifest:#}\n"))?;
+    Ok(format!("{}\n", file.display()))
+}
+
+/// Takes frames from stdin and answers each on stdout, as the answers come.
+fn bridge(state: &Path) -> io::Result<()> {
+    let (mut input, output) = (io::stdin().lock(), Mutex::new(io::stdout()));
+    let open = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        while let Some(frame) = frame(&mut input)? {
+            let (output, open) = (&output, &open);
+            if open.fetch_add(1, Ordering::SeqCst) >= AT_ONCE {
+                send(
+                    output,
+                    &error(&frame, OutsideCode::RateLimited, "too many messages at once"),
+                )?;
+                open.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            scope.spawn(move || {
+                let reply = reply(state, &frame);
+                // A browser that is gone closes stdin too.
+                let _ = send(output, &reply);
+                open.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        Ok(())
+    })
+}
+
+/// One frame: its length in four bytes of this machine's order, then JSON.
+fn frame(input: &mut impl Read) -> io::Result<Option<Value>> {
+    let mut length = [0; 4];
+    match input.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        done => done?,
+    }
+    let length = u32::from_ne_bytes(length);
+    if u64::from(length) >= LINE {
+        return Err(io::Error::other(format!("a message of {length} bytes is too long")));
+    }
+    let mut text = vec![0; length as usize];
+    input.read_exact(&mut text)?;
+    Ok(Some(serde_json::from_slice(&text).unwrap_or_default()))
+}
+
+fn error(request: &Value, code: OutsideCode, message: &str) -> Value {
+    let error = json!({"code": code, "message": message});
+    json!({"type": "error", "request_id": request["request_id"], "error": error})
+}
+
+fn reply(state: &Path, request: &Value) -> Value {
+    let kind = request["type"].as_str().unwrap_or_default();
+    // The socket takes more than an extension may say.
+    if !MESSAGES.contains(&kind) {
+        let message = format!("`type` is one of {}", MESSAGES.join(", "));
+        return error(request, OutsideCode::ProtocolError, &message);
+    }
+    let asked = sockets(state).first().map(|socket: &PathBuf| ask(socket, request));
+    let missing = "no service is running: start `mcpdeck serve`";
+    match asked {
+        Some(Ok(reply)) => reply,
+        Some(Err(_)) | None => error(request, OutsideCode::ServerUnavailable, missing),
+    }
+}
+
+fn ask(socket: &Path, request: &Value) -> io::Result<Value> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(LINE)).read_until(b'\n', &mut line)?;
+    Ok(serde_json::from_slice(&line)?)
+}
+
+/// Sends a message; a longer one than a browser takes in parts, of which the texts together are it.
+fn send(output: &Mutex<io::Stdout>, reply: &Value) -> io::Result<()> {
+    let text = reply.to_string();
+    let write = |text: &str| {
+        let mut output = output.lock();
+        output.write_all(&(text.len() as u32).to_ne_bytes())?;
+        output.write_all(text.as_bytes())?;
+        output.flush()
+    };
+    if text.len() <= MOST {
+        return write(&text);
+    }
+    let mut parts = Vec::new();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let ends = (1..=PART.min(rest.len())).rev().find(|at| rest.is_char_boundary(*at));
+        let (part, more) = rest.split_at(ends.unwrap_or(rest.len()));
+        parts.push(part);
+        rest = more;
+    }
+    for (index, part) in parts.iter().enumerate() {
+        let part = json!({
+            "type": "host_part", "request_id": reply["request_id"], "index": index,
+            "count": parts.len(), "text": part,
+        });
+        write(&part.to_string())?;
+    }
+    Ok(())
+}

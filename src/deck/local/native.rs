@@ -1,0 +1,222 @@
+//! The eight `host_*` messages of browser extensions (requirements, section 12): grants of pages and
+//! tabs, tools, statistics. A page is a caller of its own (`browser:ORIGIN`); what it may do is what
+//! was granted to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Local;
+use crate::base::ServerName;
+use crate::host::naming::canonical;
+use crate::host::policy::{
+    Action, DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, OutsideCode, OutsideError,
+    Principal, Scope, TargetKind,
+};
+use crate::host::{CallOptions, Host, Origin};
+
+/// What an extension may say.
+pub const MESSAGES: [&str; 8] = [
+    "host_grant_permission",
+    "host_revoke_permission",
+    "host_check_permission",
+    "host_get_permissions",
+    "host_expire_tab_grants",
+    "host_list_tools",
+    "host_call_tool",
+    "host_get_stats",
+];
+/// How long an `ALLOW_ONCE` without a tab and a time holds.
+const ONCE: Duration = Duration::from_secs(600);
+/// Longest deadline that may be asked for.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// What any of the messages says.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Message {
+    #[serde(rename = "type")]
+    _kind: String,
+    #[serde(rename = "request_id")]
+    _id: Value,
+    origin: String,
+    profile: Option<String>,
+    tab_id: Option<u64>,
+    scope: Option<Scope>,
+    scopes: Vec<Scope>,
+    grant_type: String,
+    expires_in: Option<f64>,
+    allowed_tools: Vec<String>,
+    grant_id: Option<GrantId>,
+    tool: String,
+    arguments: Option<serde_json::Map<String, Value>>,
+    timeout: Option<f64>,
+}
+
+type Reply = Result<Value, OutsideError>;
+
+/// Answers a message: `TYPE_result` with what was asked for, or `error` with its code. Both carry
+/// the `request_id`.
+pub(super) async fn reply(local: &Local, kind: &str, request: &Value) -> Value {
+    let done = match Message::deserialize(request) {
+        Ok(message) => answer(local, kind, message).await,
+        Err(error) => Err(refused(&error.to_string())),
+    };
+    let mut reply = match done {
+        Ok(mut done) => {
+            done["type"] = format!("{kind}_result").into();
+            done
+        }
+        Err(error) => json!({"type": "error", "error": error}),
+    };
+    reply["request_id"] = request["request_id"].clone();
+    reply
+}
+
+fn refused(message: &str) -> OutsideError {
+    let (code, message) = (OutsideCode::ProtocolError, message.to_owned());
+    OutsideError { code, message, retry_after_ms: None, violations: vec![], rpc: None }
+}
+
+async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
+    let Local { host, policy, .. } = local;
+    let failed = |why: String| OutsideError { code: OutsideCode::Internal, ..refused(&why) };
+    let tab = message.tab_id.map(|tab| format!("tab:{tab}"));
+    match kind {
+        "host_expire_tab_grants" => {
+            let tab = tab.ok_or_else(|| refused("`tab_id` is missing"))?;
+            return Ok(json!({"expired": policy.expire_session(&tab)}));
+        }
+        "host_get_stats" => {
+            let view = host.snapshot();
+            let state = |server: &ServerName| view.servers.get(server).map(|it| it.state);
+            let servers = host.get_metrics().into_iter().map(|(name, metrics)| {
+                json!({"name": name, "state": state(&name), "metrics": metrics.total})
+            });
+            return Ok(
+                json!({"servers": servers.collect::<Vec<_>>(), "grants": policy.grants().len()}),
+            );
+        }
+        kind if !MESSAGES.contains(&kind) => {
+            return Err(refused(&format!("`{kind}` is not one of {}", MESSAGES.join(", "))));
+        }
+        _ => {}
+    }
+    let page = url::Url::parse(&message.origin).ok().filter(|page| {
+        ["http", "https"].contains(&page.scheme())
+            && page.origin().ascii_serialization() == message.origin
+    });
+    if page.is_none() {
+        return Err(refused("`origin` must be that of a page, such as https://example.com"));
+    }
+    let profile: Arc<str> = message.profile.as_deref().unwrap_or(DEFAULT_PROFILE).into();
+    let principal = Principal {
+        origin: Origin::Browser(message.origin.clone()),
+        profile: Arc::clone(&profile),
+        session: tab.as_deref().map(Into::into),
+    };
+    let origin = principal.origin.to_string();
+    let own = |grant: &Grant| grant.origin == origin && *grant.profile == *profile;
+    let scopes = message.scope.into_iter().chain(message.scopes.iter().copied());
+    match kind {
+        "host_grant_permission" => {
+            let now = host.clock().now();
+            let until = message.expires_in.and_then(|s| Duration::try_from_secs_f64(s).ok());
+            let until = until.or_else(|| tab.is_none().then_some(ONCE)).map(|s| now.plus(s));
+            let effect = match message.grant_type.as_str() {
+                "ALLOW_ONCE" => GrantKind::Once { until, session: principal.session },
+                "ALLOW_ALWAYS" => GrantKind::Always,
+                "DENY" => GrantKind::Deny,
+                _ => return Err(refused("`grant_type` is ALLOW_ONCE, ALLOW_ALWAYS or DENY")),
+            };
+            let scopes: std::collections::BTreeSet<Scope> = scopes.collect();
+            if scopes.is_empty() {
+                return Err(refused("`scope` or `scopes` is missing"));
+            }
+            let allowed_tools = message.allowed_tools;
+            let profile = profile.to_string();
+            let new = NewGrant { origin, profile, scopes, allowed_tools, kind: effect };
+            let policy = policy.clone();
+            let grant = tokio::task::spawn_blocking(move || policy.grant(new)).await;
+            let grant = grant.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
+            Ok(json!({ "grant": grant }))
+        }
+        "host_revoke_permission" => {
+            let asked: Vec<Scope> = scopes.collect();
+            let is_meant = |grant: &&Grant| {
+                own(grant)
+                    && message.grant_id.is_none_or(|id| id == grant.id)
+                    && (asked.is_empty() || asked.iter().any(|scope| grant.scopes.contains(scope)))
+            };
+            let mut revoked = 0;
+            for grant in policy.grants().iter().filter(is_meant) {
+                revoked += usize::from(policy.revoke(grant.id).map_err(failed)?.is_some());
+            }
+            Ok(json!({ "revoked": revoked }))
+        }
+        "host_get_permissions" => {
+            let grants: Vec<Grant> = policy.grants().into_iter().filter(own).collect();
+            Ok(json!({ "grants": grants }))
+        }
+        "host_check_permission" => {
+            let scope = message.scope.ok_or_else(|| refused("`scope` is missing"))?;
+            Ok(json!({"granted": is_granted(host, &principal, scope, &message.tool)}))
+        }
+        "host_list_tools" => {
+            let tools = host.offers(&principal).into_iter().flat_map(|(server, all)| {
+                let tool = |tool: &Arc<crate::mcp::capabilities::Tool>| {
+                    let name = canonical(&server, &tool.name);
+                    json!({"name": name, "server": server, "definition": tool.raw})
+                };
+                all.tools.iter().map(tool).collect::<Vec<_>>()
+            });
+            Ok(json!({"tools": tools.collect::<Vec<_>>()}))
+        }
+        _ => call(local, &principal, message).await,
+    }
+}
+
+/// Whether a scope is granted for a tool; without one, for any of what there is.
+fn is_granted(host: &Host, principal: &Principal, scope: Scope, tool: &str) -> bool {
+    let (action, kind) = match scope {
+        Scope::ToolsList => (Action::List, TargetKind::Tool),
+        Scope::ToolsCall => (Action::Call, TargetKind::Tool),
+        Scope::ServerConnect => (Action::Connect, TargetKind::Server),
+        Scope::ResourcesRead => (Action::Read, TargetKind::Resource),
+        Scope::PromptsGet => (Action::Prompt, TargetKind::Prompt),
+        Scope::ActiveTabRead => (Action::ReadTab, TargetKind::Server),
+    };
+    let view = host.snapshot();
+    view.servers.values().any(|server| {
+        let tools = server.capabilities.tools.iter().map(|tool| &*tool.name);
+        let wanted = |name: &&str| tool.is_empty() || canonical(&server.name, name) == tool;
+        let may = |name| host.may(principal, action, &server.name, (kind, name));
+        match kind {
+            TargetKind::Tool => tools.filter(wanted).any(may),
+            _ => may(""),
+        }
+    })
+}
+
+async fn call(local: &Local, principal: &Principal, message: Message) -> Reply {
+    let Local { host, clients, .. } = local;
+    let timeout = message.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let options = CallOptions {
+        timeout: timeout.map(|timeout| timeout.min(LONGEST)),
+        cancel: clients.seen(principal, host.clock().now()).child_token(),
+        origin: principal.origin.clone(),
+        profile: Some(Arc::clone(&principal.profile)),
+        session: principal.session.clone(),
+        ..CallOptions::default()
+    };
+    clients.resumed(principal).await;
+    let active = clients.begin(principal, &message.tool);
+    let arguments = Value::Object(message.arguments.unwrap_or_default());
+    let outcome = host.call_tool_with(&message.tool, arguments, options).await;
+    active.end(&outcome);
+    let outcome = outcome.map_err(|error| OutsideError::of(&error))?;
+    let provenance = json!(outcome.provenance());
+    Ok(json!({"result": outcome.result.into_value(), "provenance": provenance}))
+}
