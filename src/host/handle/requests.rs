@@ -181,7 +181,11 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn set_log_level(&self, server: &ServerName, level: LogLevel) -> Result<(), Error> {
-        self.inner.deck.routes().server(server)?.set_log_level(level);
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        slot.set_log_level(level);
+        if slot.live().is_asleep() {
+            return Ok(());
+        }
         self.ask(server, Request::SetLogLevel(level)).await
     }
 
