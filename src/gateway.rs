@@ -16,6 +16,7 @@ mod raw;
 mod rest;
 mod state;
 mod tokens;
+mod traces;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use state::Gateway;
 pub use bridge::Bridge;
 pub use state::Options;
 pub use tokens::{Client, DEFAULT_SCOPES, OwnerToken, TokenError, TokenRecord, TokenStore};
+pub use traces::Traces;
 
 /// Largest request body, in bytes.
 const BODY: usize = 4 << 20;
@@ -161,7 +163,7 @@ impl Service {
 pub async fn serve_stdio(
     host: Host,
     bridge: Bridge,
-    profile: String,
+    (profile, traces): (String, Traces),
     stop: CancellationToken,
 ) -> Result<(), String> {
     let options = Options {
@@ -171,6 +173,7 @@ pub async fn serve_stdio(
         profile,
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
+        traces,
     };
     let gateway = Gateway::new(host, bridge, options, 0);
     let client = Client::owner(Arc::clone(&gateway.profile));

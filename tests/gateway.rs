@@ -35,6 +35,7 @@ const VENDOR: &str = r#"{
     {"name": "fail", "inputSchema": {"type": "object"}},
     {"name": "with.dots", "inputSchema": {"type": "object"}},
     {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+    {"name": "trace", "inputSchema": {"type": "object"}},
     {"name": "wait", "inputSchema": {"type": "object"}},
     {"name": "touch", "inputSchema": {"type": "object"}}
   ],
@@ -43,6 +44,7 @@ const VENDOR: &str = r#"{
     "fail": {"answer": {"content": [{"type": "text", "text": "no"}], "isError": true}},
     "with.dots": {"text": "dotted"},
     "slow": {"answer": {"task": {"taskId": "t-1", "status": "working", "pollInterval": 50}}},
+    "trace": {"text": "${params._meta.traceparent:-none}"},
     "wait": [
       {"progress": {"steps": 1, "total": 9, "message": "begun"}},
       {"wait": "cancelled"},
@@ -114,11 +116,17 @@ impl Service {
 
     /// Under a policy.
     fn under(policy: &Value) -> Self {
+        Self::with(policy, &[])
+    }
+
+    fn with(policy: &Value, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = configured(folder.path());
         std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
         let mut child = program()
-            .args(["serve", "--listen", "127.0.0.1:0", "-c"])
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(args)
+            .arg("-c")
             .arg(file)
             .arg("--token-file")
             .arg(folder.path().join("token"))
@@ -763,6 +771,50 @@ fn templates_completion_tasks_progress_and_cancellation_pass_through() {
 }
 
 #[test]
+fn a_call_is_a_span_between_its_caller_and_its_server_and_holds_no_arguments() {
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", collector.local_addr().unwrap());
+    let service = Service::with(&json!({}), &["--otlp", &address]);
+    let token = service.token.clone();
+    let [trace, span] = ["4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"];
+    let context = json!({"traceparent": format!("00-{trace}-{span}-01")});
+    let params = json!({"name": "vendor__trace", "arguments": {"canary": "not for others"}});
+    let call = request(1, "tools/call", &modern(params, &context));
+    let answer = service.stream(&token, Err(&call)).next();
+    let told = answer["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    let (mut stream, _) = collector.accept().unwrap();
+    let mut body = String::new();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut length = 0;
+    while body != "\r\n" {
+        body.clear();
+        reader.read_line(&mut body).unwrap();
+        let size = body.to_ascii_lowercase();
+        length =
+            size.strip_prefix("content-length: ").map_or(length, |n| n.trim().parse().unwrap());
+    }
+    let mut body = vec![0; length];
+    std::io::Read::read_exact(&mut reader, &mut body).unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let body = String::from_utf8(body).unwrap();
+    assert!(!body.contains("not for others"), "{body}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let sent = &body["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+    assert_eq!(sent["name"], "tools/call trace");
+    assert_eq!((&sent["traceId"], &sent["parentSpanId"]), (&json!(trace), &json!(span)));
+    assert_eq!(told, format!("00-{trace}-{}-01", sent["spanId"].as_str().unwrap()));
+    // Without a collector the caller's own context goes on; what is none does not.
+    let plain = Service::start();
+    for (given, told) in [(context["traceparent"].clone(), None), (json!("00-x"), Some("none"))] {
+        let context = json!({"traceparent": given});
+        let call = request(1, "tools/call", &modern(json!({"name": "vendor__trace"}), &context));
+        let answer = plain.stream(&plain.token, Err(&call)).next();
+        let told = told.unwrap_or_else(|| given.as_str().unwrap());
+        assert_eq!(answer["result"]["content"][0]["text"], told);
+    }
+}
+
+#[test]
 fn a_session_opens_nothing_for_another_token() {
     let service = Service::start();
     let token = service.token.clone();
@@ -893,6 +945,7 @@ impl Window {
             profile: "default".to_owned(),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            traces: mcpdeck::gateway::Traces::default(),
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();

@@ -23,7 +23,8 @@ use crate::deck::local::{Listening, Local};
 use crate::deck::policy::PolicyKeeper;
 use crate::deck::{Deck, DeckEvent, TrustStore};
 use crate::gateway::{
-    self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, TokenError, TokenStore, serve_stdio,
+    self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, TokenError, TokenStore, Traces,
+    serve_stdio,
 };
 #[cfg(feature = "tui")]
 use crate::host::policy::DEFAULT_PROFILE;
@@ -52,6 +53,10 @@ pub struct ServeArgs {
     /// An origin whose pages may call, for example `https://app.example:443`.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
+    /// Send traces of calls to the OpenTelemetry collector (OTLP over HTTP) at this address, for example
+    /// <http://127.0.0.1:4318>.
+    #[arg(long, value_name = "URL")]
+    otlp: Option<url::Url>,
     /// Listen on an address that others can reach: a proxy in front of it adds TLS.
     #[arg(long)]
     behind_tls_proxy: bool,
@@ -178,7 +183,9 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
         let stop = signals.stop.clone();
         let serving = async {
             if args.stdio {
-                serve_stdio(host.clone(), bridge, args.profile.clone(), stop).await
+                let traces =
+                    args.otlp.as_ref().map_or_else(|| Ok(Traces::default()), Traces::to)?;
+                serve_stdio(host.clone(), bridge, (args.profile.clone(), traces), stop).await
             } else {
                 over_http(args, host.clone(), bridge, clients, stop).await
             }
@@ -291,6 +298,7 @@ impl Door {
             profile: profile.to_owned(),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            traces: Traces::default(),
         };
         Ok(Self { listener, options, url: format!("http://{address}"), token_file })
     }
@@ -332,6 +340,9 @@ async fn over_http(
     door.options.clients.served_at(&format!("{}/mcp", door.url));
     door.options.allowed_hosts.clone_from(&args.allow_host);
     door.options.allowed_origins.clone_from(&args.allow_origin);
+    if let Some(collector) = &args.otlp {
+        door.options.traces = Traces::to(collector)?;
+    }
     let (url, file) = (&door.url, &door.token_file);
     let event = json!({
         "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,

@@ -32,6 +32,7 @@ use super::outside::Outside;
 use super::raw::KEY;
 use super::state::Gateway;
 use super::tokens::Client;
+use super::traces::Span;
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
 use crate::host::policy::{Action, Scope, TargetKind};
@@ -42,6 +43,10 @@ use crate::mcp::{Answer, RequestKind};
 const PROGRESS: usize = 16;
 /// How long the inputs of one round are gathered before the client is asked for them.
 const ROUND: Duration = Duration::from_millis(200);
+
+/// Longest time, in milliseconds, for which a client is told that it may keep a result: what it may read
+/// can change.
+const LONGEST_TTL: u64 = 3_600_000;
 
 /// One client's view of all servers.
 pub(crate) struct Face {
@@ -158,7 +163,8 @@ impl Face {
             if is_modern(context) {
                 object.insert("resultType".to_owned(), json!("complete"));
                 if is_cacheable {
-                    object.entry("ttlMs").or_insert_with(|| json!(0));
+                    let ttl = object.get("ttlMs").and_then(Value::as_u64).unwrap_or(0);
+                    object.insert("ttlMs".to_owned(), json!(ttl.min(LONGEST_TTL)));
                     // What one client was answered is nobody else's.
                     object.insert("cacheScope".to_owned(), json!("private"));
                 }
@@ -189,7 +195,11 @@ impl Face {
         let mut notices = level.map(|_| self.gateway.host.notices());
         let mut given = given.unwrap_or_default();
         let mut call = match state {
-            None => self.begin(client, target, operation, progress),
+            None => {
+                let trace = context.meta.get("traceparent").and_then(Value::as_str);
+                let trace = trace.and_then(super::traces::parent);
+                self.begin(client, (target, operation), progress, trace)
+            }
             Some(state) => {
                 let call = self.gateway.parked.fetch(&state, &client.id, &target);
                 let gone = "requestState fits no call that waits: call again without it";
@@ -266,12 +276,13 @@ impl Face {
     fn begin(
         &self,
         client: &Client,
-        target: String,
-        operation: Operation,
+        (target, operation): (String, Operation),
         progress: mpsc::Sender<crate::mcp::Progress>,
+        trace: Option<Arc<str>>,
     ) -> Parked {
         let id = self.gateway.host.next_call_id();
-        let options = CallOptions { id: Some(id), progress: Some(progress), ..client.options() };
+        let progress = Some(progress);
+        let options = CallOptions { id: Some(id), progress, trace, ..client.options() };
         let cancel = options.cancel.clone();
         let line = self.gateway.bridge.open(id);
         let (gateway, caller) = (Arc::clone(&self.gateway), client.clone());
@@ -318,7 +329,10 @@ impl Gateway {
         }
         let (host, server) = (&self.host, operation.server().cloned());
         let active = self.clients.begin(&principal, &operation.label());
-        let options = CallOptions { server, ..options };
+        let clock = host.clock();
+        let span = self.traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
+        let trace = span.as_ref().map(Span::context).or_else(|| options.trace.clone());
+        let options = CallOptions { server, trace, ..options };
         let outcome = match operation {
             Operation::Tool { server, name, arguments } => {
                 let counted = self.metrics.begin(client, &server, &name);
@@ -331,6 +345,9 @@ impl Gateway {
             }
             Operation::Resource { uri, .. } => host.get_resource_with(&uri, options).await,
         };
+        if let Some(span) = span {
+            span.end(&outcome, clock.now());
+        }
         active.end(&outcome);
         outcome
     }
@@ -341,6 +358,16 @@ impl Operation {
         match self {
             Self::Tool { server, .. } | Self::Prompt { server, .. } => Some(server),
             Self::Resource { server, .. } => server.as_ref(),
+        }
+    }
+
+    /// Its method, and its subject under the name that the conventions for traces have for it. The
+    /// addresses of resources are without number.
+    fn traced(&self) -> (&'static str, Option<(&'static str, &str)>) {
+        match self {
+            Self::Tool { name, .. } => ("tools/call", Some(("gen_ai.tool.name", name))),
+            Self::Prompt { name, .. } => ("prompts/get", Some(("gen_ai.prompt.name", name))),
+            Self::Resource { .. } => ("resources/read", None),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
@@ -139,6 +139,7 @@ pub(crate) async fn call(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     request: Result<Json<Call>, JsonRejection>,
 ) -> Answer {
     client.allows(Scope::ToolsCall)?;
@@ -150,7 +151,9 @@ pub(crate) async fn call(
     gateway.started().await;
     let (server, tool) = gateway.find(&client, (Action::Call, TargetKind::Tool), &name)?;
     let timeout = timeout.map(|timeout| timeout.min(LONGEST));
-    let options = CallOptions { timeout, ..client.options() };
+    let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
+    let trace = trace.and_then(super::traces::parent);
+    let options = CallOptions { timeout, trace, ..client.options() };
     // A caller that hangs up drops this future, and with it the call.
     let _hung_up = options.cancel.clone().drop_guard();
     let arguments = Value::Object(request.arguments.unwrap_or_default());

@@ -14,6 +14,7 @@ use super::metrics::Metrics;
 use super::outside::Outside;
 use super::raw::Raws;
 use super::tokens::{Client, OwnerToken, TokenStore};
+use super::traces::Traces;
 use crate::base::{LogLevel, ServerName};
 use crate::deck::clients::Clients;
 use crate::host::policy::{Action, TargetKind};
@@ -46,6 +47,8 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// `Origin` values accepted; a request with any other is refused.
     pub allowed_origins: Vec<String>,
+    /// Where calls are traced.
+    pub traces: Traces,
 }
 
 /// What all requests share.
@@ -61,6 +64,7 @@ pub(crate) struct Gateway {
     pub parked: Parking,
     pub catalogs: Catalogs,
     pub metrics: Metrics,
+    pub traces: Traces,
     pub raws: Arc<Raws>,
     pub sessions: Arc<LocalSessionManager>,
     /// The first start of all servers is over, or took too long.
@@ -102,6 +106,7 @@ impl Gateway {
             allowed_origins: options.allowed_origins,
             clients: options.clients,
             bridge,
+            traces: options.traces,
             parked: Parking::default(),
             catalogs: Catalogs::default(),
             raws: Arc::default(),

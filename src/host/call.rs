@@ -122,6 +122,8 @@ pub struct CallOptions {
     pub validation: Validation,
     /// Only this server is meant (`server=` of requirement R2).
     pub server: Option<ServerName>,
+    /// The caller's span (W3C `traceparent`), which the server is told of in `_meta`.
+    pub trace: Option<Arc<str>>,
     /// Use this id, reserved before with [`crate::Host::next_call_id`].
     pub id: Option<CallId>,
 }

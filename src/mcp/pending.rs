@@ -3,8 +3,8 @@
 //!
 //! The clock stands still while a person is waited for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -21,6 +21,8 @@ use crate::mcp::{CallId, Finding, Progress};
 pub struct PendingRequest {
     /// The operation; `None` for the session's own requests.
     pub call: Option<CallId>,
+    /// The span of its caller (W3C `traceparent`), which goes with it in `_meta`.
+    pub trace: OnceLock<Arc<str>>,
     /// Deadline counted while nobody is waited for; progress starts it again.
     pub timeout: Duration,
     /// Longest in all, whatever the progress (without waiting for a person).
@@ -100,6 +102,7 @@ impl PendingRequest {
     ) -> Arc<Self> {
         Arc::new(Self {
             call,
+            trace: OnceLock::new(),
             timeout,
             max_total,
             cancel,

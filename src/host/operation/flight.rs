@@ -49,6 +49,9 @@ impl Flight {
             },
             pending: PendingRequest::new(Some(*id), limits, cancel, progress),
         });
+        if let Some(trace) = &options.trace {
+            let _ = row.pending.trace.set(Arc::clone(trace));
+        }
         slot.calls().insert(*id, Arc::clone(&row));
         let key = slot.ledger().begin(operation.method, &operation.target, started);
         let (slot, session) = (Arc::clone(slot), live.generation);

@@ -135,17 +135,20 @@ impl Core {
         request: &Arc<PendingRequest>,
     ) -> Result<Payload, Error> {
         let level = self.level().filter(|_| self.era() == Era::Modern);
-        let known = self.request_meta.get();
-        match (known, level) {
-            (None, _) => self.round_trip_with(&rpc, request, &Map::new()).await,
-            (Some(meta), None) => self.round_trip_with(&rpc, request, meta).await,
-            (Some(meta), Some(level)) => {
-                let mut meta = meta.clone();
-                let key = "io.modelcontextprotocol/logLevel";
-                meta.insert(key.to_owned(), super::request::level_name(level).into());
-                self.round_trip_with(&rpc, request, &meta).await
-            }
+        let (known, trace) = (self.request_meta.get(), request.trace.get());
+        if level.is_none() && trace.is_none() {
+            let none = Map::new();
+            return self.round_trip_with(&rpc, request, known.unwrap_or(&none)).await;
         }
+        let mut meta = known.cloned().unwrap_or_default();
+        if let Some(level) = level {
+            let key = "io.modelcontextprotocol/logLevel";
+            meta.insert(key.to_owned(), super::request::level_name(level).into());
+        }
+        if let Some(trace) = trace {
+            meta.insert("traceparent".to_owned(), (&**trace).into());
+        }
+        self.round_trip_with(&rpc, request, &meta).await
     }
 
     /// The same with what `_meta` holds.
