@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -133,28 +134,22 @@ fn install(state: &Path, browser: Browser, extension: &str) -> io::Result<String
 
 /// Takes frames from stdin and answers each on stdout, as the answers come.
 fn bridge(state: &Path) -> io::Result<()> {
-    let (mut input, output) = (io::stdin().lock(), Mutex::new(io::stdout()));
-    let open = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        while let Some(frame) = frame(&mut input)? {
-            let (output, open) = (&output, &open);
-            if open.fetch_add(1, Ordering::SeqCst) >= AT_ONCE {
-                send(
-                    output,
-                    &error(&frame, OutsideCode::RateLimited, "too many messages at once"),
-                )?;
-                open.fetch_sub(1, Ordering::SeqCst);
-                continue;
-            }
-            scope.spawn(move || {
-                let reply = reply(state, &frame);
-                // A browser that is gone closes stdin too.
-                let _ = send(output, &reply);
-                open.fetch_sub(1, Ordering::SeqCst);
-            });
+    let mut input = io::stdin().lock();
+    let (output, open) = (Arc::new(Mutex::new(io::stdout())), Arc::new(AtomicUsize::new(0)));
+    while let Some(frame) = frame(&mut input)? {
+        if open.fetch_add(1, Ordering::SeqCst) >= AT_ONCE {
+            send(&output, &error(&frame, OutsideCode::RateLimited, "too many messages at once"))?;
+            open.fetch_sub(1, Ordering::SeqCst);
+            continue;
         }
-        Ok(())
-    })
+        let (output, open, state) = (Arc::clone(&output), Arc::clone(&open), state.to_owned());
+        // One that is not answered when the browser is gone ends with this program.
+        std::thread::spawn(move || {
+            let _ = send(&output, &reply(&state, &frame));
+            open.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+    Ok(())
 }
 
 /// One frame: its length in four bytes of this machine's order, then JSON.

@@ -26,8 +26,9 @@ pub fn json_schema() -> Value {
     Value::Object(whole)
 }
 
-/// Which of `command` and `url` an entry needs.
+/// Which of `command`, `launch` and `url` an entry needs.
 fn transport_rules() -> Value {
+    let process = json!({ "anyOf": [{ "required": ["command"] }, { "required": ["launch"] }] });
     let url = json!({ "anyOf": [
         { "required": ["url"] }, { "required": ["httpUrl"] }, { "required": ["serverUrl"] }
     ]});
@@ -36,10 +37,10 @@ fn transport_rules() -> Value {
     let mut remote_types = remote.to_vec();
     remote_types.push("remote");
     json!([
-        { "anyOf": [{ "required": ["command"] }, url] },
+        { "anyOf": [process, url] },
         {
             "if": { "anyOf": [of("type", &["stdio", "local"]), of("transport", &["stdio"])] },
-            "then": { "required": ["command"] }
+            "then": process
         },
         {
             "if": { "anyOf": [of("type", &remote_types), of("transport", &remote)] },

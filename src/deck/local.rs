@@ -107,20 +107,32 @@ impl Local {
             }
             let request: Value = serde_json::from_slice(&line).unwrap_or_default();
             let kind = request["type"].as_str().unwrap_or_default();
-            let reply = match kind {
-                "look" => {
-                    // Somebody sees what waits for an answer from now on.
-                    person.get_or_insert_with(|| self.host.person_arrives());
-                    attach::look(self, &request).await
+            if kind == "look" {
+                // Somebody sees what waits for an answer from now on.
+                person.get_or_insert_with(|| self.host.person_arrives());
+            }
+            let reply = async {
+                match kind {
+                    "look" => attach::look(self, &request).await,
+                    "order" => attach::order(self, &request).await,
+                    _ => native::reply(self, kind, &request).await,
                 }
-                "order" => attach::order(self, &request).await,
-                _ => native::reply(self, kind, &request).await,
+            };
+            let reply = tokio::select! {
+                biased;
+                reply = reply => reply,
+                // Who hangs up wants no answer: what was begun for it ends.
+                Ok(true) = hung_up(&mut read) => return Ok(()),
             };
             let mut reply = serde_json::to_vec(&reply)?;
             reply.push(b'\n');
             write.write_all(&reply).await?;
         }
     }
+}
+
+async fn hung_up(read: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<bool> {
+    read.fill_buf().await.map(<[u8]>::is_empty)
 }
 
 async fn accept(local: Arc<Local>, listener: UnixListener, stop: CancellationToken) {

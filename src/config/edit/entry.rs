@@ -187,10 +187,10 @@ pub fn schema(entry: &Value) -> Value {
     let whole = json_schema();
     let has = |key: &str| entry.get(key).is_some();
     let remote = has("url") || has("httpUrl") || has("serverUrl");
-    let process = has("command") || !remote;
+    let process = has("command") || has("launch") || !remote;
     let other: &[&str] = match (process, remote) {
         (true, false) => &["url", "headers"],
-        (false, true) => &["command", "args", "env", "envFile", "cwd", "inheritEnv"],
+        (false, true) => &["command", "launch", "args", "env", "envFile", "cwd", "inheritEnv"],
         _ => &[],
     };
     let spelling = ["transport", "id", "httpUrl", "serverUrl", "dependsOn"];
@@ -215,7 +215,7 @@ pub fn schema(entry: &Value) -> Value {
         env["additionalProperties"] = json!({ "type": "string" });
     }
     let mut required = vec![NAME];
-    if process && !remote {
+    if process && !remote && !has("launch") {
         required.push("command");
     }
     json!({ "type": "object", "properties": properties, "required": required,
@@ -301,6 +301,8 @@ mod tests {
         assert_eq!(process[0], NAME);
         assert!(has(&process, "args") && has(&process, "dependsOn") && !has(&process, "url"));
         assert!(!has(&process, "timeoutMs"));
+        let launched = schema(&json!({ "launch": { "uv": "x" } }));
+        assert_eq!(launched["required"], json!([NAME]), "a package brings its own program");
         let remote = keys(json!({ "url": "http://h" }));
         assert!(has(&remote, "headers") && !has(&remote, "command"));
     }
