@@ -32,6 +32,10 @@ const SAID: usize = 64;
 /// every message.
 const GATHER: Duration = Duration::from_millis(20);
 
+/// How much less the recorder's thread counts than others for the scheduler.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
 /// A running recording. Dropping it ends it without waiting for what is left to be written.
 #[derive(Debug)]
 pub struct Recorder {
@@ -53,6 +57,9 @@ impl Recorder {
         host.traffic().keep_whole(FRAME);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
+            // Calls come first; on Linux this holds for the thread alone (nice(2)).
+            #[cfg(target_os = "linux")]
+            let _ = rustix::process::nice(NICE);
             let done = runtime.block_on(Source::of(&host, heard).record(&mut output, &stopped));
             host.traffic().keep_whole(0);
             done.and(output.close())
