@@ -166,6 +166,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Call(args)) => operate::call(&cli.common, &args, telemetry),
         Some(Verb::Load(args)) => load_test::load_test(&cli.common, &args, telemetry),
         Some(Verb::Read(args)) => operate::read(&cli.common, &args, telemetry),
+        Some(Verb::Request(args)) => operate::request(&cli.common, &args, telemetry),
         Some(Verb::Prompt(args)) => operate::prompt(&cli.common, &args, telemetry),
         Some(Verb::Config(args)) => configuration::config(&cli.common, &args),
         Some(Verb::Trust(args)) => trust::trust(&cli.common, &args),

@@ -317,6 +317,26 @@ fn prompts_and_resources_are_told_and_saved() {
 }
 
 #[test]
+fn any_request_is_sent_as_it_is_and_its_result_or_refusal_printed() {
+    let bench = bench();
+    let ask =
+        |args: &[&str]| run(&bench, &[&["request", "--server", "calc", "--json"], args].concat());
+    let pinged = ask(&["ping"]);
+    assert_eq!((pinged.code, &pinged.json()["result"]), (Some(0), &json!({})), "{pinged:?}");
+    let raw = ask(&["tools/call", r#"{"name": "add", "arguments": {"a": "no number"}}"#]);
+    let text = raw.json()["result"]["content"][0]["text"].clone();
+    assert_eq!(text, json!(r#"{"a":"no number"}"#), "nothing is checked or typed: {raw:?}");
+    let read = ask(&["resources/read", "uri=note://one"]);
+    assert_eq!(read.json()["result"]["contents"][0]["blob"], json!("aGkA"), "{read:?}");
+    let unknown = ask(&["vendor/thing"]);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert_eq!(unknown.json()["error"]["rpc"]["code"], json!(-32601), "{unknown:?}");
+    let several = run(&bench, &["request", "ping"]);
+    assert_eq!(several.code, Some(2), "{several:?}");
+    assert!(several.stderr.contains("--server"), "{several:?}");
+}
+
+#[test]
 fn status_and_list_tell_every_server_and_which_is_down() {
     let bench = bench();
     let status = run(&bench, &["status", "--json"]);

@@ -1,4 +1,4 @@
-//! `call`, `read` and `prompt`: one operation of one server.
+//! `call`, `read`, `prompt` and `request`: one operation of one server.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::again::Again;
-use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs};
+use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{self, Job, Need, Scene};
 use super::exit::Exit;
 use super::known::Kind;
@@ -270,6 +270,37 @@ fn resource_of(operation: Operation<'_>, uri: &str, server: Option<&str>) -> Exi
         let outcome = host.get_resource_with(uri, options.clone()).await;
         let missing = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::ToolNotFound);
         if missing { found((host, again), ListKind::Resources, uri, outcome) } else { outcome }
+    })
+}
+
+/// `mcpdeck request`
+pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Exit {
+    let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
+    let printer = operation.printer("method", &args.method);
+    let prepared = words(&args.params).and_then(|words| {
+        let given = words.base.is_some() || !words.pairs.is_empty();
+        let params = values::arguments(words.base, &words.pairs, &Value::Null);
+        let params = params.map_err(|wrong| invalid(wrong.join("; ")))?;
+        Ok((given.then_some(params), scripted(args.answers.as_deref())?))
+    });
+    let (params, answers) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return printer.failure(&error),
+    };
+    operation.answers = answers;
+    let options = operation.options();
+    operation.run(printer, Need::Servers(args.server.iter().cloned().collect()), async |host| {
+        let names: Vec<_> = host.snapshot().servers.keys().cloned().collect();
+        let server = match (&args.server, names.as_slice()) {
+            (Some(server), _) => ServerName::new(server),
+            (None, [only]) => only.clone(),
+            (None, _) => {
+                let mut error = invalid("there are several servers: name one with --server");
+                error.candidates = names.iter().map(ToString::to_string).collect();
+                return Err(error);
+            }
+        };
+        host.request(&server, &args.method, params.clone(), options.clone()).await
     })
 }
 

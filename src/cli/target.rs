@@ -43,6 +43,7 @@ fn settle_verb(verb: &mut Verb) -> Result<(), String> {
         Verb::Load(args) => (no_words, &mut args.one),
         Verb::Read(args) => (no_words, &mut args.one),
         Verb::Prompt(args) => (no_words, &mut args.one),
+        Verb::Request(args) => (no_words, &mut args.one),
         _ => return Ok(()),
     };
     if one.url.is_none() && words.first().is_some_and(|word| word.contains("://")) {

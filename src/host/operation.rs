@@ -205,7 +205,8 @@ impl Operation {
 
     /// Whether the request may be executed twice.
     fn is_harmless(&self, tool: Option<&Tool>) -> bool {
-        is_repeatable(tool) || !matches!(self.request, Request::CallTool { .. })
+        let may_act = matches!(self.request, Request::CallTool { .. } | Request::Raw { .. });
+        is_repeatable(tool) || !may_act
     }
 
     /// One round with the server. A timeout has no consequences while the call is `repeated`.

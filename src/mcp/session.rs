@@ -199,6 +199,13 @@ pub enum Request {
     },
     /// `logging/setLevel` (or its modern counterpart)
     SetLogLevel(LogLevel),
+    /// Any request, as it is
+    Raw {
+        /// Its method.
+        method: Arc<str>,
+        /// `params`, an object.
+        params: Option<Value>,
+    },
 }
 
 /// A fetched list.

@@ -14,6 +14,7 @@
 //! Reading belongs in a task that the transport owns and that ends when it is dropped. Nothing here
 //! knows requests, deadlines or eras; the session knows no socket.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -71,7 +72,7 @@ pub struct Outgoing {
     /// The id of a request.
     pub id: Option<i64>,
     /// Its method.
-    pub method: &'static str,
+    pub method: Cow<'static, str>,
     /// The text, without a line break.
     pub body: Vec<u8>,
     /// Headers that go with it over HTTP.

@@ -167,6 +167,8 @@ pub enum ServerCommand {
     ResetBreaker(Option<String>),
     /// Ask the person to sign in.
     SignIn,
+    /// See whether it answers.
+    Ping,
     /// Get another token.
     RefreshToken,
     /// Revoke and forget its token.

@@ -341,6 +341,11 @@ async fn run_command(
             }
         }
         ServerCommand::ResetBreaker(tool) => host.reset_breaker(server, tool.as_deref())?,
+        ServerCommand::Ping => {
+            let options = CallOptions { origin: Origin::Dashboard, ..CallOptions::default() };
+            let took = host.request(server, "ping", None, options).await?.duration;
+            return Ok(Some(SafeText::line(&format!("{server} answers after {took:.1?}"))));
+        }
         ServerCommand::SignIn => host.sign_in(server)?,
         ServerCommand::RefreshToken => host.refresh_token(server).await?,
         ServerCommand::SignOut => {

@@ -23,6 +23,8 @@ pub enum Verb {
     Read(ReadArgs),
     /// Get a prompt.
     Prompt(PromptArgs),
+    /// Send any JSON-RPC request, `ping` for one, and print its result.
+    Request(RequestArgs),
     /// Start the servers and show how each one stands.
     Status(StatusArgs),
     /// Explain a rule of the check, or list all of them.
@@ -290,6 +292,28 @@ pub struct ReadArgs {
     /// Write the content, decoded, to this file; with --json the JSON object.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+    /// Scripted answers to requests of the server; without it they are denied.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub answers: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Without a file.
+    #[command(flatten)]
+    pub one: OneServer,
+}
+
+/// `mcpdeck request`
+#[derive(Debug, Args)]
+pub struct RequestArgs {
+    /// The method, for example `ping` or `tools/list`.
+    pub method: String,
+    /// Its `params` as in `call`: JSON, key=value pairs, @file, or - for stdin.
+    #[arg(value_name = "PARAMS")]
+    pub params: Vec<String>,
+    /// The server to ask, when there are several.
+    #[arg(long, value_name = "NAME")]
+    pub server: Option<String>,
     /// Scripted answers to requests of the server; without it they are denied.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub answers: Option<PathBuf>,

@@ -150,6 +150,36 @@ impl Host {
         routed("resources/read", uri, found)
     }
 
+    /// Sends any request, `ping` among them, and gives its result: to try what a server does. `params`
+    /// are sent as they are; what `tools/call`, `prompts/get` and `resources/read` ask for on the way
+    /// (`input_required`) is answered as in a call.
+    ///
+    /// # Errors
+    /// `Validation` for `params` that are no object; `PermissionDenied` to everybody but the person;
+    /// the others as [`Host::call_tool_with`].
+    pub async fn request(
+        &self,
+        server: &ServerName,
+        method: &str,
+        params: Option<Value>,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let method: Arc<str> = method.into();
+        let fail = |code, message| {
+            Err(Error::new(code, message).server(server).request(format!("request {method}")))
+        };
+        if params.as_ref().is_some_and(|params| !params.is_object()) {
+            return fail(ErrorCode::Validation, "`params` have to be a JSON object");
+        }
+        if !options.principal().is_person() {
+            return fail(ErrorCode::PermissionDenied, "only the person may send any request");
+        }
+        let slot = self.inner.deck.routes().server(server).cloned();
+        let slot = routed("request", server.as_str(), slot)?;
+        let request = Request::Raw { method: Arc::clone(&method), params };
+        self.operate((slot, method), "request", request, (options, None)).await
+    }
+
     /// Subscribes to a resource; updates come as [`Host::notices`] and invalidate the cache. The
     /// subscription is renewed when the server is restarted, and ends at the server when everybody
     /// who subscribed has ended it.

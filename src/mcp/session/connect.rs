@@ -248,7 +248,7 @@ impl Core {
     pub(super) async fn initialized(&self) -> Result<(), Error> {
         let method = "notifications/initialized";
         let body = self.tap.notification(method, Value::Null);
-        let message = Outgoing { method, body, ..Outgoing::default() };
+        let message = Outgoing { method: method.into(), body, ..Outgoing::default() };
         let sent = Arc::clone(&self.transport).send(message).await;
         sent.map_err(|error| self.unsent(&error))
     }

@@ -186,7 +186,7 @@ impl Core {
         })?;
         self.tap.asking(id, rpc, request, &body);
         let headers = self.headers(rpc);
-        let message = Outgoing { id: Some(id), method: rpc.method, body, headers };
+        let message = Outgoing { id: Some(id), method: rpc.method.clone(), body, headers };
         match self.bounded(self.delivered(message, answer), request).await {
             Ok(answer) => {
                 abandon.armed = false;
@@ -209,7 +209,7 @@ impl Core {
         message: Outgoing,
         mut answer: tokio::sync::oneshot::Receiver<Result<Payload, Error>>,
     ) -> Result<Payload, Error> {
-        let (id, method) = (message.id, message.method);
+        let (id, method) = (message.id, message.method.clone());
         // Where the session may have to be renewed, the message is sent once more.
         let renewable =
             self.transport.is_http() && self.view.get().is_some() && method != "initialize";

@@ -3,6 +3,7 @@
 //! The arguments of a caller may be a megabyte, so they are shared on the whole way from the caller
 //! to the bytes of the request.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -15,7 +16,7 @@ use crate::mcp::wire::cut;
 #[derive(Clone, Debug)]
 pub struct RpcRequest {
     /// Method.
-    pub method: &'static str,
+    pub method: Cow<'static, str>,
     /// Tool, prompt or URI.
     pub target: Option<SafeText>,
     /// `params`.
@@ -24,31 +25,36 @@ pub struct RpcRequest {
 
 impl RpcRequest {
     /// A request with the given parameters; what is no object is none.
-    pub fn new(method: &'static str, target: Option<&str>, params: Option<Value>) -> Self {
+    pub fn new(
+        method: impl Into<Cow<'static, str>>,
+        target: Option<&str>,
+        params: Option<Value>,
+    ) -> Self {
         let target = target.map(|text| SafeText::line(cut(text, 256)));
         let params = params.map(|params| match params {
             Value::Object(params) => Params::Whole(params),
             _ => Params::Whole(Map::new()),
         });
-        Self { method, target, params }
+        Self { method: method.into(), target, params }
     }
 
     /// A request about something that has a name and takes arguments.
     pub fn named(method: &'static str, name: Arc<str>, arguments: Arc<Value>) -> Self {
         let target = Some(SafeText::line(cut(&name, 256)));
+        let method = Cow::Borrowed(method);
         Self { method, target, params: Some(Params::Named { name, arguments, more: Map::new() }) }
     }
 
     /// Whether it opens a session.
     pub fn is_handshake(&self) -> bool {
-        matches!(self.method, "initialize" | "server/discover")
+        matches!(&*self.method, "initialize" | "server/discover")
     }
 
     /// `tools/call echo`
     pub fn name(&self) -> String {
         match &self.target {
             Some(target) => format!("{} {target}", self.method),
-            None => self.method.to_owned(),
+            None => self.method.to_string(),
         }
     }
 
@@ -57,12 +63,13 @@ impl RpcRequest {
         match &self.params {
             Some(Params::Named { name, arguments, .. }) => (Some(name), Some(arguments)),
             Some(Params::Whole(params)) => {
-                let key = match self.method {
+                let key = match &*self.method {
                     "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
                     "tasks/get" | "tasks/cancel" => "taskId",
+                    "tools/call" | "prompts/get" => "name",
                     _ => return (None, None),
                 };
-                (params.get(key).and_then(Value::as_str), None)
+                (params.get(key).and_then(Value::as_str), params.get("arguments"))
             }
             None => (None, None),
         }
@@ -77,12 +84,12 @@ impl RpcRequest {
         struct Body<'a> {
             jsonrpc: &'static str,
             id: i64,
-            method: &'static str,
+            method: &'a str,
             params: Written<'a>,
         }
         let token = (!self.is_handshake()).then_some(id);
         let params = Written { params: self.params.as_ref(), meta, token };
-        serde_json::to_vec(&Body { jsonrpc: "2.0", id, method: self.method, params })
+        serde_json::to_vec(&Body { jsonrpc: "2.0", id, method: &self.method, params })
     }
 }
 

@@ -32,7 +32,7 @@ impl Mirrored {
 
     /// The headers of a request.
     pub(super) fn headers(&self, rpc: &RpcRequest) -> Vec<(String, String)> {
-        let mut headers = vec![("mcp-method".to_owned(), rpc.method.to_owned())];
+        let mut headers = vec![("mcp-method".to_owned(), rpc.method.to_string())];
         let (name, arguments) = rpc.subject();
         if let Some(name) = name {
             headers.push(("mcp-name".to_owned(), encoded(name)));

@@ -60,8 +60,9 @@ impl Core {
                 RpcRequest::new("resources/unsubscribe", Some(&uri), Some(json!({"uri": &*uri})))
             }
             Request::SetLogLevel(level) => set_level(level),
+            Request::Raw { method, params } => RpcRequest::new(method.to_string(), None, params),
         };
-        if modern && matches!(rpc.method, "tools/call" | "prompts/get" | "resources/read") {
+        if modern && matches!(&*rpc.method, "tools/call" | "prompts/get" | "resources/read") {
             return self.rounds(rpc, pending).await;
         }
         self.round_trip(rpc, pending).await

@@ -175,7 +175,7 @@ impl Http {
         if status.is_success() && kind.starts_with("text/event-stream") {
             self.follow(response, id).await?;
         } else {
-            self.body(response, id, &kind, session, method).await?;
+            self.body(response, id, &kind, session, &method).await?;
         }
         if delayed < Self::DELAYS {
             let delayed = if head.elapsed() < Self::DELAY { 0 } else { delayed + 1 };

@@ -36,7 +36,7 @@ impl App {
                 Availability::Disabled("this is a recording: nothing runs")
             }
             (_, None) => Availability::Disabled("select a server first"),
-            (Action::Refresh, Some(server)) => {
+            (Action::Refresh | Action::Ping, Some(server)) => {
                 Availability::when(server.state == ServerState::Ready, "the server is not ready")
             }
             (Action::ResetBreaker, Some(server)) => Availability::when(
@@ -74,6 +74,7 @@ impl App {
             Action::Restart
             | Action::StartStop
             | Action::Refresh
+            | Action::Ping
             | Action::Call
             | Action::Record
             | Action::ResetBreaker
@@ -96,14 +97,16 @@ impl App {
                 "this is for recordings: mcpdeck open FILE",
             ),
             Action::Record if !running => Availability::Disabled("the engine is not running"),
-            Action::Restart | Action::StartStop | Action::Refresh if !running => {
+            Action::Restart | Action::StartStop | Action::Refresh | Action::Ping if !running => {
                 Availability::Disabled("the engine is not running")
             }
             Action::Restart | Action::StartStop | Action::BlackBox | Action::ServerInfo => {
                 let any = target().is_some() || !self.model.marked.is_empty();
                 Availability::when(any, "select a server first")
             }
-            Action::Refresh | Action::ResetBreaker => self.can_command(action, target().as_deref()),
+            Action::Refresh | Action::Ping | Action::ResetBreaker => {
+                self.can_command(action, target().as_deref())
+            }
             Action::AskReload => Availability::when(
                 !self.model.situation.sources.is_empty(),
                 "there is no file that could change",

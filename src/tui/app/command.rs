@@ -151,6 +151,7 @@ impl App {
             Action::Restart
             | Action::StartStop
             | Action::Refresh
+            | Action::Ping
             | Action::SignIn
             | Action::RefreshToken
             | Action::SignOut
@@ -261,6 +262,7 @@ impl App {
         let (command, word) = match (action, state) {
             (Action::Restart, _) => (ServerCommand::Restart, "restarting"),
             (Action::Refresh, _) => (ServerCommand::Refresh, "fetching the lists of"),
+            (Action::Ping, _) => (ServerCommand::Ping, "asking"),
             (Action::SignIn, _) => (ServerCommand::SignIn, "asks you to sign in:"),
             (Action::RefreshToken, _) => (ServerCommand::RefreshToken, "fetching a token for"),
             (Action::SignOut, _) => (ServerCommand::SignOut, "signing out of"),

@@ -24,10 +24,10 @@ impl Tap {
         request: &Arc<PendingRequest>,
     ) -> (i64, oneshot::Receiver<Answer>) {
         let (answer, answered) = oneshot::channel();
-        let method = method_name(rpc.method);
+        let method = method_name(&rpc.method);
         let shakes = rpc.is_handshake();
         if shakes {
-            self.context.seen.asked(rpc.method);
+            self.context.seen.asked(&rpc.method);
         }
         let mut state = self.state();
         let id = state.next_id;
@@ -47,7 +47,7 @@ impl Tap {
         self.context.bytes.sent(body.len() + 1);
         request.bytes.sent(body.len() + 1);
         self.record(Passed {
-            method: Some(method_name(rpc.method)),
+            method: Some(method_name(&rpc.method)),
             target: rpc.target.clone(),
             id: Some(record::id_text(&RequestId::Number(id))),
             call: request.call,
