@@ -248,7 +248,11 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
     deck.decide("\x1b[15~");
     let answer = call.join().unwrap();
     assert!(answer.contains("hello"), "{answer}");
-    deck.keys("1r");
+    // The answered request closes when the service has told of it.
+    deck.wait_until("the panes", pty::at_panes);
+    deck.keys("1");
+    deck.wait("greeter        ● ready");
+    deck.keys("r");
     support::wait_for("the restart", pty::PATIENCE, || {
         let metrics = service.send("GET /servers", "");
         metrics.contains("\"restarts\":1").then_some(())

@@ -288,7 +288,7 @@ impl World {
     /// What can happen now: what people ask for, and what the world still owes.
     fn possible(&self) -> Vec<Input> {
         let loss = || Loss { reason: text("x"), lived: Duration::ZERO };
-        let mut inputs = vec![Input::Start, Input::Restart];
+        let mut inputs = vec![Input::Start, Input::Restart, Input::Sleep];
         let nexts = [Next::Rest, Next::Start, Next::Disable, Next::Leave];
         inputs.extend(nexts.map(Input::Stop));
         inputs.extend(nexts.map(|next| Input::Retire(next, text("changed"))));
@@ -361,7 +361,7 @@ impl World {
             Phase::Stopping { .. } => matches!(self.process, Process::Ending | Process::Aborting),
             Phase::Waiting => self.process == Process::None && self.checking,
             Phase::Backoff => self.process == Process::None && self.timer,
-            Phase::Failed | Phase::Stopped | Phase::Disabled | Phase::Gone => {
+            Phase::Failed | Phase::Stopped | Phase::Sleeping | Phase::Disabled | Phase::Gone => {
                 self.process == Process::None
             }
         };
@@ -375,6 +375,7 @@ impl World {
             }
             Phase::Starting => Some(ServerState::Starting),
             Phase::Disabled => Some(ServerState::Disabled),
+            Phase::Sleeping => Some(ServerState::Sleeping),
             _ => self.announced,
         };
         prop_assert_eq!(told, self.announced, "{:?}", phase);
