@@ -5,7 +5,6 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Clear, Widget};
 use serde_json::Value;
-use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::base::human::count;
@@ -16,6 +15,7 @@ use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, Row, RowKind, type_words};
 use crate::tui::form::schema::Types;
 use crate::tui::form::state::FormState;
+use crate::tui::widget::Pen;
 
 /// Styles and signs of a form; made from the theme.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,32 +87,7 @@ impl Look {
 
 /// Writes `text` on one row of `area`, cut to `cells`; gives the column after it.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Style) -> u16 {
-    if cells == 0 || y >= buf.area.bottom() || x >= buf.area.right() {
-        return x;
-    }
-    let cells = cells.min(buf.area.right() - x);
-    let mut used = 0;
-    let mut end = text.len();
-    for (at, grapheme) in text.grapheme_indices(true) {
-        let width = grapheme.width() as u16;
-        if used + width > cells {
-            end = at;
-            break;
-        }
-        used += width;
-    }
-    if end == text.len() {
-        return buf.set_stringn(x, y, text, usize::from(cells), style).0;
-    }
-    // Make room for the sign that says that text was cut.
-    let mut keep = end;
-    while used >= cells && keep > 0 {
-        let Some((at, grapheme)) = text[..keep].grapheme_indices(true).next_back() else { break };
-        used -= (grapheme.width() as u16).min(used);
-        keep = at;
-    }
-    let (x, y) = buf.set_stringn(x, y, &text[..keep], usize::from(cells), style);
-    buf.set_stringn(x, y, "…", 1, style).0
+    x + Pen::new(buf, Rect::new(x, y, cells, 1)).cut(text, cells, style).position()
 }
 
 const MAX_EDITOR: u16 = 8;

@@ -99,11 +99,15 @@ impl<'a> Pen<'a> {
 
     /// Draws in at most `cells`; cut text ends with an ellipsis. Moves by what was drawn.
     pub fn clip(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
+        self.cut(text.text(), cells, style)
+    }
+
+    /// [`Pen::clip`] for text that its caller made safe.
+    pub(in crate::tui) fn cut(&mut self, text: &str, cells: u16, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
         if cells == 0 {
             return self;
         }
-        let text = text.text();
         let whole = fit(text, cells) == text.len();
         let (x, _) = if whole {
             self.buf.set_stringn(self.x, self.y, text, usize::from(cells), style)
