@@ -7,7 +7,6 @@ mod chat;
 mod check;
 mod complete;
 mod configuration;
-mod content;
 #[cfg(feature = "tui")]
 mod dashboard;
 mod deck;

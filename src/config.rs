@@ -24,14 +24,13 @@ pub mod names;
 pub mod origin;
 pub mod overview;
 pub mod print;
-pub mod problems;
-pub mod render;
 pub mod schema;
 mod shape;
 pub mod source;
 mod syntax;
 
 pub use change::{ConfigChange, changed_settings};
+pub use diagnostics::{Colour, render, render_all};
 pub use diagnostics::{Diagnostic, Mark, Position, Severity};
 pub use discover::{
     Pairs, discover, single_command, single_command_with, single_url, single_url_with,
@@ -43,5 +42,4 @@ pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};
 pub use origin::{Origin, Origins};
 pub use print::{Detail, effective, effective_text};
-pub use render::{Colour, render, render_all};
 pub use schema::*;

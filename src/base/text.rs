@@ -23,15 +23,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::base::text::scan::{HiddenKind, Piece, Scanner};
+
 pub mod inspect;
 pub mod json;
-mod names;
 pub mod path;
 mod scan;
-pub mod shell;
 
 pub use scan::HiddenKind;
-use scan::{Piece, Scanner};
 
 /// Text that is safe to draw: no control, bidi, tag or zero-width characters are left in it.
 ///
@@ -157,7 +156,7 @@ pub fn inspect(raw: &str) -> Vec<HiddenChar> {
                 kind,
                 first: text.chars().next().unwrap_or_default(),
                 count: text.chars().count(),
-                name: names::of_run(kind, text),
+                name: of_run(kind, text),
             }),
             _ => None,
         })
@@ -200,13 +199,13 @@ fn mark(out: &mut String, kind: HiddenKind, text: &str) {
                     '\0'..='\u{1f}' => out.push(picture(c)),
                     '\u{7f}' => out.push('␡'),
                     _ => {
-                        let _ = write!(out, "⟨{}⟩", names::of(c));
+                        let _ = write!(out, "⟨{}⟩", of(c));
                     }
                 }
             }
         }
         HiddenKind::Tag => {
-            let _ = write!(out, "⟨tags {:?}⟩", names::spelt(text));
+            let _ = write!(out, "⟨tags {:?}⟩", spelt(text));
         }
         HiddenKind::Marks => {
             let _ = write!(out, "⟨+{} marks⟩", text.chars().count());
@@ -221,7 +220,7 @@ fn mark(out: &mut String, kind: HiddenKind, text: &str) {
                 while rest.next_if_eq(&c).is_some() {
                     count += 1;
                 }
-                let _ = write!(out, "⟨{}{}⟩", names::of(c), times(count));
+                let _ = write!(out, "⟨{}{}⟩", of(c), times(count));
             }
         }
     }
@@ -277,4 +276,84 @@ impl<'de> Deserialize<'de> for SafeText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(|s| Self::block(&s))
     }
+}
+
+// What hidden characters are called.
+
+/// Names of C0 (U+0000 to U+001F).
+const C0: [&str; 32] = [
+    "NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "HT", "LF", "VT", "FF", "CR",
+    "SO", "SI", "DLE", "DC1", "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC",
+    "FS", "GS", "RS", "US",
+];
+
+/// The usual abbreviation of a character, or `U+XXXX`.
+fn of(c: char) -> String {
+    let name = match c {
+        '\0'..='\u{1f}' => C0[c as usize],
+        '\u{7f}' => "DEL",
+        '\u{85}' => "NEL",
+        '\u{90}' => "DCS",
+        '\u{98}' => "SOS",
+        '\u{9b}' => "CSI",
+        '\u{9c}' => "ST",
+        '\u{9d}' => "OSC",
+        '\u{9e}' => "PM",
+        '\u{9f}' => "APC",
+        '\u{ad}' => "SHY",
+        '\u{34f}' => "CGJ",
+        '\u{61c}' => "ALM",
+        '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => "HANGUL FILLER",
+        '\u{200b}' => "ZWSP",
+        '\u{200c}' => "ZWNJ",
+        '\u{200d}' => "ZWJ",
+        '\u{200e}' => "LRM",
+        '\u{200f}' => "RLM",
+        '\u{2028}' => "LS",
+        '\u{2029}' => "PS",
+        '\u{202a}' => "LRE",
+        '\u{202b}' => "RLE",
+        '\u{202c}' => "PDF",
+        '\u{202d}' => "LRO",
+        '\u{202e}' => "RLO",
+        '\u{2060}' => "WJ",
+        '\u{2066}' => "LRI",
+        '\u{2067}' => "RLI",
+        '\u{2068}' => "FSI",
+        '\u{2069}' => "PDI",
+        '\u{2800}' => "BLANK",
+        '\u{feff}' => "BOM",
+        c => return format!("U+{:04X}", u32::from(c)),
+    };
+    name.to_owned()
+}
+
+/// What a run of hidden characters is called.
+fn of_run(kind: HiddenKind, text: &str) -> String {
+    match kind {
+        HiddenKind::Tag => format!("tags {:?}", spelt(text)),
+        HiddenKind::Marks => "combining marks".to_owned(),
+        _ => text.chars().next().map(of).unwrap_or_default(),
+    }
+}
+
+/// The ASCII text that tag characters spell; those that spell nothing printable become `?`.
+fn spelt(tags: &str) -> String {
+    tags.chars()
+        .map(|c| {
+            let ascii = char::from_u32(u32::from(c).wrapping_sub(0xE_0000)).unwrap_or('?');
+            if ascii.is_ascii_graphic() || ascii == ' ' { ascii } else { '?' }
+        })
+        .collect()
+}
+
+// Words of a command line that can be pasted.
+
+/// Quotes a word for a POSIX shell; what needs no quotes gets none.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:=@,+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,17 +1,14 @@
 //! The rules by name: id, default severity, and the words that explain them. Decides nothing.
 
-mod agreements;
-mod conduct;
-mod definitions;
-mod entry;
-
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
-pub use entry::Rule;
-
 use crate::check::{Finding, Severity};
+
+mod agreements;
+mod conduct;
+mod definitions;
 
 /// The id of a rule that exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -90,6 +87,23 @@ pub fn finding(
         help: known.map(|r| r.fix.to_owned()).unwrap_or_default(),
         at: None,
     }
+}
+
+// One rule of the check: what it finds, and what to do about it.
+
+/// A rule of the check.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Stable id, `group/name`.
+    pub id: &'static str,
+    /// Severity unless the expectations file says otherwise.
+    pub severity: Severity,
+    /// What it finds, in a few words.
+    pub summary: &'static str,
+    /// Why it matters.
+    pub why: &'static str,
+    /// What to do.
+    pub fix: &'static str,
 }
 
 #[cfg(test)]

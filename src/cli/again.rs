@@ -2,7 +2,7 @@
 
 use super::args::{Common, OneServer};
 use crate::base::ServerName;
-use crate::base::text::shell::quoted;
+use crate::base::text::quoted;
 
 /// Where the servers of this command come from.
 #[derive(Clone, Copy)]

@@ -2,8 +2,11 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use super::args::ColorChoice;
-use super::exit::Exit;
+use base64::Engine as _;
+use serde_json::Value;
+
+use crate::cli::args::ColorChoice;
+use crate::cli::exit::Exit;
 
 /// Writes the answer of a command to stdout and gives `exit`.
 ///
@@ -55,5 +58,125 @@ pub fn colour(choice: ColorChoice) -> bool {
             let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
             io::stdout().is_terminal() && !off("NO_COLOR") && !dumb
         }
+    }
+}
+
+// Results as text and as bytes. Pure.
+
+/// A result for people: text as it is, everything else named by kind and size.
+pub fn text(result: &Value) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for block in list(result, "content") {
+        parts.push(block_text(block));
+    }
+    for content in list(result, "contents") {
+        parts.push(resource_text(content, "--output saves it"));
+    }
+    for message in list(result, "messages") {
+        let role = message.get("role").and_then(Value::as_str).unwrap_or("?");
+        let body = message.get("content").map(block_text).unwrap_or_default();
+        parts.push(format!("[{role}]\n{body}"));
+    }
+    if let Some(structured) = result.get("structuredContent").filter(|v| !v.is_null())
+        && parts.iter().all(String::is_empty)
+    {
+        parts.push(format!("{structured:#}"));
+    }
+    if parts.is_empty() && !list(result, "content").is_empty() {
+        parts.push(format!("{result:#}"));
+    }
+    parts.join("\n")
+}
+
+fn list<'a>(result: &'a Value, key: &str) -> &'a [Value] {
+    result.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn block_text(block: &Value) -> String {
+    let field = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
+    match field("type") {
+        "text" => field("text").to_owned(),
+        kind @ ("image" | "audio") => {
+            let bytes = field("data").len() / 4 * 3;
+            format!("[{kind} {}, about {bytes} bytes; --json has it]", field("mimeType"))
+        }
+        "resource" => {
+            block.get("resource").map(|r| resource_text(r, "--json has it")).unwrap_or_default()
+        }
+        "resource_link" => format!("[resource {} {}]", field("uri"), field("name")),
+        _ => format!("{block:#}"),
+    }
+}
+
+fn resource_text(content: &Value, hint: &str) -> String {
+    let field = |key: &str| content.get(key).and_then(Value::as_str);
+    if let Some(text) = field("text") {
+        return text.to_owned();
+    }
+    let bytes = field("blob").map_or(0, |blob| blob.len() / 4 * 3);
+    let kind = field("mimeType").unwrap_or("blob");
+    let uri = field("uri").unwrap_or_default();
+    format!("[{kind} {uri}, about {bytes} bytes; {hint}]")
+}
+
+/// The bytes of a result, for a file: all its contents or blocks decoded, one after the other, text
+/// blocks on lines of their own; `structuredContent` where there is nothing else.
+///
+/// # Errors
+/// When a blob is not valid base64, or there is nothing.
+pub fn bytes(result: &Value) -> Result<Vec<u8>, String> {
+    let messages = list(result, "messages").iter().filter_map(|message| message.get("content"));
+    let blocks: Vec<&Value> = list(result, "content").iter().chain(messages).collect();
+    let mut out = Vec::new();
+    for block in list(result, "contents").iter().chain(blocks.iter().copied()) {
+        let body = block.get("resource").unwrap_or(block);
+        let field = |key: &str| body.get(key).and_then(Value::as_str);
+        match (field("text"), field("blob").or_else(|| field("data"))) {
+            (Some(text), _) => {
+                if !out.is_empty() && !blocks.is_empty() {
+                    out.push(b'\n');
+                }
+                out.extend_from_slice(text.as_bytes());
+            }
+            (None, Some(blob)) => {
+                let decoded = base64::engine::general_purpose::STANDARD.decode(blob);
+                out.extend(decoded.map_err(|e| format!("the content is not valid base64: {e}"))?);
+            }
+            (None, None) => out.extend(block_text(block).into_bytes()),
+        }
+    }
+    if let Some(structured) = result.get("structuredContent").filter(|_| out.is_empty()) {
+        out = format!("{structured:#}").into_bytes();
+    }
+    let nothing = out.is_empty() && blocks.is_empty() && list(result, "contents").is_empty();
+    if nothing { Err("the result has no content".to_owned()) } else { Ok(out) }
+}
+
+#[cfg(test)]
+mod content_tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn text_is_shown_and_the_rest_is_named() {
+        let result = json!({"content": [
+            {"type": "text", "text": "hello"},
+            {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+            {"type": "resource_link", "uri": "file:///x", "name": "x"},
+        ]});
+        let shown = text(&result);
+        assert!(shown.starts_with("hello\n[image image/png, about 3 bytes"), "{shown}");
+        assert!(text(&json!({"structuredContent": {"a": 1}, "content": []})).contains("\"a\": 1"));
+        let prompt =
+            json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}]});
+        assert_eq!(text(&prompt), "[user]\nhi");
+    }
+
+    #[test]
+    fn bytes_are_decoded_and_bad_base64_is_refused() {
+        assert_eq!(bytes(&json!({"contents": [{"blob": "aGk="}]})), Ok(b"hi".to_vec()));
+        assert_eq!(bytes(&json!({"contents": [{"text": "hi"}]})), Ok(b"hi".to_vec()));
+        assert!(bytes(&json!({"contents": [{"blob": "%"}]})).is_err());
+        assert!(bytes(&json!({"contents": []})).is_err());
     }
 }

@@ -138,8 +138,7 @@ pub fn mistaken(args: impl Iterator<Item = String>) -> Option<String> {
     let args: Vec<String> = args.skip(1).collect();
     let first = args.first()?.as_str();
     if RUNNERS.contains(&first) {
-        let words: Vec<_> =
-            args.iter().map(|word| crate::base::text::shell::quoted(word)).collect();
+        let words: Vec<_> = args.iter().map(|word| crate::base::text::quoted(word)).collect();
         return Some(format!("a command goes after two dashes: mcpdeck -- {}", words.join(" ")));
     }
     let command = Cli::command();

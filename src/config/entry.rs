@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::base::ServerName;
 use crate::base::secret::Secret;
+use crate::config::diagnostics::{Problems, child};
 use crate::config::expand::{Cause, Expanded, Scope, expand, has_reference};
 use crate::config::origin::{Origin, Origins};
-use crate::config::problems::{Problems, child};
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{Diagnostic, ServerConfig, TransportConfig};
 

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::base::ServerName;
+use crate::config::diagnostics::{Problems, child, closest};
 use crate::config::entry::{self, Entry, Reader};
 use crate::config::environment::project_of;
 use crate::config::expand::Scope;
 use crate::config::hazards::is_hidden;
 use crate::config::keys::FILE;
 use crate::config::origin::{Origin, Origins};
-use crate::config::problems::{Problems, child, closest};
 use crate::config::shape::{Shape, check};
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind, parse};

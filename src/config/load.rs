@@ -154,7 +154,8 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
         for server in content.servers {
             if let Some(earlier) = servers.get(&server.name) {
                 out.diagnostics.push(overridden(earlier, &server));
-                replaced.insert(crate::config::problems::child("/servers", server.name.as_str()));
+                replaced
+                    .insert(crate::config::diagnostics::child("/servers", server.name.as_str()));
             }
             servers.insert(server.name.clone(), server);
         }
@@ -262,7 +263,7 @@ fn sound_servers(
             let mut problem = place.problem("config/dependency", severity, message);
             let known = servers.keys().map(ServerName::as_str);
             if !servers.contains_key(needed) {
-                problem.help = crate::config::problems::closest(needed.as_str(), known)
+                problem.help = crate::config::diagnostics::closest(needed.as_str(), known)
                     .map(|meant| format!("did you mean `{meant}`?"));
             }
             out.push(problem);

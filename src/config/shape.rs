@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::config::problems::{Problems, child, closest};
+use crate::config::diagnostics::{Problems, child, closest};
 use crate::config::syntax::{Member, Node, NodeKind};
 
 /// What a value may be.

@@ -1,6 +1,6 @@
 //! Rules about what was agreed before: expectations and the lock file. Data only.
 
-use super::entry::Rule;
+use super::Rule;
 use crate::check::Severity;
 
 pub(super) const RULES: &[Rule] = &[

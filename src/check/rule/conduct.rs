@@ -1,6 +1,6 @@
 //! Rules about how a server behaves, and about the configuration that starts it. Data only.
 
-use super::entry::Rule;
+use super::Rule;
 use crate::check::Severity;
 
 pub(super) const RULES: &[Rule] = &[

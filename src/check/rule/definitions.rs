@@ -1,6 +1,6 @@
 //! Rules about what a server offers: names, texts, schemas, hints, size. Data only.
 
-use super::entry::Rule;
+use super::Rule;
 use crate::check::Severity;
 
 pub(super) const RULES: &[Rule] = &[

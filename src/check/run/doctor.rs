@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::call::Called;
-use super::record::Moments;
+use super::Moments;
+use super::stage::Called;
 use crate::check::model::{Step, StepStatus};
 use crate::check::subject::{Subject, brief};
 use crate::config::TransportKind;

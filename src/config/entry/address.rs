@@ -6,10 +6,10 @@ use indexmap::IndexMap;
 use url::Url;
 
 use crate::base::secret::Secret;
+use crate::config::diagnostics::child;
 use crate::config::entry::transport::URLS;
 use crate::config::entry::{Entry, Reader, settings};
 use crate::config::hazards::is_clear_text;
-use crate::config::problems::child;
 use crate::config::syntax::Node;
 use crate::config::{HttpConfig, OAuthConfig, TlsConfig, TransportKind};
 

@@ -4,8 +4,8 @@ use globset::Glob;
 use indexmap::IndexSet;
 
 use crate::base::{LogLevel, ServerName};
+use crate::config::diagnostics::child;
 use crate::config::entry::{Entry, Reader, number};
-use crate::config::problems::child;
 use crate::config::shape::parse_bytes;
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::entry;
-use crate::config::problems::child;
+use crate::config::diagnostics::child;
 use crate::config::{Loaded, ServerConfig};
 
 /// The part of `whole`, the effective configuration of `loaded`, that is not left to defaults.

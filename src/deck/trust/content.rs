@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::base::secret::Secret;
+use crate::config::diagnostics::child;
 use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::origin::Origins;
-use crate::config::problems::child;
 use crate::config::{ServerConfig, TransportConfig};
 
 /// The approved content of one server: what is shown, and hashes of what is not.

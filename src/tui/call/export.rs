@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::subject::{Subject, SubjectKind};
-use crate::base::text::shell::quoted;
+use crate::base::text::quoted;
 use crate::host::Validation;
 
 /// The ways to copy a call.
