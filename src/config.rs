@@ -30,11 +30,9 @@ pub mod source;
 mod syntax;
 
 pub use change::{ConfigChange, changed_settings};
-pub use diagnostics::{Colour, render, render_all};
 pub use diagnostics::{Diagnostic, Mark, Position, Severity};
-pub use discover::{
-    Pairs, discover, single_command, single_command_with, single_url, single_url_with,
-};
+pub use diagnostics::{render, render_all};
+pub use discover::{Pairs, discover, single_command, single_url};
 pub(crate) use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 pub use environment::{Environment, Sources, input_variable};
 pub use hold::Hold;

@@ -29,6 +29,6 @@ pub use call::{CallOptions, CallOutcome, Caller, Origin, Provenance, Validation}
 pub use dev::{BuildEnd, BuildView, DevView};
 pub use fact::{Fact, Record};
 pub use handle::{Host, HostBuilder, Reloading, ShutdownReport, Startup};
-pub use supervisor::ReloadPlan;
+pub use supervisor::reload_plan;
 pub use validate::{SchemaProblem, Validator, Validators, Verdict};
 pub use view::{HostView, ServerState, ServerView};

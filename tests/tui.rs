@@ -44,7 +44,7 @@ use mcpdeck::config::overview::{SourceFile, values};
 use mcpdeck::config::{Environment, InputConfig, InputKind, load_text};
 use mcpdeck::deck::TrustStore;
 use mcpdeck::deck::gate::Gate;
-use mcpdeck::host::{BuildEnd, Fact, HostView, Record, ReloadPlan};
+use mcpdeck::host::{BuildEnd, Fact, HostView, Record, reload_plan};
 use mcpdeck::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::process::ExitView;
 use mcpdeck::tui::app::{App, Setup};
@@ -263,7 +263,7 @@ fn situation() -> Situation {
             },
             kept,
         ],
-        plan: Some(ReloadPlan::between(&before.config, &passed.reviewed.config)),
+        plan: Some(reload_plan(&before.config, &passed.reviewed.config)),
         awaiting: passed.awaiting,
         inputs: vec![
             input(

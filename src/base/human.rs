@@ -61,13 +61,6 @@ pub fn count(number: impl TryInto<u64>, noun: &'static str) -> Count {
     Count { number: number.try_into().unwrap_or(u64::MAX), noun }
 }
 
-impl Count {
-    /// The word that agrees with the number: `one` for exactly one, `many` otherwise.
-    pub const fn verb(self, one: &'static str, many: &'static str) -> &'static str {
-        if self.number == 1 { one } else { many }
-    }
-}
-
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let noun = self.noun;
@@ -112,6 +105,5 @@ mod tests {
             .map(|(n, noun)| count(n, noun).to_string()),
             ["1 problem", "0 problems", "2 entries", "3 addresses", "4 processes", "5 keys"]
         );
-        assert_eq!(count(1, "call").verb("is", "are"), "is");
     }
 }

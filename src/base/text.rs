@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::base::text::scan::{HiddenKind, Piece, Scanner};
+use crate::base::text::scan::{Piece, Scanner};
 
 pub mod inspect;
 pub mod json;

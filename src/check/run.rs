@@ -17,7 +17,6 @@ use crate::check::expect::Expectations;
 use crate::check::model::{ConfigReport, Counts, Exit, Finding, Report, ServerReport, Verdict};
 use crate::check::rule::finding;
 use crate::check::rules::{self, Measure};
-use crate::check::run::doctor;
 use crate::check::run::stage::Seen;
 use crate::check::settings::Settings;
 use crate::check::subject::Subject;

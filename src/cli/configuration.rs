@@ -10,8 +10,7 @@ use super::{load, output};
 use crate::base::text::{SafeText, json as safe};
 use crate::config::print::origin_in_words;
 use crate::config::{
-    Colour, Detail, Diagnostic, InputNeed, Loaded, Severity, effective, effective_text, hazards,
-    render_all,
+    Detail, Diagnostic, InputNeed, Loaded, Severity, effective, effective_text, hazards, render_all,
 };
 
 /// `mcpdeck config`
@@ -60,7 +59,7 @@ fn spelled(files: &[std::path::PathBuf]) -> Vec<std::borrow::Cow<'_, str>> {
 /// Tells problems on stderr, each with its line.
 pub fn problems(diagnostics: &[Diagnostic]) -> Exit {
     use std::io::Write as _;
-    let text = render_all(diagnostics, Colour::Never);
+    let text = render_all(diagnostics);
     let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
     Exit::Usage
 }

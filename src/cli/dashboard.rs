@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::{known, load, output};
 use crate::base::LogLevel;
 use crate::base::text::SafeText;
-use crate::config::diagnostics::{Colour, render_all};
+use crate::config::diagnostics::render_all;
 use crate::config::import::places;
 use crate::config::{Diagnostic, Environment, Loaded, McpConfig};
 use crate::deck::clients::Clients;
@@ -239,7 +239,7 @@ fn nothing_here(env: &Environment) -> String {
 
 /// Shows what is wrong with the configuration before the screen is taken.
 fn refused(problems: &[Diagnostic]) -> Exit {
-    output::refuse(render_all(problems, Colour::Never).trim_end())
+    output::refuse(render_all(problems).trim_end())
 }
 
 /// Changes the level of the log file from the Logs pane.

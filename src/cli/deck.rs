@@ -260,7 +260,7 @@ pub fn complain(error: &Error) {
         output::complain(&SafeText::block(&text));
         return;
     }
-    let text = crate::config::render_all(&error.diagnostics, crate::config::Colour::Never);
+    let text = crate::config::render_all(&error.diagnostics);
     output::complain(&format!("{}\n{}", error.message, text.trim_end()));
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::args::Common;
 use super::exit::Exit;
-use super::{content, deck, output};
+use super::{deck, output};
 use crate::base::ServerName;
 use crate::base::secret::Redactor;
 use crate::base::text::{SafeText, json as safe};
@@ -144,7 +144,7 @@ impl Printer<'_> {
         if outcome.is_error {
             output::complain("the tool failed:");
         } else if self.file.is_some() {
-            return match content::bytes(&outcome.result) {
+            return match output::bytes(&outcome.result) {
                 Ok(bytes) => self.write(&bytes, exit),
                 Err(message) => {
                     output::complain(&message);
@@ -152,7 +152,7 @@ impl Printer<'_> {
                 }
             };
         }
-        let text = masked(&content::text(&outcome.result), hidden);
+        let text = masked(&output::text(&outcome.result), hidden);
         // A terminal gets safe text; a file or a program gets what was sent.
         let text = if std::io::stdout().is_terminal() {
             SafeText::block(&text).as_str().to_owned()

@@ -130,7 +130,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
     let (source, env) = match loaded {
         Ok(loaded) => loaded,
         Err(problems) => {
-            let text = crate::config::render_all(&problems, crate::config::Colour::Never);
+            let text = crate::config::render_all(&problems);
             return output::refuse(text.trim_end());
         }
     };

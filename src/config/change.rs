@@ -2,13 +2,14 @@
 //! a reload can say why it restarts what (requirement C8). Pure. Names only, never values (C9).
 
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 
 use crate::base::ServerName;
 use crate::base::secret::Secret;
 use crate::config::{HttpConfig, McpConfig, ServerConfig, StdioConfig, TransportConfig};
 
-/// The difference of two configurations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The difference of two configurations, or what a reload does because of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigChange {
     /// New servers, in file order.
     pub added: Vec<ServerName>,
@@ -20,6 +21,7 @@ pub struct ConfigChange {
     /// count, nor do settings that need no restart ([`FOLLOWED`]).
     pub kept: Vec<ServerName>,
     /// Of those that are kept: servers with other settings of that kind, and which.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub followed: Vec<(ServerName, Vec<String>)>,
 }
 

@@ -219,27 +219,7 @@ pub(crate) fn closest<'a>(
 
 // Diagnostics for people: the line, a caret under what is meant, and what to do.
 //
-// Writes plain text; whether it is coloured is the caller's decision. Everything printed is safe:
-// messages, names and snippets pass through [`SafeText`].
-
-/// Whether ANSI colours are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Colour {
-    /// Plain text.
-    #[default]
-    Never,
-    /// ANSI escapes of the sixteen basic colours.
-    Ansi,
-}
-
-impl Colour {
-    fn paint(self, style: &str, text: &str) -> String {
-        match self {
-            Self::Never => text.to_owned(),
-            Self::Ansi => format!("\u{1b}[{style}m{text}\u{1b}[0m"),
-        }
-    }
-}
+// Writes plain text. Everything printed is safe: messages, names and snippets pass through [`SafeText`].
 
 /// One diagnostic, without a line break at its end.
 ///
@@ -251,17 +231,10 @@ impl Colour {
 ///    |           ^^^^^^^^
 ///    = set TOKEN, or give a default: `${TOKEN:-value}`
 /// ```
-pub fn render(diagnostic: &Diagnostic, colour: Colour) -> String {
-    let (style, under) = match diagnostic.severity {
-        Severity::Error => ("1;31", "31"),
-        Severity::Warning => ("1;33", "33"),
-        Severity::Note => ("1;36", "36"),
-    };
-    let mut out = String::new();
-    let level = colour.paint(style, &diagnostic.severity.to_string());
-    let message = colour.paint("1", &SafeText::line(&diagnostic.message));
-    let rule = colour.paint("2", &format!("[{}]", SafeText::line(&diagnostic.rule)));
-    let _ = write!(out, "{level}: {message}  {rule}");
+pub fn render(diagnostic: &Diagnostic) -> String {
+    let level = diagnostic.severity;
+    let (message, rule) = (SafeText::line(&diagnostic.message), SafeText::line(&diagnostic.rule));
+    let mut out = format!("{level}: {message}  [{rule}]");
     let number = diagnostic.at.line.to_string();
     let gutter = if diagnostic.at.line == 0 { 1 } else { number.len() };
     let blank = " ".repeat(gutter);
@@ -274,28 +247,25 @@ pub fn render(diagnostic: &Diagnostic, colour: Colour) -> String {
         let place = SafeText::line(&place);
         let pointer = SafeText::line(&diagnostic.pointer);
         let gap = if pointer.is_empty() { "" } else { "  " };
-        let arrow = colour.paint("34", "-->");
-        let _ = write!(out, "\n{blank}{arrow} {place}{gap}{}", colour.paint("2", &pointer));
+        let _ = write!(out, "\n{blank}--> {place}{gap}{pointer}");
     }
     if !diagnostic.snippet.is_empty() {
-        let bar = colour.paint("34", "|");
         let snippet = SafeText::line(&diagnostic.snippet);
         let caret = "^".repeat(diagnostic.mark.len as usize);
         let indent = " ".repeat(diagnostic.mark.start as usize);
-        let _ = write!(out, "\n{blank} {bar}\n{} {bar} {snippet}", colour.paint("34", &number));
-        let _ = write!(out, "\n{blank} {bar} {indent}{}", colour.paint(under, &caret));
+        let _ = write!(out, "\n{blank} |\n{number} | {snippet}\n{blank} | {indent}{caret}");
     }
     if let Some(help) = &diagnostic.help {
-        let _ = write!(out, "\n{blank} {} {}", colour.paint("34", "="), SafeText::line(help));
+        let _ = write!(out, "\n{blank} = {}", SafeText::line(help));
     }
     out
 }
 
 /// All of them, a blank line between two, and a count at the end: `2 errors, 1 warning`.
-pub fn render_all(diagnostics: &[Diagnostic], colour: Colour) -> String {
+pub fn render_all(diagnostics: &[Diagnostic]) -> String {
     let mut out = String::new();
     for diagnostic in diagnostics {
-        out.push_str(&render(diagnostic, colour));
+        out.push_str(&render(diagnostic));
         out.push_str("\n\n");
     }
     out.push_str(&summary(diagnostics));
@@ -338,21 +308,7 @@ mod render_tests {
                         --> mcp.json:2:21  /servers/a/cmmand\n  |\n\
                         2 | \"servers\": {\"a\": {\"cmmand\": \"x\"}}\n  \
                         |                   ^^^^^^^^\n  = did you mean `command`?";
-        assert_eq!(render(&sample(), Colour::Never), expected);
-    }
-
-    #[test]
-    fn colour_changes_nothing_but_escapes() {
-        let coloured = render(&sample(), Colour::Ansi);
-        let mut plain = String::new();
-        let mut rest = coloured.as_str();
-        while let Some(i) = rest.find('\u{1b}') {
-            plain.push_str(&rest[..i]);
-            let end = rest[i..].find('m').expect("an SGR escape");
-            rest = &rest[i + end + 1..];
-        }
-        plain.push_str(rest);
-        assert_eq!(plain, render(&sample(), Colour::Never));
+        assert_eq!(render(&sample()), expected);
     }
 
     #[test]
@@ -361,7 +317,7 @@ mod render_tests {
         hostile.message = "a\u{1b}]52;c;x\u{7}".into();
         hostile.pointer = "/\u{1b}[2J".into();
         hostile.at.file = "x\u{1b}[31m".into();
-        assert!(!render(&hostile, Colour::Never).contains('\u{1b}'));
+        assert!(!render(&hostile).contains('\u{1b}'));
     }
 
     #[test]

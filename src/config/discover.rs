@@ -57,23 +57,16 @@ pub fn discover(env: &Environment) -> Option<PathBuf> {
     candidates(env).into_iter().find(|c| c.exists).map(|c| c.path)
 }
 
-/// A configuration of one server, from `mcpdeck -- COMMAND ARGS...`. Nothing is expanded: the
-/// shell has done that. Naming a command is consent to run it.
-///
-/// # Errors
-/// A diagnostic when there is no command.
-pub fn single_command(words: &[String], env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
-    single_command_with(words, &Pairs::new(), env)
-}
-
 /// Values by name: variables of a process, or headers.
 pub type Pairs = indexmap::IndexMap<String, String>;
 
-/// The same with variables for its environment; references in their values are expanded.
+/// A configuration of one server, from `mcpdeck -- COMMAND ARGS...`, with variables for its
+/// environment. Of these alone references are expanded: the shell has done the rest. Naming a
+/// command is consent to run it.
 ///
 /// # Errors
 /// A diagnostic when there is no command, or a variable that a value names is not set.
-pub fn single_command_with(
+pub fn single_command(
     words: &[String],
     variables: &Pairs,
     env: &Environment,
@@ -92,20 +85,13 @@ pub fn single_command_with(
     single(&name, &entry, env)
 }
 
-/// A configuration of one server, from `mcpdeck URL`. An address that ends in `/sse` is spoken to
-/// as HTTP+SSE, `ws:` and `wss:` as WebSocket.
-///
-/// # Errors
-/// A diagnostic when it is no address.
-pub fn single_url(address: &str, env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
-    single_url_with(address, &Pairs::new(), env)
-}
-
-/// The same with headers for its requests; references in their values are expanded.
+/// A configuration of one server, from `mcpdeck URL`, with headers for its requests, in whose values
+/// references are expanded. An address that ends in `/sse` is spoken to as HTTP+SSE, `ws:` and
+/// `wss:` as WebSocket.
 ///
 /// # Errors
 /// A diagnostic when it is no address, or a variable that a value names is not set.
-pub fn single_url_with(
+pub fn single_url(
     address: &str,
     headers: &Pairs,
     env: &Environment,
@@ -194,7 +180,7 @@ mod tests {
     fn what_the_shell_left_is_passed_on_as_it_is() {
         let env = Environment { cwd: std::env::temp_dir(), ..Environment::default() };
         let words = ["x", "${HOME}", "; rm"].map(str::to_owned);
-        let loaded = single_command(&words, &env).expect("usable");
+        let loaded = single_command(&words, &Pairs::new(), &env).expect("usable");
         let (_, server) = loaded.config.servers.first().expect("one server");
         let crate::config::TransportConfig::Stdio(stdio) = &server.transport else {
             panic!("a process")
@@ -211,10 +197,10 @@ mod tests {
             ("https://example.com/sse", "sse"),
             ("wss://example.com/x", "websocket"),
         ] {
-            let loaded = single_url(address, &env).expect("usable");
+            let loaded = single_url(address, &Pairs::new(), &env).expect("usable");
             assert_eq!(loaded.config.servers[0].transport.kind().as_str(), kind);
         }
-        assert!(!single_url("example", &env).is_ok_and(|l| !l.has_errors()));
-        assert!(single_command(&[], &env).is_err());
+        assert!(!single_url("example", &Pairs::new(), &env).is_ok_and(|l| !l.has_errors()));
+        assert!(single_command(&[], &Pairs::new(), &env).is_err());
     }
 }

@@ -240,26 +240,6 @@ impl Host {
         }
     }
 
-    /// The word for it on a command line.
-    pub const fn id(self) -> &'static str {
-        match self {
-            Self::ClaudeDesktop => "claude-desktop",
-            Self::ClaudeCode => "claude-code",
-            Self::Cursor => "cursor",
-            Self::VsCode => "vscode",
-            Self::Windsurf => "windsurf",
-            Self::Cline => "cline",
-            Self::GeminiCli => "gemini-cli",
-            Self::Codex => "codex",
-            Self::Zed => "zed",
-        }
-    }
-
-    /// The program with this [`Host::id`].
-    pub fn by_id(id: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|host| host.id() == id)
-    }
-
     /// Whose file it is, judged by its name and folder.
     pub fn of_path(path: &Path) -> Option<Self> {
         let text = path.to_string_lossy().replace('\\', "/");

@@ -18,10 +18,10 @@ use super::task;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::edit::entry::ShownEntry;
-use crate::config::{Environment, McpConfig};
+use crate::config::{ConfigChange, Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::handle::ShutdownReport;
-use crate::host::{Host, HostBuilder, HostView, ReloadPlan};
+use crate::host::{Host, HostBuilder, HostView};
 
 /// Events that may wait for a reader; the oldest are dropped and counted ([`DeckEvent::Missed`]).
 const EVENTS: usize = 256;
@@ -40,7 +40,7 @@ pub enum DeckEvent {
     /// This configuration is used from now on; with the text of its files.
     Loaded(Arc<McpConfig>, Arc<[FileText]>),
     /// A change was applied: servers that were added and changed are on their way.
-    Reloaded(ReloadPlan),
+    Reloaded(ConfigChange),
     /// The files cannot be used, with every problem; what ran runs on.
     Rejected(Error, Arc<[FileText]>),
     /// The files changed and are not used yet: the change waits for [`ConfigCommand::Apply`].

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::InputConfig;
 use crate::config::overview::{ServerValues, SourceFile};
 use crate::config::source::Source;
+use crate::config::{ConfigChange, InputConfig};
 use crate::deck::gate::Awaiting;
-use crate::host::ReloadPlan;
 
 /// How the configuration stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,7 +32,7 @@ pub struct Situation {
     /// Whether a changed file is shown before it is used.
     pub asks: bool,
     /// What a changed file would do that is not used yet.
-    pub plan: Option<ReloadPlan>,
+    pub plan: Option<ConfigChange>,
 }
 
 /// A declared input and how it stands.

@@ -23,7 +23,7 @@ use crate::config::overview::{SourceFile, sources, values};
 use crate::config::{self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode};
 use crate::error::{Error, ErrorCode};
 use crate::host::dev::sources::SourceOptions;
-use crate::host::{Host, HostView, ReloadPlan, ShutdownReport, Startup};
+use crate::host::{Host, HostView, ShutdownReport, Startup, reload_plan};
 
 /// Least time between two looks at what servers offer.
 const NOTED: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub(super) struct Work {
     /// Edits of the person that can be taken back.
     pub(super) edits: Vec<Made>,
     /// A changed configuration that waits for a yes, with what it would change.
-    waiting: Option<(McpConfig, ReloadPlan)>,
+    waiting: Option<(McpConfig, ConfigChange)>,
     /// What the person said of showing changes before they are used; else `"reload"` says it.
     ask: Option<ReloadMode>,
     /// The next change was asked for and needs no question.
@@ -376,7 +376,7 @@ impl Work {
         match self.host.begin_reload(config.clone()).await {
             Ok(_) => {
                 let before = self.running.replace(config.clone()).unwrap_or_default();
-                let plan = ReloadPlan::between(&before, &config);
+                let plan = reload_plan(&before, &config);
                 self.send(DeckEvent::Reloaded(plan));
             }
             Err(error) => {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{ContentLimits, Diagnostic, RootConfig, TransportKind};
+use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::breaker::BreakerView;
 use crate::host::dev::view::BuildEnd;
@@ -55,19 +55,7 @@ pub enum Fact {
         diagnostics: Vec<Diagnostic>,
     },
     /// A reload was applied (requirement C8).
-    Reloaded {
-        /// Servers that are new.
-        added: Vec<ServerName>,
-        /// Servers that are gone.
-        removed: Vec<ServerName>,
-        /// Servers that were restarted, with the fields that differ.
-        changed: Vec<(ServerName, Vec<String>)>,
-        /// Servers that were left alone.
-        kept: Vec<ServerName>,
-        /// Of those: servers that were given other settings as they ran, and which.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        followed: Vec<(ServerName, Vec<String>)>,
-    },
+    Reloaded(ConfigChange),
     /// A server was added to the deck.
     ServerAdded {
         /// Its name.
@@ -362,7 +350,7 @@ impl Fact {
             Self::RequestArrived { request } => Some(&request.server),
             Self::ConfigLoaded { .. }
             | Self::ConfigRejected { .. }
-            | Self::Reloaded { .. }
+            | Self::Reloaded(_)
             | Self::TaskFailed { .. }
             | Self::ShutdownBegan => None,
         }
@@ -399,7 +387,7 @@ impl Fact {
         match self {
             Self::ConfigLoaded { .. } => "configLoaded",
             Self::ConfigRejected { .. } => "configRejected",
-            Self::Reloaded { .. } => "reloaded",
+            Self::Reloaded(_) => "reloaded",
             Self::ServerAdded { .. } => "serverAdded",
             Self::ServerRemoved { .. } => "serverRemoved",
             Self::StateChanged { .. } => "stateChanged",

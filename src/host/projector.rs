@@ -17,6 +17,7 @@ use crate::base::ring::Ring;
 use crate::base::text::SafeText;
 use crate::base::{Clock, Timestamp};
 use crate::base::{LogLevel, ServerName};
+use crate::config::ConfigChange;
 use crate::host::breaker::BreakerView;
 use crate::host::journal::Journal;
 use crate::host::view::StepStatus;
@@ -388,7 +389,7 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             LogLevel::Error,
             format!("configuration refused: {}", count(diagnostics.len(), "problem")),
         ),
-        Fact::Reloaded { added, removed, changed, kept, followed } => {
+        Fact::Reloaded(ConfigChange { added, removed, changed, kept, followed }) => {
             let others = match followed.len() {
                 0 => String::new(),
                 others => format!(", {others} of them with other settings"),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::{McpConfig, ServerConfig};
+use crate::config::{ConfigChange, McpConfig, ServerConfig};
 use crate::error::Error;
 use crate::host::approvals::queue::panic_text;
 use crate::host::dev::Crew;
@@ -32,7 +32,7 @@ use crate::host::supervisor::leaving::Leaving;
 use crate::host::{Fact, ServerState};
 
 pub use graph::check;
-pub use plan::ReloadPlan;
+pub use plan::reload_plan;
 
 /// What may be asked of the supervisor.
 pub enum Order {
@@ -42,7 +42,7 @@ pub enum Order {
     /// Apply the configuration there is with a change; answered as a reload.
     Edit(Box<dyn FnOnce(&mut McpConfig) + Send>, oneshot::Sender<Result<CancellationToken, Error>>),
     /// Say what applying another configuration would do.
-    Plan(Box<McpConfig>, oneshot::Sender<Result<ReloadPlan, Error>>),
+    Plan(Box<McpConfig>, oneshot::Sender<Result<ConfigChange, Error>>),
     /// Stop everything and end.
     Shutdown(oneshot::Sender<()>),
 }
@@ -119,7 +119,7 @@ impl Supervisor {
                     }
                     Some(Order::Plan(config, done)) => {
                         let plan = check(&config);
-                        let plan = plan.map(|()| ReloadPlan::between(&self.config, &config));
+                        let plan = plan.map(|()| reload_plan(&self.config, &config));
                         let _ = done.send(plan);
                     }
                     Some(Order::Shutdown(done)) => {

@@ -171,11 +171,6 @@ impl Validator {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The schema this was compiled from.
-    pub fn schema(&self) -> &Value {
-        &self.inner.schema
-    }
-
     /// Checks `value`. Returns within microseconds for ordinary schemas; blocks the thread for at
     /// most about [`Limits::time`] for the others (use [`Validator::check_async`] in a task).
     pub fn check(&self, value: &Value) -> Verdict {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{ContentLimits, Diagnostic, RootConfig, TransportKind};
+use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::host::approvals::{PendingRequest, RuleKind, SessionRule};
 use crate::host::breaker::BreakerView;
 use crate::host::dev::view::DevView;
@@ -296,7 +296,7 @@ pub struct HostView {
     /// Problems of a newer configuration that was not taken into use.
     pub rejected: Vec<Diagnostic>,
     /// Last reload.
-    pub reload: Option<(Timestamp, Fact)>,
+    pub reload: Option<(Timestamp, ConfigChange)>,
     /// Servers in file order.
     pub servers: IndexMap<ServerName, Arc<ServerView>>,
     /// The order of the file.
@@ -333,7 +333,7 @@ impl HostView {
                 self.rejected.clear();
             }
             Fact::ConfigRejected { diagnostics } => self.rejected.clone_from(diagnostics),
-            Fact::Reloaded { .. } => self.reload = Some((record.at, record.fact.clone())),
+            Fact::Reloaded(change) => self.reload = Some((record.at, change.clone())),
             Fact::ServerRemoved { server } => {
                 self.servers.shift_remove(server);
             }

@@ -88,14 +88,6 @@ impl Filter {
     pub fn passes(&self, record: &TrafficRecord) -> bool {
         self.terms.iter().all(|term| term.test.passes(record) != term.negated)
     }
-
-    /// The plain words of the filter, to be shown where they occur.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.terms.iter().filter_map(|term| match &term.test {
-            Test::Text(text) if !term.negated => Some(text.as_str()),
-            _ => None,
-        })
-    }
 }
 
 /// The words of a filter: between blanks, but for those in quotes.

@@ -256,11 +256,6 @@ impl Keymap {
         rows
     }
 
-    /// The first chord of an action in these scopes, as it is shown.
-    pub fn hint(&self, scopes: &[Scope], action: Action) -> Option<String> {
-        self.rows(scopes).iter().find(|row| row.action == action).map(|r| r.chords[0].short())
-    }
-
     /// Where an action of the dashboard is bound, outermost first.
     pub fn scopes_of(&self, action: Action) -> impl Iterator<Item = Scope> {
         let bound = move |row: &&Listed| row.action == action;
@@ -423,7 +418,6 @@ mod tests {
         let keymap = Keymap::with_user("[global]\n\"f10\" = \"quit\"\nq = \"none\"").unwrap();
         assert_eq!(keymap.action(&[Scope::Global], "f10".parse().unwrap()), Some(Action::Quit));
         assert_eq!(keymap.action(&[Scope::Global], "q".parse().unwrap()), None);
-        assert_eq!(keymap.hint(&[Scope::Global], Action::Quit).as_deref(), Some("F10"));
     }
 
     #[test]

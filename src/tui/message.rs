@@ -52,8 +52,6 @@ pub enum Message {
     EngineReady,
     /// The engine could not be built.
     EngineFailed(Error),
-    /// The engine has stopped everything.
-    EngineStopped,
     /// A newer view.
     View(Arc<HostView>),
     /// New traffic; the second is the oldest record the ring still holds.

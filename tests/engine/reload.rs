@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mcpdeck::config::{GuardMode, RootConfig};
+use mcpdeck::config::{ConfigChange, GuardMode, RootConfig};
 use mcpdeck::host::{Fact, Host, ServerState};
 use mcpdeck::mcp::capabilities::ListKind;
 use mcpdeck::{ErrorCode, McpConfig, Startup};
@@ -15,7 +15,7 @@ async fn start(world: &World, servers: McpConfig) -> Host {
     world.host(servers).initialize().await.expect("starts")
 }
 
-fn reloaded(host: &Host) -> Fact {
+fn reloaded(host: &Host) -> ConfigChange {
     let view = host.view().borrow().clone();
     view.reload.clone().expect("there was a reload").1
 }
@@ -44,7 +44,7 @@ async fn exactly_the_changed_server_and_its_dependents_restart() {
         (opens("db"), opens("api"), opens("other"), opens("old"), opens("new")),
         (2, 2, 1, 1, 1)
     );
-    let Fact::Reloaded { added, removed, changed, kept, .. } = reloaded(&host) else { panic!() };
+    let ConfigChange { added, removed, changed, kept, .. } = reloaded(&host);
     assert_eq!((added, removed, kept), (vec![name("new")], vec![name("old")], vec![name("other")]));
     assert_eq!(changed[0], (name("db"), vec!["limits".to_owned()]));
     assert_eq!(changed[1].0, name("api"));
@@ -318,7 +318,7 @@ async fn settings_that_need_no_other_process_hold_at_once_and_the_server_runs_on
     a.roots = vec![RootConfig { uri: "file:///x".into(), name: None }];
     a.retry.max_retries = 9;
     host.reload(next.clone()).await.expect("valid");
-    let Fact::Reloaded { changed, kept, followed, .. } = reloaded(&host) else { panic!() };
+    let ConfigChange { changed, kept, followed, .. } = reloaded(&host);
     assert_eq!((changed, kept), (vec![], vec![name("a")]));
     assert_eq!(followed[0].1, ["timeout", "retry", "roots", "tools"]);
     let error = host.call_tool("a.other", Value::Null).await.expect_err("not shown any more");

@@ -136,7 +136,7 @@ fn no_secret_of_a_broken_file_is_in_its_diagnostics() {
                 Ok(loaded) => loaded.diagnostics,
                 Err(all) => all,
             };
-            let shown = config::render_all(&all, config::Colour::Never);
+            let shown = config::render_all(&all);
             assert!(!shown.contains("hunter2"), "{}:\n{shown}", path.display());
             assert!(!format!("{all:?}").contains("hunter2"), "{}", path.display());
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use mcpdeck::base::ServerName;
 use mcpdeck::base::secret::Secret;
-use mcpdeck::config::{Environment, Loaded, load_text};
+use mcpdeck::config::{Environment, Loaded, Pairs, load_text};
 use mcpdeck::deck::{TrustStore, Verdict};
 use tempfile::TempDir;
 
@@ -245,7 +245,8 @@ fn the_whole_command_line_is_shown_with_everything_hidden_made_visible() {
 fn a_command_named_on_the_command_line_needs_no_approval() {
     let setup = Setup::new();
     let words = ["x".to_owned()];
-    let loaded = mcpdeck::config::single_command(&words, &setup.env).expect("usable");
+    let loaded =
+        mcpdeck::config::single_command(&words, &Pairs::new(), &setup.env).expect("usable");
     assert!(setup.store.unapproved(&loaded).is_empty());
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcpdeck::config::{Colour, Diagnostic, render_all};
+use mcpdeck::config::{Diagnostic, render_all};
 use serde_json::{Value, json};
 
 use crate::deck::{Running, script};
@@ -23,7 +23,7 @@ fn fixtures() -> Vec<PathBuf> {
 }
 
 fn told(diagnostics: &[Diagnostic]) -> String {
-    render_all(diagnostics, Colour::Never).trim_end().to_owned()
+    render_all(diagnostics).trim_end().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]

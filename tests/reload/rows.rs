@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use mcpdeck::DeckEvent;
-use mcpdeck::config::Severity;
+use mcpdeck::config::{ConfigChange, Severity};
 use mcpdeck::deck::ConfigCommand;
-use mcpdeck::host::{Fact, HostView, ReloadPlan, ServerState};
+use mcpdeck::host::{HostView, ServerState};
 use serde_json::{Value, json};
 
 use crate::deck::{DEADLINE, Running, carries, script};
@@ -229,7 +229,7 @@ async fn c8_an_unset_variable_on_reload_is_named_with_its_server_and_starts_noth
 }
 
 /// The plan that waits, told by the engine.
-async fn plan(running: &mut Running) -> Option<ReloadPlan> {
+async fn plan(running: &mut Running) -> Option<ConfigChange> {
     loop {
         let event = tokio::time::timeout(DEADLINE, running.deck.next()).await.expect("in time");
         if let Some(DeckEvent::Situation(situation)) = event {
@@ -271,7 +271,7 @@ async fn a_changed_file_waits_for_a_yes_when_it_says_so_and_newer_changes_join_t
     running.ready(&["a", "c"]).await;
     assert_eq!(running.variable("a", "EDIT").as_deref(), Some("2"));
     let reloaded = running.host.view().borrow().reload.clone().expect("one reload").1;
-    assert!(matches!(reloaded, Fact::Reloaded { removed, .. } if removed == ["b".into()]));
+    assert_eq!(reloaded.removed, ["b".into()]);
     running.end().await;
 }
 

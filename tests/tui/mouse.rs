@@ -88,7 +88,7 @@ fn yes_and_no_are_clicked_and_nothing_else_of_a_question_is_a_yes() {
         let apply = Effect::Config(mcpdeck::tui::effect::ConfigCommand::Apply);
         effects.contains(&apply)
     };
-    for words in ["apply the changed configuration?", "restart  files", "mcpdeck"] {
+    for words in ["apply the changed configuration?", "restart    files", "mcpdeck"] {
         assert!(!apply(&click(&mut app, words)), "{words}");
     }
     assert!(!apply(&click(&mut app, "n no")));

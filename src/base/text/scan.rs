@@ -40,25 +40,6 @@ pub enum HiddenKind {
     Unassigned,
 }
 
-impl HiddenKind {
-    /// The stable word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Control => "control",
-            Self::Bidi => "bidi",
-            Self::ZeroWidth => "zero-width",
-            Self::Tag => "tag",
-            Self::VariationSelector => "variation-selector",
-            Self::Marks => "marks",
-            Self::Filler => "filler",
-            Self::Separator => "separator",
-            Self::Format => "format",
-            Self::PrivateUse => "private-use",
-            Self::Unassigned => "unassigned",
-        }
-    }
-}
-
 /// A piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {

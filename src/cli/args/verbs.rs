@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use crate::cli::args::parse_duration;
-use crate::config::{Environment, single_command_with, single_url_with};
+use crate::config::{Environment, single_command, single_url};
 use crate::deck::LoadResult;
 
 /// The commands.
@@ -188,9 +188,9 @@ impl OneServer {
         let pairs = |given: &[(String, String)]| given.iter().cloned().collect();
         match &self.url {
             _ if !self.command.is_empty() => {
-                Some(single_command_with(&self.command, &pairs(&self.given.env), env))
+                Some(single_command(&self.command, &pairs(&self.given.env), env))
             }
-            Some(url) => Some(single_url_with(url, &pairs(&self.given.header), env)),
+            Some(url) => Some(single_url(url, &pairs(&self.given.header), env)),
             None => None,
         }
     }

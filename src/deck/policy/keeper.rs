@@ -84,7 +84,7 @@ impl PolicyKeeper {
             loop {
                 let news = tokio::select! {
                     fact = facts.recv() => if let Some(record) = fact {
-                        matches!(record.fact, Fact::Listed { .. } | Fact::Reloaded { .. })
+                        matches!(record.fact, Fact::Listed { .. } | Fact::Reloaded(_))
                     } else {
                         // It was too slow for a flood of facts, or the host is gone.
                         facts = following.host.subscribe();

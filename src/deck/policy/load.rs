@@ -16,8 +16,6 @@ const LARGEST: u64 = 4 << 20;
 /// A policy that can be used.
 #[derive(Debug, Default)]
 pub struct PolicyFile {
-    /// The file it stands in, when there is one.
-    pub file: Option<PathBuf>,
     /// As written.
     pub config: PolicyConfig,
     /// Its rules.
@@ -53,7 +51,7 @@ fn compiled(file: PathBuf, value: Value) -> Result<PolicyFile, Vec<String>> {
     let config: PolicyConfig =
         serde_json::from_value(value).map_err(|error| vec![at(format!("`policy`: {error}"))])?;
     match Rules::compile(&config) {
-        Ok(rules) => Ok(PolicyFile { file: Some(file), config, rules }),
+        Ok(rules) => Ok(PolicyFile { config, rules }),
         Err(problems) => Err(problems.into_iter().map(at).collect()),
     }
 }

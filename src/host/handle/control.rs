@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::ServerName;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::config::{Diagnostic, McpConfig};
+use crate::config::{ConfigChange, Diagnostic, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::approvals::queue::Presence;
@@ -20,7 +20,7 @@ use crate::host::handle::{Host, ShutdownReport};
 use crate::host::server::command::Command;
 use crate::host::server::lifecycle::{Input, Next};
 use crate::host::server::slot::Slot;
-use crate::host::supervisor::{Order, ReloadPlan};
+use crate::host::supervisor::Order;
 use crate::mcp::Answer;
 use crate::mcp::ApprovalId;
 use crate::mcp::auth::{AuthFailure, Authorization, Authorizer};
@@ -292,7 +292,7 @@ impl Host {
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] when it cannot be used.
-    pub async fn plan_reload(&self, config: McpConfig) -> Result<ReloadPlan, Error> {
+    pub async fn plan_reload(&self, config: McpConfig) -> Result<ConfigChange, Error> {
         let (done, wait) = oneshot::channel();
         let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
         let order = Order::Plan(Box::new(config), done);

@@ -11,11 +11,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::leaving::{Gone, Told};
-use super::plan::{ReloadPlan, restart_reason};
+use super::plan::{reload_plan, restart_reason};
 use super::{Supervisor, check, introduce, loaded, new_slot};
 use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::config::McpConfig;
+use crate::config::{ConfigChange, McpConfig};
 use crate::error::Error;
 use crate::host::server::command::Command;
 use crate::host::server::lifecycle::{Input, Next};
@@ -40,7 +40,7 @@ impl Supervisor {
         for heir in self.leaving.heirs.drain(..) {
             self.config.servers.shift_remove(&heir.fresh.0.name);
         }
-        let plan = ReloadPlan::between(&self.config, &config);
+        let plan = reload_plan(&self.config, &config);
         let reason = SafeText::line("stopping: it was taken out of the configuration");
         for (name, end) in self.stops(&plan.removed, &Input::Retire(Next::Leave, reason)) {
             if let Some(was) = self.config.servers.get(&name) {
@@ -56,9 +56,7 @@ impl Supervisor {
         }
         self.change(&plan).await;
         self.follow_sources();
-        let ReloadPlan { added, removed, changed, kept, followed } = plan;
-        let fact = Fact::Reloaded { added, removed, changed, kept, followed };
-        self.deck.facts.record(fact).await;
+        self.deck.facts.record(Fact::Reloaded(plan)).await;
         self.deck.facts.flush().await;
         Ok(done)
     }
@@ -79,7 +77,7 @@ impl Supervisor {
     }
 
     /// Puts the slots of the new configuration in place, in file order; gives the new ones.
-    fn arrange(&self, plan: &ReloadPlan) -> Vec<Fresh> {
+    fn arrange(&self, plan: &ConfigChange) -> Vec<Fresh> {
         let before = self.deck.slots();
         let mut slots = Slots::new();
         let mut fresh = Vec::new();
@@ -105,7 +103,7 @@ impl Supervisor {
     }
 
     /// Hands every server that stays its new entry.
-    async fn change(&self, plan: &ReloadPlan) {
+    async fn change(&self, plan: &ConfigChange) {
         let slots = self.deck.slots();
         let of = |name: &ServerName| {
             Some((slots.get(name)?, Arc::new(self.config.servers.get(name)?.clone())))

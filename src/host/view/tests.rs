@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::config::ConfigChange;
 use crate::host::approvals::{Decider, Settlement};
 use crate::mcp::RequestKind;
 use crate::mcp::capabilities::{FieldChange, ListKind, RejectedEntry, Tool, ToolHints};
@@ -115,13 +116,11 @@ fn roots_shared() -> Fact {
     Fact::RootsShared { server: server(), roots }
 }
 fn reloaded() -> Fact {
-    Fact::Reloaded {
-        added: vec![],
+    Fact::Reloaded(ConfigChange {
         removed: vec![ServerName::new("old")],
         changed: vec![(server(), vec!["env.X".into()])],
-        kept: vec![],
-        followed: vec![],
-    }
+        ..ConfigChange::default()
+    })
 }
 
 fn every_fact() -> Vec<Fact> {

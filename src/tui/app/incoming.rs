@@ -7,11 +7,11 @@ use ratatui::layout::Rect;
 
 use crate::base::text::SafeText;
 use crate::base::{LogLevel, ServerName};
-use crate::config::Hold;
+use crate::config::{ConfigChange, Hold};
 use crate::deck::policy::PolicyView;
 use crate::error::Error;
+use crate::host::HostView;
 use crate::host::policy::Held;
-use crate::host::{HostView, ReloadPlan};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Redraw};
 use crate::tui::chat::port::ChatNews;
@@ -23,6 +23,7 @@ use crate::tui::model::{
     EngineState, Feed, InputState, InputView, Model, Situation, Todo, who_asks,
 };
 use crate::tui::overlay::{Confirm, Consent, InputDialog, Overlay, Palette, Reader};
+use crate::tui::pane::config::{PLANNED, touched};
 use crate::tui::pane::{Cx, PaneId, Toast};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::player::{PlayCommand, Played};
@@ -172,7 +173,6 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Message::Terminate => self.leave(effects),
-            Message::EngineStopped => self.mark(Redraw::Now),
             Message::WorkerPanicked(what) => {
                 self.toast(ink!("a worker failed, the rest goes on: {}", &what), Role::Error);
             }
@@ -484,22 +484,9 @@ fn is_plan(confirm: &Confirm) -> bool {
 /// Most servers named in the question; the Config pane has all of them.
 const NAMED: usize = 10;
 
-fn plan_lines(plan: &ReloadPlan) -> Vec<Ink> {
-    let mut lines = Vec::new();
-    for name in &plan.added {
-        lines.push(ink!("+ start    {}", Model::name(name)));
-    }
-    for name in &plan.removed {
-        lines.push(ink!("- stop     {}", Model::name(name)));
-    }
-    for (name, fields) in &plan.changed {
-        let fields = Ink::line(&fields.join(", "));
-        lines.push(ink!("~ restart  {}   because of {}", Model::name(name), fields));
-    }
-    for (name, fields) in &plan.followed {
-        let fields = Ink::line(&fields.join(", "));
-        lines.push(ink!("~ keep     {}   with another {}", Model::name(name), fields));
-    }
+fn plan_lines(plan: &ConfigChange) -> Vec<Ink> {
+    let touched = touched(plan, PLANNED).into_iter();
+    let mut lines: Vec<Ink> = touched.map(|(line, _, why)| ink!("{}{}", line, why)).collect();
     let more = lines.len().saturating_sub(NAMED);
     lines.truncate(NAMED);
     if more > 0 {

@@ -474,11 +474,6 @@ impl Field {
         self.merged.nodes.iter().any(|node| node.secret)
     }
 
-    /// `title`, of the outermost sub-schema that has one.
-    pub fn title(&self) -> Option<&str> {
-        self.merged.first(|node| node.title.as_deref())
-    }
-
     /// `description`
     pub fn description(&self) -> Option<&str> {
         self.merged.first(|node| node.description.as_deref())

@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::Model;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
+use crate::config::ConfigChange;
 use crate::deck::gate::Awaiting;
 use crate::deck::trust::Verdict;
-use crate::host::ReloadPlan;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{ApprovalId, RequestKind};
 use crate::tui::ink::{Ink, count, ink};
@@ -171,7 +171,7 @@ fn command_line(awaiting: &Awaiting) -> Ink {
 }
 
 /// What a changed file would do, in a few words.
-fn plan_words(plan: &ReloadPlan) -> Ink {
+fn plan_words(plan: &ConfigChange) -> Ink {
     let parts = [
         (plan.changed.len(), "restart"),
         (plan.added.len(), "start"),

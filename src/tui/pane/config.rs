@@ -6,8 +6,7 @@ use ratatui::layout::Rect;
 
 use crate::base::ServerName;
 use crate::config::overview::{EffectiveValue, SourceFile};
-use crate::config::{Diagnostic, Hold, Severity, discover};
-use crate::host::{Fact, ReloadPlan};
+use crate::config::{ConfigChange, Diagnostic, Hold, Severity, discover};
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
@@ -386,7 +385,7 @@ fn value_lines(value: &EffectiveValue, doc: &mut Doc) {
 fn reload(model: &Model, doc: &mut Doc) {
     if let Some(plan) = &model.situation.plan {
         doc.heading("a changed file awaits your confirmation");
-        planned(plan, doc);
+        changes(plan, PLANNED, doc);
         doc.line(vec![(ink!("P"), Role::Key), (ink!(" shows what would change"), Role::Muted)]);
         doc.gap();
     }
@@ -400,61 +399,48 @@ fn reload(model: &Model, doc: &mut Doc) {
         doc.line(vec![(ink!("{how}"), Role::Muted), key, (ink!(" {turn}"), Role::Muted)]);
         doc.gap();
     }
-    let Some((at, Fact::Reloaded { added, removed, changed, kept, followed })) = &model.view.reload
-    else {
+    let Some((at, change)) = &model.view.reload else {
         doc.text(0, &"the file has not changed since the start", Role::Muted);
         return;
     };
     doc.line(vec![(ink!("{}", model.when(*at)), Role::Muted)]);
     doc.gap();
-    for name in added {
-        doc.line(vec![(ink!("+ started    {}", Model::name(name)), Role::Added)]);
-    }
-    for name in removed {
-        doc.line(vec![(ink!("- stopped    {}", Model::name(name)), Role::Removed)]);
-    }
-    for (name, fields) in changed {
-        let fields = Ink::line(&fields.join(", "));
-        doc.line(vec![
-            (ink!("~ restarted  {}", Model::name(name)), Role::Changed),
-            (ink!("   because of {}", fields), Role::Muted),
-        ]);
-    }
-    for (name, fields) in followed {
-        let fields = Ink::line(&fields.join(", "));
-        doc.line(vec![
-            (ink!("~ kept       {}", Model::name(name)), Role::Changed),
-            (ink!("   with another {}", fields), Role::Muted),
-        ]);
-    }
-    for name in kept.iter().filter(|name| !followed.iter().any(|(other, _)| other == *name)) {
-        doc.line(vec![(ink!("  kept       {}", Model::name(name)), Role::Faint)]);
-    }
+    changes(change, ["started", "stopped", "restarted", "kept"], doc);
 }
 
-fn planned(plan: &ReloadPlan, doc: &mut Doc) {
-    for name in &plan.added {
-        doc.line(vec![(ink!("+ start      {}", Model::name(name)), Role::Added)]);
+/// What a change that waits does to a server.
+pub const PLANNED: [&str; 4] = ["start", "stop", "restart", "keep"];
+
+/// What a change does to each server that it touches: the line, its role and the reason.
+pub fn touched(
+    change: &ConfigChange,
+    [start, stop, restart, keep]: [&'static str; 4],
+) -> Vec<(Ink, Role, Ink)> {
+    let row = |sign: &'static str, word: &'static str, name: &ServerName, role, why| {
+        (ink!("{} {:<10} {}", sign, word, Model::name(name)), role, why)
+    };
+    let why = |lead: &'static str, fields: &[String]| {
+        ink!("   {} {}", lead, Ink::line(&fields.join(", ")))
+    };
+    let added = change.added.iter().map(|name| row("+", start, name, Role::Added, ink!("")));
+    let removed = change.removed.iter().map(|name| row("-", stop, name, Role::Removed, ink!("")));
+    let changed = change
+        .changed
+        .iter()
+        .map(|(name, fields)| row("~", restart, name, Role::Changed, why("because of", fields)));
+    let followed = change
+        .followed
+        .iter()
+        .map(|(name, fields)| row("~", keep, name, Role::Changed, why("with another", fields)));
+    added.chain(removed).chain(changed).chain(followed).collect()
+}
+
+fn changes(change: &ConfigChange, words: [&'static str; 4], doc: &mut Doc) {
+    for (line, role, why) in touched(change, words) {
+        doc.line(vec![(line, role), (why, Role::Muted)]);
     }
-    for name in &plan.removed {
-        doc.line(vec![(ink!("- stop       {}", Model::name(name)), Role::Removed)]);
-    }
-    for (name, fields) in &plan.changed {
-        let fields = Ink::line(&fields.join(", "));
-        doc.line(vec![
-            (ink!("~ restart    {}", Model::name(name)), Role::Changed),
-            (ink!("   because of {}", fields), Role::Muted),
-        ]);
-    }
-    for (name, fields) in &plan.followed {
-        let fields = Ink::line(&fields.join(", "));
-        doc.line(vec![
-            (ink!("~ keep       {}", Model::name(name)), Role::Changed),
-            (ink!("   with another {}", fields), Role::Muted),
-        ]);
-    }
-    let followed = |name: &ServerName| plan.followed.iter().any(|(other, _)| other == name);
-    for name in plan.kept.iter().filter(|name| !followed(name)) {
-        doc.line(vec![(ink!("  keep       {}", Model::name(name)), Role::Faint)]);
+    let followed = |name: &ServerName| change.followed.iter().any(|(other, _)| other == name);
+    for name in change.kept.iter().filter(|name| !followed(name)) {
+        doc.line(vec![(ink!("  {:<10} {}", words[3], Model::name(name)), Role::Faint)]);
     }
 }
