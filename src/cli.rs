@@ -155,8 +155,8 @@ fn log_options(cli: &Cli) -> LogOptions {
 }
 
 fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
-    let exit = match cli.verb {
-        Some(Verb::Explain(args)) => docs::explain(&args),
+    let exit: Exit = match cli.verb {
+        Some(Verb::Explain(args)) => docs::explain(&args).into(),
         Some(Verb::Completions { shell }) => docs::completions(shell),
         Some(Verb::Man) => docs::man(),
         Some(Verb::Help { topic }) => docs::help(topic.as_deref()),
@@ -167,23 +167,23 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Read(args)) => operate::read(&cli.common, &args, telemetry),
         Some(Verb::Request(args)) => operate::request(&cli.common, &args, telemetry),
         Some(Verb::Prompt(args)) => operate::prompt(&cli.common, &args, telemetry),
-        Some(Verb::Config(args)) => configuration::config(&cli.common, &args),
-        Some(Verb::Trust(args)) => trust::trust(&cli.common, &args),
-        Some(Verb::Secret(args)) => secret::secret(&cli.common, &args),
-        Some(Verb::Grants(args)) => grants::grants(&cli.common, &args),
-        Some(Verb::Policy(args)) => policy::policy(&cli.common, &args),
-        Some(Verb::Login(args)) => login::login(&cli.common, &args),
-        Some(Verb::Logout { server }) => login::logout(&cli.common, &server),
-        Some(Verb::Import(args)) => import::import(&args),
+        Some(Verb::Config(args)) => configuration::config(&cli.common, &args).into(),
+        Some(Verb::Trust(args)) => trust::trust(&cli.common, &args).into(),
+        Some(Verb::Secret(args)) => secret::secret(&cli.common, &args).into(),
+        Some(Verb::Grants(args)) => grants::grants(&cli.common, &args).into(),
+        Some(Verb::Policy(args)) => policy::policy(&cli.common, &args).into(),
+        Some(Verb::Login(args)) => login::login(&cli.common, &args).into(),
+        Some(Verb::Logout { server }) => login::logout(&cli.common, &server).into(),
+        Some(Verb::Import(args)) => import::import(&args).into(),
         #[cfg(feature = "chat")]
-        Some(Verb::Chat(args)) => chat::chat(&cli.common, &args, telemetry),
+        Some(Verb::Chat(args)) => chat::chat(&cli.common, &args, telemetry).into(),
         #[cfg(feature = "gateway")]
         Some(Verb::Serve(args)) => serve::serve(&cli.common, &args, telemetry),
         #[cfg(feature = "gateway")]
         Some(Verb::Token(args)) => serve::token(&args),
-        Some(Verb::Scrub(args)) => recording::scrub(&args),
-        Some(Verb::Report(args)) => recording::report(&args),
-        Some(Verb::Replay(args)) => recording::replay(&cli.common, &args, telemetry),
+        Some(Verb::Scrub(args)) => recording::scrub(&args).into(),
+        Some(Verb::Report(args)) => recording::report(&args).into(),
+        Some(Verb::Replay(args)) => recording::replay(&cli.common, &args, telemetry).into(),
         Some(Verb::Schema { which }) => docs::schema(which),
         #[cfg(unix)]
         Some(Verb::NativeHost(args)) => native_host::native_host(&args),

@@ -20,7 +20,7 @@ use url::Url;
 
 use super::args::{Common, OneServer};
 use super::deck::{self, Job, Need};
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::{load, output};
 use crate::base::text::{SafeText, json as safe};
 #[cfg(feature = "tui")]
@@ -209,25 +209,20 @@ pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, Strin
 }
 
 /// `mcpdeck chat`
-pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Exit {
+pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
     let mut which = args.model.clone();
     if args.demo && which.provider.is_none() {
         which.provider = Some(Provider::Embedded);
     }
     let env = load::environment(common).unwrap_or_default();
-    let model = match which.settings(&env).and_then(|settings| settings.model(&env)) {
-        Ok(model) => model,
-        Err(message) => return output::refuse(&message),
-    };
+    let model = which.settings(&env).and_then(|settings| settings.model(&env));
+    let model = model.map_err(|message| output::refuse(&message))?;
     let limits =
         TurnLimits { rounds: args.max_rounds, calls: args.max_calls, ..TurnLimits::default() };
     let need = Need::Servers(Vec::new());
     let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
     if let Some(file) = &args.replay {
-        let (replay, source) = match replay::read(file) {
-            Ok(read) => read,
-            Err(message) => return output::refuse(&message),
-        };
+        let (replay, source) = replay::read(file).map_err(|message| output::refuse(&message))?;
         let work = async |scene: &deck::Scene<'_>| {
             replay::ask(scene, replay, model, limits, args.json).await
         };
@@ -276,8 +271,8 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Exit {
     ended(done)
 }
 
-fn ended(done: Result<Exit, Error>) -> Exit {
-    done.unwrap_or_else(|error| {
+fn ended(done: Result<Exit, Error>) -> Done {
+    done.map_err(|error| {
         deck::complain(&error);
         deck::exit_of(&error)
     })

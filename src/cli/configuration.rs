@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::args::{Common, ConfigArgs};
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::{load, output};
 use crate::base::text::{SafeText, json as safe};
 use crate::config::print::origin_in_words;
@@ -14,20 +14,17 @@ use crate::config::{
 };
 
 /// `mcpdeck config`
-pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
-    let env = match load::environment(common) {
-        Ok(env) => env,
-        Err(diagnostics) => return problems(&diagnostics),
-    };
+pub fn config(common: &Common, args: &ConfigArgs) -> Done {
+    let env = load::environment(common).map_err(|diagnostics| problems(&diagnostics))?;
     let files = load::files(common, &env);
     let loaded = match load::load_files(&files, &env) {
         Ok(loaded) => loaded,
         Err(diagnostics) if args.json => {
             let object =
                 json!({"files": spelled(&files), "servers": {}, "diagnostics": diagnostics});
-            return output::print(&(safe::pretty(&object) + "\n"), Exit::Usage);
+            return Err(output::print(&(safe::pretty(&object) + "\n"), Exit::Usage));
         }
-        Err(diagnostics) => return problems(&diagnostics),
+        Err(diagnostics) => return Err(problems(&diagnostics)),
     };
     let exit = if loaded.has_errors() { Exit::Usage } else { Exit::Ok };
     let mut all = loaded.diagnostics.clone();
@@ -43,13 +40,13 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Exit {
             .map(|pointer| (pointer.clone(), json!(origin_in_words(&loaded, pointer))))
             .collect();
         object["diagnostics"] = json!(all);
-        return output::print(&(safe::pretty(&object) + "\n"), exit);
+        return Ok(output::print(&(safe::pretty(&object) + "\n"), exit));
     }
     let exit = output::print(&config_text(&loaded, args), exit);
     if !all.is_empty() {
         problems(&all);
     }
-    exit
+    Ok(exit)
 }
 
 fn spelled(files: &[std::path::PathBuf]) -> Vec<std::borrow::Cow<'_, str>> {

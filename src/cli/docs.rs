@@ -5,25 +5,20 @@ use std::fmt::Write as _;
 use clap::CommandFactory;
 
 use super::args::{Cli, ExplainArgs, SchemaKind};
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::{complete, output, topics};
 use crate::base::text::json;
 use crate::check::{report, rule};
 
 /// `mcpdeck explain [RULE]`
-pub fn explain(args: &ExplainArgs) -> Exit {
+pub fn explain(args: &ExplainArgs) -> Done {
     let Some(wanted) = &args.rule else {
-        return output::print(&if args.json { all_json() } else { all_text() }, Exit::Ok);
+        return Ok(output::print(&if args.json { all_json() } else { all_text() }, Exit::Ok));
     };
-    let id = match rule::RuleId::parse(wanted) {
-        Ok(id) => id,
-        Err(message) => return output::refuse(&message),
-    };
-    let Some(found) = rule::find(id.as_str()) else {
-        return output::refuse("there is no such rule");
-    };
+    let id = rule::RuleId::parse(wanted).map_err(|message| output::refuse(&message))?;
+    let found = rule::find(id.as_str()).ok_or_else(|| output::refuse("there is no such rule"))?;
     let text = if args.json { json::pretty(&rule_json(found)) + "\n" } else { rule_text(found) };
-    output::print(&text, Exit::Ok)
+    Ok(output::print(&text, Exit::Ok))
 }
 
 fn rule_text(rule: &rule::Rule) -> String {

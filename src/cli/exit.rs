@@ -17,6 +17,15 @@ pub enum Exit {
     Interrupted,
 }
 
+/// What a command comes to: its exit code, or that of a failure that it has told.
+pub type Done = Result<Exit, Exit>;
+
+impl From<Done> for Exit {
+    fn from(done: Done) -> Self {
+        done.unwrap_or_else(|exit| exit)
+    }
+}
+
 impl Exit {
     /// The number.
     pub const fn code(self) -> u8 {

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::args::{Common, parse_duration};
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::{configuration, load, output};
 use crate::base::text::{SafeText, json as safe};
 use crate::base::{Clock, Timestamp};
@@ -90,31 +90,31 @@ fn parse_glob(text: &str) -> Result<String, String> {
 }
 
 /// `mcpdeck grants`
-pub fn grants(common: &Common, args: &GrantsArgs) -> Exit {
-    let env = match load::environment(common) {
-        Ok(env) => env,
-        Err(diagnostics) => return configuration::problems(&diagnostics),
-    };
+pub fn grants(common: &Common, args: &GrantsArgs) -> Done {
+    let env =
+        load::environment(common).map_err(|diagnostics| configuration::problems(&diagnostics))?;
     let files = load::files(common, &env);
-    let Some(store) = files.last().and_then(|file| GrantStore::of(file, &env)) else {
-        return output::refuse("there is no configuration, or no folder in which grants are kept");
-    };
+    let store = files.last().and_then(|file| GrantStore::of(file, &env)).ok_or_else(|| {
+        output::refuse("there is no configuration, or no folder in which grants are kept")
+    })?;
     let now = Clock::system().now();
-    match &args.verb {
-        None | Some(GrantsVerb::List) => match store.list(now) {
-            Ok(all) if args.json => {
-                output::print(&(safe::pretty(&json!({ "grants": all })) + "\n"), Exit::Ok)
+    let text = match &args.verb {
+        None | Some(GrantsVerb::List) => {
+            let all = store.list(now).map_err(|problem| output::refuse(&problem))?;
+            if args.json {
+                safe::pretty(&json!({ "grants": all })) + "\n"
+            } else {
+                listed(&all, now)
             }
-            Ok(all) => output::print(&listed(&all, now), Exit::Ok),
-            Err(problem) => output::refuse(&problem),
-        },
-        Some(GrantsVerb::Add(add)) => match store.add(wanted(add, now), now) {
-            Ok(grant) if args.json => output::print(&(safe::pretty(&grant) + "\n"), Exit::Ok),
-            Ok(grant) => output::print(&line(&grant, now), Exit::Ok),
-            Err(problem) => output::refuse(&format!("nothing was granted: {problem}")),
-        },
-        Some(GrantsVerb::Revoke { ids }) => revoke(&store, ids),
-    }
+        }
+        Some(GrantsVerb::Add(add)) => {
+            let refused = |problem| output::refuse(&format!("nothing was granted: {problem}"));
+            let grant = store.add(wanted(add, now), now).map_err(refused)?;
+            if args.json { safe::pretty(&grant) + "\n" } else { line(&grant, now) }
+        }
+        Some(GrantsVerb::Revoke { ids }) => return revoke(&store, ids),
+    };
+    Ok(output::print(&text, Exit::Ok))
 }
 
 fn wanted(add: &AddArgs, now: Timestamp) -> NewGrant {
@@ -132,20 +132,19 @@ fn wanted(add: &AddArgs, now: Timestamp) -> NewGrant {
     }
 }
 
-fn revoke(store: &GrantStore, ids: &[u64]) -> Exit {
+fn revoke(store: &GrantStore, ids: &[u64]) -> Done {
     let mut exit = Exit::Ok;
     let mut out = String::new();
     for id in ids {
-        match store.revoke(GrantId(*id)) {
-            Ok(Some(_)) => _ = writeln!(out, "{id}: revoked"),
-            Ok(None) => {
-                exit = Exit::Usage;
-                let _ = writeln!(out, "{id}: there is no such grant");
-            }
-            Err(problem) => return output::refuse(&problem),
-        }
+        let revoked = store.revoke(GrantId(*id)).map_err(|problem| output::refuse(&problem))?;
+        let _ = if revoked.is_some() {
+            writeln!(out, "{id}: revoked")
+        } else {
+            exit = Exit::Usage;
+            writeln!(out, "{id}: there is no such grant")
+        };
     }
-    output::print(&out, exit)
+    Ok(output::print(&out, exit))
 }
 
 fn listed(all: &[Grant], now: Timestamp) -> String {

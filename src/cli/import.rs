@@ -1,14 +1,14 @@
 //! `import`: the servers of other programs, printed as one `mcp.json` or put into ours. A literal
 //! value that may be secret becomes a reference to a variable. Writes only when told to.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::args::ImportArgs;
 use super::configuration::problems;
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::output;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
@@ -20,7 +20,7 @@ use crate::config::{Diagnostic, Environment, mask};
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";
 
 /// `mcpdeck import`
-pub fn import(args: &ImportArgs) -> Exit {
+pub fn import(args: &ImportArgs) -> Done {
     let env = Environment::of_process();
     let files: Vec<(Option<Host>, PathBuf)> = if args.files.is_empty() {
         places(&env).into_iter().filter(|p| p.exists).map(|p| (Some(p.host), p.path)).collect()
@@ -33,10 +33,10 @@ pub fn import(args: &ImportArgs) -> Exit {
             let name = host.map_or("unknown", Host::name);
             let _ = writeln!(out, "{name:16} {}", SafeText::line(&path.display().to_string()));
         }
-        return output::print(&out, Exit::Ok);
+        return Ok(output::print(&out, Exit::Ok));
     }
     if files.is_empty() {
-        return output::refuse("no configuration of another program was found; name a file");
+        return Err(output::refuse("no configuration of another program was found; name a file"));
     }
     let mut taken = Taken::default();
     let mut exit = Exit::Ok;
@@ -49,7 +49,7 @@ pub fn import(args: &ImportArgs) -> Exit {
         }
     }
     if exit != Exit::Ok && taken.found.servers.is_empty() {
-        return exit;
+        return Err(exit);
     }
     match &args.into {
         Some(path) => taken.put_into(path, args, &env, exit),
@@ -127,49 +127,37 @@ impl Taken {
     }
 
     /// Prints all of it as one `mcp.json`.
-    fn print(mut self, exit: Exit) -> Exit {
-        match merged(EMPTY, &self.found, Conflict::Keep) {
-            Ok((text, notes)) => {
-                self.remark(&notes);
-                output::print(&text, exit)
-            }
-            Err(error) => output::refuse(&error.to_string()),
-        }
+    fn print(mut self, exit: Exit) -> Done {
+        let (text, notes) = merged(EMPTY, &self.found, Conflict::Keep)
+            .map_err(|error| output::refuse(&error.to_string()))?;
+        self.remark(&notes);
+        Ok(output::print(&text, exit))
     }
 
     /// Shows what would change in a file, or changes it.
-    fn put_into(mut self, path: &Path, args: &ImportArgs, env: &Environment, exit: Exit) -> Exit {
+    fn put_into(mut self, path: &Path, args: &ImportArgs, env: &Environment, exit: Exit) -> Done {
         let path = env.absolute(path);
-        let before = match crate::config::edit::read(&path) {
-            Ok(text) => text,
-            Err(error) => return output::refuse(&format!("{}: {error}", path.display())),
-        };
+        let refused = |why: &dyn Display| output::refuse(&format!("{}: {why}", path.display()));
+        let before = crate::config::edit::read(&path).map_err(|error| refused(&error))?;
         let conflict = if args.replace { Conflict::Replace } else { Conflict::Keep };
         let ours = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(EMPTY);
-        let (after, notes) = match merged(ours, &self.found, conflict) {
-            Ok(merged) => merged,
-            Err(error) => return output::refuse(&format!("{}: {error}", path.display())),
-        };
+        let (after, notes) =
+            merged(ours, &self.found, conflict).map_err(|error| refused(&error))?;
         self.remark(&notes);
         if before.as_ref() == Some(&after) {
             output::complain(&format!("{} has all of it already", path.display()));
-            return exit;
+            return Ok(exit);
         }
         let exit = output::print(&preview(&path, before.as_deref().unwrap_or(""), &after), exit);
         if !args.write {
             output::complain("nothing was written; --write makes this change");
-            return exit;
+            return Ok(exit);
         }
-        match write_with_backup(&path, before, after, env) {
-            Ok(undo) => {
-                let copy =
-                    undo.backup.map(|copy| format!("; the old one is in {}", copy.display()));
-                let copy = copy.unwrap_or_default();
-                output::complain(&format!("wrote {}{copy}", path.display()));
-                exit
-            }
-            Err(error) => output::refuse(&error.to_string()),
-        }
+        let undo = write_with_backup(&path, before, after, env)
+            .map_err(|error| output::refuse(&error.to_string()))?;
+        let copy = undo.backup.map(|copy| format!("; the old one is in {}", copy.display()));
+        output::complain(&format!("wrote {}{}", path.display(), copy.unwrap_or_default()));
+        Ok(exit)
     }
 }
 

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use super::args::{Common, LoginArgs, OneServer};
 use super::configuration::problems;
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::{load, output, signals};
 use crate::base::ServerName;
 use crate::base::text::SafeText;
@@ -20,7 +20,7 @@ use crate::mcp::auth::{
 };
 
 /// `mcpdeck login`
-pub fn login(common: &Common, args: &LoginArgs) -> Exit {
+pub fn login(common: &Common, args: &LoginArgs) -> Done {
     let browser = !args.no_browser;
     if !browser && !std::io::stdin().is_terminal() {
         output::complain("the address the browser ends at is read from stdin");
@@ -37,7 +37,7 @@ pub fn login(common: &Common, args: &LoginArgs) -> Exit {
 }
 
 /// `mcpdeck logout`
-pub fn logout(common: &Common, server: &str) -> Exit {
+pub fn logout(common: &Common, server: &str) -> Done {
     with(common, server, async |server, auth| match auth.sign_out().await {
         Ok(None) => output::print(&format!("{server}: was not signed in\n"), Exit::Ok),
         Ok(Some((token, revoked))) => {
@@ -69,37 +69,31 @@ fn with(
     common: &Common,
     named: &str,
     work: impl AsyncFnOnce(&SafeText, &Arc<Authorizer>) -> Exit,
-) -> Exit {
+) -> Done {
     let url = named.contains("://").then(|| named.to_owned());
     let by_url = url.is_some();
-    let source = match load::usable(common, &OneServer { url, ..OneServer::default() }) {
-        Ok(source) => source,
-        Err(found) => return problems(&found),
-    };
-    let (name, http) = match remote(&source.config, named, by_url) {
-        Ok(found) => found,
-        Err(message) => return output::refuse(&message),
-    };
-    let Some(accounts) = tokens::accounts(&Environment::of_process()) else {
-        return output::refuse("there is no folder in which tokens could be kept");
-    };
+    let source = load::usable(common, &OneServer { url, ..OneServer::default() })
+        .map_err(|found| problems(&found))?;
+    let (name, http) =
+        remote(&source.config, named, by_url).map_err(|message| output::refuse(&message))?;
+    let accounts = tokens::accounts(&Environment::of_process())
+        .ok_or_else(|| output::refuse("there is no folder in which tokens could be kept"))?;
     let accounts = accounts.watch(|_, event| {
         if let AuthEvent::Step { step, .. } = event {
             output::complain(&step.to_string());
         }
     });
-    let auth = match accounts.authorizer(name, http) {
-        Ok(Some(auth)) => auth,
-        Ok(None) => {
+    let auth = accounts
+        .authorizer(name, http)
+        .map_err(|failure| output::refuse(&failure.to_string()))?
+        .ok_or_else(|| {
             let why = "its entry brings its own `Authorization` header, or says `\"oauth\": false`";
-            return output::refuse(&format!("nobody signs in to `{name}`: {why}"));
-        }
-        Err(failure) => return output::refuse(&failure.to_string()),
-    };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return output::refuse(&error.to_string()),
-    };
+            output::refuse(&format!("nobody signs in to `{name}`: {why}"))
+        })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| output::refuse(&error.to_string()))?;
     let shown = SafeText::line(name.as_str());
     let exit = runtime.block_on(async {
         let signals = signals::listen();
@@ -113,7 +107,7 @@ fn with(
     });
     // A line that is waited for on stdin does not hold the program.
     runtime.shutdown_background();
-    exit
+    Ok(exit)
 }
 
 /// The server that is named, when it is one with an address.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::args::Common;
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::{configuration, load, output};
 use crate::base::Clock;
 use crate::base::file::read_text;
@@ -94,26 +94,25 @@ const fn tools() -> TargetKind {
 }
 
 /// `mcpdeck policy`
-pub fn policy(common: &Common, args: &PolicyArgs) -> Exit {
+pub fn policy(common: &Common, args: &PolicyArgs) -> Done {
     match &args.verb {
         PolicyVerb::Why { origin, call, profile, read, prompt } => {
-            let Some(origin) = Origin::parse(origin) else {
-                return output::refuse(
+            let origin = Origin::parse(origin).ok_or_else(|| {
+                output::refuse(
                     "write gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard",
-                );
-            };
+                )
+            })?;
             let principal = Principal::new(origin).with_profile(profile.as_str());
             let (action, kind) = match (read, prompt) {
                 (true, _) => (Action::Read, TargetKind::Resource),
                 (_, true) => (Action::Prompt, TargetKind::Prompt),
                 _ => (Action::Call, TargetKind::Tool),
             };
-            let decided = |offline: Offline| offline.decide(&principal, action, kind, call);
-            open(common).map_or_else(|exit| exit, |offline| why(&decided(offline), args.json))
+            let decided = open(common)?.decide(&principal, action, kind, call);
+            Ok(why(&decided, args.json))
         }
         PolicyVerb::Test { file, origin, profile } => {
-            let tested = |offline| test(&offline, file, (origin, profile), args.json);
-            open(common).map_or_else(|exit| exit, tested)
+            test(&open(common)?, file, (origin, profile), args.json)
         }
         PolicyVerb::Suggest { file, profile } => suggest(file, profile),
     }
@@ -146,17 +145,13 @@ fn why(decision: &Decision, json: bool) -> Exit {
     output::print(&format!("{}\n", SafeText::line(&text)), exit)
 }
 
-fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool) -> Exit {
-    let calls = match recorded(file) {
-        Ok(calls) => calls,
-        Err(problem) => return output::refuse(&problem),
-    };
+fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool) -> Done {
+    let calls = recorded(file).map_err(|problem| output::refuse(&problem))?;
     let mut blocked = Vec::new();
     for call in &calls {
         let origin = call.origin.as_deref().unwrap_or(who);
-        let Some(origin) = Origin::parse(origin) else {
-            return output::refuse(&format!("`{}` is no origin", SafeText::line(origin)));
-        };
+        let origin = Origin::parse(origin)
+            .ok_or_else(|| output::refuse(&format!("`{}` is no origin", SafeText::line(origin))))?;
         let profile = call.profile.as_deref().unwrap_or(profile);
         let principal = Principal::new(origin).with_profile(profile);
         let action = match call.kind {
@@ -182,7 +177,7 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
             })
             .collect();
         let object = json!({"calls": calls.len(), "blocked": denied, "asked": asked, "rows": rows});
-        return output::print(&(safe::pretty(&object) + "\n"), exit);
+        return Ok(output::print(&(safe::pretty(&object) + "\n"), exit));
     }
     let mut out = String::new();
     for (call, decision) in &blocked {
@@ -196,15 +191,12 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
         let _ = writeln!(out, "{}", SafeText::line(&line));
     }
     let _ = writeln!(out, "blocks {denied} of {}, asks about {asked}", calls.len());
-    output::print(&out, exit)
+    Ok(output::print(&out, exit))
 }
 
 /// Prints the smallest profile for what was used.
-fn suggest(file: &Path, profile: &str) -> Exit {
-    let calls = match recorded(file) {
-        Ok(calls) => calls,
-        Err(problem) => return output::refuse(&problem),
-    };
+fn suggest(file: &Path, profile: &str) -> Done {
+    let calls = recorded(file).map_err(|problem| output::refuse(&problem))?;
     let used = calls.iter().map(|call| {
         let glob = globset::escape(&call.tool);
         match call.kind {
@@ -221,7 +213,7 @@ fn suggest(file: &Path, profile: &str) -> Exit {
     });
     let allow: Vec<_> = allow.collect();
     let object = json!({"policy": {"profiles": {profile: {"allow": allow}}}});
-    output::print(&(safe::pretty(&object) + "\n"), Exit::Ok)
+    Ok(output::print(&(safe::pretty(&object) + "\n"), Exit::Ok))
 }
 
 /// What clients asked for in a recording.

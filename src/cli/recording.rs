@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::args::{Common, OneServer, parse_duration};
 use super::deck::{self, Job, Need};
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::output;
 use crate::base::text::SafeText;
 use crate::check::answers::Script;
@@ -124,54 +124,41 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Exit {
 }
 
 /// Masks a recording.
-pub fn scrub(args: &ScrubArgs) -> Exit {
-    let recording = match Recording::open(&args.file) {
-        Ok(recording) => recording,
-        Err(error) => return unreadable(&args.file, &error),
-    };
-    let file = match File::create_new(&args.output) {
-        Ok(file) => std::io::BufWriter::new(file),
-        Err(error) => return unreadable(&args.output, &error),
-    };
-    match Scrubber::new(args.mask.iter().cloned()).scrub(recording, file) {
-        Ok(done) => {
-            let by_key: u64 = done.by_key.values().sum();
-            let mut text = format!(
-                "{} lines; masked {by_key} values by their name, {} by their looks, {} by --mask\n",
-                done.lines, done.by_pattern, done.by_word
-            );
-            for (key, count) in &done.by_key {
-                let _ = writeln!(text, "  {count:6}  {}", SafeText::line(key));
-            }
-            output::print(&text, Exit::Ok)
-        }
-        Err(error) => unreadable(&args.file, &error),
+pub fn scrub(args: &ScrubArgs) -> Done {
+    let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
+    let file = File::create_new(&args.output).map_err(|e| unreadable(&args.output, &e))?;
+    let done = Scrubber::new(args.mask.iter().cloned())
+        .scrub(recording, std::io::BufWriter::new(file))
+        .map_err(|e| unreadable(&args.file, &e))?;
+    let by_key: u64 = done.by_key.values().sum();
+    let mut text = format!(
+        "{} lines; masked {by_key} values by their name, {} by their looks, {} by --mask\n",
+        done.lines, done.by_pattern, done.by_word
+    );
+    for (key, count) in &done.by_key {
+        let _ = writeln!(text, "  {count:6}  {}", SafeText::line(key));
     }
+    Ok(output::print(&text, Exit::Ok))
 }
 
 /// Writes a recording, or a part of it, in another form.
-pub fn report(args: &ReportArgs) -> Exit {
+pub fn report(args: &ReportArgs) -> Done {
     let end = args.output.extension().and_then(|end| end.to_str()).unwrap_or_default();
     let format = match (args.format, end) {
         (Some(Form::Html), _) | (None, "html" | "htm") => Format::Html,
         (Some(Form::Har), _) | (None, "har") => Format::Har,
         (Some(Form::Otlp), _) | (None, "json") => Format::Otlp,
         (Some(Form::Jsonl), _) | (None, "jsonl") => Format::Jsonl,
-        (None, _) => return output::refuse("say as what with --format: html, har, otlp or jsonl"),
+        (None, _) => {
+            return Err(output::refuse("say as what with --format: html, har, otlp or jsonl"));
+        }
     };
-    let recording = match Recording::open(&args.file) {
-        Ok(recording) => recording,
-        Err(error) => return unreadable(&args.file, &error),
-    };
-    let file = match File::create(&args.output) {
-        Ok(file) => file,
-        Err(error) => return unreadable(&args.output, &error),
-    };
+    let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
+    let file = File::create(&args.output).map_err(|e| unreadable(&args.output, &e))?;
     let part = Part { servers: args.server.clone(), from: args.from, to: args.to };
-    match export(recording, &part, format, &mut std::io::BufWriter::new(file)) {
-        Ok(()) => Exit::Ok,
-        Err(error) => unreadable(&args.file, &error),
-    }
+    export(recording, &part, format, &mut std::io::BufWriter::new(file))
+        .map_err(|e| unreadable(&args.file, &e))?;
+    Ok(Exit::Ok)
 }
 
 /// One recorded operation.
@@ -219,14 +206,13 @@ fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<Recorded>
 
 /// Sends the recorded requests to a live server and shows where its answers differ. 0 when none
 /// does, 1 when one does.
-pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Exit {
-    let (server, operations) = match recorded(args) {
-        Ok(recorded) => recorded,
-        Err(error) => return unreadable(&args.file, &error),
-    };
-    let Some(server) = args.against.clone().or(server) else {
-        return output::refuse("no message of a server was recorded");
-    };
+pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done {
+    let (server, operations) = recorded(args).map_err(|e| unreadable(&args.file, &e))?;
+    let server = args
+        .against
+        .clone()
+        .or(server)
+        .ok_or_else(|| output::refuse("no message of a server was recorded"))?;
     let job = Job {
         common,
         one: &args.one,
@@ -267,7 +253,7 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Exit
         let _ = writeln!(text, "{} requests, {differing} answered differently", rows.len());
         output::print(&text, exit)
     });
-    ran.unwrap_or_else(|error| {
+    ran.map_err(|error| {
         deck::complain(&error);
         deck::exit_of(&error)
     })

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::args::Common;
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::{configuration, load, output};
 use crate::base::secret::Secret;
 use crate::base::text::{SafeText, json as safe};
@@ -56,14 +56,11 @@ pub enum SecretVerb {
 }
 
 /// `mcpdeck secret`
-pub fn secret(common: &Common, args: &SecretArgs) -> Exit {
-    let env = match load::environment(common) {
-        Ok(env) => env,
-        Err(diagnostics) => return configuration::problems(&diagnostics),
-    };
-    let Some(store) = SecretStore::of(&env) else {
-        return output::refuse("there is no folder in which secrets could be kept");
-    };
+pub fn secret(common: &Common, args: &SecretArgs) -> Done {
+    let env =
+        load::environment(common).map_err(|diagnostics| configuration::problems(&diagnostics))?;
+    let store = SecretStore::of(&env)
+        .ok_or_else(|| output::refuse("there is no folder in which secrets could be kept"))?;
     let done = match &args.verb {
         SecretVerb::Set { name, keyring } => set(&store, keyring.then_some(&env), name),
         SecretVerb::List => store.names().map(|names| {
@@ -88,10 +85,8 @@ pub fn secret(common: &Common, args: &SecretArgs) -> Exit {
             count.map(|count| format!("{count} encrypted under a new key\n"))
         }
     };
-    match done {
-        Ok(text) => output::print(&text, Exit::Ok),
-        Err(problem) => output::refuse(&problem),
-    }
+    let text = done.map_err(|problem| output::refuse(&problem))?;
+    Ok(output::print(&text, Exit::Ok))
 }
 
 fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result<String, String> {

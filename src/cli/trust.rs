@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::args::{Common, TrustArgs, TrustVerb};
 use super::configuration::problems;
-use super::exit::Exit;
+use super::exit::{Done, Exit};
 use super::{load, output};
 use crate::base::ServerName;
 use crate::base::text::{SafeText, json as safe};
@@ -16,37 +16,25 @@ use crate::deck::gate::{Gate, Passed};
 use crate::deck::trust::{Review, TrustStore, Verdict};
 
 /// `mcpdeck trust`
-pub fn trust(common: &Common, args: &TrustArgs) -> Exit {
-    let env = match load::environment(common) {
-        Ok(env) => env,
-        Err(diagnostics) => return problems(&diagnostics),
-    };
-    let Some(store) = TrustStore::of(&env) else {
-        return output::refuse("there is no folder in which approvals could be kept");
-    };
-    let passed = match read(common, &env, &store) {
-        Ok(passed) => passed,
-        Err(exit) => return exit,
-    };
+pub fn trust(common: &Common, args: &TrustArgs) -> Done {
+    let env = load::environment(common).map_err(|diagnostics| problems(&diagnostics))?;
+    let store = TrustStore::of(&env)
+        .ok_or_else(|| output::refuse("there is no folder in which approvals could be kept"))?;
+    let passed = read(common, &env, &store)?;
     let reviews = store.review(&passed.reviewed);
     match &args.verb {
-        None | Some(TrustVerb::List) => list(&reviews, args.json),
+        None | Some(TrustVerb::List) => Ok(list(&reviews, args.json)),
         Some(TrustVerb::Approve { servers, all }) => {
-            let chosen = match choose(&reviews, servers, *all) {
-                Ok(chosen) => chosen,
-                Err(exit) => return exit,
-            };
+            let chosen = choose(&reviews, servers, *all)?;
             let names: Vec<ServerName> = chosen.iter().map(|r| r.server.clone()).collect();
-            match store.approve(&passed.reviewed, &names) {
-                Ok(()) => {
-                    let mut out = String::new();
-                    for review in chosen {
-                        describe(review, "approved", &mut out);
-                    }
-                    output::print(&out, Exit::Ok)
-                }
-                Err(error) => output::refuse(&format!("the approval was not kept: {error}")),
+            store
+                .approve(&passed.reviewed, &names)
+                .map_err(|error| output::refuse(&format!("the approval was not kept: {error}")))?;
+            let mut out = String::new();
+            for review in chosen {
+                describe(review, "approved", &mut out);
             }
+            Ok(output::print(&out, Exit::Ok))
         }
         Some(TrustVerb::Revoke { servers, all }) => revoke(&store, &reviews, servers, *all),
     }
@@ -80,21 +68,18 @@ fn list(reviews: &[Review], json: bool) -> Exit {
     output::print(&out, exit)
 }
 
-fn revoke(store: &TrustStore, reviews: &[Review], servers: &[String], all: bool) -> Exit {
-    let chosen = match choose(reviews, servers, all) {
-        Ok(chosen) => chosen,
-        Err(exit) => return exit,
-    };
+fn revoke(store: &TrustStore, reviews: &[Review], servers: &[String], all: bool) -> Done {
+    let chosen = choose(reviews, servers, all)?;
     let mut out = String::new();
     for review in chosen {
         let name = SafeText::line(review.server.as_str());
         match store.revoke(&review.at.file, &review.server) {
             Ok(true) => _ = writeln!(out, "{name}: no longer approved"),
             Ok(false) => _ = writeln!(out, "{name}: was not approved"),
-            Err(error) => return output::refuse(&format!("{name}: {error}")),
+            Err(error) => return Err(output::refuse(&format!("{name}: {error}"))),
         }
     }
-    output::print(&out, Exit::Ok)
+    Ok(output::print(&out, Exit::Ok))
 }
 
 fn choose<'r>(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ratatui::layout::Rect;
 
+use super::incoming::play;
 use super::{App, Redraw};
 use crate::host::{ServerState, ServerView};
 use crate::tui::action::Action;
@@ -86,13 +87,7 @@ impl App {
             {
                 Availability::Disabled("this is a recording: nothing runs")
             }
-            Action::Pause
-            | Action::Faster
-            | Action::Slower
-            | Action::Later
-            | Action::Earlier
-            | Action::NextError
-            | Action::PreviousError => Availability::when(
+            action if play(action).is_some() => Availability::when(
                 self.model.playback.is_some(),
                 "this is for recordings: mcpdeck open FILE",
             ),

@@ -31,7 +31,7 @@ use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pane::PaneId;
 use crate::tui::pick::{Choice, Pick};
-use crate::tui::result::{Compared, Content, PictureDone, Stage};
+use crate::tui::result::{Compared, Content, ResultView};
 use crate::tui::theme::Role;
 
 /// All call screens.
@@ -180,16 +180,11 @@ impl App {
         }
     }
 
-    pub(super) fn picture_done(&mut self, token: ViewToken, done: PictureDone) {
-        if let Some(screen) = self.calls.screens.get_mut(token.screen as usize) {
-            screen.picture_done(token.run, done);
-            self.mark(Redraw::Soon);
-        }
-    }
-
-    pub(super) fn comparing(&mut self, token: ViewToken, stage: Stage) {
-        if let Some(screen) = self.calls.screens.get_mut(token.screen as usize) {
-            screen.comparing(token.run, stage);
+    /// Hands a view of a result what was found out for it elsewhere.
+    pub(super) fn of_view(&mut self, token: ViewToken, hand: impl FnOnce(&mut ResultView)) {
+        let screen = self.calls.screens.get_mut(token.screen as usize);
+        if let Some(view) = screen.and_then(|screen| screen.view_of(token.run)) {
+            hand(view);
             self.mark(Redraw::Soon);
         }
     }

@@ -12,6 +12,7 @@ use crate::config::import::templates;
 use crate::config::print::servers;
 use crate::host::ServerState;
 use crate::tui::action::Action;
+use crate::tui::app::incoming::play;
 use crate::tui::app::screen::Open;
 use crate::tui::app::{App, Focus, Redraw};
 use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
@@ -182,19 +183,12 @@ impl App {
             Action::AskEnd => self.switch_ask_end(effects),
             Action::Tour => self.open_tour(0),
             Action::Record => effects.push(Effect::ToggleRecording),
-            Action::Pause
-            | Action::Faster
-            | Action::Slower
-            | Action::Later
-            | Action::Earlier
-            | Action::NextError
-            | Action::PreviousError => super::incoming::act(action, effects),
             Action::Chat => self.push_screen(Open::Chat),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Quit => self.quit(effects),
             Action::QuitNow => self.quit_now(effects),
-            _ => {}
+            _ => effects.extend(play(action).map(Effect::Play)),
         }
     }
 

@@ -158,8 +158,12 @@ impl App {
                 Some(id) => self.answer_checked(id, &found, effects),
                 None => self.call_checked(token, *found, effects),
             },
-            Message::PictureDone(token, done) => self.picture_done(token, *done),
-            Message::Comparing(token, stage) => self.comparing(token, stage),
+            Message::PictureDone(token, done) => {
+                self.of_view(token, |view| view.picture_done(*done));
+            }
+            Message::Comparing(token, stage) => {
+                self.of_view(token, |view| view.comparing_at(stage));
+            }
             Message::Compared(token, found) => self.compared(token, *found),
             Message::Terminal(reply) if self.setup.graphics.answered(reply) => {
                 self.mark(Redraw::Now);
@@ -544,9 +548,9 @@ pub(super) fn played(app: &mut App, played: Played, effects: &mut Vec<Effect>) {
     app.mark(Redraw::Soon);
 }
 
-/// Asks the player for what an action means.
-pub(super) fn act(action: Action, effects: &mut Vec<Effect>) {
-    let command = match action {
+/// What an action asks of the player of a recording.
+pub(super) const fn play(action: Action) -> Option<PlayCommand> {
+    Some(match action {
         Action::Pause => PlayCommand::Pause,
         Action::Faster => PlayCommand::Speed(true),
         Action::Slower => PlayCommand::Speed(false),
@@ -554,9 +558,8 @@ pub(super) fn act(action: Action, effects: &mut Vec<Effect>) {
         Action::Earlier => PlayCommand::Step(false),
         Action::NextError => PlayCommand::Error(true),
         Action::PreviousError => PlayCommand::Error(false),
-        _ => return,
-    };
-    effects.push(Effect::Play(command));
+        _ => return None,
+    })
 }
 
 /// The rule under the tabs of a recording: the moment, how fast, and a slider.

@@ -21,9 +21,7 @@ use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
 use crate::tui::form::{CheckJob, Checked, FormState};
 use crate::tui::graphics::Placement;
-use crate::tui::result::{
-    CompareJob, Compared, PictureDone, PictureJob, Purpose, ResultView, Stage,
-};
+use crate::tui::result::{CompareJob, Compared, PictureJob, Purpose, ResultView};
 
 /// Time after a key before what was typed is kept, so that a burst of keys is one write.
 pub const KEPT_AFTER: std::time::Duration = std::time::Duration::from_millis(300);
@@ -256,12 +254,9 @@ impl CallScreen {
         Some((number, run.view_mut()?.picture_job()?))
     }
 
-    /// Takes what came of such work.
-    pub fn picture_done(&mut self, run: u64, done: PictureDone) {
-        let run = self.runs.iter_mut().find(|r| r.number == run);
-        if let Some(view) = run.and_then(Run::view_mut) {
-            view.picture_done(done);
-        }
+    /// The view of a run, by its number.
+    pub fn view_of(&mut self, run: u64) -> Option<&mut ResultView> {
+        self.runs.iter_mut().find(|r| r.number == run)?.view_mut()
     }
 
     /// The pictures that stand in pixels where the screen is drawn in `area`.
@@ -309,14 +304,6 @@ impl CallScreen {
     /// A comparison for another thread, with the number of its run.
     pub fn compare_job(&mut self) -> Option<(u64, CompareJob)> {
         self.runs.iter_mut().find_map(|run| Some((run.number, run.view_mut()?.compare_job()?)))
-    }
-
-    /// How far a comparison is.
-    pub fn comparing(&mut self, number: u64, stage: Stage) {
-        let run = self.runs.iter_mut().find(|run| run.number == number);
-        if let Some(view) = run.and_then(Run::view_mut) {
-            view.comparing_at(stage);
-        }
     }
 
     /// Takes what a comparison found.
