@@ -69,9 +69,6 @@ impl App {
             {
                 Availability::Ready
             }
-            Action::SignIn | Action::RefreshToken | Action::SignOut => {
-                self.can_command(action, target().as_deref())
-            }
             Action::Restart
             | Action::StartStop
             | Action::Refresh
@@ -99,9 +96,12 @@ impl App {
                 let any = target().is_some() || !self.model.marked.is_empty();
                 Availability::when(any, "select a server first")
             }
-            Action::Refresh | Action::Ping | Action::ResetBreaker => {
-                self.can_command(action, target().as_deref())
-            }
+            Action::Refresh
+            | Action::Ping
+            | Action::ResetBreaker
+            | Action::SignIn
+            | Action::RefreshToken
+            | Action::SignOut => self.can_command(action, target().as_deref()),
             Action::AskReload => Availability::when(
                 !self.model.situation.sources.is_empty(),
                 "there is no file that could change",
