@@ -13,7 +13,8 @@ fn with_program(name: &str, body: &str) -> Bench {
     let body = body.replace("BIN", &bin).replace("FOLDER", &folder);
     let script = format!("#!/bin/sh\necho \"$*\" >> {folder}/{name}.log\n{body}\n");
     let path = bench.write(name, &script);
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("a file of ours");
     bench
 }
 
