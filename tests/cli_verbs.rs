@@ -323,6 +323,8 @@ fn any_request_is_sent_as_it_is_and_its_result_or_refusal_printed() {
         |args: &[&str]| run(&bench, &[&["request", "--server", "calc", "--json"], args].concat());
     let pinged = ask(&["ping"]);
     assert_eq!((pinged.code, &pinged.json()["result"]), (Some(0), &json!({})), "{pinged:?}");
+    let plain = run(&bench, &["request", "ping", "--server", "calc"]);
+    assert_eq!((plain.code, plain.stdout.as_str()), (Some(0), "{}\n"), "{plain:?}");
     let raw = ask(&["tools/call", r#"{"name": "add", "arguments": {"a": "no number"}}"#]);
     let text = raw.json()["result"]["content"][0]["text"].clone();
     assert_eq!(text, json!(r#"{"a":"no number"}"#), "nothing is checked or typed: {raw:?}");

@@ -275,7 +275,8 @@ fn resource_of(operation: Operation<'_>, uri: &str, server: Option<&str>) -> Exi
 
 /// `mcpdeck request`
 pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Exit {
-    let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
+    let format = if args.json { Format::Json } else { Format::Result };
+    let mut operation = Operation::new(common, &args.one, telemetry, format);
     let printer = operation.printer("method", &args.method);
     let prepared = words(&args.params).and_then(|words| {
         let given = words.base.is_some() || !words.pairs.is_empty();

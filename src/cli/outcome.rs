@@ -38,6 +38,8 @@ pub struct Printer<'a> {
 pub enum Format {
     /// For people.
     Text,
+    /// The result alone, as JSON.
+    Result,
     /// For programs.
     Json,
 }
@@ -152,7 +154,11 @@ impl Printer<'_> {
                 }
             };
         }
-        let text = masked(&output::text(&outcome.result), hidden);
+        let text = match self.format {
+            Format::Result => format!("{:#}", *outcome.result),
+            _ => output::text(&outcome.result),
+        };
+        let text = masked(&text, hidden);
         // A terminal gets safe text; a file or a program gets what was sent.
         let text = if std::io::stdout().is_terminal() {
             SafeText::block(&text).as_str().to_owned()
@@ -182,7 +188,7 @@ impl Printer<'_> {
 
     fn failed(&self, error: &Error, aside: &Aside) -> Exit {
         let exit = deck::exit_of(error);
-        if self.format == Format::Text {
+        if self.format != Format::Json {
             deck::complain(error);
             return exit;
         }
