@@ -83,7 +83,7 @@ actions! {
     Restart = "restart", "restart", "Restart the server";
     StartStop = "start-stop", "start/stop", "Start or stop the server";
     Refresh = "refresh", "refresh", "Fetch the server's lists again";
-    Ping = "ping", "ping", "Ask the server whether it answers";
+    Ping = "ping", "ping", "Ping the server";
     SignIn = "sign-in", "sign in", "Sign in at the server, or again";
     RefreshToken = "refresh-token", "refresh token", "Get another token for the server now";
     SignOut = "sign-out", "sign out", "Revoke and forget the token of the server";

@@ -256,7 +256,7 @@ impl App {
         let (command, word) = match (action, state) {
             (Action::Restart, _) => (ServerCommand::Restart, "restarting"),
             (Action::Refresh, _) => (ServerCommand::Refresh, "fetching the lists of"),
-            (Action::Ping, _) => (ServerCommand::Ping, "asking"),
+            (Action::Ping, _) => (ServerCommand::Ping, "pinging"),
             (Action::SignIn, _) => (ServerCommand::SignIn, "asks you to sign in:"),
             (Action::RefreshToken, _) => (ServerCommand::RefreshToken, "fetching a token for"),
             (Action::SignOut, _) => (ServerCommand::SignOut, "signing out of"),
