@@ -147,7 +147,7 @@ impl Service {
         // Ready once every server has started or failed; the first list waits for that.
         while service.get("/readyz").status != 200 {
             service.get("/tools");
-            std::thread::sleep(POLL);
+            std::thread::park_timeout(POLL);
         }
         service
     }
@@ -317,7 +317,7 @@ impl Client<'_> {
     /// The service follows the files of the policy in its own time.
     fn until(&self, tools: &Result<Vec<String>, String>) {
         while self.tools() != *tools {
-            std::thread::sleep(POLL);
+            std::thread::park_timeout(POLL);
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::ServerName;
+use crate::base::human::Dur;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::deck::answers::{Answers, ScriptedAnswer};
@@ -344,7 +345,7 @@ async fn run_command(
         ServerCommand::Ping => {
             let options = CallOptions { origin: Origin::Dashboard, ..CallOptions::default() };
             let took = host.request(server, "ping", None, options).await?.duration;
-            return Ok(Some(SafeText::line(&format!("{server} answers after {took:.1?}"))));
+            return Ok(Some(SafeText::line(&format!("{server} answers after {}", Dur(took)))));
         }
         ServerCommand::SignIn => host.sign_in(server)?,
         ServerCommand::RefreshToken => host.refresh_token(server).await?,

@@ -35,7 +35,7 @@ pub fn play(row: &Row, plan: &ServePlan, stage: &Stage) -> Vec<String> {
         let mut answers = service.exchange(exchange);
         let begun = Instant::now();
         while exchange.until && judge(exchange, &answers).is_some() && begun.elapsed() < ANSWER {
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::park_timeout(Duration::from_millis(100));
             answers = service.exchange(exchange);
         }
         problems.extend(judge(exchange, &answers).map(|told| format!("{}: {told}", row.title)));
