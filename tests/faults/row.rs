@@ -47,6 +47,9 @@ pub struct Row {
     pub screen: ScreenPlan,
     /// Why `--check` and `status` are not compared (invariant I10).
     pub no_verdict: Option<String>,
+    /// Played after the others, with the machine to itself: it fills it.
+    #[serde(default)]
+    pub alone: bool,
     /// What the machine must permit; the row is skipped where it does not.
     pub needs: Option<Need>,
 }
