@@ -122,9 +122,17 @@ fn serve() {
 #[cfg(target_os = "linux")]
 static MARKS: Mutex<Option<HashMap<Process, Arc<str>>>> = Mutex::new(None);
 
+/// How often a reading looks for processes that were born during it.
+#[cfg(target_os = "linux")]
+const PASSES: usize = 8;
+/// Most of them that are looked at in one pass.
+#[cfg(target_os = "linux")]
+const BORN: usize = 4_096;
+
 /// Reads the table now.
 #[cfg(target_os = "linux")]
 pub(super) fn read() -> Table {
+    let mut newest_read = newest();
     let Ok(dir) = std::fs::read_dir("/proc") else { return Table::default() };
     let mut known = MARKS.lock().take().unwrap_or_default();
     let mut seen = HashMap::new();
@@ -133,7 +141,8 @@ pub(super) fn read() -> Table {
     let mut pids: Vec<u32> = pids.collect();
     // The newest first: they are the likeliest to be gone before they are looked at.
     pids.sort_unstable_by(|a, b| b.cmp(a));
-    for mut row in pids.into_iter().filter_map(row) {
+    let mut look = |pid: u32| {
+        let Some(mut row) = row(pid) else { return };
         let fresh = || (row.process.started >= began()).then(|| mark_of(row.process.pid))?;
         let mark = known.remove(&row.process).or_else(fresh);
         if let Some(mark) = mark {
@@ -141,6 +150,18 @@ pub(super) fn read() -> Table {
             row.mark = Some(mark);
         }
         rows.insert(row.process.pid, row);
+    };
+    pids.into_iter().for_each(&mut look);
+    // One that forks and ends every few milliseconds is never where the reading is: those that were
+    // born meanwhile are looked at as well, the newest first. Ids start over at the top; the next
+    // reading sees those.
+    for _ in 0..PASSES {
+        let (Some(from), Some(to)) = (newest_read, newest()) else { break };
+        if to <= from {
+            break;
+        }
+        (from + 1..=to).rev().take(BORN).for_each(&mut look);
+        newest_read = Some(to);
     }
     *MARKS.lock() = Some(seen);
     Table(rows)

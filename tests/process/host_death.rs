@@ -63,6 +63,13 @@ struct Host {
     marks: Vec<String>,
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn host() -> Host {
     let mut child = Command::new(std::env::current_exe().expect("a host"))
         .args(["host_death::host_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])

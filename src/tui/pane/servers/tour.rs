@@ -15,7 +15,7 @@ pub const PAGES: &[(&str, &[&str])] = &[
              all their processes when you quit. These are the demo servers.",
             "",
             "The digits 1 to 0 show the panes: servers, tools, resources, prompts, traffic, logs, \
-             metrics, cache, approvals and the configuration.",
+             metrics, cache, inbox and the configuration.",
         ],
     ),
     (
