@@ -17,7 +17,7 @@ pub enum Exit {
     Interrupted,
 }
 
-/// What a command comes to: its exit code, or that of a failure that it has told.
+/// What a command returns: its exit code, or that of a failure it has already reported.
 pub type Done = Result<Exit, Exit>;
 
 impl From<Done> for Exit {

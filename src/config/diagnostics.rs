@@ -107,7 +107,7 @@ impl Diagnostic {
 
 // Collects the problems of one file, each with its place.
 
-/// Problems that are shown with their line; later ones are told by their place alone.
+/// Problems that are shown with their line; of later ones only the place is named.
 const EXCERPTS: usize = 1_000;
 
 /// Problems found so far.

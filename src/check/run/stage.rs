@@ -281,7 +281,7 @@ pub(super) async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -
 
 fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<Finding> {
     let named = |message: String| {
-        // A saved call is told by its name too: the target alone does not say which one it was.
+        // A saved call is named as well: its target alone does not say which one it was.
         let name = call.label.strip_prefix('@').map(|_| format!("{}: ", call.label));
         sample(&call.target, name.unwrap_or_default() + &message)
     };

@@ -165,7 +165,7 @@ fn stdio(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<StdioConfig> 
     Some(StdioConfig { command: command?, args: args?, env: env?, cwd, inherit_env, limits })
 }
 
-/// The program and its arguments, before those of the entry. `None` when it cannot be told.
+/// The program and its arguments, before those of the entry. `None` when the entry does not name one.
 fn launch(
     entry: &Entry<'_>,
     reader: &mut Reader<'_, '_>,
